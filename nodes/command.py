@@ -1,4 +1,4 @@
-"""command: a custom command's text: the files and the output of the shell lines that it names, and its arguments."""
+"""command: expand a custom command: the files and shell output it refers to, and its arguments."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -15,7 +15,7 @@ from interlock.state.run import node
 from interlock.state.text import clean
 
 OUTPUT_HEADING = "Output:\n"
-"""How the shell tool begins; the command's text says itself what it shows."""
+"""Prefix of the shell tool's output, stripped because the command's text introduces its own output."""
 
 
 @node(
@@ -25,7 +25,7 @@ OUTPUT_HEADING = "Output:\n"
     outside=True,
 )
 async def expand(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
-    """Its shell lines are calls like a model's: rules, hooks and people decide them."""
+    """Its shell lines become calls like a model's, decided by rules, hooks and people."""
     deps = runtime.context
     command, args = _command(state["prompt"], deps)
     lines = shell_lines(command.prompt, args)
@@ -42,7 +42,7 @@ async def expand(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
 
 @node(reads=("prompt", "head"), writes=("prompt", "asked"), outside=True)
 async def fill(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
-    """What was refused says so in its place."""
+    """Put the output of its shell lines into the text; a refused line says so in its place."""
     deps = runtime.context
     command, args = _command(state["prompt"], deps)
     found = [m for m in deps.transcript.read(state["head"]) if m.role == "tool"]
@@ -69,7 +69,7 @@ def _command(prompt: str, deps: Deps) -> tuple[CustomCommand, str]:
 async def _filled(
     prompt: str, command: CustomCommand, args: str, answers: Sequence[str], deps: Deps
 ) -> CommandState:
-    """The prompt as the command has it. What is put in isn't looked at again: a file can't name another one."""
+    """The expanded prompt. Inserted text isn't expanded again: a file can't refer to another."""
     left = iter(answers)
     texts: list[str] = []
     for piece in pieces(command.prompt):

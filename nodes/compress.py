@@ -1,4 +1,4 @@
-"""compress: an old part of a conversation becomes a checked snapshot of it."""
+"""compress: replace the old part of a conversation with a checked snapshot of it."""
 
 import asyncio
 import json
@@ -30,9 +30,9 @@ from interlock.state.run import is_hooked, node
 from interlock.state.text import estimate_tokens
 
 PRESERVE = 0.3
-"""Share of the characters that stay (gemini-cli: the same)."""
+"""Share of the characters that is kept (gemini-cli: the same)."""
 _TIMEOUT_S = 300.0
-"""Seconds; a window half full takes a while to read."""
+"""Timeout in seconds; reading a half-full window takes a while."""
 _ATTEMPTS = 3
 _COUNTED = ("compress_status", "tokens_before", "tokens_after")
 
@@ -46,7 +46,7 @@ _COUNTED = ("compress_status", "tokens_before", "tokens_after")
     labels=("due", "hooked", "below"),
 )
 async def check_threshold(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
-    """At the threshold it is long enough. Forced, any conversation is that isn't empty."""
+    """Whether the conversation is long enough; if forced, any non-empty one is."""
     deps = runtime.context
     known = size(deps, state)
     known = Size(known.tokens, state.get("token_limit") or known.limit)
@@ -54,7 +54,7 @@ async def check_threshold(state: CompressState, runtime: Runtime[Deps]) -> Compr
     due = state.get("force") or known.reaches(threshold)
     if due and not any(m.role != "system" for m in curated(deps.transcript.read(state["head"]))):
         due = False
-    # Hooks are asked about an attempt at a snapshot; older outputs are shortened without.
+    # Hooks are only asked about attempts at a snapshot; older outputs are shortened without asking.
     asked = is_hooked(state, "PreCompress") and is_attempt({**state, "tokens": known.tokens})
     return {
         "tokens": known.tokens,
@@ -69,7 +69,7 @@ async def check_threshold(state: CompressState, runtime: Runtime[Deps]) -> Compr
 
 @fires(reads=("tokens", "force"), writes=("compress_failed_at",), labels=("go on", "put off"))
 async def pre_compress(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
-    """A hook that says no only puts this one off, like an attempt that failed."""
+    """A hook's refusal only postpones this compression, like a failed attempt."""
     trigger = "manual" if state.get("force") else "auto"
     outcome = await fired("PreCompress", {"trigger": trigger}, state, runtime, subject=trigger)
     if outcome.stop is None and outcome.decision != "block":
@@ -83,7 +83,7 @@ async def pre_compress(state: CompressState, runtime: Runtime[Deps]) -> Compress
     labels=("attempt", "failed before"),
 )
 async def truncate_old_outputs(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
-    """The newest 50,000 tokens of output stay whole. After a failed attempt this is all that is done for now."""
+    """Keep the newest 50,000 tokens of output whole. After a failed attempt, this is all that is done for now."""
     deps = runtime.context
     messages = deps.transcript.read(state["head"])
     room = KEPT_OUTPUT_TOKENS
@@ -105,7 +105,7 @@ async def truncate_old_outputs(state: CompressState, runtime: Runtime[Deps]) -> 
 
 
 async def _shortened(message: Message, deps: Deps) -> Message | None:
-    """None: it wouldn't be shorter. The file is on the disk before anything names it."""
+    """The shortened output, or None if it wouldn't be shorter. Its file is on disk before anything refers to it."""
     lines = message.text.splitlines()[-KEPT_LINES:]
     end = "\n".join(lines)[-deps.settings.tools.truncate_at :]
     if len(end) >= len(message.text) or message.text.startswith("[Older output, shortened:"):
@@ -150,7 +150,7 @@ async def summarise(state: CompressState, runtime: Runtime[Deps]) -> CompressSta
 
 @node(reads=(*_PART, "draft"), writes=("checked",))
 async def verify(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
-    """What is wrong with the draft's form is said, too. Without an answer the draft stands."""
+    """The model also hears what is wrong with the draft's form. Without an answer the draft stands."""
     text = runtime.context.transcript.message(state["draft"]).text
     task = [
         _nudge(load("compress/summarise").text()),
@@ -161,7 +161,7 @@ async def verify(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
 
 
 async def _ask(state: CompressState, task: list[Message], runtime: Runtime[Deps]) -> str:
-    """The part that goes is sent as it was, if it fits the window, else with its older outputs shortened."""
+    """The part to drop is sent as it was if it fits the window, else with its older outputs shortened."""
     transcript, split = runtime.context.transcript, state["split"]
     messages = transcript.read(state["head"])
     if tokens_of(messages[:split]) > state["token_limit"]:
@@ -195,7 +195,7 @@ def _problem(text: str) -> str:
     writes=(*_COUNTED, "head", "last_prompt_tokens", "compress_failed_at", "snapshot"),
 )
 async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
-    """The new chain names the old one. A refused attempt changes nothing and is remembered, unless it was forced."""
+    """The new chain refers to the old one. A rejected attempt changes nothing and is remembered unless forced."""
     transcript = runtime.context.transcript
     before = tokens_of(transcript.read(state["head"]))
     snapshot = _snapshot(state, runtime.context)
@@ -228,12 +228,12 @@ def _refused(state: CompressState, status: str, before: int, after: int) -> Comp
 
 
 def _remembered(state: CompressState) -> CompressState:
-    """An attempt that failed isn't made again soon, unless it was forced."""
+    """A failed attempt isn't retried soon, unless it was forced."""
     return {} if state.get("force") else {"compress_failed_at": max(state["tokens"], 1)}
 
 
 def _snapshot(state: CompressState, deps: Deps) -> str:
-    """The checked snapshot, else the draft, as XML of ours; empty: neither can be used."""
+    """The checked snapshot, else the draft, as escaped XML; empty: neither is usable."""
     for record in (state["checked"], state["draft"]):
         if record:
             try:
@@ -244,7 +244,7 @@ def _snapshot(state: CompressState, deps: Deps) -> str:
 
 
 def _conversation(state: CompressState, deps: Deps, snapshot: str) -> list[Message]:
-    """Opening word for word, snapshot with what the run itself knows, what is kept word for word."""
+    """The opening verbatim, the snapshot with the run's own facts, and the messages kept verbatim."""
     messages = deps.transcript.read(state["base"])
     rest = kept(messages, Cut(state["split"], state["carried"]))
     parts = [load("compress/snapshot").text(snapshot=snapshot), *_outside(state, deps)]
@@ -255,7 +255,7 @@ def _conversation(state: CompressState, deps: Deps, snapshot: str) -> list[Messa
 
 
 def _outside(state: CompressState, deps: Deps) -> list[str]:
-    """What is not the conversation's to remember: the plan, the list of steps, and what waits for the user."""
+    """Facts the conversation needn't remember: the plan, the todo list, and what is pending with the user."""
     parts: list[str] = []
     if plan := [
         f"- [{'x' if step['done'] else ' '}] {step['text']}" for step in state.get("plan_steps") or []

@@ -1,4 +1,4 @@
-"""compress_snapshot: where a conversation is cut, how large its parts are, and the snapshot of the old one."""
+"""compress_snapshot: where to cut a conversation, the size of its parts, and the snapshot of the old part."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,22 +13,22 @@ from interlock.state.messages import Message, estimate_message
 
 
 class Cut(NamedTuple):
-    """What goes: the messages from the end of the opening up to `start`, but for `carried`."""
+    """Drops the messages from the end of the opening up to `start`, except `carried`."""
 
     start: int
-    """Index of the first message that is kept."""
+    """Index of the first message kept."""
     carried: int = -1
-    """Index of an earlier message that is kept too: the request that is still being worked on; -1: none."""
+    """Index of an earlier message also kept: the request in progress; -1: none."""
 
 
 class Size(NamedTuple):
-    """A conversation in a model's window, tokens."""
+    """A conversation's size relative to a model's window, in tokens."""
 
     tokens: int
     limit: int
 
     def reaches(self, threshold: float) -> bool:
-        """`threshold`: share of the limit."""
+        """Whether the size reaches `threshold`, a share of the limit."""
         return self.tokens >= threshold * self.limit
 
 
@@ -48,19 +48,19 @@ _MARKUP = re.compile(
     rf"</?(?:{'|'.join((_ROOT, *SECTIONS))})>"  # our tags
     r"|<!\[CDATA\[.*?\]\]>"
     r"|&(?:amp|lt|gt|quot|apos);"
-    r"|([<&]|\]\]>)",  # anything else that would be markup: generics, shell operators, entities, declarations
+    r"|([<&]|\]\]>)",  # any other markup: generics, shell operators, entities, declarations
     re.DOTALL,
 )
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 can't hold, not even escaped."""
+"""Characters XML 1.0 can't contain, not even escaped."""
 
 
 class BadSnapshot(ValueError):  # noqa: N818 - a finding, told to the model
-    """Why an answer holds no usable snapshot, in words that a model can act on."""
+    """Why an answer contains no usable snapshot, in words a model can act on."""
 
 
 def opening_length(messages: Sequence[Message]) -> int:
-    """Messages that stand before the conversation: system prompt, environment, memory files' rules."""
+    """Number of messages before the conversation proper: system prompt, environment, memory files' rules."""
     for index, message in enumerate(messages):
         if message.role != "system" and message.origin != "context":
             return index
@@ -68,10 +68,10 @@ def opening_length(messages: Sequence[Message]) -> int:
 
 
 def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
-    """The first user message after `1 - preserve` of the characters; None when there is nothing to drop.
+    """Cut at the first user message after `1 - preserve` of the characters; None if there is nothing to drop.
 
-    Without one everything goes, if the last answer is whole. Else, in the middle of a long task, the cut comes before
-    the first complete round of calls after that place, and the task's request is kept with what follows.
+    Without such a message, everything is dropped if the last answer is complete. Else, in the middle of a long task,
+    the cut comes before the first complete round of calls after that point, and the task's request is carried along.
     """
     first = opening_length(messages)
     sizes = [len(m.model_dump_json(exclude_defaults=True)) for m in messages]
@@ -98,7 +98,7 @@ def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
 
 
 def _adds(messages: Sequence[Message], index: int) -> bool:
-    """What a hook added to a request stands right after it, and isn't one."""
+    """Whether the message is a hook's addition right after a request, and not a request itself."""
     return messages[index].origin == "hook" and index > 0 and messages[index - 1].role == "user"
 
 
@@ -108,13 +108,13 @@ def dropped(messages: Sequence[Message], cut: Cut) -> list[Message]:
 
 
 def kept(messages: Sequence[Message], cut: Cut) -> list[Message]:
-    """What stays word for word after the opening."""
+    """The messages kept verbatim after the opening."""
     carried = [messages[cut.carried]] if cut.carried >= 0 else []
     return [*carried, *messages[cut.start :]]
 
 
 def _worth(cut: Cut | None, first: int) -> Cut | None:
-    """Only a cut that drops something."""
+    """The cut, unless it drops nothing."""
     if cut is None or cut.start - first - (cut.carried >= 0) <= 0:
         return None
     return cut
@@ -125,21 +125,21 @@ def tokens_of(messages: Iterable[Message]) -> int:
 
 
 def size(deps: Deps, state: Sized) -> Size:
-    """As the provider counted the last request, else estimated; in the window of the model that would answer."""
+    """Size as counted by the provider for the last request, else estimated; window of the model that would answer."""
     tokens = state.get("last_prompt_tokens") or tokens_of(deps.transcript.read(state["head"]))
     return Size(tokens, deps.models.limit(state.get("sticky_model") or deps.models.resolve(state["model"])))
 
 
 def is_attempt(state: CompressState) -> bool:
-    """Not again after a failed one, until the conversation has grown by a tenth; unless it is forced."""
+    """Whether to try: after a failure, only once the conversation has grown by 10 %, unless forced."""
     failed_at = state.get("compress_failed_at") or 0
     return bool(state.get("force")) or not failed_at or state["tokens"] >= failed_at * GROWTH
 
 
 def sections_of(answer: str) -> dict[str, str]:
-    """Section → text, of the last snapshot in the answer; scratchpad and chatter are left out. Raises `BadSnapshot`.
+    """Section → text, of the last snapshot in the answer, without scratchpad and chatter. Raises `BadSnapshot`.
 
-    All sections are keys; only the goal must say something.
+    All sections must be present; only the goal must be non-empty.
     """
     end = answer.rfind(_END)
     starts = [answer.rfind(_BEGIN, 0, max(end, 0)), answer.find(_BEGIN, 0, max(end, 0))]
@@ -150,11 +150,11 @@ def sections_of(answer: str) -> dict[str, str]:
     except BadSnapshot:
         if starts[0] == starts[1]:
             raise
-    return _read(answer[starts[1] : end + len(_END)])  # the last beginning was only quoted
+    return _read(answer[starts[1] : end + len(_END)])  # the last opening tag was only quoted
 
 
 def _read(snapshot: str) -> dict[str, str]:
-    """Text of sections only: no nesting, no section twice. What would declare anything is text, see `_plain`."""
+    """Parse flat sections of text: no nesting, no duplicates. Declarations count as text, see `_plain`."""
     try:
         root = ElementTree.fromstring(_plain(_NO_XML.sub("\ufffd", snapshot)))
     except ElementTree.ParseError as error:
@@ -172,7 +172,7 @@ def _read(snapshot: str) -> dict[str, str]:
 
 
 def xml_of(sections: dict[str, str]) -> str:
-    """The snapshot as XML, every character of the texts escaped where it must be."""
+    """The snapshot as XML, with texts escaped where needed."""
     inner = "\n".join(
         f"<{name}>\n{escape(sections[name])}\n</{name}>" if sections[name] else f"<{name}/>"
         for name in SECTIONS
@@ -181,7 +181,7 @@ def xml_of(sections: dict[str, str]) -> str:
 
 
 def _plain(snapshot: str) -> str:
-    """Our tags, and text. After the last end of a CDATA section none is looked for: that would take long."""
+    """Our tags and text. Stop looking for CDATA sections after the last end of one, to stay linear."""
     last = snapshot.rfind(_CDATA_END) + len(_CDATA_END) if _CDATA_END in snapshot else 0
     return _MARKUP.sub(_escaped, snapshot[:last]) + _MARKUP.sub(
         _escaped, snapshot[last:].replace("<![CDATA[", "&lt;![CDATA[")

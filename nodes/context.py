@@ -1,4 +1,4 @@
-"""context: what a conversation begins with, part by part, the prompt behind it, and what an editor shows."""
+"""context: build a conversation's opening part by part, with the prompt after it and the editor's state."""
 
 import json
 import platform
@@ -19,7 +19,7 @@ from interlock.state.text import clean, estimate_tokens
 from interlock.state.turn import TurnState
 
 _OPENING = ("environment", "directory", "ide", "memory")
-"""Parts of the message before the first prompt, in this order."""
+"""Parts of the message before the first prompt, in order."""
 
 
 @node(
@@ -29,13 +29,13 @@ _OPENING = ("environment", "directory", "ide", "memory")
     pure=True,
 )
 async def history(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
-    """A conversation that goes on has its opening; of that only the system prompt is looked at again."""
+    """A continued conversation keeps its opening; only the system prompt is checked for changes."""
     transcript = runtime.context.transcript
     off = state.get("off", [])
     head = "" if "history" in off else state.get("head", "")
     messages = transcript.read(head) if head else []
     begun = any(m.role == "system" or _is_opening(m) for m in messages)
-    # What a person or an older version wrote stays as it is.
+    # A system prompt written by a person or an older version is kept.
     ours = bool(messages) and messages[0].role == "system" and isinstance(messages[0].content, tuple)
     return {
         "label": "begun" if begun and "system-prompt" not in off else "new",
@@ -60,7 +60,7 @@ def _is_opening(message: Message) -> bool:
 
 @node(reads=("off", "begun", "tokens"), writes=("environment", "tokens"), pure=True, outside=True)
 async def environment(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
-    """Only the day of the date: what begins with it can be cached by a provider for so long."""
+    """The date has no time of day, so that a provider can cache the prefix all day."""
     if _is_left_out("environment", state):
         return {}
     deps = runtime.context
@@ -92,7 +92,7 @@ async def directory(state: ContextState, runtime: Runtime[Deps]) -> ContextState
     outside=True,
 )
 async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
-    """All that the user's editor shows; of what changes later each turn tells (`ide_context`)."""
+    """The editor's full state; later changes are reported by each turn (`ide_context`)."""
     deps = runtime.context
     on = "prompt off" if "system-prompt" in state.get("off", []) else "on"
     if _is_left_out("ide", state) or not has_ide(state, deps):
@@ -100,7 +100,7 @@ async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     try:
         now = ide_now(state, deps)
     except ConfigError as error:
-        if state.get("alone"):  # else the turn says so
+        if state.get("alone"):  # else the turn reports it
             runtime.stream_writer(ErrorEvent(severity="warning", message=str(error)))
         return {"label": on}
     if not now["open"]:
@@ -116,7 +116,7 @@ async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     outside=True,
 )
 async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
-    """The task loop's system prompt has the workspace's AGENTS.md."""
+    """The workspace's AGENTS.md is left out for the task loop: its system prompt has it."""
     if _is_left_out("memory", state):
         return {}
     deps = runtime.context
@@ -134,7 +134,7 @@ async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
 
 @node(reads=("off", "alone", "tokens"), writes=("tools", "tokens"), pure=True)
 async def tool_declarations(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
-    """A turn asks for them itself; here is counted what they cost."""
+    """Only counts their cost: a turn requests the declarations itself."""
     if "tool_declarations" in state.get("off", []) or not state.get("alone"):
         return {"tools": ""}
     deps = runtime.context
@@ -150,7 +150,7 @@ async def tool_declarations(state: ContextState, runtime: Runtime[Deps]) -> Cont
     outside=True,
 )
 async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
-    """The parts in their places, then what was said before, then the prompt, then the files that it names."""
+    """Assemble the opening, the history, the prompt, and the files it refers to."""
     transcript = runtime.context.transcript
     messages = transcript.read(state["prompt"]) if state.get("prompt") else []
     prompt, attached = messages[-1:], messages[:-1]
@@ -166,7 +166,7 @@ async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     head = state["head"]
     if not state["begun"]:
         earlier = transcript.read(head) if head else []
-        # The system prompt's own record begins the chain.
+        # The system prompt's record starts the chain.
         head = transcript.append(
             state.get("system", ""), [*_opening(state, runtime.context), *earlier, *prompt]
         )
@@ -177,10 +177,10 @@ async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
 
 
 async def _named(prompt: list[Message], state: ContextState, runtime: Runtime[Deps]) -> Sequence[Reference]:
-    """What a person refers to; an agent's task and a hook's text refer to nothing."""
+    """Files a person refers to; an agent's task and a hook's text refer to nothing."""
     if "at_files" in state.get("off", []) or not prompt or prompt[0].origin not in (None, "person"):
         return []
-    if not isinstance(prompt[0].content, str):  # a command's text, which holds its files
+    if not isinstance(prompt[0].content, str):  # a command's text, which already includes its files
         return []
     found = await runtime.context.context.references(prompt[0].text)
     for reference in found:
@@ -191,7 +191,7 @@ async def _named(prompt: list[Message], state: ContextState, runtime: Runtime[De
 
 
 def _files(found: Sequence[Reference]) -> list[Message]:
-    """What is shown of them, and why the others are not."""
+    """Messages with the files shown, and why others aren't."""
     if not found:
         return []
     lines = [f"[@{r.path} isn't shown: {r.reason}]" for r in found if not r.parts]
@@ -202,7 +202,7 @@ def _files(found: Sequence[Reference]) -> list[Message]:
 
 
 def _with_new_system(state: ContextState, runtime: Runtime[Deps]) -> str:
-    """The head; of a new chain that names the old, where the system prompt isn't what it was."""
+    """The head; if the system prompt changed, of a new chain that continues the old."""
     transcript, head = runtime.context.transcript, state["head"]
     if not state.get("previous") or not state.get("system"):
         return head
@@ -243,7 +243,7 @@ _SECTION = "ide"
 
 @node(reads=("head", "ide_given", "ide_told"), writes=("head", "ide_told"), pure=True, outside=True)
 async def ide_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
-    """After a compression it is told in full: what was told before is gone with the messages."""
+    """After a compression, report the full state again: earlier reports are gone with the messages."""
     transcript = runtime.context.transcript
     try:
         now = ide_now(state, runtime.context)
@@ -260,18 +260,18 @@ async def ide_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
 
 
 def has_ide(state: TurnState | ContextState, deps: Deps) -> bool:
-    """Nobody looks over a sub-agent's shoulder."""
+    """Never for a sub-agent."""
     return bool(deps.context.has_ide or state.get("ide_given")) and not deps.info.agent
 
 
 def ide_now(state: TurnState | ContextState, deps: Deps) -> IdeState:
-    """Raises `ConfigError`."""
+    """The editor's current state. Raises `ConfigError`."""
     record = state.get("ide_given", "")
     return deps.context.ide(deps.transcript.message(record).text if record else "")
 
 
 def ide_record(now: IdeState, transcript: Transcript) -> str:
-    """What the next one is compared with."""
+    """Record of a state, for later comparison."""
     return transcript.append("", [Message(role="user", origin="context", content=json.dumps(now))])
 
 

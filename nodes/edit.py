@@ -1,4 +1,4 @@
-"""edit: one replacement in a text: matched, corrected by a model where it must be, allowed or approved, or refused."""
+"""edit: one replacement in a text: match, correct with a model if needed, get approval, apply or refuse."""
 
 import asyncio
 from pathlib import PurePath
@@ -42,13 +42,13 @@ _CODES = {
     "not_a_file": "not_text",
     "not_a_directory": "file_not_found",
 }
-"""What the file system says → the error codes of an edit."""
+"""File system problem → error code of an edit."""
 _EXACT_ONLY = frozenset({".json", ".jsonc", ".json5", ".ipynb"})
-"""Files that a model never mends: a slip in them breaks the whole file (gemini-cli: these)."""
+"""Files a model never corrects: a slip breaks the whole file (gemini-cli: these)."""
 _MOST = 1_000
-"""Characters of an explanation that are kept."""
+"""Maximum characters kept of an explanation."""
 _CHOICES: tuple[Choice, ...] = ("proceed_once", "reject", "cancel")
-"""It is one edit, and whoever wants another writes another."""
+"""No always-choices: this approves a single edit."""
 
 
 @node(
@@ -58,7 +58,7 @@ _CHOICES: tuple[Choice, ...] = ("proceed_once", "reject", "cancel")
     outside=True,
 )
 async def read(state: EditState, runtime: Runtime[Deps]) -> EditState:
-    """A missing file and an empty old string create it; whatever can't be edited is refused."""
+    """Read the file. A missing file and an empty old string create it; uneditable files are refused."""
     fresh: EditState = {"helper": "", "helper_role": ""}
     edit = await edit_at(runtime.context, {**state, "helper": ""})
     if isinstance(edit, ToolResult):
@@ -86,7 +86,7 @@ def _refusal(edit: Edit) -> Problem | None:
 
 @node(reads=EDIT, writes=("error",), labels=("right count", "wrong count", "none"), outside=True)
 async def match(state: EditState, runtime: Runtime[Deps]) -> EditState:
-    """The first strategy that finds anything decides; too many or too few are an error, never a choice."""
+    """The first strategy that finds anything decides; too many or too few matches are an error, never a choice."""
     edit = await edit_at(runtime.context, state)
     if isinstance(edit, ToolResult):
         return {"label": "wrong count", "error": problem("external_change", edit.content)}
@@ -98,7 +98,7 @@ async def match(state: EditState, runtime: Runtime[Deps]) -> EditState:
 
 @node(reads=EDIT, writes=(), labels=("found", "not found", "not for a model"), outside=True)
 async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
-    """Over-escaped strings and blanks around them; then it is the models' turn, but for structured files."""
+    """Try over-escaped strings and surrounding whitespace; next come models, except for structured files."""
     edit = await edit_at(runtime.context, state)
     if isinstance(edit, ToolResult):
         return {"label": "not for a model"}
@@ -111,7 +111,7 @@ async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
 
 @node(reads=EDIT, writes=("helper", "helper_role"), labels=("found", "not found"), outside=True)
 async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
-    """Its answer must stand in the file exactly, as often as was expected; else it counts for nothing."""
+    """Its string must occur in the file exactly, as often as expected; else the answer is ignored."""
     edit = await edit_at(runtime.context, state)
     if isinstance(edit, ToolResult):
         return {"label": "not found"}
@@ -141,7 +141,7 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
     outside=True,
 )
 async def check_external_change(state: EditState, runtime: Runtime[Deps]) -> EditState:
-    """By the hash that the model's text had; without one, by a file time more than 2 s after the last edit."""
+    """Compare with the hash of the text the model read; without one, check for an mtime over 2 s past the last edit."""
     edit = await edit_at(runtime.context, state)
     if not isinstance(edit, ToolResult):
         known, last = state.get("known_hash"), state.get("last_edit_at")
@@ -160,7 +160,7 @@ async def check_external_change(state: EditState, runtime: Runtime[Deps]) -> Edi
     outside=True,
 )
 async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
-    """Asked once, with the error and the text as it is now."""
+    """Asked once, with the error and the current text."""
     deps = runtime.context
     edit = await edit_at(deps, state)
     if isinstance(edit, ToolResult):
@@ -184,7 +184,7 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
 
 @node(reads=EDIT, writes=("edit_status", "error"), labels=("present", "absent"), outside=True)
 async def confirm_present(state: EditState, runtime: Runtime[Deps]) -> EditState:
-    """The new string must stand in the file; a deletion can't be seen there, so it is never confirmed."""
+    """Whether the new string is in the file already; deletions leave no trace, so they are never confirmed."""
     edit = await edit_at(runtime.context, state)
     if isinstance(edit, ToolResult) or not edit.strings.new.strip() or edit.strings.new not in edit.text:
         return {"label": "absent"}
@@ -193,7 +193,7 @@ async def confirm_present(state: EditState, runtime: Runtime[Deps]) -> EditState
 
 @node(reads=EDIT, writes=(), labels=("found", "not found"), outside=True)
 async def match_again(state: EditState, runtime: Runtime[Deps]) -> EditState:
-    """All strategies once more; when they fail, the first error is what is told."""
+    """Retry all strategies; if they fail, the first error is reported."""
     edit = await edit_at(runtime.context, state)
     if isinstance(edit, ToolResult) or not edit.strings.old or unusable(edit.strings.old, edit.strings.new):
         return {"label": "not found"}
@@ -207,7 +207,7 @@ async def match_again(state: EditState, runtime: Runtime[Deps]) -> EditState:
     outside=True,
 )
 async def apply(state: EditState, runtime: Runtime[Deps]) -> EditState:
-    """Nothing is written here: a file's text goes on to `write`, content and proposals are kept as they are."""
+    """Nothing is written here: a file's text goes on to `write`, content and proposals are only recorded."""
     edit = await edit_at(runtime.context, state)
     if isinstance(edit, ToolResult) or edit.file is None:
         return _refused(state, "external_change", "The file is gone since it was read. Look where it went.")
@@ -243,7 +243,7 @@ def _made(edit: Edit, file: TextFile, at: Placed) -> bytes | Problem:
 
 
 def _kept(edit: Edit, file: TextFile, at: Placed, after: bytes) -> Message:
-    """The result as a record of a chain of its own; as arguments, for those are kept word for word."""
+    """The result as a detached record; stored as arguments, because those are kept verbatim."""
     first = at.spans[0]
     exact = at.strategy == "exact" and not at.repaired
     kept = {
@@ -257,7 +257,7 @@ def _kept(edit: Edit, file: TextFile, at: Placed, after: bytes) -> Message:
 
 
 def _refused(state: EditState, code: str, message: str) -> EditState:
-    """With strings of a helper's the first error stays."""
+    """If a helper's strings were being tried, the first error is kept."""
     error = state["error"] if state.get("helper") and state.get("error") else problem(code, message)
     return {"label": "refused", "error": error}
 
@@ -268,7 +268,7 @@ def _refused(state: EditState, code: str, message: str) -> EditState:
     labels=("allowed", "asked", "denied"),
 )
 async def check_rights(state: EditState, runtime: Runtime[Deps]) -> EditState:
-    """What a person is asked about is the edit as it would be made: with a helper's strings, if it is the helper's."""
+    """A person is asked about the edit as it would be made, i.e. with the helper's strings if they are used."""
     deps = runtime.context
     key, call = as_tried(deps, state)
     mode = state["approval_mode"]
@@ -306,7 +306,7 @@ async def _asked(
     reads=(*EDIT, "approval"), writes=("error",), labels=("proceed", "changed since", "refused"), outside=True
 )
 async def take_approval(state: EditState, runtime: Runtime[Deps]) -> EditState:
-    """A decision binds what was shown: when the file changed since, the edit is found anew."""
+    """A decision is bound to what was shown: if the file changed since, the edit is matched again."""
     deps = runtime.context
     key, _ = as_tried(deps, state)
     request, answer = answered(deps, state["approval"])
@@ -319,7 +319,7 @@ async def take_approval(state: EditState, runtime: Runtime[Deps]) -> EditState:
 
 @node(reads=(*EDIT, "seen"), writes=("edit_status", "error"), outside=True)
 async def write(state: EditState, runtime: Runtime[Deps]) -> EditState:
-    """The intent with its hashes first (`engine.md` 13); a file that isn't as `read` saw it is left alone."""
+    """Journal the intent with its hashes first (`engine.md` 13); a file that changed since `read` is left alone."""
     deps = runtime.context
     key, call = as_tried(deps, state)
     row = deps.journal.find(key, call)
@@ -361,5 +361,4 @@ def _changed(call: CallView) -> ToolResult:
 
 @node(reads=("error",), writes=("edit_status", "error"))
 async def fail(state: EditState) -> EditState:
-    """Nothing was written."""
     return {"edit_status": "failed", "error": state["error"]}

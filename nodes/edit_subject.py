@@ -1,4 +1,4 @@
-"""edit_subject: what an edit is made on: a file, a text or a call of a batch; and the helper that corrects it."""
+"""edit_subject: what an edit applies to (a file, a text or a call of a batch), and asking the correcting helper."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from interlock.tools._content import TextFile, decode
 from interlock.tools.matcher.edit import Placed, Problem, excerpt, placed
 
 _MOST = 2_000
-"""Characters of an error that a checkpoint keeps."""
+"""Maximum characters of an error kept in a checkpoint."""
 
 
 @dataclass(frozen=True)
 class Strings:
-    """What is to be replaced by what, as it is tried."""
+    """The strings being tried: what to replace, and with what."""
 
     old: str
     new: str
@@ -30,7 +30,7 @@ class Strings:
 
 @dataclass(frozen=True)
 class Edit:
-    """An edit as it is tried, on what is there now. `file` is null where there is none."""
+    """An edit being tried on the current content. `file` is null if there is none."""
 
     shown: str
     path: str
@@ -45,23 +45,23 @@ class Edit:
 
     @property
     def hash(self) -> str:
-        """sha256 of the bytes; empty: there is no file."""
+        """sha256 of the bytes; empty: no file."""
         return sha256(self.data).hexdigest() if self.file else ""
 
     async def at(self, find: Callable[..., Placed | Problem] = placed) -> Placed | Problem:
-        """Where it goes; big texts take a while."""
+        """Place the edit; in a thread, as large texts take a while."""
         tried = self.strings
         return await asyncio.to_thread(find, self.shown, self.text, tried.old, tried.new, tried.expected)
 
 
 EDIT = (*CALL, "source", "helper", "helper_role")
-"""Keys that name an edit, as it is tried."""
+"""Keys that identify an edit as it is tried."""
 _MOST_TEXT = 120_000
-"""Characters of a file that a helper is shown: about 30,000 tokens."""
+"""Characters of a file shown to a helper: about 30,000 tokens."""
 
 
 async def edit_at(deps: Deps, state: EditState) -> Edit | ToolResult:
-    """On the file as it is now, or as the earlier calls of the batch will leave it; or on content that was given."""
+    """The edit on the current file, or as the earlier calls of the batch will leave it, or on content passed in."""
     call, tried = deps.journal.call(key_of(state)), strings(deps, state)
     if state.get("source") == "content":
         text = str(call.args.get("content"))
@@ -75,7 +75,7 @@ async def edit_at(deps: Deps, state: EditState) -> Edit | ToolResult:
 
 
 def strings(deps: Deps, state: EditState) -> Strings:
-    """The call's own, or the helper's."""
+    """The call's own strings, or the helper's."""
     args = deps.journal.call(key_of(state)).args
     expected = args.get("expected_replacements", 1)
     old, new = str(args["old_string"]), str(args["new_string"])
@@ -91,7 +91,7 @@ def strings(deps: Deps, state: EditState) -> Strings:
 
 
 def as_tried(deps: Deps, state: EditState) -> tuple[CallKey, CallView]:
-    """The call of the edit; with strings of a helper's it is a later attempt at it."""
+    """The edit as a call; with a helper's strings, a later attempt at it."""
     key = key_of(state)
     call = deps.journal.call(key)
     if not state.get("helper"):
@@ -104,14 +104,14 @@ def as_tried(deps: Deps, state: EditState) -> tuple[CallKey, CallView]:
 
 
 def problem(code: str, message: str) -> dict[str, str]:
-    """An error as state holds it."""
+    """An error in the form kept in state."""
     return {"code": code, "message": message if len(message) <= _MOST else message[: _MOST - 1] + "…"}
 
 
 async def ask(
     runtime: Runtime[Deps], state: EditState, role: str, kind: type[T], prompt: tuple[str, str]
 ) -> Answered[T] | None:
-    """The answer to `prompt` (system, user); one attempt."""
+    """A helper's answer to `prompt` (system, user); one attempt."""
     question = Question(
         role=role,
         messages=asking(*prompt),
@@ -123,5 +123,5 @@ async def ask(
 
 
 def shown_text(text: str, old: str) -> str:
-    """The whole text, or of a long one what is around the lines that are most like `old`."""
+    """The whole text or, if long, the part around the lines most similar to `old`."""
     return text if len(text) <= _MOST_TEXT else excerpt(text, old, _MOST_TEXT)

@@ -1,4 +1,4 @@
-"""helper_model: how nodes ask a helper model: for a text, or for JSON of a known shape."""
+"""helper_model: ask a helper model for text, or for JSON of a given shape."""
 
 import asyncio
 import json
@@ -20,18 +20,18 @@ from interlock.state.run import task_of
 
 @dataclass(frozen=True)
 class Question:
-    """What a helper is asked."""
+    """A question to a helper model."""
 
     role: str
-    """classifier, next_speaker, …; maps to an alias in settings."""
+    """classifier, next_speaker, …; settings map it to an alias."""
     messages: Sequence[Message]
     """System message first; the last one asks."""
     head: str
-    """Chain head that the reply is recorded after."""
+    """Chain head after which the reply is recorded."""
     timeout_s: float
-    """For everything: all attempts, and the waits between them."""
+    """Total timeout: all attempts and the waits between them."""
     attempts: int = 2
-    """Connections of one request, and requests while an answer that must be JSON isn't of its shape."""
+    """Connection attempts per request, and requests until an answer has the right JSON shape."""
 
 
 def asking(system: str, task: str, history: Sequence[Message] = ()) -> list[Message]:
@@ -45,14 +45,14 @@ _FENCED = re.compile(r"```\w*\s(.*)```", re.DOTALL)
 
 
 class Answered(NamedTuple, Generic[T]):
-    """A helper's answer, and the chain record that holds it."""
+    """A helper's answer and the chain record containing it."""
 
     record: str
     answer: T
 
 
 async def reply_to(call: ModelCall, runtime: Runtime[Deps]) -> Reply:
-    """Raises what the model raises."""
+    """Raises whatever the model raises."""
     async with aclosing(runtime.context.models.stream(call, runtime.stream_writer)) as items:
         async for item in items:
             if isinstance(item, Reply):
@@ -61,7 +61,7 @@ async def reply_to(call: ModelCall, runtime: Runtime[Deps]) -> Reply:
 
 
 def unusable(reply: Reply) -> str:
-    """Why the answer can't be used; empty: it can."""
+    """Why the answer is unusable; empty: it is usable."""
     if reply.problem:
         return reply.problem
     if not reply.message.text.strip():
@@ -70,12 +70,12 @@ def unusable(reply: Reply) -> str:
 
 
 async def ask_text(question: Question, runtime: Runtime[Deps]) -> str:
-    """Chain record of a whole answer that isn't blank; empty: there is none. A broken script raises."""
+    """Chain record of a complete, non-blank answer; empty: none. A broken script raises."""
     return await _ask(question, runtime, lambda reply: reply.record) or ""
 
 
 async def ask_json(question: Question, kind: type[T], runtime: Runtime[Deps]) -> Answered[T] | None:
-    """The answer, JSON of the shape `kind`; None when there is none, for any reason but a broken script."""
+    """The answer as JSON of shape `kind`; None if there is none, for any reason but a broken script."""
 
     def answered(reply: Reply) -> Answered[T] | None:
         answer = parsed(reply.message.text, kind)
@@ -90,14 +90,14 @@ async def _ask(
     taken: Callable[[Reply], R | None],
     kind: type[BaseModel] | None = None,
 ) -> R | None:
-    """What is `taken` from the first usable reply; of JSON, one that isn't of its shape is asked for again."""
+    """The first usable reply, parsed by `taken`; JSON of the wrong shape is requested again."""
     task = task_of(runtime, question.role)
     schema = kind.model_json_schema() if kind else None
     problem = "no attempt was allowed"
     try:
         async with asyncio.timeout(question.timeout_s):
             for attempt in range(question.attempts if kind else 1):
-                # A reply is recorded by task: each request of this node gets a name of its own.
+                # Replies are recorded by task, so each request of this node needs its own name.
                 name = f"{task}#{attempt}" if attempt else task
                 reply = await reply_to(_call(question, name, schema), runtime)
                 problem = unusable(reply)
@@ -106,14 +106,14 @@ async def _ask(
                 problem = problem or f"the answer is no {kind.__name__ if kind else 'text'}"
     except TimeoutError:
         problem = f"no answer within {question.timeout_s:g} s"
-    except (ModelError, UserError) as error:  # UserError: no key for the role's model, or none of its package
+    except (ModelError, UserError) as error:  # UserError: no key for the role, or no package
         problem = str(error)
     runtime.stream_writer(HelperFailed(role=question.role, reason=problem))
     return None
 
 
 def parsed(text: str, kind: type[T]) -> T | None:
-    """The JSON object in `text`, alone or as a whole fenced block; None when it isn't of the shape `kind`."""
+    """The JSON object in `text`, bare or in one fenced block; None if it isn't of shape `kind`."""
     text = text.strip()
     fenced = _FENCED.fullmatch(text)
     try:

@@ -1,4 +1,4 @@
-"""hooks: how nodes fire hooks; the nodes around a run, and those that stop for a person."""
+"""hooks: firing hooks from nodes; nodes around a run, and nodes that stop for a person."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
@@ -20,16 +20,16 @@ from interlock.state.messages import Message
 from interlock.state.run import HookEvent, RunChannels, is_hooked, node, task_of
 
 FIRING = ("hook_event", "hook_key", "approval")
-"""What a node writes that fires hooks, and what they are waited for by; its label is then `unknown`."""
+"""Keys written by a node whose hooks haven't answered, identifying the firing; its label is then `unknown`."""
 _REASON_CHARS = 2000
-"""Of a reason in the state, which every checkpoint repeats."""
+"""Characters of a reason kept in state, which every checkpoint repeats."""
 _NAME_CHARS = 80
-"""Of a hook that is named by its command."""
+"""Characters of a hook's name, if that is its command."""
 Node = Callable[..., Awaitable[Any]]
 
 
 class FiringOpenError(Exception):
-    """The hooks haven't answered: a person is asked, and the node runs again with the same `key`."""
+    """The hooks haven't answered: a person is asked, then the node runs again with the same `key`."""
 
     def __init__(self, event: HookEvent, key: str, request: str) -> None:
         super().__init__(event, key, request)
@@ -37,7 +37,7 @@ class FiringOpenError(Exception):
 
 
 class PromptEnd(TypedDict):
-    """A hook has ended the prompt."""
+    """Keys written when a hook ends the prompt."""
 
     turn_status: Literal["stopped_by_hook", "blocked_by_hook"]
     error: dict[str, str]
@@ -46,7 +46,7 @@ class PromptEnd(TypedDict):
 def fires(
     *, reads: tuple[str, ...], writes: tuple[str, ...] = (), labels: tuple[str, ...]
 ) -> Callable[[Node], Node]:
-    """Declare a node that fires hooks. Where they don't answer it writes what they are waited for by: `unknown`."""
+    """Declare a node that fires hooks. If they don't answer, it writes the keys of `FIRING` and the label `unknown`."""
 
     def mark(function: Node) -> Node:
         @wraps(function)
@@ -65,16 +65,16 @@ def fires(
 
 
 class Session(RunChannels, total=False):
-    """What a root graph knows besides the state of its workflow."""
+    """State of a root graph besides its workflow's."""
 
     session: str
-    """`startup`, or `resume` for a further prompt; absent where no hook asks."""
+    """`startup`, or `resume` for a further prompt; absent without hooks."""
     session_event: str
-    """The event whose hooks a kill interrupted, while a person says what became of them; empty: none."""
+    """The event whose hooks a kill interrupted, while a person decides on the outcome; empty: none."""
     session_key: str
     """Key of that firing."""
     session_request: str
-    """Key of the request about it."""
+    """Key of the request about that firing."""
 
 
 class SessionWithConversation(Session, total=False):
@@ -86,7 +86,7 @@ _SESSION = ("session_event", "session_key", "session_request")
 
 @node(reads=("session", "session_key"), writes=_SESSION)
 async def session_start(state: Session, runtime: Runtime[Deps]) -> Session:
-    """Raises `HookError` where a hook says no: nothing has run yet. A resumed run asks the hooks anew."""
+    """Raises `HookError` if a hook refuses: nothing has run yet. A resumed run fires the hooks again."""
     update, _ = await _started(state, runtime)
     return update
 
@@ -95,7 +95,7 @@ async def session_start(state: Session, runtime: Runtime[Deps]) -> Session:
 async def session_start_in_talk(
     state: SessionWithConversation, runtime: Runtime[Deps]
 ) -> SessionWithConversation:
-    """What hooks tell the model enters the conversation; one that ends with calls takes nothing but their answers."""
+    """Add hooks' context to the conversation; one ending with open calls accepts nothing but their answers."""
     transcript = runtime.context.transcript
     fired_update, context = await _started(state, runtime)
     update: SessionWithConversation = {**fired_update}
@@ -124,7 +124,7 @@ async def await_session(state: Session) -> Session:
 
 @node(reads=("approval",), writes=("approval",))
 async def ask_hook(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
-    """`await_person` stops for the answer, and the hook's own node reads it by firing again."""
+    """Ask about the firing: `await_person` stops for the answer, and the hook's node reads it by firing again."""
     ask_about(state["approval"], runtime)
     return {"approval": state["approval"]}
 
@@ -160,7 +160,7 @@ async def fired(
     runtime: Runtime[Deps],
     subject: str = "",
 ) -> HookOutcome:
-    """Fire an event; its key is that of the graph's task, and of the first try after a person was asked.
+    """Fire an event, keyed by the graph's task; after a person was asked, with the first firing's key.
 
     Raises `FiringOpenError`, which `fires` turns into the node's update.
     """
@@ -173,7 +173,7 @@ async def fired(
 
 
 def ending(event: HookEvent, outcome: HookOutcome, what: str, runtime: Runtime[Deps]) -> PromptEnd | None:
-    """How a stop or a block ends the prompt, told to people; None: it goes on. `what` would have been next."""
+    """How a stop or a block ends the prompt, reported to people; None: continue. `what` would have been next."""
     if outcome.stop is not None:
         reason = outcome.stop or NO_REASON
         runtime.stream_writer(AgentStopped(reason=reason))
@@ -191,23 +191,23 @@ def _end(status: Literal["stopped_by_hook", "blocked_by_hook"], what: str, reaso
 
 
 def warn(event: HookEvent, outcome: HookOutcome, problem: str, runtime: Runtime[Deps]) -> None:
-    """Tell people that what a hook asked for isn't done."""
+    """Warn people that something a hook requested isn't done."""
     text = f"What the {_hook(event, outcome)} asked for isn't done: {problem}."
     runtime.stream_writer(ErrorEvent(severity="warning", message=text))
 
 
 def context_message(context: str) -> Message:
-    """What a hook tells the model, as a message that nobody takes for the user's."""
+    """A hook's context as a message distinguishable from the user's."""
     return Message(role="user", origin="hook", content=marked(context))
 
 
 def marked(context: str) -> str:
-    """A hook's text between tags that it can't close itself."""
+    """A hook's text between tags that it can't close."""
     return load("run/hook_context").text(context=context.replace("<", "&lt;").replace(">", "&gt;"))
 
 
 def _hook(event: HookEvent, outcome: HookOutcome) -> str:
-    """Which hook it was: of several, those that blocked."""
+    """The hook in words; of several, those that blocked."""
     blocking = [v.name for v in outcome.verdicts if v.decision == "block"]
     names = [" ".join(n.split())[:_NAME_CHARS] for n in blocking or [v.name for v in outcome.verdicts]]
     if not names:
@@ -218,7 +218,7 @@ def _hook(event: HookEvent, outcome: HookOutcome) -> str:
 async def _fired_around(
     event: HookEvent, payload: Mapping[str, JsonValue], subject: str, state: Session, runtime: Runtime[Deps]
 ) -> tuple[Session, HookOutcome]:
-    """What the node writes of the firing, and the outcome: an empty one where the hooks haven't answered."""
+    """The node's update for the firing, and the outcome; empty if the hooks haven't answered."""
     before: HookWait = {"hook_key": state.get("session_key", "")}
     try:
         outcome = await fired(event, payload, before, runtime, subject)
@@ -229,7 +229,7 @@ async def _fired_around(
 
 
 async def _started(state: Session, runtime: Runtime[Deps]) -> tuple[Session, str]:
-    """What to write of SessionStart, and what its hooks tell the model. Raises `HookError` where one says no."""
+    """The update for SessionStart, and its hooks' context for the model. Raises `HookError` if one refuses."""
     source = state.get("session", "startup")
     update, outcome = await _fired_around("SessionStart", {"source": source}, source, state, runtime)
     if end := ending("SessionStart", outcome, "the run", runtime):
@@ -238,7 +238,7 @@ async def _started(state: Session, runtime: Runtime[Deps]) -> tuple[Session, str
 
 
 def ask_about(unknown: str, runtime: Runtime[Deps]) -> None:
-    """Write the request that `HookOutcome.unknown` names. Only a person can tell; firing again reads the answer."""
+    """Write the request named by `HookOutcome.unknown`. Only a person can tell; firing again reads the answer."""
     found = runtime.context.hooks.unsettled(unknown)
     commands = "\n".join(found.commands)
     subject = f" for {found.subject}" if found.subject else ""

@@ -1,4 +1,4 @@
-"""init: a repository's memory file: which one, what is asked of the model, and whether it was written."""
+"""init: write a repository's memory file: choose it, instruct the model, check that it was written."""
 
 import hashlib
 from typing import Literal
@@ -21,7 +21,7 @@ _STANDS = (
 )
 _NOTHING = "The folder {folder!r} holds no files to look at. Put some there, then: interlock init"
 _EMPTY = "(empty)"
-"""How the listing of an empty directory ends."""
+"""Last line of an empty directory's listing."""
 
 
 @node(
@@ -34,7 +34,7 @@ _EMPTY = "(empty)"
     outside=True,
 )
 async def open_init(state: InitState, runtime: Runtime[Deps]) -> InitState:
-    """The file that stands already is the one that is written, whichever of its names it has."""
+    """An existing file is updated, whichever of the possible names it has."""
     deps = runtime.context
     names = deps.settings.context.file_names
     if state["file"] and state["file"] not in names:
@@ -81,7 +81,7 @@ def _hash(text: str) -> str:
     outside=True,
 )
 async def check_file(state: InitState, runtime: Runtime[Deps]) -> InitState:
-    """A refusal stands; who stopped without a word of it is reminded, a few times."""
+    """A refusal is final; a model that stopped silently is reminded, a few times."""
     deps = runtime.context
     now = next((_hash(m.text) for m in await deps.context.memory() if m.shown == state["file"]), "")
     if now and now != state["stood"]:

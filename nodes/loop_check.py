@@ -1,4 +1,4 @@
-"""loop_check: does a run repeat itself: the watch over calls and text, and the models that judge progress."""
+"""loop_check: detect repetition: watch calls and text, and have models judge progress."""
 
 import json
 import math
@@ -39,7 +39,7 @@ NO_PROGRESS = "a model that looked at the last turns saw no progress in them"
 
 @dataclass
 class Replay:
-    """What is known after some events. `at_event`, `kind` and `detail` are those of the first detection."""
+    """State after some events. `at_event`, `kind` and `detail` are those of the first detection."""
 
     verdicts: list[bool] = field(default_factory=list[bool])
     at_event: int | None = None
@@ -58,7 +58,7 @@ class Replay:
     _chants: Chants = field(default_factory=Chants)
 
     def take(self, event: LoopEvent) -> None:
-        """One event; its verdict is added."""
+        """Process one event and append its verdict."""
         self.verdicts.append(False)
         match event:
             case PromptEvent():
@@ -80,7 +80,7 @@ class Replay:
         return self.turn >= self.next_check
 
     def judge(self, judgement: Judgement) -> None:
-        """Take a model's judgement in, as part of the last event."""
+        """Apply a model's judgement as part of the last event."""
         loop, self.interval = judged(judgement, self.interval)
         self.next_check = self.turn + self.interval
         if loop:
@@ -117,7 +117,7 @@ class Replay:
 class Judged(NamedTuple):
     loop: bool
     interval: int
-    """Turns until the next look."""
+    """Turns until the next check."""
 
 
 EVENTS = TypeAdapter(list[LoopEvent])
@@ -129,7 +129,7 @@ EVENTS = TypeAdapter(list[LoopEvent])
     labels=("look due", "over"),
 )
 async def scan(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
-    """In a run this is reached when a look is due; alone, whole sessions are gone through."""
+    """In a run, reached only when a check is due; standalone, processes whole sessions."""
     deps = runtime.context
     off = deps.settings.model.disable_loop_detection
     judgements = state.get("judgements", [])
@@ -158,7 +158,7 @@ async def scan(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
     labels=("suspicious", "judged"),
 )
 async def ask_model(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
-    """Its suspicion alone is no loop, unless the stronger model is unavailable."""
+    """This model's suspicion alone isn't a loop, unless the stronger model is unavailable."""
     confidence = await look("loop_check", state, runtime)
     deps = runtime.context
     stronger = deps.models.resolve(deps.settings.model.roles.get("loop_double_check", "pro"))
@@ -172,7 +172,7 @@ async def ask_model(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckS
 
 @node(reads=("head", "events", "judgements", "unavailable"), writes=("judgements",))
 async def double_check(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
-    """A false stop is worse than a wasted turn: when this model fails, there is no loop."""
+    """A false stop is worse than a wasted turn: if this model fails, there is no loop."""
     earlier = state.get("judgements", [])
     before: LoopCheckState = {**state, "judgements": earlier[:-1]}
     confidence = await look("loop_double_check", before, runtime)
@@ -180,7 +180,7 @@ async def double_check(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopChe
 
 
 def replay(events: Sequence[LoopEvent], judgements: Sequence[Judgement], asks: bool) -> Replay:
-    """All events; with `asks` only up to the first turn that a model must judge and hasn't yet (`due`)."""
+    """Replay all events; with `asks`, only up to the first turn whose judgement is due and missing."""
     state, left = Replay(), list(judgements)
     for event in events:
         state.take(event)
@@ -193,7 +193,7 @@ def replay(events: Sequence[LoopEvent], judgements: Sequence[Judgement], asks: b
 
 
 def judged(judgement: Judgement, interval: int) -> Judged:
-    """A loop needs both models, unless the stronger one is unavailable. A model that failed has seen no loop."""
+    """A loop needs both models, unless the stronger one is unavailable. A failed model counts as no loop."""
     confidence = judgement["confidence"]
     if confidence is not None and confidence >= CONFIDENCE:
         if "double" not in judgement:
@@ -207,7 +207,7 @@ def judged(judgement: Judgement, interval: int) -> Judged:
 
 
 async def look(role: str, state: LoopCheckState, runtime: Runtime[Deps]) -> float | None:
-    """The model's confidence that the run is in a loop; None: it failed."""
+    """The model's confidence that the run is looping; None: it failed."""
     deps = runtime.context
     history = deps.transcript.read(state["head"]) if state.get("head") else []
     system, task = load("loop_check/look").parts(request=_request(state, deps, history))
@@ -222,7 +222,7 @@ async def look(role: str, state: LoopCheckState, runtime: Runtime[Deps]) -> floa
 
 
 def _repeated(deps: Deps, state: LoopCheckState) -> str:
-    """What the model that is nudged did most in the turns that were looked at; empty: nothing."""
+    """What the model did most in the turns examined, for the nudge; empty: nothing."""
     last = entries(deps.transcript.read(state["head"])) if state.get("head") else []
     calls = [call for message in last for call in message.tool_calls]
     if calls:
@@ -235,7 +235,7 @@ def _repeated(deps: Deps, state: LoopCheckState) -> str:
 
 
 def entries(history: list[Message]) -> list[Message]:
-    """The last 20, without calls that have no answer, or answers that have no call."""
+    """The last 20 entries, without unanswered calls and answers without a call."""
     last = [m for m in curated(history) if m.role != "system"][-ENTRIES:]
     while last and last[0].role == "tool":
         last.pop(0)
@@ -247,7 +247,7 @@ def entries(history: list[Message]) -> list[Message]:
 
 
 def _request(state: LoopCheckState, deps: Deps, history: list[Message]) -> str:
-    """The user's own words: the last that the person wrote."""
+    """The last message the person wrote."""
     if state.get("events"):
         events = replay(read_events(deps, state["events"]), state.get("judgements", []), asks=True)
         if events.prompt:

@@ -1,4 +1,4 @@
-"""loop_detectors: repetition in calls and in text, without a model."""
+"""loop_detectors: detect repetition in calls and text, without a model."""
 
 import hashlib
 import json
@@ -23,11 +23,11 @@ _RULE = r"-=_*~+#.·\u2500-\u257f"
 _DIVIDER = re.compile(rf"[{_RULE}]{{3,}}")
 _BEGINNING = re.compile(rf"[•–]|\d{{1,9}}[.)]?|[{_RULE} ]*")
 _FILLER = re.compile(rf"[{_RULE}|:\s]*")
-"""What rules, dots, blanks and empty cells of tables are made of: repeating it says nothing."""
+"""Rules, dots, whitespace and empty table cells: repeating these means nothing."""
 _LONGEST_ROW = 2_000
-"""Characters of a table's row in which nothing is looked at: its cells may all be alike."""
+"""Characters of a table row that aren't checked: its cells may all be alike."""
 _LONGEST = 200
-"""Characters after which a line of rules alone is no divider."""
+"""A line of rule characters longer than this isn't a divider."""
 
 
 class Line(Enum):
@@ -38,32 +38,32 @@ class Line(Enum):
 
 
 _SPAN = MEAN_DISTANCE * (OCCURRENCES - 1)
-"""Where the last 10 occurrences may lie at most: what is further back decides nothing."""
+"""Maximum distance spanned by the last 10 occurrences; anything further back is irrelevant."""
 _FENCE = re.compile(r"`{3,}")
 _TICKS = re.compile(r"`+\Z")
 _SHOWN = 200
-"""Characters of a repeated text, or of a call's arguments, that people and the model are told."""
+"""Characters shown of a repeated text, or of a call's arguments."""
 
 
 class Chants:
-    """One text as it comes. Markup and a tool call begin it anew; inside a code block nothing is looked at."""
+    """Detects repeated text in a stream. Markup and tool calls reset it; code blocks are skipped."""
 
     def __init__(self) -> None:
         self._ticks = ""
-        """Backticks at the end of a piece: a fence may go on in the next one."""
+        """Backticks at the end of a piece: a fence may continue in the next one."""
         self._code = False
         self._held: str | None = ""
-        """Beginning of a line whose kind isn't decided; None: in the middle of a line."""
+        """Start of a line whose kind is undecided; None: in the middle of a line."""
         self._found = ""
         self._begin_anew()
 
     def reset(self) -> None:
-        """A tool call came, or another prompt: another text begins."""
+        """Start over: a tool call or a new prompt came."""
         self._ticks, self._code, self._held = "", False, ""
         self._begin_anew()
 
     def feed(self, text: str) -> str:
-        """Take a piece in. The text that repeats, cut short, where a tenth occurrence is complete; else empty."""
+        """Process a piece. Returns the repeated text, shortened, once a tenth occurrence is complete; else empty."""
         self._found = ""
         text = self._ticks + text
         ticks = _TICKS.search(text)
@@ -79,16 +79,16 @@ class Chants:
 
     def _begin_anew(self) -> None:
         self._row = 0
-        """Characters of a table's row that may still come before it is looked at like any text."""
+        """Characters of a table row that may still come before it is checked like other text."""
         self._text = ""
         self._base = 0
         """Position of `_text[0]`."""
         self._seen: dict[str, int | list[int]] = {}
-        """Chunk → where it stands, or an entry of `_again`."""
+        """Chunk → its position, or an entry of `_again`."""
         self._older: dict[str, int | list[int]] = {}
-        """The same for the chunks before those of `_seen`; dropped in turn."""
+        """The same for chunks older than those in `_seen`; dropped in turn."""
         self._rejected: list[int] = []
-        """Distances of the occurrences that were no loop at `_rejected_at`."""
+        """Distances of the occurrences judged not to be a loop at `_rejected_at`."""
         self._rejected_at = -1
 
     def _lines(self, text: str) -> None:
@@ -142,14 +142,14 @@ class Chants:
             self._drop(len(text) - _SPAN - CHUNK)
 
     def _drop(self, count: int) -> None:
-        """Forget the first characters; and the chunks that stand only there, at the second time."""
+        """Forget the first characters and, on the second drop, the chunks that occur only there."""
         self._text = self._text[count:]
         self._base += count
         if len(self._seen) > KEPT // 2:
             self._older, self._seen = self._seen, {}
 
     def _again(self, chunk: str, entry: int | list[int], at: int) -> None:
-        """Note another occurrence. An entry is the last place and then the distances before it, the oldest first."""
+        """Record another occurrence. An entry is the last position, then the distances before it, oldest first."""
         if _FILLER.fullmatch(chunk):
             return
         if isinstance(entry, int):
@@ -162,7 +162,7 @@ class Chants:
         if len(entry) > OCCURRENCES:
             del entry[1]
         distances = entry[1:]
-        # With all occurrences one further on, what lies between them is the same text, turned by one character.
+        # If all occurrences moved by one, the text between them is the same, rotated by one character.
         turned = self._rejected_at == at - 1 and distances == self._rejected
         if not turned and self._is_loop(distances, at):
             return
@@ -184,9 +184,9 @@ class Chants:
 
 
 def line_kind(line: str, whole: bool) -> Line:
-    """`whole`: the line has ended; else more of it may come, and what it is may not be decided yet."""
+    """`whole`: the line is complete; else more may come, so its kind may be undecided."""
     bare = line.strip() if whole else line.lstrip(" \t")
-    # What is decided on the beginning of a line must be decided so on all of it, too.
+    # A decision on a line's beginning must also hold for the whole line.
     if _MARKUP.match(bare):
         return Line.MARKUP
     if whole:
@@ -199,18 +199,18 @@ def line_kind(line: str, whole: bool) -> Line:
 
 
 def call_key(name: str, args: Mapping[str, Any]) -> str:
-    """A hash of the name and of the arguments in the order given; short, because 25 of them are in every checkpoint."""
+    """Hash of the name and arguments, in their order; short, because each checkpoint has 25 of them."""
     arguments = json.dumps(args, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(f"{name}:{arguments}".encode()).hexdigest()[:12]
 
 
 def remembered(keys: Sequence[str], key: str) -> list[str]:
-    """The keys with one more; as many as the longest cycle needs."""
+    """The keys with one more, limited to what the longest cycle needs."""
     return [*keys, key][-REPEATS * LONGEST_CYCLE :]
 
 
 def cycle(keys: Sequence[str]) -> int:
-    """Length of the cycle that the last keys are 5 repetitions of; 0: they are none."""
+    """Length of the cycle repeated 5 times at the end of the keys; 0: none."""
     for length in range(1, LONGEST_CYCLE + 1):
         last = keys[-REPEATS * length :]
         if len(last) == REPEATS * length and all(last[i] == last[i % length] for i in range(len(last))):
@@ -219,7 +219,7 @@ def cycle(keys: Sequence[str]) -> int:
 
 
 def described(names: Sequence[str], length: int, args: Mapping[str, Any]) -> str:
-    """The cycle in words; `names` are those of the calls so far, `args` are those of the last one."""
+    """The cycle in words; `names` are those of the calls so far, `args` those of the last one."""
     names = names[-length:]
     arguments = shortened(json.dumps(args, ensure_ascii=False))
     if length == 1:

@@ -1,4 +1,4 @@
-"""main: the agent loop around turns and tools: open a prompt, go on, nudge, finish."""
+"""main: the agent loop around turns and tools: open a prompt, continue, nudge, finish."""
 
 from difflib import get_close_matches
 from typing import Literal
@@ -22,7 +22,7 @@ from interlock.state.run import is_hooked, node
 from interlock.state.text import is_visible
 
 _SILENT = "[no response text]"
-"""What the hook reads where the model said nothing (gemini-cli's words)."""
+"""Sent to the hook if the model said nothing (gemini-cli's words)."""
 _STATUS = {
     "ok": "done",
     "context_overflow": "context_overflow",
@@ -54,7 +54,7 @@ _NEXT = {
     outside=True,
 )
 async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
-    """Start a prompt: limits, sticky model and loop detection begin anew. Without one the conversation just goes on."""
+    """Start a prompt: reset limits, sticky model and loop detection. Without one the conversation just continues."""
     if state.get("force"):
         return {"label": "compress", "status": "running"}
     deps = runtime.context
@@ -70,9 +70,9 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     if rules:
         opened["head"] = deps.transcript.append(state["head"], rules)
     if not state["prompt"]:
-        # One whose answer was refused has only the answer to pass.
+        # If only its answer was refused, only the answer's hooks remain.
         return {**opened, "label": "answered" if state.get("hook_stage") == "answered" else "prompt"}
-    # What hooks go by begins anew with a prompt, not with another try at it.
+    # Hook state is reset for each new prompt, but not for a retry of one.
     anew: MainState = {"hook_stage": "", "said": "", "fed_back": False, "refused": {}}
     kind, prompt = _kind_of(state["prompt"], runtime), state["prompt"]
     if kind == "prompt":
@@ -81,7 +81,7 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
 
 
 def _kind_of(prompt: str, runtime: Runtime[Deps]) -> Literal["prompt", "command"]:
-    """What begins with a slash and names no command is a prompt; a name that is only nearly one is told."""
+    """Text after a slash that names no command is a prompt; near misses are reported."""
     typed = runtime.context.transcript.message(prompt).content
     name, _ = split_prompt(typed if isinstance(typed, str) else "")
     if not name:
@@ -98,13 +98,13 @@ def _kind_of(prompt: str, runtime: Runtime[Deps]) -> Literal["prompt", "command"
 
 
 def after_context(state: HookedPrompt) -> Literal["plain", "hooked"]:
-    """A prompt that has passed isn't asked about again."""
+    """An admitted prompt isn't checked by hooks again."""
     waits = not state.get("hook_stage") and state.get("asked")
     return "hooked" if waits and is_hooked(state, "BeforeAgent") else "plain"
 
 
 def _plan_mode(deps: Deps, state: MainState) -> tuple[list[Message], str]:
-    """The rules of plan mode, when a prompt begins in it; and where it stands."""
+    """The rules of plan mode, if a prompt starts in it, and the current phase."""
     phase = state.get("plan_phase", "")
     if state["approval_mode"] != "plan":
         return [], ""
@@ -120,7 +120,7 @@ def _plan_mode(deps: Deps, state: MainState) -> tuple[list[Message], str]:
     labels=("passed", "ended"),
 )
 async def before_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
-    """A stopped prompt stays in the conversation, a blocked one leaves it and waits to be tried again."""
+    """A stopped prompt stays in the conversation; a blocked one is removed and can be retried."""
     transcript = runtime.context.transcript
     payload = {"prompt": transcript.message(state["asked"]).text}
     outcome = await fired("BeforeAgent", payload, state, runtime)
@@ -136,7 +136,7 @@ async def before_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
 
 
 def _without_prompt(head: str, transcript: Transcript) -> str:
-    """The head before the prompt and the files that came with it."""
+    """The head before the prompt and its files."""
     ids = transcript.ids(head, 4)
     while transcript.message(ids[-1]).origin == "context":
         ids.pop()
@@ -145,13 +145,13 @@ def _without_prompt(head: str, transcript: Transcript) -> str:
 
 @node(reads=("head",), writes=("head",))
 async def go_on(state: MainState, runtime: Runtime[Deps]) -> MainState:
-    """It costs a turn, like any other message: the limit of turns holds."""
+    """Costs a turn, like any other message, so the turn limit applies."""
     return {"head": append_text(runtime, state["head"], load("next_speaker/go_on").text(), "continue")}
 
 
 @node(reads=("head", "loop_found"), writes=("head",))
 async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
-    """It costs a turn, like any other message."""
+    """Costs a turn, like any other message."""
     text = load("loop_check/nudge").text(detail=state["loop_found"]["detail"])
     return {"head": append_text(runtime, state["head"], text)}
 
@@ -162,7 +162,7 @@ async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
     labels=("feedback", "ended"),
 )
 async def after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
-    """A block with a reason is the request of another turn. No answer is an error, which hooks aren't asked about."""
+    """A block with a reason requests another turn. No answer is an error, which hooks aren't asked about."""
     transcript = runtime.context.transcript
     if not is_visible(transcript.message(state["reply"]).text):
         return {"label": "ended", "turn_status": "ok"}
@@ -184,7 +184,7 @@ async def after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
 
 
 def _feedback(outcome: HookOutcome) -> str:
-    """What the model is told to do yet; empty: nothing. Of a required hook that failed it can't learn anything."""
+    """What the model still has to do; empty: nothing. A required hook's failure tells it nothing useful."""
     failed = any(v.decision == "block" and v.warning for v in outcome.verdicts)
     blocks = outcome.stop is None and outcome.decision == "block" and not failed
     return outcome.reason.strip() if blocks and outcome.reason != NO_REASON else ""
@@ -192,7 +192,7 @@ def _feedback(outcome: HookOutcome) -> str:
 
 @node(reads=("turn_status", "reply", "stop", "stopped_by", "refused"), writes=("status", "error"))
 async def finish(state: MainState, runtime: Runtime[Deps]) -> MainState:
-    """A batch that asked for the end ends the run, whatever the turn before it said. No answer is no success."""
+    """A batch that requested the end ends the run, whatever the turn's status. No answer isn't a success."""
     if reason := state.get("stop"):
         if state.get("stopped_by") == "hook":
             return {"status": "stopped_by_hook", "error": {"type": "stopped_by_hook", "message": reason}}
@@ -212,12 +212,12 @@ async def finish(state: MainState, runtime: Runtime[Deps]) -> MainState:
 
 
 def append_text(runtime: Runtime[Deps], head: str, text: str, origin: Origin = "nudge") -> str:
-    """The conversation's new head, after a message of ours to the model."""
+    """The new head after appending a message of ours to the model."""
     return runtime.context.transcript.append(head, [Message(role="user", origin=origin, content=text)])
 
 
 def turn_end(status: str) -> Literal["calls", "ok", "first loop", "ended"]:
-    """What the turn's status leaves to be done."""
+    """What remains to be done given the turn's status."""
     match status:
         case "calls" | "ok":
             return status
@@ -256,7 +256,7 @@ def after_next_speaker(state: MainState) -> Literal["model", "answered", "user o
 
 
 def refusal(refused: Refused, run: str) -> dict[str, str]:
-    """`{type, message}`: what was refused and by whom, and how to go on."""
+    """`{type, message}`: what was refused and by whom, and how to continue."""
     message = (
         f"{refusal_line(refused)}. The run ended without it. {_NEXT[refused['who']]}, or say another way: "
         f"interlock resume {run} -p 'what to do instead'"

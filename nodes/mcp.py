@@ -1,4 +1,4 @@
-"""mcp: one question to MCP servers, or one call of a tool."""
+"""mcp: query MCP servers, or call one of their tools."""
 
 import difflib
 import json
@@ -20,12 +20,12 @@ from interlock.state.run import node
 from interlock.state.text import harmless
 
 _COMMAND = re.compile(r"/(?P<server>[\w-]+):(?P<name>\S+)(?:\s+(?P<rest>.*))?", re.DOTALL)
-"""A prompt of a server, as a person calls it."""
+"""A server's prompt, as a person invokes it."""
 
 
 @node(reads=("request",), writes=("servers", "found", "mcp_status", "error"), labels=("known", "unknown"))
 async def load(state: McpState, runtime: Runtime[Deps]) -> McpState:
-    """A server that isn't in settings is an error with the nearest names."""
+    """A server missing from settings is an error with the nearest names."""
     asked = request_of(state, runtime.context)
     known = [view.name for view in runtime.context.mcp.views()]
     fresh: McpState = {"servers": "", "found": "", "mcp_status": "", "error": {}, "label": "known"}
@@ -46,7 +46,7 @@ async def load(state: McpState, runtime: Runtime[Deps]) -> McpState:
     labels=("list", "call", "read", "prompt", "failed"),
 )
 async def connect(state: McpState, runtime: Runtime[Deps]) -> McpState:
-    """Side by side. One that fails is told; it stops only what is asked of just it."""
+    """Connect in parallel. Failures are reported, and fatal only to requests for that server alone."""
     deps = runtime.context
     asked = request_of(state, deps)
     await deps.mcp.ready(asked.server)
@@ -85,9 +85,9 @@ async def format_answer(state: McpState, runtime: Runtime[Deps]) -> McpState:
 
 
 async def spelled_out(prompt: str, deps: Deps) -> str:
-    """A prompt's record; of `/SERVER:PROMPT …`, which a person calls by name, one with the server's text.
+    """A prompt's record; for `/SERVER:PROMPT …`, a record of the server's text.
 
-    Raises `UserError` where the server has no such prompt, or can't be had.
+    Raises `UserError` if the server has no such prompt or is unavailable.
     """
     command = _COMMAND.fullmatch(deps.transcript.message(prompt).text.strip())
     if command is None or command["server"] not in deps.mcp.names():
@@ -108,7 +108,7 @@ async def spelled_out(prompt: str, deps: Deps) -> str:
 
 
 def _arguments(text: str, names: tuple[str, ...]) -> dict[str, JsonValue]:
-    """`name=value`, `--name=value`, and values alone in the order of the names; the last takes what is left."""
+    """Parse `name=value`, `--name=value`, and positional values in the order of `names`; the last takes the rest."""
     try:
         words = shlex.split(text)
     except ValueError:
@@ -130,11 +130,11 @@ def _arguments(text: str, names: tuple[str, ...]) -> dict[str, JsonValue]:
 
 
 MCP_BY_NAMES = ("use_mcp_tool", "access_mcp_resource")
-"""Tools that name a server and what they want of it."""
+"""Tools that take the name of a server and of what to use on it."""
 
 
 async def named_call(deps: Deps, call: CallView) -> CallView | ToolResult:
-    """The call of the server's own tool that one of `MCP_BY_NAMES` stands for; an error that says what there is."""
+    """The server's own call that one of `MCP_BY_NAMES` refers to, or an error listing what there is."""
     server = str(call.args["server_name"])
     await deps.mcp.ready(server if server in deps.mcp.names() else None)
     views = {view.name: view for view in deps.mcp.views()}

@@ -1,4 +1,4 @@
-"""mode: which modes there are, and what one of them allows."""
+"""mode: list the modes and what one of them allows."""
 
 from langgraph.runtime import Runtime
 
@@ -24,7 +24,7 @@ async def load_modes(state: ModeState, runtime: Runtime[Deps]) -> ModeState:
 
 @node(reads=("mode", "tool", "path"), writes=("allowed", "error"), pure=True, outside=True)
 async def check_tool(state: ModeState, runtime: Runtime[Deps]) -> ModeState:
-    """As a call of it would be checked, by whatever name and path."""
+    """Checks the tool as a real call would be, under any name and path."""
     deps, name, path = runtime.context, state["tool"], state["path"]
     info = deps.toolset.info(name)
     call = CallView(id="0", name=name, args={})

@@ -1,4 +1,4 @@
-"""next_speaker: must the model go on after its last answer, or is it the user's turn."""
+"""next_speaker: decide whether the model must continue after its last answer, or it is the user's turn."""
 
 from langgraph.runtime import Runtime
 
@@ -12,7 +12,7 @@ from interlock.state.run import node
 
 @node(reads=("head",), writes=("next_speaker", "decided_by", "speaker_reason"), labels=("decided", "open"))
 async def precheck(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpeakerState:
-    """The first rule that holds decides (`pipelines.md` §8)."""
+    """The first rule that applies decides (`pipelines.md` §8)."""
     history = runtime.context.transcript.read(state["head"]) if state["head"] else []
     found = _decided([m for m in history if m.role != "system"])
     if found is None:
@@ -22,7 +22,7 @@ async def precheck(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpeak
 
 
 def _decided(history: list[Message]) -> tuple[str, str] | None:
-    """Speaker (empty: nobody) and reason; None: a model must look."""
+    """Speaker (empty: undecided) and reason; None: a model must decide."""
     if not curated(history):
         return "", "the conversation is empty"
     last = history[-1]
@@ -39,7 +39,7 @@ def _decided(history: list[Message]) -> tuple[str, str] | None:
 
 @node(reads=("head",), writes=("next_speaker", "decided_by", "speaker_reason"))
 async def ask_model(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpeakerState:
-    """Any failure means that nobody is known to be due: the run waits for the user."""
+    """On any failure the speaker stays undecided: the run waits for the user."""
     history = [m for m in curated(runtime.context.transcript.read(state["head"])) if m.role != "system"]
     system, task = load("next_speaker/judge").parts()
     question = Question(

@@ -1,4 +1,4 @@
-"""plan: plan mode: opened, reminded, its phases tracked, and handed over to main."""
+"""plan: plan mode: open, remind, track phases, and hand over to main."""
 
 import asyncio
 import re
@@ -49,7 +49,7 @@ _FRESH: PlanState = {
     pure=True,
 )
 async def open_plan(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
-    """The rules stand right before the prompt; policy holds them."""
+    """The rules go right before the prompt; policy enforces them."""
     deps = runtime.context
     rules = render("plan/mode", folder=str(deps.plans.folder), file=state["plan_name"] or PLAN_NAME)
     return {
@@ -66,7 +66,7 @@ async def open_plan(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     labels=("once more", "give up"),
 )
 async def remind(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
-    """A few times; then the run ends without a plan."""
+    """Remind a few times; then the run ends without a plan."""
     if state["reminders"] >= REMINDERS:
         message = (
             f"The model stopped without a plan, after {REMINDERS} reminders. Say more of what is wanted."
@@ -82,12 +82,12 @@ async def remind(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
 
 @node(reads=("asked", "approval_mode", "plan_file", "plan_steps", "plan_text"), writes=("main_run",))
 async def hand_over(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
-    """Only begun here: whoever drives this run drives that one next, or a person resumes it.
+    """Only creates the run: the process driving this run drives it next, or a person resumes it.
 
-    It gets the text that was approved, whatever has become of the file since.
+    It gets the approved text, even if the file has changed since.
     """
     deps = runtime.context
-    if not state.get("plan_text"):  # approved under an Interlock that didn't keep what was approved
+    if not state.get("plan_text"):  # approved under a version that didn't store the approved text
         raise RunError(
             f"Run {deps.info.run!r} doesn't hold the plan that was approved, only the file {state['plan_file']!r}, "
             "which may have changed since. Plan again: interlock run plan '…'"
@@ -131,8 +131,8 @@ def after_tools(state: PlanState) -> Literal["results", "approved", "rejected or
 def track(
     before: PlanMode, batch: Sequence[tuple[CallView, ToolResult]], risk: Callable[[str], str]
 ) -> PlanMode:
-    """The keys that changed, call after call. Only what went well counts."""
-    # Held while a review waited: what went before it in the batch, and what came of it, is told from here.
+    """The keys that changed, call by call. Only successful calls count."""
+    # The phase was held during a review: replay what came before it in the batch, and its outcome.
     now: PlanMode = _moved(before, "no_review") if before.get("plan_phase") == "review" else {**before}
     for call, result in batch:
         if result.status == "success" or result.meta.get("plan") == "cancel":
@@ -174,7 +174,7 @@ def _reviewed(now: PlanMode, event: str, meta: Mapping[str, Any]) -> PlanMode:
 
 
 def reviewing(now: PlanMode) -> PlanMode:
-    """The plan is put before a person."""
+    """The state while a person reviews the plan."""
     return now if now.get("plan_phase") == "review" else _moved(now, "exit_plan_mode")
 
 
@@ -191,7 +191,7 @@ def _todos(call: CallView) -> list[Mapping[str, Any]]:
 
 
 def parse_steps(plan: str) -> list[PlanStep]:
-    """Check boxes; else numbered lines; else the bullets below a heading that says steps or plan."""
+    """Parse check boxes; else numbered lines; else bullets below a heading with "steps" or "plan"."""
     lines = _outside_code(plan.splitlines())
     boxes = [m for line in lines if (m := _BOX.match(line))]
     if boxes:
@@ -227,7 +227,7 @@ def _plain(text: str) -> str:
 
 
 def tick(steps: Sequence[PlanStep], todos: Iterable[tuple[str, str]]) -> list[PlanStep]:
-    """The steps, with those done that a todo of the same words calls completed; a step is never undone."""
+    """Mark steps done whose text matches a completed todo; a step is never unmarked."""
     finished = {_words(text) for text, status in todos if status == "completed"}
     return [PlanStep(text=s["text"], done=s["done"] or _words(s["text"]) in finished) for s in steps]
 

@@ -1,4 +1,4 @@
-"""route: which model answers: one strategy after the other, the first verdict wins."""
+"""route: choose the answering model: strategies run in order, the first verdict wins."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
@@ -23,13 +23,13 @@ _strategy = node(
     writes=("chosen_model", "strategy", "route_reason", "route_ms"),
     labels=("chosen", "abstained"),
 )
-"""What every strategy reads, writes and says."""
+"""Declaration shared by all strategies."""
 _ABSTAINED: RouteState = {"label": "abstained"}
 
 
 @_strategy
 async def fallback(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
-    """First of all strategies. Who named a model gets that one or an error: another answers under `auto` only."""
+    """Runs first. A model requested by name is used or fails; only `auto` falls back to another."""
     fresh: RouteState = {**_ABSTAINED, "chosen_model": "", "strategy": "", "route_reason": "", "route_ms": 0}
     failed = state.get("failed_model")
     if state["model"] != AUTO or not failed:
@@ -63,7 +63,7 @@ async def approval_mode(state: RouteState, runtime: Runtime[Deps]) -> RouteState
 
 @_strategy
 async def classifier(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
-    """Abstains where a score decides, where the request is a tool's answer, and when the helper fails."""
+    """Abstains if a score decides, if the request is a tool's answer, and if the helper fails."""
     history, request = conversation(runtime, state["head"])
     if by_number(runtime) or request.role == "tool":
         return _ABSTAINED
@@ -78,7 +78,7 @@ async def classifier(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
 async def _ask(
     state: RouteState, prompt: tuple[str, str], history: list[Message], kind: type[T], runtime: Runtime[Deps]
 ) -> tuple[T | None, RouteState]:
-    """The helper's answer, if it gave one, and how long it took."""
+    """The helper's answer, if any, and the time it took."""
     clock = runtime.context.clock
     started = clock.monotonic()
     question = Question(
@@ -93,14 +93,14 @@ async def _ask(
 
 
 def _recent_classifier(history: list[Message]) -> list[Message]:
-    """Without messages that are only calls, and without answers; what was said beside calls stays."""
+    """Recent entries without answers and without messages that are only calls; text beside calls is kept."""
     spoken = [m for m in curated(history)[-_LOOKED_AT:] if m.role != "tool" and m.text]
     return [Message(role=m.role, content=m.content, origin=m.origin) for m in spoken[-_SHOWN:]]
 
 
 @_strategy
 async def numerical(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
-    """Abstains but for the families that ask for it, and when the helper fails."""
+    """Abstains except for families that use it, and if the helper fails."""
     if not by_number(runtime):
         return _ABSTAINED
     history, request = conversation(runtime, state["head"])
@@ -115,7 +115,7 @@ async def numerical(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
 
 
 def _recent_numerical(history: list[Message]) -> list[Message]:
-    """The last 8, from what isn't tool traffic to where no call is open."""
+    """The last 8 entries, starting outside tool traffic and ending with no open call."""
     last = curated(history)[-_LOOKED_AT_FOR_SCORE:]
     while last and (last[0].role == "tool" or last[0].tool_calls):
         last.pop(0)
@@ -126,7 +126,7 @@ def _recent_numerical(history: list[Message]) -> list[Message]:
 
 @_strategy
 async def default(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
-    """What `auto` means without a choice, or the first model of the settings' fallbacks that is available."""
+    """The default of `auto`, or the first available model of the fallbacks in settings."""
     deps = runtime.context
     usual = deps.models.resolve(AUTO)
     models = [usual, *(deps.models.resolve(name) for name in deps.settings.model.fallback)]
@@ -139,7 +139,7 @@ async def default(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
 
 
 def chosen(runtime: Runtime[Deps], model: str, strategy: str, reason: str) -> RouteState:
-    """A verdict; its reason is kept with the step."""
+    """A verdict; its reason is recorded with the step."""
     runtime.context.steps.reasoned(task_of(runtime, strategy), f"{model}: {reason}")
     return {"label": "chosen", "chosen_model": model, "strategy": strategy, "route_reason": reason}
 
@@ -147,21 +147,21 @@ def chosen(runtime: Runtime[Deps], model: str, strategy: str, reason: str) -> Ro
 def if_usable(
     runtime: Runtime[Deps], state: RouteState, alias: str, strategy: str, reason: str
 ) -> RouteState:
-    """The model that `alias` means, unless it is unavailable: then this strategy abstains."""
+    """The model behind `alias`; abstains if it is unavailable."""
     model = runtime.context.models.resolve(alias)
     return _ABSTAINED if model in unavailable(runtime, state) else chosen(runtime, model, strategy, reason)
 
 
 def unavailable(runtime: Runtime[Deps], state: RouteState) -> dict[str, str]:
-    """Resolved name → for how long; alone, aliases may be handed in."""
+    """Resolved name → how long; standalone input may contain aliases."""
     resolve = runtime.context.models.resolve
     return {resolve(name): how for name, how in state.get("unavailable", {}).items()}
 
 
 def stand_in(model: str, models: Sequence[str], gone: Mapping[str, str]) -> str:
-    """Which of `models` (those of the settings, in order) answers for an unavailable one; empty: none can.
+    """Which of `models` (the settings', in order) replaces an unavailable one; empty: none.
 
-    One that isn't among them is only replaced by models of its own provider: others may have no key here.
+    A model not among them is only replaced by one of its provider: there may be no key for others.
     """
     if model in models:
         at = models.index(model)
@@ -177,13 +177,13 @@ def _provider(model: str) -> str:
 
 
 def conversation(runtime: Runtime[Deps], head: str) -> tuple[list[Message], Message]:
-    """The history without system messages, and the request, which is the last message."""
+    """The history without system messages, and the request (the last message)."""
     messages = [m for m in runtime.context.transcript.read(head) if m.role != "system"]
     return messages[:-1], messages[-1]
 
 
 def by_number(runtime: Runtime[Deps]) -> bool:
-    """The family of `pro` asks for numerical routing in settings."""
+    """Whether settings list the family of `pro` for numerical routing."""
     deps = runtime.context
     families = deps.settings.model.numerical_routing
     return bool(families) and deps.models.resolve("pro").startswith(tuple(families))

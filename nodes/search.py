@@ -1,4 +1,4 @@
-"""search: the index brought up to date, a batch of files at a time, then asked."""
+"""search: update the index, one batch of files at a time, then query it."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ from interlock.state.search import Asked, Candidates, SearchInput, SearchState
     outside=True,
 )
 async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
-    """Nothing is looked at where the index shall stay as it is, or another process is at it already."""
+    """Skipped if the index should stay as it is, or another process is updating it."""
     deps = runtime.context
     use = request_of(state, deps).index
     fresh: SearchState = {"added": 0, "removed": 0, "found": "", "index_error": "", "search_status": ""}
@@ -36,7 +36,7 @@ async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 
 @node(reads=("request",), writes=("removed",), labels=("changed", "unchanged", "only"), outside=True)
 async def compare(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
-    """By time stamps and size, then by the hash of the bytes."""
+    """Find changed files by timestamp and size, then by hash."""
     deps = runtime.context
     waiting, removed = await deps.index().compare()
     if waiting:
@@ -55,7 +55,7 @@ async def chunk(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 
 @node(reads=("request",), writes=("index_error",), labels=("embedded", "failed", "only"), outside=True)
 async def embed(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
-    """Where that fails, what was indexed before is searched."""
+    """If this fails, what was already indexed is searched."""
     deps = runtime.context
     try:
         await deps.index().embed()
@@ -98,7 +98,7 @@ async def rank(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     outside=True,
 )
 async def format_results(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
-    """The chunks themselves, and what the index holds now."""
+    """The chunks themselves, and the index's current state."""
     deps = runtime.context
     ranked: list[tuple[int, float]] = []
     if state["found"]:

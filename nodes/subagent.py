@@ -1,4 +1,4 @@
-"""subagent: one sub-agent: turns and tools of its own until it hands over its result."""
+"""subagent: one sub-agent: its own turns and tools until it submits its result."""
 
 import json
 import re
@@ -46,7 +46,7 @@ _FRESH: SubagentState = {
     writes=(*fresh_conversation(), *_FRESH, "call", "agent", "head", "prompt", "model", "max_turns"),
 )
 async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
-    """The definition is recorded as it is now; an open run doesn't notice when its file changes."""
+    """Freezes the definition: editing its file doesn't affect an open run."""
     deps = runtime.context
     key = key_of(state)
     call = deps.journal.call(key)
@@ -94,14 +94,14 @@ def _card(
 
 
 def _inputs(call: CallView) -> Mapping[str, JsonValue]:
-    """A prompt stands for the input of an agent that has just one, too."""
+    """The call's inputs; its prompt or objective fills both `prompt` and `objective`."""
     inputs = call.args.get("inputs")
     prompt = call.args.get("prompt") or call.args.get("objective") or ""
     return {"prompt": prompt, "objective": prompt, **(inputs if isinstance(inputs, dict) else {})}
 
 
 def _filled(template: str, inputs: Mapping[str, JsonValue]) -> str:
-    """One pass: a value that holds a slot stays as it is. A slot that no input fills is left empty."""
+    """Single pass: slots inside values aren't filled. Slots without an input become empty."""
     return _SLOT.sub(lambda found: str(inputs.get(found[1] or found[2], "")), template)
 
 
@@ -118,7 +118,7 @@ def _model(deps: Deps, definition: AgentDefinition) -> str:
     outside=True,
 )
 async def check_end(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
-    """Time is what its nodes worked; while a person decides, nothing does."""
+    """Only the work of its nodes counts as time, not waits for a person."""
     if state["recovering"]:
         return {"label": "time or turns are up"}
     definition = runtime.context.agents.instance(state["agent"]).definition
@@ -157,7 +157,7 @@ async def send_back(state: SubagentState, runtime: Runtime[Deps]) -> SubagentSta
 
 @node(reads=("head", "reply", "scratchpad"), writes=("scratchpad",))
 async def take_notes(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
-    """Lists that are given replace the old ones; findings and ignored paths are added."""
+    """Lists replace the old ones; findings and ignored paths are appended."""
     calls = succeeded(runtime.context.transcript, state["head"], state["reply"], "update_scratchpad")
     if not calls:
         return {}
@@ -184,7 +184,7 @@ def _added(known: list[str], new: list[str]) -> list[str]:
     labels=("last chance", "give up"),
 )
 async def recover(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
-    """Exactly one: the second time it is given up."""
+    """Exactly one recovery turn: the second time, give up."""
     if state["recovering"]:
         return {"label": "give up"}
     deps = runtime.context
@@ -208,7 +208,7 @@ async def recover(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState
     outside=True,
 )
 async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
-    """The row of the call is the result; whoever asked reads it there."""
+    """The result is the call's journal row, where the parent reads it."""
     deps = runtime.context
     definition = deps.agents.instance(state["agent"]).definition
     error = state.get("error") or {}
@@ -231,7 +231,7 @@ async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     key = CallKey.parse(state["call"])
     text = render("subagent/finished", agent=repr(definition.name), reason=message, result=result)
     kind = None if reason == "goal" else {"type": f"agent_{reason}", "message": message}
-    if by_hook:  # it stops the whole run, not only its agent
+    if by_hook:  # stops the whole run, not only its agent
         kind = {"type": "stopped_by_hook", "message": message}
     outcome = ToolResult(
         status="error" if kind else "success",
@@ -246,9 +246,9 @@ async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
 
 
 def _result(transcript: Transcript, state: SubagentState) -> str:
-    """The report or text of the last valid `complete_task`; else what was found on the way."""
+    """The report or text of the last valid `complete_task`; else partial findings."""
     if state.get("answer"):
-        # Also of a report that was sent back and never came again.
+        # Includes a report that was sent back and never resubmitted.
         calls = transcript.message(state["answer"]).tool_calls
         args = next(c.args for c in calls if c.name == "complete_task")
         report = args.get("report")
@@ -267,7 +267,7 @@ def _partial(transcript: Transcript, state: SubagentState) -> str:
 
 
 def after_turn(state: SubagentState) -> Literal["calls", "no call", "first loop", "failed"]:
-    """A turn that ran out of time is no failure: what was found is still wanted."""
+    """A turn that timed out isn't a failure: its findings still count."""
     match turn_end(state["turn_status"]):
         case "ok":
             return "no call"
@@ -278,7 +278,7 @@ def after_turn(state: SubagentState) -> Literal["calls", "no call", "first loop"
 
 
 def succeeded(transcript: Transcript, head: str, reply: str, name: str) -> list[ToolCall]:
-    """Calls of `name` in the reply whose answer, further down the chain, is a success; in their order."""
+    """Successful calls of `name` in the reply (their answers come later in the chain), in order."""
     asked = transcript.message(reply).tool_calls
     answers = map(transcript.message, transcript.ids(head, len(asked)))
     good = {m.tool_call_id for m in answers if m.role == "tool" and m.status == "success"}
@@ -286,7 +286,7 @@ def succeeded(transcript: Transcript, head: str, reply: str, name: str) -> list[
 
 
 def spent_s(runtime: Runtime[Deps]) -> float:
-    """Seconds of work of all nodes of the agent's graph, and of those inside it."""
+    """Seconds of work by all nodes of the agent's graph and its subgraphs."""
     info = runtime.execution_info
     parts = info.checkpoint_ns.split("|") if info else []
     inside = max((i for i, part in enumerate(parts) if part.startswith("subagent:")), default=-1)
@@ -294,12 +294,12 @@ def spent_s(runtime: Runtime[Deps]) -> float:
 
 
 def left_s(runtime: Runtime[Deps], agent: str) -> float:
-    """Seconds that the agent with this id has left; not positive: its time is up."""
+    """Seconds the agent with this id has left; not positive: time is up."""
     return runtime.context.agents.instance(agent).definition.max_time_minutes * 60 - spent_s(runtime)
 
 
 def why(reason: str, definition: AgentDefinition, error: str = "") -> str:
-    """One sentence, for models and people."""
+    """The end reason as one sentence, for models and people."""
     texts = {
         "goal": "It completed its task.",
         "max_turns": f"The limit of {definition.max_turns} turns is reached.",

@@ -1,4 +1,4 @@
-"""summarize: one long tool output: kept in a file, and summarised or cut to its ends."""
+"""summarize: save a long tool output to a file, and summarise or truncate it."""
 
 import asyncio
 import re
@@ -22,17 +22,17 @@ from interlock.state.text import clean, estimate_tokens
 _TIMEOUT_S = 60.0
 _ATTEMPTS = 2
 _SENT_CHARS = 400_000
-"""Of an output, to the helper; of a longer one head and tail."""
+"""Characters of an output sent to the helper; longer ones are cut to head and tail."""
 _MESSAGES, _MESSAGE_CHARS = 10, 1_000
-"""Of the conversation: the newest messages, and so much of each."""
+"""How many of the newest messages it gets, and how many characters of each."""
 _CHARS_PER_TOKEN = 4
 _OUTPUT = (*CALL, "tool", "source", "head", "max_output_tokens")
-"""Keys that name the output."""
+"""Keys that identify the output."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One output, and what is to become of it."""
+    """One output and how to shorten it."""
 
     tool: str
     text: str
@@ -40,23 +40,23 @@ class Source:
     context: str
     """Head of the conversation; empty: none."""
     kept_in: str
-    """File in which the tool itself kept all of it; empty: it was short enough for the tool."""
+    """File with the complete output, saved by the tool itself; empty: the tool didn't have to."""
 
 
 _READ_LIMIT = 20 * 1024 * 1024
-"""Bytes up to which read_file reads a file."""
+"""Maximum size of a file for read_file, in bytes."""
 _PYTHON = re.compile(r"\s*(?:[+|]\s*)*(?:Exception Group )?Traceback \(most recent call last\):")
 _FRAME = re.compile(
     r"\s+at \S.*|\s+from \S+:\d+:in .*|#\d+\s+(?:0x[0-9a-f]+ in )?\S+ \(.*"
     r"|\s*(?:Caused by: .*|Suppressed: .*|\.\.\. \d+ (?:more|common frames omitted))"
 )
-"""Java, JavaScript, .NET; Ruby; gdb and sanitizers. The line before the first frame says what happened."""
+"""Java, JavaScript, .NET; Ruby; gdb and sanitizers. The line before the first frame describes the error."""
 _RUST = re.compile(r"thread '.*' (?:\(\d+\) )?panicked at ")
 _RUST_FRAME = re.compile(r"stack backtrace:|\s+\d+: .*|\s+at \S.*")
 _GO = re.compile(r"(?:panic: |fatal error: |goroutine \d+ \[)")
 _WARNING = re.compile(r"warn(?:ing)?s?\b", re.IGNORECASE)
 _STATUS = re.compile(r"(?:Exit Code|Signal): \S+")
-"""How the shell tool says that a command failed."""
+"""How the shell tool reports a failed command."""
 
 
 @node(
@@ -78,7 +78,7 @@ async def measure(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeSta
 
 @node(reads=_OUTPUT, writes=("saved_to",), labels=("summarize", "truncate"), outside=True)
 async def save(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
-    """A tool that was cut short by its own limit kept all of it already."""
+    """An output cut by the tool's own limit is already saved."""
     source = source_of(state, runtime.context)
     path = source.kept_in
     if not path:
@@ -114,7 +114,7 @@ def _task(source: Source, deps: Deps) -> str:
 
 
 def _conversation(head: str, deps: Deps) -> str:
-    """The person's last request and the newest messages, as text: their calls aren't answered yet."""
+    """The person's last request and the newest messages as text, since their calls are still open."""
     history = deps.transcript.read(head) if head else []
     messages = [m for m in history if m.role != "system" and m.origin != "context"]
     asked = [m for m in messages[:-_MESSAGES] if m.role == "user"][-1:]
@@ -146,7 +146,7 @@ async def check_summary(state: SummarizeState, runtime: Runtime[Deps]) -> Summar
 
 @node(reads=(*_OUTPUT, "saved_to"), writes=("shortened", "summarize_status"), outside=True)
 async def truncate(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
-    """40,000 characters at most; in place of a summary no more than that might have had."""
+    """At most 40,000 characters; in place of a summary, no more than the summary's budget."""
     deps = runtime.context
     source = source_of(state, deps)
     limit = deps.settings.tools.truncate_at
@@ -158,7 +158,7 @@ async def truncate(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeSt
 
 
 def rule_alone(settings: Settings, tool: str, max_output_tokens: int) -> OutputRule:
-    """Of an output that was handed in, to be shortened: only what no setting changes stays as it is."""
+    """For an output passed in to be shortened: only what no setting can change is left whole."""
     rule = rule_of(settings, tool)
     if tool in PAGED or rule.how == "truncate":
         return rule
@@ -178,13 +178,13 @@ def source_of(state: SummarizeState, deps: Deps) -> Source:
 
 
 def ends_of(text: str, limit: int) -> tuple[str, str]:
-    """The first 20 % and the last 80 % of `limit` characters."""
+    """The first 20 % and last 80 % of `limit` characters."""
     head = int(limit * HEAD_SHARE)
     return text[:head], text[len(text) - (limit - head) :]
 
 
 def truncated(tool: str, text: str, limit: int, path: str) -> str:
-    """Head and tail around a line that names the file; traces and warnings of what lies between follow."""
+    """Head and tail around a line naming the file, followed by the traces and warnings cut out between."""
     if len(text) <= limit:
         return f"{text}\n[All of it is in {path}.]"
     head, tail = ends_of(text, limit)
@@ -195,7 +195,7 @@ def truncated(tool: str, text: str, limit: int, path: str) -> str:
 
 
 def summarized(tool: str, summary: str, text: str, path: str) -> str:
-    """The model's summary, completed by what it left out of the stack traces and warnings."""
+    """The model's summary plus any stack traces and warnings it omitted."""
     whole = load("summarize/summarized").text(
         characters=f"{len(text):,}", path=path, how=how_to_read(path), summary=summary.strip()
     )
@@ -203,7 +203,7 @@ def summarized(tool: str, summary: str, text: str, path: str) -> str:
 
 
 def completed(tool: str, short: str, text: str, limit: int) -> str:
-    """`short` with the stack traces, warnings and exit code of `text` that it lacks, up to `limit` characters."""
+    """`short` plus the stack traces, warnings and exit code of `text` it lacks, up to `limit` characters."""
     if tool not in SHELL:
         return short
     found = traces(text)
@@ -219,16 +219,16 @@ def completed(tool: str, short: str, text: str, limit: int) -> str:
 
 
 def how_to_read(path: str) -> str:
-    """What works for a file of this size."""
+    """A hint that works for the file's size."""
     try:
         large = Path(path).stat().st_size > _READ_LIMIT
-    except OSError:  # removed meanwhile: whoever reads it will be told
+    except OSError:  # deleted meanwhile: reading it will fail with a message
         large = False
     return "search it with grep_search" if large else "read it with read_file"
 
 
 def traces(text: str) -> list[str]:
-    """Every distinct stack trace, word for word, in the order they came."""
+    """Every distinct stack trace, verbatim, in order."""
     lines = text.splitlines()
     found: list[str] = []
     at = 0
@@ -241,25 +241,25 @@ def traces(text: str) -> list[str]:
 
 
 def warnings(text: str, others: Sequence[str] = ()) -> list[str]:
-    """Every distinct line with a warning that is in none of the `beside` traces."""
+    """Every distinct warning line that is in none of the traces in `others`."""
     known = {line for block in others for line in block.splitlines()}
     lines = (line for line in text.splitlines() if _WARNING.search(line) and line not in known)
     return list(dict.fromkeys(lines))
 
 
 def status_lines(text: str) -> list[str]:
-    """The tool's last lines on how the command ended."""
+    """The tool's final lines on how the command ended."""
     return [line for line in text.splitlines()[-3:] if _STATUS.fullmatch(line)]
 
 
 def missing(wanted: Iterable[str], text: str) -> list[str]:
-    """Those of which some line isn't in `text`; indentation doesn't count."""
+    """Those with any line not in `text`, ignoring indentation."""
     there = {line.strip() for line in text.splitlines()}
     return [block for block in wanted if any(line.strip() not in there for line in block.splitlines())]
 
 
 def _end(lines: Sequence[str], at: int) -> int:
-    """Index after the trace that begins at `at`; `at` itself: none begins there."""
+    """Index after the trace that starts at `at`; `at` itself if none does."""
     if _PYTHON.match(lines[at]):
         return _python_end(lines, at)
     if _GO.match(lines[at]):
@@ -279,7 +279,7 @@ def _while(pattern: re.Pattern[str], lines: Sequence[str], at: int) -> int:
 
 
 def _python_end(lines: Sequence[str], at: int) -> int:
-    """Frames are indented deeper than the first line; the exception stands at its indentation."""
+    """Frames are indented deeper than the first line; the exception has the first line's indentation."""
     depth = len(lines[at]) - len(lines[at].lstrip(" |+"))
     for index in range(at + 1, len(lines)):
         line = lines[index]
@@ -289,5 +289,5 @@ def _python_end(lines: Sequence[str], at: int) -> int:
 
 
 def _go_on(lines: Sequence[str], blank: int) -> bool:
-    """Go puts an empty line between goroutines."""
+    """Go separates goroutines with an empty line."""
     return blank + 1 < len(lines) and _GO.match(lines[blank + 1]) is not None

@@ -1,4 +1,4 @@
-"""system_prompt: a file or flag that replaces it, else the sections that apply, and what changed of them."""
+"""system_prompt: a file or flag that replaces it, else the applicable sections; and what changed."""
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,21 +37,21 @@ _Only = Literal[
     "several reads",
 ]
 _OF = {"search": "codebase_search", "browser": "browser_action", "diff": "apply_diff"}
-"""What there may be → its tool."""
+"""Feature → its tool."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """One file, and when it stands."""
+    """One file, and the conditions for including it."""
 
     prompt: str
     tools: frozenset[str] = frozenset()
     """Included only if one of these exists; empty: always."""
     only: _Only | None = None
-    """Included only in a git repository; if nobody sits before the terminal; by where commands run: on the machine
-    itself, in a sandbox, in one without network; by how calls are written; by what there is."""
+    """Included only in a git repository; if nobody is at the terminal; by where commands run: on the machine, in a
+    sandbox, or in one without network; by call syntax; by what is available."""
     shared: bool = True
-    """Sub-agents get it, too, after their own prompt."""
+    """Sub-agents get it too, after their own prompt."""
 
     @property
     def name(self) -> str:
@@ -130,13 +130,13 @@ SECTIONS = {section.name: section for section in (*MAIN, *TASK)}
 
 @dataclass(frozen=True)
 class Facts:
-    """What conditions are decided by, and what slots are filled with."""
+    """What conditions depend on and slots are filled with."""
 
     mode: Mode | None
     tools: Sequence[ToolDeclaration]
-    """Those that the mode has."""
+    """Tools the mode allows."""
     servers: Sequence[ServerView]
-    """Connected, and a tool of theirs is among them, or a resource can be read."""
+    """Connected servers with an allowed tool or a readable resource."""
     holds: Mapping[str, bool]
 
     def stands(self, section: Section) -> bool:
@@ -176,7 +176,7 @@ def _is_there(tool: ToolDeclaration, has: Mapping[str, bool]) -> bool:
 
 
 def text_of(section: Section, facts: Facts, rules: Sequence[RuleFile], deps: Deps) -> str:
-    """The section with its slots filled; empty: there is nothing to say."""
+    """The section with its slots filled; empty: nothing to say."""
     slots = _SLOTS.get(section.prompt)
     values = slots(facts, rules, deps) if slots else {}
     return "" if any(not value.strip() for value in values.values()) else render(section.prompt, **values)
@@ -236,7 +236,7 @@ def _listed(mode: Mode) -> str:
 
 
 def _instructions(facts: Facts, rules: Sequence[RuleFile], deps: Deps) -> Iterator[str]:
-    """Later ones are nearer to the work: the user's, the mode's, the files'."""
+    """From general to specific: the user's, the mode's, the files'."""
     settings = deps.settings.context
     if settings.language:
         yield f"Write to the user in this language: {settings.language}."
@@ -259,7 +259,7 @@ def catalogue(tools: Sequence[ToolDeclaration]) -> str:
 
 def _tool(tool: ToolDeclaration) -> str:
     properties: dict[str, Mapping[str, Any]] = {**tool.parameters.get("properties", {})}
-    properties.pop(WAIT, None)  # so many words for each tool, and a small model would rather not
+    properties.pop(WAIT, None)  # it adds words to every tool, and small models do better without
     required: Sequence[str] = tool.parameters.get("required", ())
     listed = [_parameter(name, schema, name in required) for name, schema in properties.items()]
     tags = [f"<{name}>…</{name}>" for name in properties if name in required]
@@ -270,13 +270,13 @@ def _tool(tool: ToolDeclaration) -> str:
 def _parameter(name: str, schema: Mapping[str, Any], required: bool) -> str:
     kind = schema.get("type")
     form = shape(schema) if kind in _PLAIN else f"JSON: {shape(schema)}"
-    # Lines stay lines: some show a form.
+    # Line breaks are kept: some descriptions show a form.
     description = "\n  ".join(str(schema.get("description", "")).splitlines())
     return f"- {name} ({form}{', required' if required else ''}): {description}"
 
 
 def shape(schema: Mapping[str, Any]) -> str:
-    """What a value looks like, in short."""
+    """A short description of a value's type."""
     if "enum" in schema:
         return " | ".join(map(str, schema["enum"]))
     if "anyOf" in schema:
@@ -291,10 +291,10 @@ def shape(schema: Mapping[str, Any]) -> str:
 
 
 _AGENT, _CONTRACT, _APPENDED, _MODE = "agent", "contract", "appended", "mode"
-"""Sections beside the tables: a sub-agent's own prompt, how it ends, what a flag adds, and what the mode is for."""
+"""Sections outside the tables: a sub-agent's own prompt and contract, a flag's addition, and the mode's role."""
 _REPLACEMENT = "replacement"
 _KEPT_OF_TASK = ("role", _REPLACEMENT, "instructions")
-"""Of the task loop's prompt, where a file stands in its place."""
+"""Sections of the task loop's prompt kept when a file replaces it."""
 
 
 @node(
@@ -304,7 +304,7 @@ _KEPT_OF_TASK = ("role", _REPLACEMENT, "instructions")
     pure=True,
 )
 async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
-    """A sub-agent is told what its tools need, whatever the user put in place of the main loop's prompt."""
+    """Use the user's replacement, except for sub-agents, which need the sections on their tools."""
     deps = runtime.context
     found = None if state.get("agent") else deps.context.replacement(state.get("mode", ""))
     if found is None:
@@ -347,7 +347,7 @@ async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPr
 
 @node(reads=("system", "previous", "before"), writes=("changed",), pure=True)
 async def compare(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
-    """With what it was before; without one nothing has changed."""
+    """Compare with the previous system prompt; without one, nothing has changed."""
     transcript = runtime.context.transcript
     before = state.get("before") or {}
     if previous := state.get("previous"):
@@ -359,7 +359,7 @@ async def compare(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPro
 
 
 async def _texts(names: Iterable[str], state: SystemPromptState, deps: Deps) -> list[tuple[str, str]]:
-    """Each section's text; empty: there is nothing to say."""
+    """Each section's text; empty: nothing to say."""
     names, facts = [*names], facts_of(state, deps)
     rules = await deps.context.rules(state.get("mode", "")) if "instructions" in names else ()
     texts = {
@@ -384,7 +384,7 @@ def _contract(agent: str, deps: Deps) -> str:
 
 
 def _record(texts: Iterable[tuple[str, str]], previous: str, deps: Deps) -> str:
-    """The message, one part a section; a person may have replaced the text by nothing, which providers refuse."""
+    """The message, one part per section. A person's replacement may be empty, which providers refuse."""
     named = [(name, clean(text)) for name, text in texts if text.strip()]
     if not named:
         return ""
@@ -393,7 +393,7 @@ def _record(texts: Iterable[tuple[str, str]], previous: str, deps: Deps) -> str:
         for place, (name, text) in enumerate(named, 1)
     )
     message = Message(role="system", content=parts)
-    # A new record costs a file that is synced to the disk.
+    # A new record costs a synced file.
     if previous and deps.transcript.message(previous) == message:
         return previous
     return deps.transcript.append("", [message])

@@ -1,4 +1,4 @@
-"""task: the task loop around turns and calls: its mode, one call a message, mistakes, subtasks, the result."""
+"""task: the task loop around turns and calls: mode, one call per message, mistakes, subtasks, result."""
 
 import hashlib
 import json
@@ -41,7 +41,7 @@ _FRESH: TaskState = {
     "hook_stage": "",
 }
 _SCROLLS = ("scroll_down", "scroll_up")
-"""Of a browser: to do the same again is to go on."""
+"""Browser actions for which a repeat is progress."""
 
 
 @node(
@@ -51,7 +51,7 @@ _SCROLLS = ("scroll_down", "scroll_up")
     outside=True,
 )
 async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
-    """Before the first request, and again with each further prompt."""
+    """Load the mode before the first request, and again for each further prompt."""
     deps, mode = runtime.context, state.get("mode") or DEFAULT
     if deps.modes.get(mode) is None:
         message = f"There is no mode {mode!r} any more; the task goes on in {DEFAULT!r}."
@@ -80,7 +80,7 @@ async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     pure=True,
 )
 async def choose_call(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
-    """The first call of a message is run, unless it is the same as the three before it; the others are answered."""
+    """Run the first call of a message unless it equals the three before it; answer the others without running them."""
     calls = runtime.context.transcript.message(state["reply"]).tool_calls
     key = _key(calls[0])
     repeats = state["repeats"] + 1 if key and key == state["call_key"] else 1
@@ -99,7 +99,7 @@ async def choose_call(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 
 
 def _key(call: ToolCall) -> str:
-    """The same for calls that are the same, in whatever order their arguments stand; empty: it may be repeated."""
+    """Equal for equal calls, regardless of argument order; empty: repetition is fine."""
     if call.args.get("action") in _SCROLLS:
         return ""
     text = json.dumps([call.name, call.args], sort_keys=True, ensure_ascii=False)
@@ -113,7 +113,7 @@ def _key(call: ToolCall) -> str:
     pure=True,
 )
 async def weigh(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
-    """What a batch leads to. A person is asked about a result only where one sits there, or settings say so."""
+    """Decide what follows a batch. A person confirms the result only if one is present, or settings say so."""
     deps = runtime.context
     mistakes = state["mistakes"] + 1 if state.get("mistaken") else 0
     if state.get("stop"):
@@ -135,7 +135,7 @@ def _after_mistakes(mistakes: int, deps: Deps) -> Literal["three mistakes", "go 
 
 @node(reads=("head", "mistakes"), writes=("head", "mistakes"), labels=("three mistakes", "go on"))
 async def remind(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
-    """A message without a call is a mistake, too."""
+    """A message without a call also counts as a mistake."""
     mistakes = state["mistakes"] + 1
     head = append_text(runtime, state["head"], render("task_loop/remind"))
     return {"label": _after_mistakes(mistakes, runtime.context), "head": head, "mistakes": mistakes}
@@ -143,7 +143,7 @@ async def remind(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 
 @node(reads=("reply", "mistakes", "hooked"), writes=("approval",), labels=("asked", "notify"))
 async def ask_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
-    """Whoever answers says how to go on."""
+    """The person's answer says how to continue."""
     reason = (
         f"The model made {state['mistakes']} mistakes in a row. Say how it shall go on; reject ends the task."
     )
@@ -152,7 +152,7 @@ async def ask_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 
 @node(reads=("reply", "result", "hooked"), writes=("approval",), labels=("asked", "notify"))
 async def ask_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
-    """A rejection with words is feedback; the task goes on with it."""
+    """A rejection with text is feedback; the task continues with it."""
     text = runtime.context.transcript.message(state["result"]).text
     reason = (
         "The task is done, says the model. Approve the result, or reject it and say what is still to be done."
@@ -227,7 +227,7 @@ async def take_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState
     writes=("child", "children"),
 )
 async def open_child(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
-    """Only begun here: whoever drives this run drives that one next, or a person resumes it."""
+    """Only creates the run: the process driving this run drives it next, or a person resumes it."""
     deps = runtime.context
     wanted = json.loads(deps.transcript.message(state["subtask"]).text)
     call = deps.transcript.message(state["reply"]).tool_calls[0].id
@@ -238,14 +238,14 @@ async def open_child(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 
 @node(reads=("child",), writes=("child",))
 async def await_child(state: TaskState) -> TaskState:
-    """Names the run that it waits for; its end is a row of that run. Does nothing else."""
+    """Interrupts with the pending run's name; its end is a row of that run. Does nothing else."""
     interrupt(f"{CHILD}{state['child']}")
     return {"child": state["child"]}
 
 
 @node(reads=("child", "head", "subtask", "refused"), writes=("child", "head", "refused"))
 async def take_result(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
-    """The result is a message; mode, steps and conversation are those from before."""
+    """The result becomes a message; mode, steps and conversation are restored."""
     deps = runtime.context
     end = deps.tasks.end(state["child"])
     if end is None:
@@ -264,7 +264,7 @@ async def take_result(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 
 @node(reads=("turn_status", "reply", "stop", "stopped_by", "refused", "result"), writes=("status", "error"))
 async def finish(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
-    """As `main` ends; an answer is what was handed over, and a turn that ended badly isn't one."""
+    """Ends like `main`; a submitted result is the answer and a success, whatever the last turn's status."""
     turn_status = "ok" if state.get("result") else state["turn_status"]
     loop: MainState = {
         "turn_status": turn_status,
@@ -277,7 +277,7 @@ async def finish(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 
 
 def resumed(head: str, transcript: Transcript) -> str:
-    """The head of an earlier conversation to go on from: each of its calls has an answer, before anything is added."""
+    """The head to continue an earlier conversation from: every open call is answered before anything is added."""
     if not head:
         return ""
     text = render("task_loop/interrupted")

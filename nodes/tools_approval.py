@@ -1,4 +1,4 @@
-"""tools_approval: a call that a person decides on: the request, what is done of the decision, and `ready` to run."""
+"""tools_approval: calls a person decides on: write the request, apply the decision, mark the call `ready`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -50,12 +50,12 @@ _BY_HOOK = "A hook changed the arguments that the model gave; the preview is of 
     labels=("asked", "notify", "impossible"),
 )
 async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
-    """Its reason names the rule, the heuristic or the hook that asks."""
+    """The request's reason names the rule, heuristic or hook that asks."""
     deps, key, call = attempt_at(state, runtime)
     risk = info_of(deps, call).risk
     if "verdict" in state:
         verdict = Verdict.model_validate(state["verdict"])
-    else:  # the call was checked by a version that didn't keep it
+    else:  # the call was checked by a version that didn't store the verdict
         verdict = await deps.policy.decide(call, risk, state["approval_mode"], deps.approvals.session_rules())
     earlier = earlier_calls(deps, key.message, key.index)
     preview = await deps.toolset.preview(call, earlier)
@@ -85,10 +85,7 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
 
 
 def _impossible(deps: Deps, key: CallKey, call: CallView, preview: Preview, foreseen: bool) -> None:
-    """Nobody can be asked about what can't be shown, and what nobody was asked about isn't run, even if it could be
-
-    once earlier calls of the batch are done.
-    """
+    """What can't be previewed can't be approved, so it isn't run, even if earlier calls might make it possible."""
     later = "" if foreseen else " " + load("run/call_too_early").text()
     deps.journal.finish(key, call, failure(preview.code or "not_possible", f"{preview.problem}{later}"))
 
@@ -112,7 +109,7 @@ def _note(state: DecideState) -> str | None:
     labels=("proceed", "modify", "changed since", "reject", "cancel"),
 )
 async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
-    """A decision binds what was shown: when a file changed since, the request is made anew."""
+    """A decision is bound to what was shown: if a file changed since, the request is made again."""
     deps, key, call = attempt_at(state, runtime)
     request, answer = answered(deps, state["approval"])
     amends = answer.choice == "modify"
@@ -124,7 +121,7 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
         text = load("run/call_cancelled").text(reason="the user cancelled it")
         deps.journal.finish(key, call, cancelled(text))
         return {"label": "cancel", "status": moved(state["status"], "cancel")}
-    # Files that aren't on the disk as they were when the person was shown the request.
+    # Files that changed on disk since the request was shown.
     if any(deps.toolset.now(file.path) != file.on_disk for file in request.files):
         return {"label": "changed since"}
     if amends:
@@ -139,17 +136,17 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
 
 
 async def _is_denied(deps: Deps, state: DecideState, call: CallView) -> bool:
-    """Days may lie between question and answer: a rule that came meanwhile and denies the call holds."""
+    """Days may pass between question and answer: a deny rule added meanwhile applies."""
     info = deps.toolset.info(call.name)
     if info is None:
-        return False  # said when the call's turn comes
+        return False  # reported when the call runs
     if state.get("rules") == deps.policy.fingerprint():
         return False
     return (await deps.policy.decide(call, info.risk, state["approval_mode"], ())).decision == "deny"
 
 
 async def _remember(runtime: Runtime[Deps], state: DecideState, call: CallView, answer: Answer) -> None:
-    """An always-choice becomes a narrowed rule of this run, and of later ones where the person wanted it saved."""
+    """Turn an always-choice into a narrowed rule of this run, saved for later runs if the person wanted that."""
     deps = runtime.context
     info = deps.toolset.info(call.name)
     if answer.choice == "proceed_once" or info is None:
@@ -165,7 +162,7 @@ async def _remember(runtime: Runtime[Deps], state: DecideState, call: CallView, 
             saved = await to_its_end(asyncio.to_thread(deps.policy.save, info.risk, rule, note))
             if saved:
                 deps.approvals.confirm(saved)
-        except RunError as error:  # what was decided holds; only later runs will ask again
+        except RunError as error:  # the decision stands; later runs will ask again
             runtime.stream_writer(ErrorEvent(severity="warning", message=str(error)))
 
 
@@ -179,7 +176,7 @@ def info_of(deps: Deps, call: CallView) -> ToolInfo:
 
 
 def is_foreseen(deps: Deps, earlier: Sequence[CallView]) -> bool:
-    """A command may change any file before a later call of its batch has its turn."""
+    """Whether previews of later calls hold: not if a command may change any file before they run."""
     infos = (deps.toolset.info(call.name) for call in earlier)
     return not any(info is not None and info.effect == "other" for info in infos)
 

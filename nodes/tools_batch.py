@@ -1,4 +1,4 @@
-"""tools_batch: one batch of calls: parsed, decided, grouped, collected into the conversation."""
+"""tools_batch: one batch of calls: parse, decide, group, and collect results into the conversation."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,15 +26,15 @@ from interlock.state.tools import DecideSend, ExecuteSend, ToolsState
 from interlock.tools._tags import parser_of, typed
 
 _WHO = {"policy_violation": "policy", "rejected": "person", "blocked_by_hook": "hook"}
-"""Type of a result's error → who refused."""
+"""Error type of a result → who refused."""
 
 _PATHS = ("file_path", "dir_path", "path")
-"""Arguments that say where a call was."""
+"""Arguments that contain a call's path."""
 
 _Done = tuple[CallView, ToolResult]
-"""A call, and what came of it."""
+"""A call and its result."""
 _REASON = 300
-"""Characters of a reason in the state."""
+"""Characters kept of a reason in state."""
 
 
 @node(
@@ -43,7 +43,7 @@ _REASON = 300
     pure=True,
 )
 async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
-    """Calls stay in the chain; the batch is named by the record that holds them."""
+    """Calls stay in the chain; the batch is identified by the record that contains them."""
     deps = runtime.context
     head, message = state["head"], deps.transcript.message(state["head"])
     if not message.tool_calls and state.get("protocol") == "xml":
@@ -66,7 +66,7 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
 
 
 def _read(message: Message, deps: Deps) -> Message:
-    """A message that was handed in as text, with its calls. Raises `RunError` for one that can't be read."""
+    """A message passed in as text, with its calls. Raises `RunError` if it can't be parsed."""
     schemas = {tool.name: tool.parameters for tool in deps.toolset.declarations()}
     parser = parser_of(schemas)
     parser.feed(message.text)
@@ -83,7 +83,7 @@ def _read(message: Message, deps: Deps) -> Message:
 
 
 def _withheld(index: int, why: str, state: ToolsState, runtime: Runtime[Deps]) -> CallOutcome:
-    """Answer a call that isn't to be run."""
+    """Answer a call that won't be run."""
     deps, key = runtime.context, CallKey(message=state["head"], index=index)
     call = deps.journal.call(key)
     match why:
@@ -99,7 +99,7 @@ def _withheld(index: int, why: str, state: ToolsState, runtime: Runtime[Deps]) -
 
 
 def outcomes_of(state: ToolsState) -> dict[int, CallOutcome]:
-    """Each call of the batch, as far as it has come."""
+    """Outcome of each call of the batch so far."""
     stored = {**state["decided"], **(state.get("finished") or {})}
     return {int(index): outcome_of(outcome) for index, outcome in stored.items()}
 
@@ -110,7 +110,7 @@ def outcomes_of(state: ToolsState) -> dict[int, CallOutcome]:
     pure=True,
 )
 async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
-    """Contiguous reading calls run side by side; a call that writes, executes or asks runs alone, in order."""
+    """Contiguous reading calls run in parallel; a call that writes, executes or asks runs alone, in order."""
     outcomes = outcomes_of(state)
     open_calls = {i: outcomes[i]["attempt"] for i in range(state["count"]) if outcomes[i]["word"] == "ready"}
     if any(outcome["word"] == "cancel" for outcome in outcomes.values()):
@@ -136,7 +136,7 @@ async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
 
 
 def _info(deps: Deps, key: CallKey) -> tuple[ToolInfo, bool]:
-    """The tool, and whether the call asked to wait for those before it."""
+    """The tool, and whether the call asked to wait for the preceding ones."""
     call = deps.journal.call(key)
     info = deps.toolset.info(call.name)
     if info is None:
@@ -145,7 +145,7 @@ def _info(deps: Deps, key: CallKey) -> tuple[ToolInfo, bool]:
 
 
 def _cancel(deps: Deps, message: str, attempts: Mapping[int, int]) -> dict[str, CallOutcome]:
-    """Answer what was to run: a person cancelled the batch."""
+    """Answer the remaining calls: a person cancelled the batch."""
     gone: dict[str, CallOutcome] = {}
     for index, attempt in attempts.items():
         key = CallKey(message=message, index=index, attempt=attempt)
@@ -167,7 +167,7 @@ _KEPT = ("head", "stop", "stopped_by", "refused", "noted_epoch", *_PLAN)
     outside=True,
 )
 async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
-    """Only the join appends answers (`engine.md` 9), so that the chain never holds half a batch."""
+    """Only the join appends answers (`engine.md` 9), so that the chain never contains half a batch."""
     deps = runtime.context
     outcomes = outcomes_of(state)
     if any(outcome["word"] == "ready" for outcome in outcomes.values()):
@@ -182,7 +182,7 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     answers = [_answer(call, name, sent) for name, (call, sent) in zip(names, shown, strict=True)]
     head = deps.transcript.append(state["head"], answers)
     for index, record in enumerate(deps.transcript.ids(head, len(shown))):
-        if not records[index]:  # else the journal alone holds all of it
+        if not records[index]:  # else the journal has the only copy
             key = CallKey(message=state["message"], index=index, attempt=outcomes[index]["attempt"])
             deps.journal.settle(key, record)
     note, epoch = ended_processes(deps, state.get("noted_epoch", 0))
@@ -198,7 +198,7 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
 
 
 def _memory(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
-    """Memory files of the sub-directories that these calls came to, once in a conversation."""
+    """Memory files of subdirectories these calls touched, once per conversation."""
     calls = (call for call, result in done if result.status == "success")
     paths = [str(path) for call in calls for name in _PATHS if (path := call.args.get(name))]
     if not paths:
@@ -215,7 +215,7 @@ def _memory(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
 
 
 def _answer(call: CallView, name: str, sent: ToolResult) -> Message:
-    """`name`: as the model called it."""
+    """`name`: as used by the model."""
     content = (TextPart(text=sent.content), *sent.data) if sent.data else sent.content
     return Message(role="tool", tool_call_id=call.id, name=name, content=content, status=sent.status)
 
@@ -223,7 +223,7 @@ def _answer(call: CallView, name: str, sent: ToolResult) -> Message:
 def _stop(
     deps: Deps, state: ToolsState, outcomes: Mapping[int, CallOutcome], done: Sequence[_Done]
 ) -> ToolsState:
-    """Why the run ends here, and who wants it: a person, then the first hook that said so, before or after its call."""
+    """Why the run ends here, and for whom: a person, else the first hook to ask, before or after its call."""
     if state.get("stop"):
         return {"stop": state["stop"], "stopped_by": "person", "ended": "stopped"}
     for index, (_, result) in enumerate(done):
@@ -237,7 +237,7 @@ def _stop(
 
 
 def _todos(deps: Deps, done: Sequence[_Done]) -> ToolsState:
-    """The newest list of steps leaves the conversation for the state: compression can't lose it."""
+    """Copy the newest todo list from the conversation to state, so that compression can't lose it."""
     lists = [r.meta["todos"] for _, r in done if "todos" in r.meta and r.status == "success"]
     if not lists:
         return {}
@@ -246,7 +246,7 @@ def _todos(deps: Deps, done: Sequence[_Done]) -> ToolsState:
 
 
 def _loop_end(deps: Deps, done: Sequence[_Done]) -> ToolsState:
-    """What the task loop goes by, and what it goes on with."""
+    """What the task loop needs to decide how to continue."""
     types = {(result.error or {}).get("type", "") for _, result in done}
     end: ToolsState = {"completed": "", "subtask": "", "mistaken": not types.isdisjoint(MISTAKES)}
     for meta in (result.meta for _, result in done if result.status == "success"):
@@ -276,14 +276,14 @@ def _risk(deps: Deps, name: str) -> str:
 
 
 def each_call(state: ToolsState) -> Sequence[DecideSend]:
-    """Every call is decided by itself, all at once: their questions are pending together."""
+    """Decide all calls independently and concurrently, so that their questions are pending together."""
     mode, withheld = state["approval_mode"], state.get("withheld") or {}
     chosen = [i for i in range(state["count"]) if str(i) not in withheld]
     return [{"message": state["message"], "index": i, "approval_mode": mode} for i in chosen]
 
 
 def leaves_no_effect(state: ToolsState) -> bool:
-    """What had an effect is found by its decision, which is kept before it: an edit that was made fits no more."""
+    """Effects are replayed by their decision, stored before them: an edit already made wouldn't match again."""
     return state["reading"]
 
 
@@ -304,21 +304,21 @@ def each_of_group(state: ToolsState) -> Sequence[ExecuteSend]:
 
 
 def refusals_after(before: Refusals, batch: Sequence[_Done], risk: Callable[[str], str]) -> Refusals:
-    """A refused call with an effect is made up for by one of its kind that succeeds in a later batch, once the model
-    knows of the refusal; one without by any. Nobody needs an answer to a question. A person who lets another call of
-    the batch change something has chosen among them: that no fails nothing."""
+    """Refusals after a batch. A refused call with an effect is settled by a success of the same kind in a later batch,
+    once the model knows of the refusal; one without effect, by any success. Questions need no answer. A person's no is
+    no failure if another call of the batch had an effect: they chose among them."""
     worked = {risk(call.name) for call, result in batch if _worked(result)}
     after = {kind: _settled(kind, refused, worked) for kind, refused in before.items()}
     for call, result in batch:
         for kind, found in _refusals(call, result, risk(call.name)):
-            earlier = after.pop(kind, None)  # the newest stands last
+            earlier = after.pop(kind, None)  # keeps the newest last
             chosen = found["who"] == "person" and not worked.isdisjoint(EFFECTS)
             after[kind] = _added(earlier, {**found, "open": found["open"] and not chosen})
     return after
 
 
 def _added(earlier: Refused | None, found: Refused) -> Refused:
-    """One that is open isn't hidden by one that isn't."""
+    """Combine two refusals; an open one is never hidden by a settled one."""
     if earlier is None:
         return found
     shown = earlier if earlier["open"] and not found["open"] else found
@@ -331,13 +331,13 @@ def _settled(kind: str, refused: Refused, worked: set[str]) -> Refused:
 
 
 def _worked(result: ToolResult) -> bool:
-    """A command that ended with another code than 0, or by a signal, made up for nothing."""
+    """A command with a non-zero exit code or killed by a signal doesn't count."""
     ended = (result.meta.get("exit_code") or 0, result.meta.get("signal"))
     return result.status == "success" and ended == (0, None)
 
 
 def _refusals(call: CallView, result: ToolResult, kind: str) -> Iterator[tuple[str, Refused]]:
-    """The call's own, or those of a sub-agent."""
+    """The call's own refusal, or those of its sub-agent."""
     inside = result.meta.get("refused")
     if isinstance(inside, dict):
         yield from cast(Refusals, inside).items()
@@ -355,7 +355,7 @@ def _refused(call: CallView, result: ToolResult, who: str, kind: str) -> Refused
 
 
 def ended_processes(deps: Deps, since: int) -> tuple[list[Message], int]:
-    """The note, if there is something to tell, and the drive up to which everything is told."""
+    """The note, if there is news, and the drive up to which everything has been reported."""
     ended, epoch = deps.journal.ended_background(since)
     if not ended:
         return [], epoch

@@ -1,4 +1,4 @@
-"""tools_decide: one call from its name to `ready`, or to an answer without execution."""
+"""tools_decide: take one call from its name to `ready`, or to an answer without execution."""
 
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
@@ -64,7 +64,7 @@ async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 
 
 def _placed(runtime: Runtime[Deps], state: DecideState, key: CallKey, call: CallView) -> int:
-    """In plan mode a relative Markdown file is one of the plans folder; the attempt whose arguments say so."""
+    """In plan mode, redirect a relative Markdown path to the plans folder; returns the attempt with those arguments."""
     deps = runtime.context
     placed = deps.plans.placed(call) if state.get("approval_mode") == "plan" else None
     if placed is None:
@@ -78,7 +78,7 @@ def _placed(runtime: Runtime[Deps], state: DecideState, key: CallKey, call: Call
     reads=(*CALL, "mode", "status"), writes=("status",), labels=("valid", "in a mode", "invalid"), pure=True
 )
 async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
-    """Bad arguments are an error that names the field."""
+    """Invalid arguments are an error naming the field."""
     deps, key, call = attempt_at(state, runtime)
     problem = deps.toolset.invalid(call)
     if problem is None:
@@ -95,7 +95,7 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     outside=True,
 )
 async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
-    """A tool, or a file, that the mode of work doesn't have."""
+    """Refuse tools and files that the mode of work doesn't have."""
     deps, key, call = attempt_at(state, runtime)
     refusal = mode_refusal(deps, state.get("mode", ""), call)
     if refusal is None:
@@ -114,7 +114,7 @@ async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     pure=True,
 )
 async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
-    """Deny answers the call. Else hooks have their say first, and then perhaps a person."""
+    """Deny answers the call. Else hooks run first, then a person may be asked."""
     deps, key, call = attempt_at(state, runtime)
     info = info_of(deps, call)
     verdict = await deps.policy.decide(
@@ -126,11 +126,11 @@ async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideStat
         text = load("run/call_denied").text(tool=call.name, reason=why)
         deps.journal.finish(key, call, failure("policy_violation", text, rule=verdict.rule, why=why))
         return {"label": "deny", "status": moved(state["status"], "fail")}
-    # What a person wrote was approved by writing it.
+    # A person approved these arguments by writing them.
     must_ask = (verdict.decision == "ask" or bool(state.get("hook_reason"))) and not state["by_person"]
     if info.name == EDIT_TOOL and not state["by_person"] and await _misses(deps, state, call):
         return {"label": "no match", "must_ask": must_ask}
-    # Hooks are asked about every attempt once, and never about what they made themselves.
+    # Hooks see every attempt once, but never their own changes.
     hooks = is_hooked(state, "BeforeTool") and state["hook_attempt"] != state["attempt"]
     if not hooks and not must_ask:
         return {"label": "allow", "must_ask": False}
@@ -143,7 +143,7 @@ async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideStat
 
 
 async def _misses(deps: Deps, state: DecideState, call: CallView) -> bool:
-    """The old string isn't in the file, and nobody tried yet to correct it."""
+    """Whether the old string isn't in the file and no correction has been tried yet."""
     earlier = earlier_calls(deps, state["message"], state["index"])
     if state.get("edit_status") or not is_foreseen(deps, earlier):
         return False
@@ -156,7 +156,7 @@ async def _misses(deps: Deps, state: DecideState, call: CallView) -> bool:
     labels=("corrected", "answered"),
 )
 async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
-    """Corrected strings are a further attempt, which is checked and approved like any other; else the call is over."""
+    """Corrected strings are a new attempt, checked and approved like any other; else the call is finished."""
     deps, key, call = attempt_at(state, runtime)
     if state["edit_status"] == "applied":
         mending: EditState = {"message": key.message, "index": key.index, "attempt": key.attempt}
@@ -180,7 +180,7 @@ async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     labels=("allow", "ask", "changed", "blocked or stopped"),
 )
 async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
-    """A hook may block, stop, have a person asked, or change the arguments. Its allow lifts nobody's ask."""
+    """A hook may block, stop, require approval, or change the arguments. Its allow doesn't override others' asks."""
     deps, key, call = attempt_at(state, runtime)
     payload: dict[str, JsonValue] = {"tool_name": call.name, "tool_input": call.args}
     outcome = await fired("BeforeTool", payload, state, runtime, call.name)
@@ -190,7 +190,7 @@ async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState
         return {"label": "blocked or stopped", "status": moved(state["status"], "fail")}
     amended = _amended(deps, key, call, outcome)
     note_hooks(runtime, key, "BeforeTool", outcome, amended.attempt if amended else 0)
-    # A person who wrote the arguments was asked; one whose arguments a hook changed was not.
+    # Writing the arguments is approval by a person, but not if a hook changed them afterwards.
     by_person = state["by_person"] and amended is None
     asks = outcome.decision == "ask" and not by_person
     must_ask = state["must_ask"] or asks
@@ -215,7 +215,7 @@ def _refuse(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> N
 
 
 def _amended(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> CallKey | None:
-    """The attempt that has a hook's arguments; None: they stay."""
+    """The attempt with a hook's arguments; None: unchanged."""
     args = outcome.output.get("tool_input")
     if not isinstance(args, dict) or args == call.args:
         return None
@@ -225,7 +225,7 @@ def _amended(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> 
 
 @node(reads=(*CALL, "by_hook", "label"), writes=("decided",))
 async def respond_undone(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
-    """A cancel is passed on: it ends every call of the batch that hasn't run."""
+    """A cancel is passed on: it ends all remaining calls of the batch."""
     key = key_of(state)
     record = sent_instead(runtime.context, key, by_hook=state.get("by_hook", False))
     runtime.stream_writer(result_event(runtime.context, key, record))

@@ -1,4 +1,4 @@
-"""tools_execute: one call that may run, to its result in the journal."""
+"""tools_execute: run one permitted call and journal its result."""
 
 import asyncio
 import time
@@ -39,7 +39,7 @@ from interlock.state.tooling import ToolInfo, ToolRun
 from interlock.state.tools import ExecuteState
 
 _LEAST_S = 0.1
-"""Seconds that a call of a sub-agent gets whose time is up: enough to read a file."""
+"""Seconds for a call of a sub-agent whose time is up: enough to read a file."""
 
 
 @node(
@@ -49,14 +49,14 @@ _LEAST_S = 0.1
     recorded=True,
 )
 async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
-    """On re-entry after a crash the journal decides: done, do it, or ask a person (`engine.md` 13)."""
+    """On re-entry after a crash the journal decides: done, run it, or ask a person (`engine.md` 13)."""
     deps, key, call = attempt_at(state, runtime)
     info = deps.toolset.info(call.name)
     if info is None:
         raise RunError(f"Tool {call.name!r} is gone. Resume when it is back.")
     row = deps.journal.find(key, call)
     if row is not None and row.state == "done" and row.result is not None:
-        await deps.snapshots.after(key)  # a kill may have come before it
+        await deps.snapshots.after(key)  # a kill may have prevented it
         return _ended(state, row.result, is_too_long(deps, call, row.result))
     if row is not None and row.state == "intent" and not _repeatable(deps, info, row):
         return {"label": "unknown outcome"}
@@ -69,7 +69,7 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
         run = ToolRun(key, call, runtime.stream_writer, left, given=filled, shown=shown)
         result = await _execute(deps, info, run, row, asked=bool(state["approval"]))
         if info.effect != "none" and (result.error or {}).get("type") == "unknown_outcome":
-            # Silence is no result: the intent stays open, and a person is asked.
+            # No result is known: the intent stays open, and a person is asked.
             return {"label": "unknown outcome"}
         meta = {"duration_ms": round((time.monotonic() - started) * 1000), **result.meta}
         result = result.model_copy(update={"meta": meta})
@@ -87,7 +87,7 @@ def _start_event(deps: Deps, key: CallKey, call: CallView) -> ToolStart:
 
 
 def _shown(deps: Deps, state: ExecuteState) -> str:
-    """Who changed the arguments wasn't shown what comes of them."""
+    """The approved preview; empty if the person changed the arguments, as they didn't see the new preview."""
     if not state["approval"]:
         return ""
     request, answer = answered(deps, state["approval"])
@@ -97,9 +97,9 @@ def _shown(deps: Deps, state: ExecuteState) -> str:
 async def _execute(
     deps: Deps, info: ToolInfo, run: ToolRun, row: JournalRow | None, asked: bool
 ) -> ToolResult:
-    """Intent first, for everything that has an effect. A write goes to its end: a thread can't be cancelled.
+    """Journal the intent before any effect. File writes always complete, as a thread can't be cancelled.
 
-    What a person was `asked` about counts as a change; of other shell lines it is known whether they only read.
+    Calls a person was `asked` about count as changes; other shell lines only if not known to just read.
     """
     if info.effect == "none":
         return await _in_time(deps, run)
@@ -120,7 +120,7 @@ async def _execute(
 
 
 async def _in_time(deps: Deps, run: ToolRun) -> ToolResult:
-    """What leaves no effect may be cut short; anything else keeps to its time itself, and ends in order."""
+    """Run a call without effects, cut short when time is up; calls with effects enforce their own limits."""
     try:
         async with asyncio.timeout(run.time_left_s):
             return await deps.toolset.run(run)
@@ -129,16 +129,16 @@ async def _in_time(deps: Deps, run: ToolRun) -> ToolResult:
 
 
 def _repeatable(deps: Deps, info: ToolInfo, row: JournalRow) -> bool:
-    """An intent without an end: a file shows by its bytes whether it was written, a command doesn't."""
+    """Whether an unfinished intent may be rerun: a file's hash shows if it was written; a command has no such proof."""
     if info.effect != "file" or row.planned is None:
         return info.effect == "none"
     return deps.toolset.now(row.planned.path) in (row.planned.before, row.planned.after)
 
 
 def _refused(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | None:
-    """What was approved is what runs: arguments and files are compared with the request once more."""
+    """What was approved is what runs: compare arguments and files with the request once more."""
     if restricted := mode_refusal(deps, state.get("mode", ""), call):
-        return restricted  # a link, or the modes themselves, may have changed since it was decided
+        return restricted  # a link or the modes themselves may have changed since the decision
     if not state["approval"]:
         return None
     request, answer = answered(deps, state["approval"])
@@ -162,7 +162,7 @@ def _ended(state: ExecuteState, result: ToolResult, long: bool) -> ExecuteState:
 
 @fires(reads=(*CALL, "kind"), writes=("shortened", "hook_notes", "hook_stop"), labels=("done", "long output"))
 async def after_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
-    """They see the result as the tool gave it. The journal keeps that; what the model is sent instead is a record."""
+    """Hooks see the tool's original result, which stays in the journal; the model's version is a separate record."""
     deps, key, call = attempt_at(state, runtime)
     result = recorded(deps.journal, key)
     outcome = await fired("AfterTool", _payload(call, result), state, runtime, call.name)
@@ -189,7 +189,7 @@ def _payload(call: CallView, result: ToolResult) -> dict[str, JsonValue]:
 
 
 def _notes(deps: Deps, call: CallView, outcome: HookOutcome, stop: str) -> str:
-    """Record of what is added to the result; empty: nothing is."""
+    """Record of the additions to the result; empty: none."""
     parts = [marked(outcome.context)] if outcome.context else []
     parts += [load("run/stopped_after_call").text(reason=stop)] if stop else []
     if not parts:
@@ -199,7 +199,7 @@ def _notes(deps: Deps, call: CallView, outcome: HookOutcome, stop: str) -> str:
 
 @node(reads=(*CALL, "by_hook", "shortened", "hook_notes", "hook_stop"), writes=("finished",), pure=True)
 async def respond(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
-    """The result itself stays in the journal; the batch learns which attempt holds it."""
+    """The result itself stays in the journal; the batch gets the attempt it belongs to."""
     key = key_of(state)
     stop = state.get("hook_stop", "")
     record = sent_instead(
@@ -224,7 +224,7 @@ def by_kind(state: ExecuteState) -> Literal["tool", "question", "agent", "review
 
 
 def is_too_long(deps: Deps, call: CallView, result: ToolResult) -> bool:
-    """A cancelled call's output stays: nobody is asked anything while the run stops."""
+    """A cancelled call's output is left as it is: no model is asked while the run is stopping."""
     rule = rule_of(deps.settings, call.name)
     return result.status != "cancelled" and is_long(deps.settings, rule, result.content)
 

@@ -1,4 +1,4 @@
-"""tools_questions: what a person answers: questions, plan reviews, outcomes that a crash hid, input for MCP servers."""
+"""tools_questions: what people answer: questions, plan reviews, outcomes hidden by a crash, input for MCP servers."""
 
 import asyncio
 import json
@@ -42,12 +42,12 @@ from interlock.state.text import visible
 from interlock.state.tools import ExecuteState
 
 INPUT_WANTED = "input_wanted"
-"""Error type of an attempt that failed for want of input; its `meta` holds the form."""
+"""Error type of an attempt that needs input; its `meta` has the form."""
 
 
 @node(reads=(*CALL, "hooked"), writes=("approval",), labels=("asked", "notify"))
 async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
-    """Needs no permission: to ask is harmless, and the answer is the person's own."""
+    """Needs no permission: asking is harmless, and the answer is the person's own."""
     deps, key, call = attempt_at(state, runtime)
     raw = call.args.get("questions")
     questions = tuple(q for q in raw if isinstance(q, dict)) if isinstance(raw, list) else ()
@@ -68,11 +68,11 @@ async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSt
 
 @node(reads=(*CALL, "approval", "hooked"), writes=("status",), labels=("done", "hooks"))
 async def take_answer(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
-    """The answer is the call's result, word for word."""
+    """The answer, verbatim, is the call's result."""
     deps, key, call = attempt_at(state, runtime)
     request, answer = answered(deps, state["approval"])
     note_person(runtime, key, state["approval"], answer)
-    if answer.choice == "reject":  # a question that nobody answers has no result for hooks
+    if answer.choice == "reject":  # an unanswered question has no result for hooks
         deps.journal.finish(key, call, rejected(answer))
         return {"label": "done", "status": moved("scheduled", "execute", "fail")}
     result = ToolResult(status="success", content=answer.text or "", meta=_mode_of(request, answer))
@@ -81,7 +81,7 @@ async def take_answer(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
 
 
 def _mode_of(request: ApprovalRequest, answer: Answer) -> dict[str, JsonValue]:
-    """Of an answer that was chosen from those that were offered: the mode to go on in, where it names one."""
+    """The mode to switch to, if the chosen option names one."""
     raw = request.questions[0].get("options") if request.questions else None
     for option in raw if isinstance(raw, list) else []:
         if isinstance(option, dict) and option.get("mode") and option.get("label") == answer.text:
@@ -90,7 +90,7 @@ def _mode_of(request: ApprovalRequest, answer: Answer) -> dict[str, JsonValue]:
 
 
 def _over(state: ExecuteState, event: str, otherwise: str) -> ExecuteState:
-    """The call has run so: on to the hooks that look at its result, or where there are none `otherwise`."""
+    """The call has ended: continue with the hooks on its result or, without any, with `otherwise`."""
     over: ExecuteState = {"status": moved("scheduled", "execute", event)}
     return {**over, "label": "hooks" if is_result_for_hooks({**state, **over}) else otherwise}
 
@@ -102,7 +102,7 @@ def _over(state: ExecuteState, event: str, otherwise: str) -> ExecuteState:
     outside=True,
 )
 async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
-    """Whatever rules say: no policy, no mode and no flag approves a plan. Without a plan the model is told so."""
+    """Always ask: no policy, mode or flag approves a plan. Without a plan the model is told so."""
     deps, key, call = attempt_at(state, runtime)
     name = str(call.args["plan_filename"])
     path = deps.plans.find(name)
@@ -134,12 +134,12 @@ def _read(path: Path | None) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace") if path else ""
     except OSError:
-        return ""  # gone meanwhile: as if it had never been written
+        return ""  # deleted meanwhile: treated as never written
 
 
 @node(reads=(*CALL, "approval", "hooked"), writes=("status",), labels=("decided", "hooks", "changed since"))
 async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
-    """What was read is what is approved: a file that changed meanwhile is shown again."""
+    """Only what was read is approved: a file that changed meanwhile is shown again."""
     deps, key, call = attempt_at(state, runtime)
     request, answer = answered(deps, state["approval"])
     note_person(runtime, key, state["approval"], answer)
@@ -208,7 +208,7 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
 
 @node(reads=(*CALL, "approval", "status"), writes=("attempt", "approval", "status"), labels=("redo", "skip"))
 async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
-    """Redo is a new attempt with the same arguments; skip closes this one."""
+    """Redo makes a new attempt with the same arguments; skip closes this one."""
     deps, key, call = attempt_at(state, runtime)
     _, answer = answered(deps, state["approval"])
     redo = answer.choice == "proceed_once"
@@ -225,12 +225,13 @@ async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteS
     reads=(*CALL, "asks", "input_problem", "hooked"), writes=("approval", "asks"), labels=("asked", "notify")
 )
 async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
-    """The server's words are the server's: the reason says whose they are, and what an answer does."""
+    """The reason attributes the server's words to the server and says what an answer does."""
     deps, key, call = attempt_at(state, runtime)
     asks = (state.get("asks") or 0) + 1
     form = Form.model_validate(recorded(deps.journal, key).meta["form"])
     several = "; as a JSON object" if len(form.fields) > 1 else ""
-    # A server may ask only after it has done something; while a run waits, nothing of the call can be kept open.
+    # A server may ask after it has done something, and nothing of the call can be kept open while a run
+    # waits.
     info = deps.toolset.info(call.name)
     twice = "" if info and info.effect == "none" else ": what it did before it asked, it does twice"
     request = ApprovalRequest(
@@ -256,7 +257,7 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
     labels=("given", "unfit", "rejected"),
 )
 async def take_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
-    """A new attempt with the same arguments, that knows the answer."""
+    """A new attempt with the same arguments and the answer."""
     deps, key, call = attempt_at(state, runtime)
     request, answer = answered(deps, state["approval"])
     again = key.next.attempt
@@ -280,7 +281,7 @@ async def take_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
 
 
 def by_asker(state: ExecuteState) -> Literal["model", "server"]:
-    """Whose question was answered: a tool that runs asks only for its server."""
+    """Whose question was answered: a running tool asks only on behalf of its server."""
     return "server" if state["kind"] == "tool" else "model"
 
 
@@ -289,7 +290,7 @@ _YES = {"yes": True, "y": True, "true": True, "1": True, "no": False, "n": False
 
 
 def questions_of(form: Form) -> tuple[dict[str, JsonValue], ...]:
-    """As `ask_user` has them; the first says what all are for."""
+    """The form as `ask_user` questions; the first includes the form's message."""
     about = visible(form.message) + (f"\n{visible(form.url)}" if form.url else "")
     if not form.fields:
         return ({"question": about, "options": ["yes"]},)
@@ -306,7 +307,7 @@ def values_of(
 ) -> dict[str, JsonValue] | str:
     """The value of each field, or what is wrong with the answer.
 
-    `text`: a JSON object; or the one value; or of several each below its question, as a terminal gives them.
+    `text`: a JSON object, or a single value, or several, each below its question, as entered at a terminal.
     """
     fields = _fields_of(form, questions, text.strip())
     if isinstance(fields, str):
@@ -335,7 +336,7 @@ def _question(name: str, field: Mapping[str, JsonValue], needed: bool) -> str:
 
 
 def _options(field: Mapping[str, Any]) -> list[tuple[JsonValue, str]]:
-    """Values to choose from, each with how it is called."""
+    """Possible values with their labels."""
     items: Any = field.get("items")
     source: Mapping[str, Any] = cast(Mapping[str, Any], items) if isinstance(items, dict) else field
     values: Any = source.get("enum")
@@ -376,7 +377,7 @@ def _fields_of(
 
 
 def _value(field: Mapping[str, JsonValue], value: JsonValue) -> JsonValue:
-    """None: it is none of this kind."""
+    """The value converted to the field's type; None: invalid."""
     if field.get("type") == "array":
         items = value if isinstance(value, list) else [part.strip() for part in str(value).split(",")]
         chosen = [_chosen(field, item) for item in items]

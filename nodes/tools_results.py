@@ -1,4 +1,4 @@
-"""tools_results: what deciding and executing a call share: results, requests to people."""
+"""tools_results: helpers shared by deciding and executing calls: results, requests to people."""
 
 from typing import Literal
 
@@ -31,31 +31,31 @@ from interlock.state.run import is_hooked, node, task_of
 from interlock.state.tools import ExecuteState
 
 CALL = ("message", "index", "attempt")
-"""Keys that name an attempt at a call."""
+"""Keys that identify an attempt at a call."""
 _REASON = 2000
-"""Characters of a hook's reason that go into state and requests; the record of decisions holds all of it."""
+"""Characters of a hook's reason kept in state and requests; the decision record has all of it."""
 
 
 def attempt_at(state: OneCall, runtime: Runtime[Deps]) -> tuple[Deps, CallKey, CallView]:
-    """What nodes of one call begin with."""
+    """Deps, key and call: what every node of one call needs."""
     deps, key = runtime.context, key_of(state)
     return deps, key, deps.journal.call(key)
 
 
 def earlier_calls(deps: Deps, message: str, index: int) -> list[CallView]:
-    """The calls before this one in its batch: an edit is previewed on their result."""
+    """The preceding calls of the batch; an edit's preview builds on their results."""
     return [deps.journal.call(CallKey(message=message, index=i)) for i in range(index)]
 
 
 def moved(status: str, *events: str) -> str:
-    """The status of a call after these events (`ToolCallChart`)."""
+    """The call's status after these events (`ToolCallChart`)."""
     for event in events:
         status = step(ToolCallChart, status, event)
     return status
 
 
 def recorded(journal: Journal, key: CallKey) -> ToolResult:
-    """The journal's result of an attempt that is over."""
+    """The journaled result of a finished attempt."""
     row = journal.find(key, journal.call(key))
     if row is None or row.result is None:
         raise RunError(f"Call {str(key)!r} is over but the journal holds no result of it.")
@@ -65,13 +65,13 @@ def recorded(journal: Journal, key: CallKey) -> ToolResult:
 def recorded_of(
     journal: Journal, message: str, index: int, outcome: CallOutcome
 ) -> tuple[CallView, ToolResult]:
-    """The call of a batch that has come to this, and its result."""
+    """The call with this outcome, and its result."""
     key = CallKey(message=message, index=index, attempt=outcome["attempt"])
     return journal.call(key), recorded(journal, key)
 
 
 def as_sent(transcript: Transcript, record: str, result: ToolResult) -> ToolResult:
-    """The result as the model reads it: itself, or the record in its place (shortened, or with what hooks said)."""
+    """The result as the model reads it: itself, or the record replacing it (shortened, or with hooks' additions)."""
     if not record:
         return result
     message = transcript.message(record)
@@ -83,7 +83,7 @@ def as_sent(transcript: Transcript, record: str, result: ToolResult) -> ToolResu
 
 
 def result_event(deps: Deps, key: CallKey, record: str) -> ToolResultEvent:
-    """What people are told of a call: all of a long output, but a blocked one as the model has it."""
+    """The event shown to people: long outputs in full, but a blocked one as the model has it."""
     call, raw = deps.journal.call(key), recorded(deps.journal, key)
     sent = as_sent(deps.transcript, record, raw)
     result = raw if sent.status == raw.status else sent
@@ -103,16 +103,16 @@ def result_event(deps: Deps, key: CallKey, record: str) -> ToolResultEvent:
 
 class CallResult(HookWait, total=False):
     status: str
-    """Of the call, see ToolCallChart."""
+    """The call's status, see ToolCallChart."""
 
 
 def is_result_for_hooks(state: CallResult) -> bool:
-    """A call that was stopped while it ran has no result to look at."""
+    """A call stopped while running has no result to show to hooks."""
     return is_hooked(state, "AfterTool") and state.get("status") != "cancelled"
 
 
 def mode_refusal(deps: Deps, mode: str, call: CallView) -> ToolResult | None:
-    """The answer to a call that the mode of work doesn't have; None: it has it. `call` is valid."""
+    """The answer to a call the mode of work forbids; None: it doesn't. `call` is valid."""
     info = deps.toolset.info(call.name)
     if not mode or info is None:
         return None
@@ -123,7 +123,7 @@ def mode_refusal(deps: Deps, mode: str, call: CallView) -> ToolResult | None:
 
 
 def put_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
-    """Write it, idempotently, before anything stops for it; and tell."""
+    """Persist the request, idempotently, before anything stops for it; then emit it."""
     request = request.model_copy(update={"agent": runtime.context.info.agent})
     name = runtime.context.approvals.ask(request)
     runtime.stream_writer(
@@ -140,13 +140,13 @@ def put_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
 
 
 def asked(state: HookWait) -> Literal["asked", "notify"]:
-    """Label of a node that has written a request: hooks hear of it before a person is waited for."""
+    """Label for a node that has written a request: hooks are notified before waiting for the person."""
     return "notify" if is_hooked(state, "Notification") else "asked"
 
 
 @node(reads=("approval",), labels=("approval", "question", "outcome"))
 async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
-    """Between the writing of a request and the waiting for its answer. What a hook says here changes nothing."""
+    """Fire notification hooks between writing a request and waiting for the answer. Their output changes nothing."""
     deps = runtime.context
     key = state["approval"]
     request = deps.approvals.get(key)
@@ -171,13 +171,13 @@ async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
 
 @node(reads=("approval",), writes=("approval",))
 async def await_person(state: HookWait) -> HookWait:
-    """Carries the request's key only; the answer is a row. Runs again on every resume, so it does nothing else."""
+    """Interrupts with the request's key; the answer is a row. Reruns on every resume, so it does nothing else."""
     interrupt(state["approval"])
     return {"approval": state["approval"]}
 
 
 def answered(deps: Deps, key: str) -> tuple[ApprovalRequest, Answer]:
-    """A request and its answer. Raises `RunError` when the run went on without one."""
+    """A request and its answer. Raises `RunError` if the run continued without one."""
     request, answer = deps.approvals.get(key), deps.approvals.answer(key)
     if request is None or answer is None:
         raise RunError(f"Request {key!r} has no answer. See: interlock approvals")
@@ -185,7 +185,7 @@ def answered(deps: Deps, key: str) -> tuple[ApprovalRequest, Answer]:
 
 
 def rejected(answer: Answer) -> ToolResult:
-    """What the model reads when a person said no."""
+    """What the model reads after a rejection."""
     if answer.feedback:
         text = load("run/call_rejected").text(feedback=answer.feedback)
     else:
@@ -194,7 +194,7 @@ def rejected(answer: Answer) -> ToolResult:
 
 
 def note(runtime: Runtime[Deps], key: CallKey, what: DecisionRecord) -> None:
-    """Keep what was decided of a call, with the step that decided it."""
+    """Record a decision on a call, along with the step that made it."""
     runtime.context.steps.decided(task_of(runtime, "A decision on a call"), key, what)
 
 
@@ -213,13 +213,13 @@ def by_policy(verdict: Verdict, mode: str) -> DecisionRecord:
 def note_change(
     runtime: Runtime[Deps], key: CallKey, by: DecidedBy, becomes: int, who: str, reason: str = ""
 ) -> None:
-    """Somebody gave the call other arguments: those of the attempt `becomes`."""
+    """Record that the call got other arguments: those of attempt `becomes`."""
     what = DecisionRecord(by=by, decision="changed", who=who, reason=reason, becomes=becomes)
     note(runtime, key, what)
 
 
 def note_person(runtime: Runtime[Deps], key: CallKey, request: str, answer: Answer, becomes: int = 0) -> None:
-    """What a person answered to the request with this key."""
+    """Record a person's answer to the request with this key."""
     words = answer.text or answer.feedback or ""
     what = DecisionRecord(
         by="person",
@@ -239,7 +239,7 @@ def one_reason(outcome: HookOutcome) -> str:
 
 
 def names(outcome: HookOutcome) -> str:
-    """The hooks whose decision it is: `hook lint`, `hooks lint, audit`."""
+    """The hooks behind the decision: `hook lint`, `hooks lint, audit`."""
     word = "block" if outcome.stop is not None else outcome.decision
     named = [v.name for v in outcome.verdicts if v.decision == word and not v.warning]
     found = list(dict.fromkeys(named or [v.name for v in outcome.verdicts]))
@@ -249,7 +249,7 @@ def names(outcome: HookOutcome) -> str:
 def note_hooks(
     runtime: Runtime[Deps], key: CallKey, event: str, outcome: HookOutcome, becomes: int = 0
 ) -> None:
-    """The entry for the call's record, where a hook has run."""
+    """Record the hooks' decision on the call, if any hook ran."""
     if not outcome.verdicts:
         return
     what = DecisionRecord(
@@ -267,9 +267,9 @@ def note_hooks(
 def sent_instead(
     deps: Deps, key: CallKey, instead: str = "", *, by_hook: bool = False, notes: str = "", stop: str = ""
 ) -> str:
-    """Chain record with the result, or what stands `instead` of it, and what is to be said besides; empty: the result.
+    """Chain record with the result, or what replaces it (`instead`), plus additions; empty: the plain result.
 
-    `instead` and `notes` are records. With `stop` the record before it says why the run must end.
+    `instead` and `notes` are records. `stop`, why the run must end, goes into the record before it.
     """
     extra = [load("run/args_changed_by_hook").text()] if by_hook else []
     extra += [deps.transcript.message(notes).text] if notes else []
@@ -285,7 +285,7 @@ def sent_instead(
 
 
 def filled_input(deps: Deps, state: ExecuteState) -> tuple[FilledForm, ...]:
-    """What was answered so far, over all attempts."""
+    """Forms filled in so far, over all attempts."""
     record = state.get("given", "")
     lines = deps.transcript.message(record).text.splitlines() if record else ()
     return tuple(map(FilledForm.model_validate_json, lines))

@@ -1,4 +1,4 @@
-"""turn_messages: the messages of a request: older outputs masked, as they are sent, and as hooks may change them."""
+"""turn_messages: the messages of a request: masking older outputs, and changes made by hooks."""
 
 import asyncio
 import re
@@ -30,19 +30,19 @@ from interlock.state.text import clean, estimate_tokens, is_visible
 from interlock.state.turn import TurnState
 
 WORTH_TOKENS = 30_000
-"""Less than this is not worth a new chain, which costs the provider's cache (gemini-cli: the same)."""
+"""Saving less isn't worth a new chain, which invalidates the provider's cache (gemini-cli: the same)."""
 _NEVER = frozenset({"ask_user", "enter_plan_mode", "exit_plan_mode", "write_todos"})
-"""What people said and decided stays, and so does the list of steps."""
+"""What people said and decided is kept, and so is the todo list."""
 _PREVIEW_CHARS, _PREVIEW_LINES, _LINE_CHARS = 250, 10, 500
-"""Characters at each end; for shell output lines at each end, and characters of a line (gemini-cli: 250, 10, none)."""
+"""Characters at each end; for shell output, lines at each end and characters per line (gemini-cli: 250, 10, none)."""
 _TELLING = re.compile(r"(?:Exit Code|Signal|Error|PID|Process Group PGID): .*")
 _SPARED = 50
-"""Tokens; an output that isn't longer isn't worth a file."""
+"""Tokens; shorter outputs aren't worth a file."""
 REQUEST = (
     *("head", "mode", "sticky_model", "request_head", "request_model", "request_temperature"),
     "request_tools",
 )
-"""Keys of what a request is made of."""
+"""Keys a request is built from."""
 
 
 class Request(NamedTuple):
@@ -51,7 +51,7 @@ class Request(NamedTuple):
     messages: list[Message]
     model: str
     temperature: float | None
-    """None: the run's own."""
+    """None: the run's default."""
     tools: list[ToolDeclaration]
 
 
@@ -66,11 +66,11 @@ _OURS: dict[str, Literal["system", "user", "assistant"]] = {
 
 
 class BadChangeError(ValueError):
-    """What a hook asks for can't be done; the text names the place."""
+    """A hook's change can't be applied; the text names the place."""
 
 
 class _Lenient(BaseModel):
-    """A hook may say more than we read, as gemini-cli's do."""
+    """Ignores unknown keys: hooks may send more than we read, like gemini-cli's."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -80,7 +80,7 @@ class _Config(_Lenient):
 
 
 class RequestChange(_Lenient):
-    """`llm_request` of a BeforeModel hook: what isn't there stays."""
+    """`llm_request` of a BeforeModel hook: absent fields stay unchanged."""
 
     model: str | None = Field(None, min_length=1)
     messages: list[dict[str, JsonValue]] | None = None
@@ -109,15 +109,15 @@ class _Answer(_Lenient):
 
 
 _Shown = Sequence[tuple[dict[str, JsonValue], Message]]
-"""Each message as the hook was shown it."""
+"""Each message with the form the hook saw."""
 _BOUND = ("role", "tool_calls", "tool_call_id", "name")
-"""What a message with calls or a result is known by."""
+"""Keys that identify a message with calls or a result."""
 M = TypeVar("M", bound=_Lenient)
 
 
 @node(reads=("head", "ide_given"), writes=("head", "last_prompt_tokens"), labels=("ide", "plain"), pure=True)
 async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
-    """A new chain that names the old. The request is estimated anew, because the provider's count is of the old one."""
+    """Starts a chain that continues the old. The size is then estimated, as the provider counted the old chain."""
     deps = runtime.context
     label = "ide" if has_ide(state, deps) else "plain"
     messages = deps.transcript.read(state["head"])
@@ -154,7 +154,7 @@ _outputs = Growing(_Outputs, _Outputs.add)
 def older_outputs(messages: Sequence[Message], owner: object = None) -> list[int]:
     """Indices of the outputs beyond the newest 50,000 tokens, oldest first.
 
-    The one that crosses the line counts as older. Those that no model has seen yet never do. `owner`: see `Growing`.
+    The one crossing the line counts as older. Outputs no model has seen yet never do. `owner`: see `Growing`.
     """
     outputs = _outputs(messages, owner)
     left, found = outputs.total, list[int]()
@@ -175,7 +175,7 @@ def masked(message: Message, path: str) -> Message:
 
 
 def gain(messages: Sequence[Message], indices: Sequence[int]) -> int:
-    """Tokens that masking them frees; the file's name counts with some characters of its own."""
+    """Tokens that masking frees; the file's name is counted as a few characters."""
     name = "x" * 100
     return sum(
         estimate_tokens(messages[i].text) - estimate_tokens(masked(messages[i], name).text) for i in indices
@@ -183,14 +183,14 @@ def gain(messages: Sequence[Message], indices: Sequence[int]) -> int:
 
 
 def _can_go(message: Message, size: int) -> bool:
-    """What is masked already is short, so that it never is masked twice."""
+    """An already masked output is short, so it is never masked twice."""
     if message.name in _NEVER or message.text.startswith("<tool_output_masked>"):
         return False
     return size - estimate_tokens(_preview(message)) > _SPARED
 
 
 def _preview(message: Message) -> str:
-    """The two ends; of shell output whole lines, and those that say how the command ended."""
+    """Both ends; for shell output, whole lines and those on how the command ended."""
     text = message.text
     if message.name not in SHELL:
         return _ends(text, _PREVIEW_CHARS)
@@ -212,7 +212,7 @@ def _ends(text: str, each: int) -> str:
 
 
 async def request_of(state: TurnState, deps: Deps) -> Request:
-    """The request as the state has it. Raises `RunError` where a call has no answer: no model takes that."""
+    """The request from the state. Raises `RunError` if a call is unanswered: no model accepts that."""
     history = deps.transcript.read(state.get("request_head") or state["head"])
     if unanswered := open_calls(history, deps.transcript):
         raise RunError(f"Calls without an answer before a model request: {[c.id for c in unanswered]!r}.")
@@ -229,7 +229,7 @@ async def request_of(state: TurnState, deps: Deps) -> Request:
 
 
 def shown_request(request: Request) -> dict[str, JsonValue]:
-    """Bytes of images and files stay out; the temperature is there where something other than the default is set."""
+    """The request as hooks see it, without bytes of images and files; the temperature only if not the default."""
     shown: dict[str, JsonValue] = {
         "model": request.model,
         "messages": [*map(shown_message, request.messages)],
@@ -241,7 +241,7 @@ def shown_request(request: Request) -> dict[str, JsonValue]:
 
 
 def shown_message(message: Message) -> dict[str, JsonValue]:
-    """`content` is the text; a list of parts where there is more than text."""
+    """`content` is the text, or a list of parts if there is more than text."""
     shown: dict[str, JsonValue] = {"role": _ROLES[message.role], "content": _content(message)}
     if message.tool_calls:
         shown["tool_calls"] = [_call(c) for c in message.tool_calls]
@@ -275,7 +275,7 @@ def _call(call: ToolCall) -> JsonValue:
 
 
 def read(kind: type[M], output: Mapping[str, JsonValue], field: str) -> M | None:
-    """A field of a hook's output; None: it isn't there. Raises `BadChangeError`."""
+    """A field of a hook's output; None: absent. Raises `BadChangeError`."""
     if output.get(field) is None:
         return None
     try:
@@ -287,7 +287,7 @@ def read(kind: type[M], output: Mapping[str, JsonValue], field: str) -> M | None
 
 
 def replacement(event: HookEvent, outcome: HookOutcome, runtime: Runtime[Deps]) -> str:
-    """The text of `llm_response`; empty: there is none that can be used, of which people are told."""
+    """The text of `llm_response`; empty if none is usable, which is reported to people."""
     try:
         answer = read(_Answer, outcome.output, "llm_response")
         if answer is None:
@@ -305,10 +305,10 @@ def replacement(event: HookEvent, outcome: HookOutcome, runtime: Runtime[Deps]) 
 
 
 def changed_messages(items: Sequence[Mapping[str, Any]], sent: Sequence[Message]) -> list[Message]:
-    """The messages as a hook wants them sent. Raises `BadChangeError`.
+    """The messages as changed by a hook. Raises `BadChangeError`.
 
-    What it left as it was stays the very record. Texts may change, and messages of text come and go; calls and their
-    results keep what belongs to them (arguments, signatures, ids), and go only together.
+    Unchanged messages keep their record. Texts may change, and messages of text may be added or removed; calls and
+    their results keep what belongs to them (arguments, signatures, ids), and can only be removed together.
     """
     shown = [(shown_message(m), m) for m in sent]
     messages = [_message(i, item, shown) for i, item in enumerate(items)]
@@ -341,7 +341,7 @@ def _message(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:
 
 
 def _original(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:
-    """The message whose calls, or whose result, this is."""
+    """The message this call or result belongs to."""
     for as_shown, message in shown:
         if all(as_shown.get(key) == item.get(key) for key in _BOUND):
             return message
@@ -351,7 +351,7 @@ def _original(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:
 
 
 def _check_order(messages: Sequence[Message]) -> None:
-    """Every call is answered right after it, once; the system message, if any, comes first."""
+    """Every call is answered once, right after it; the system message, if any, comes first."""
     open_ids: list[str] = []
     for index, message in enumerate(messages):
         if message.role == "system" and index:

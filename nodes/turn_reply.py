@@ -1,4 +1,4 @@
-"""turn_reply: what a turn gets: the streamed answer, its check, and what hooks and loop detection say of it."""
+"""turn_reply: what a turn receives: the streamed answer, its validation, verdicts of hooks and loop detection."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -28,16 +28,16 @@ _BLOCKED = {
     "image_safety",
     "prompt_blocked",
 }
-"""Finish reasons that asking again doesn't change."""
+"""Finish reasons that a retry doesn't change."""
 _ADVICE = "Show it another way: interlock resume RUN -p '…'"
 
 
 _CALLS = 2 * LONGEST_CYCLE
-"""Messages at the end of a history that hold the calls of the longest cycle, each with its answer."""
+"""Trailing messages of a history that contain the longest cycle's calls with their answers."""
 
 
 class LoopWatch:
-    """Sees the text before it is shown, and the calls before they are run."""
+    """Checks text for loops before it is shown, and calls before they run."""
 
     def __init__(self, history: Sequence[Message], keys: Sequence[str]) -> None:
         self.keys = list(keys)
@@ -47,12 +47,12 @@ class LoopWatch:
             self._chants.feed(text)
 
     def text(self, piece: str) -> str | None:
-        """What repeats, once it does."""
+        """Process a piece; returns a problem once text repeats."""
         found = self._chants.feed(piece)
         return f"the text “{found}” was repeated again and again" if found else None
 
     def found(self, reply: Reply) -> dict[str, str]:
-        """`{kind, detail}`; empty: no loop. The reply's calls are remembered either way."""
+        """`{kind, detail}`; empty: no loop. The reply's calls are recorded either way."""
         if reply.finish_reason == "abandoned":
             return {"kind": "content", "detail": reply.problem or ""}
         loop: dict[str, str] = {}
@@ -77,7 +77,7 @@ class LoopWatch:
     recorded=True,
 )
 async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
-    """The answer is recorded as a candidate; `check_stream` decides whether it enters the conversation."""
+    """Record the answer as a candidate; `check_stream` decides whether it enters the conversation."""
     if state["attempt"] > 1:
         await _wait(state, runtime)
     try:
@@ -105,7 +105,7 @@ async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
 
 
 async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWatch | None]:
-    """The answer; and what watched it, None where loops aren't looked for."""
+    """The answer, and its loop watch (None if loop detection is off)."""
     deps = runtime.context
     request = await request_of(state, deps)
     if state["attempt"] > 1:
@@ -140,7 +140,7 @@ def _shown(item: TextDelta | ThoughtDelta) -> Event:
 
 
 async def _wait(state: TurnState, runtime: Runtime[Deps]) -> None:
-    """The delay before another try at an invalid stream: 1, 2, 4 s."""
+    """Wait before retrying after an invalid stream: 1, 2, 4 s."""
     settings = runtime.context.settings.model
     delay = settings.stream_retry_delay_s * 2 ** (state["attempt"] - 2)
     runtime.stream_writer(Retry(reason=state["stream_problem"], delay_s=delay, attempt=state["attempt"]))
@@ -157,7 +157,7 @@ async def _wait(state: TurnState, runtime: Runtime[Deps]) -> None:
     pure=True,
 )
 async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
-    """An answer enters the conversation only if it is whole; here, or where hooks see it first, after them."""
+    """Only a complete answer enters the conversation: here or, if hooks see it first, after them."""
     if error := state.get("error"):
         if state.get("failed_model") and not state["rerouted"]:
             return {"label": "unavailable", "turn_status": "", "rerouted": True}
@@ -190,7 +190,7 @@ def _ended(status: str, kind: str, message: str) -> TurnState:
 
 
 def _problem(message: Message, reason: str, answers_tool: bool) -> str:
-    """Why the answer can't be used; empty: it can (`pipelines.md` §2)."""
+    """Why the answer is unusable; empty: it is usable (`pipelines.md` §2)."""
     if message.tool_calls:
         return ""
     if not reason:
@@ -208,7 +208,7 @@ def _problem(message: Message, reason: str, answers_tool: bool) -> str:
     labels=("end",),
 )
 async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
-    """A refused answer never enters the conversation, nor do its calls; with another text they stay."""
+    """A rejected answer never enters the conversation, nor do its calls; with replaced text, the calls stay."""
     deps = runtime.context
     answer = deps.transcript.message(state["candidate"])
     payload = {
@@ -221,7 +221,7 @@ async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     record = state["candidate"]
     text = replacement("AfterModel", outcome, runtime)
     if text and text != answer.text:
-        # Thoughts and their signature belong to the words that are gone; those of the calls stay with the calls.
+        # Thoughts and their signature belong to the replaced text; calls keep their own.
         answer = answer.model_copy(update={"content": text, "thought": None, "signature": None})
         record = deps.transcript.append(state["head"], [answer])
     _tell(answer, runtime)
@@ -229,7 +229,7 @@ async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
 
 
 def _tell(answer: Message, runtime: Runtime[Deps]) -> None:
-    """What was held back."""
+    """Emit the text that was held back."""
     if answer.thought:
         runtime.stream_writer(Thought(content=answer.thought))
     if answer.text:
@@ -238,7 +238,7 @@ def _tell(answer: Message, runtime: Runtime[Deps]) -> None:
 
 @node(reads=("loop_found", "loop_count"), writes=("loop_count", "turn_status", "error"))
 async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
-    """What repeated stays out of the conversation, and is kept as the step's reason."""
+    """Keep the repeated text out of the conversation, recording it as the step's reason."""
     kind, detail = state["loop_found"]["kind"], state["loop_found"]["detail"]
     count = state.get("loop_count", 0) + 1
     runtime.context.steps.reasoned(task_of(runtime, "note_loop"), f"loop {count} ({kind}): {detail}")
@@ -251,7 +251,7 @@ async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
 
 
 def accepted(state: TurnState, transcript: Transcript, reply: str) -> TurnState:
-    """`reply` is the record of the answer, after the conversation's head. AfterAgent hooks are told what was said."""
+    """`reply` is the record of the answer, after the conversation's head. Its text is kept for AfterAgent hooks."""
     message = transcript.message(reply)
     update: TurnState = {
         "head": reply,
@@ -265,9 +265,9 @@ def accepted(state: TurnState, transcript: Transcript, reply: str) -> TurnState:
 
 
 def failure(error: ModelError, model: str, unavailable: Mapping[str, str]) -> TurnState:
-    """A quota used up or an unknown model lasts for the run, a server that is overloaded for the prompt.
+    """An exhausted quota or unknown model lasts for the run, an overloaded server for the prompt.
 
-    No `failed_model`: it isn't to blame, another would fail as well.
+    Without `failed_model` the model isn't to blame: another would fail as well.
     """
     kind = "context_overflow" if error.overflow else error.kind
     failed: TurnState = {"error": {"type": kind, "message": str(error)}, "failed_model": model}
@@ -279,7 +279,7 @@ def failure(error: ModelError, model: str, unavailable: Mapping[str, str]) -> Tu
 
 
 def _spoken(history: Sequence[Message]) -> list[str]:
-    """What the model has said since a person or a tool spoke: an answer that it was told to go on with."""
+    """The model's texts since a person or tool spoke: an answer it was told to continue."""
     texts: list[str] = []
     for message in reversed(history):
         ours = message.role == "user" and message.origin in ("continue", "nudge")

@@ -1,4 +1,4 @@
-"""turn_request: what a turn sends: limits, the model, and what hooks change of the request."""
+"""turn_request: what a turn sends: limits, the model, and hooks' changes to the request."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -58,7 +58,7 @@ _FRESH: TurnState = {
     pure=True,
 )
 async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
-    """Both limits count model turns; the session's is -1 when there is none."""
+    """Both limits count model turns; the session limit is -1 if unlimited."""
     session = state["max_session_turns"]
     if session >= 0 and state["session_turns"] >= session:
         runtime.stream_writer(MaxSessionTurns(limit=session))
@@ -88,7 +88,7 @@ def _refuse(kind: str, what: str) -> TurnState:
     pure=True,
 )
 async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
-    """Compare what is new since the last request with what that left free."""
+    """Compare the unsent messages with the space left after the last request."""
     deps = runtime.context
     model = state.get("sticky_model") or deps.models.resolve(state["model"])
     known = state.get("last_prompt_tokens", 0)
@@ -108,7 +108,7 @@ async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
 
 
 def _unsent(history: list[Message]) -> list[Message]:
-    """What came after the last answer."""
+    """Messages after the last answer."""
     for index in range(len(history), 0, -1):
         if history[index - 1].role == "assistant":
             return history[index:]
@@ -121,7 +121,7 @@ def _unsent(history: list[Message]) -> list[Message]:
     labels=("usable", "hooked", "none left"),
 )
 async def use_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
-    """After a failure only a model that is available counts: else the failure stands."""
+    """After a failure only an available model counts; else the failure stands."""
     model = state["chosen_model"]
     if state["failed_model"] and model in state["unavailable"]:
         return {"label": "none left", "turn_status": "error"}
@@ -140,9 +140,9 @@ async def use_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     labels=("ask", "choose tools", "ended"),
 )
 async def before_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
-    """Changes hold for this request alone: the conversation and the prompt's model stay as they are.
+    """Changes apply to this request only: the conversation and the prompt's model are unaffected.
 
-    `ended` also by an answer that a hook gave in the model's place.
+    `ended` also if a hook answered in the model's place.
     """
     deps = runtime.context
     unchanged: TurnState = {"head": state["head"], "mode": state.get("mode", "")}
@@ -159,7 +159,7 @@ async def before_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
 
 
 def _changes(outcome: HookOutcome, head: str, request: Request, runtime: Runtime[Deps]) -> TurnState:
-    """Each change that can be made is made; of the others people are told."""
+    """Apply each valid change; report the others to people."""
     deps = runtime.context
     changed: TurnState = {}
     try:
@@ -178,7 +178,7 @@ def _changes(outcome: HookOutcome, head: str, request: Request, runtime: Runtime
 
 
 def _chain(transcript: Transcript, head: str, messages: Sequence[Message]) -> str:
-    """A chain of what is sent; it shares what comes before the first change with the conversation's."""
+    """A chain of the messages to send; shares the prefix before the first change with the conversation's."""
     same = [*takewhile(lambda pair: pair[0] is pair[1], zip(transcript.read(head), messages, strict=False))]
     if not same:
         return transcript.append("", messages, continues=head)
@@ -188,7 +188,7 @@ def _chain(transcript: Transcript, head: str, messages: Sequence[Message]) -> st
 
 @fires(reads=REQUEST, writes=("request_tools", "turn_status", "error"), labels=("ask", "ended"))
 async def before_tool_selection(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
-    """What isn't offered isn't forbidden: that is policy's to say."""
+    """Tools not offered aren't thereby forbidden: that is up to policy."""
     request = await request_of(state, runtime.context)
     payload = {"llm_request": shown_request(request)}
     outcome = await fired("BeforeToolSelection", payload, state, runtime)
@@ -199,7 +199,7 @@ async def before_tool_selection(state: TurnState, runtime: Runtime[Deps]) -> Tur
 
 
 def _chosen(outcome: HookOutcome, offered: list[str], runtime: Runtime[Deps]) -> list[str] | None:
-    """None: all. Names that there aren't are told to people."""
+    """None: all. Unknown names are reported to people."""
     try:
         choice = read(ToolChoice, outcome.output, "toolConfig")
     except BadChangeError as problem:
@@ -224,5 +224,5 @@ def _routed(state: TurnState) -> Literal["sticky", "hooked", "unrouted"]:
 
 
 def _asks_before(state: TurnState) -> bool:
-    """Two events stand before the request, of which the first node leads to the second."""
+    """Whether hooks on either event before the request must run; the first one's node leads to the second."""
     return is_hooked(state, "BeforeModel") or is_hooked(state, "BeforeToolSelection")

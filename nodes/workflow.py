@@ -1,4 +1,4 @@
-"""workflow: what a user's workflow is made of: nodes that ask models, place calls, give tasks, or ask a person."""
+"""workflow: nodes of user workflows: ask models, place calls, start agents' tasks, ask a person."""
 
 import hashlib
 import json
@@ -47,14 +47,12 @@ async def ask_model(
     attempts: int = 2,
     schema: type[T] | None = None,
 ) -> str | T:
-    """One answer of a model: its text, or with `schema` (a pydantic model) JSON of that shape.
+    """Ask a model once: returns its text or, with `schema` (a pydantic model), JSON of that shape.
 
-    The answer is recorded with the run: a node that runs again after a kill gets it without another request, and so
-    does one that asks the same a second time.
-    `role`: which model answers, by `model.roles` in the settings; any other name means the run's own model (`-m`), and
-    is what a script's replies are told apart by.
-    `attempts`: requests while the answer is empty, cut off or not of the shape.
-    Raises `RunError` when none is usable, `ModelError` after the last retry of a connection.
+    The answer is recorded with the run: a node that reruns after a kill, or asks the same again, gets it without
+    another request. `role`: which model answers, per `model.roles` in settings; any other name means the run's own
+    model (`-m`), and lets scripted replies be matched. `attempts`: requests while the answer is empty, truncated or of
+    the wrong shape. Raises `RunError` if none is usable, `ModelError` after the last retry of a connection.
     """
     messages = [Message(role="system", content=system)] if system else []
     messages.append(Message(role="user", content=clean(prompt)))
@@ -78,22 +76,22 @@ async def ask_model(
 
 
 def call(name: str, **args: JsonValue) -> ToolCall:
-    """A call of a tool, for `place_calls`; names and arguments as `interlock tools` shows them."""
+    """A tool call for `place_calls`; names and arguments as listed by `interlock tools`."""
     return ToolCall(id="", name=name, args=args)
 
 
 def place_calls(state: Mapping[str, Any], runtime: Runtime[Deps], *calls: ToolCall) -> str:
-    """The conversation with these calls at its end: write it to `head`, and lead to `g.part(…, tools)`.
+    """Append these calls to the conversation; write the result to `head` and route to `g.part(…, tools)`.
 
-    There each is decided by policy and people, run, and journaled, as a model's are: none runs twice behind anybody's
-    back. Raises `UserError` without a call.
+    There each is decided by policy and people, run and journaled, like a model's; none runs twice unnoticed. Raises
+    `UserError` if there are no calls.
     """
     if not calls:
         raise UserError("place_calls needs a call at least.")
     transcript, head = runtime.context.transcript, str(state.get("head") or "")
     ordinal = len(transcript.ids(head)) if head else 0
     text = load("run/placed_calls").text()
-    if not head:  # calls of two branches that say the same are two
+    if not head:  # identical calls from two branches are distinct
         text = f"{text} [{_digest([_node_of(runtime), dict(state)])}]"
     named = tuple(
         c.model_copy(update={"id": f"{ordinal}.{i}", "args": clean_json(c.args)}) for i, c in enumerate(calls)
@@ -103,9 +101,9 @@ def place_calls(state: Mapping[str, Any], runtime: Runtime[Deps], *calls: ToolCa
 
 
 def results(state: Mapping[str, Any], runtime: Runtime[Deps]) -> list[ToolResult]:
-    """What the calls of the last `g.part(…, tools)` came to, in their order. The node reads `CALLS`.
+    """Results of the last `g.part(…, tools)`, in order of the calls. The node must read `CALLS`.
 
-    `status` is success, error or cancelled; of a shell command `meta["exit_code"]` is a number, 0 left out.
+    `status` is success, error or cancelled; for shell commands `meta["exit_code"]` is a number, absent if 0.
     """
     journal, calls = runtime.context.journal, range(state["count"])
     return [
@@ -114,14 +112,14 @@ def results(state: Mapping[str, Any], runtime: Runtime[Deps]) -> list[ToolResult
 
 
 def _last_attempt(journal: Journal, key: CallKey) -> CallKey:
-    """People and hooks may have changed the arguments, or said redo."""
+    """Later attempts exist if people or hooks changed the arguments or chose redo."""
     while journal.find(key.next, journal.call(key.next)) is not None:
         key = key.next
     return key
 
 
 def begin_task(task: str) -> Any:
-    """The node that makes the text under `task` an agent's prompt."""
+    """A node that makes the text under `task` an agent's prompt."""
 
     @node(
         reads=(task, "head"),
@@ -141,7 +139,7 @@ def begin_task(task: str) -> Any:
 
 
 def end_task(answer: str) -> Any:
-    """The node that takes an agent's answer out of its conversation."""
+    """A node that takes an agent's answer from its conversation."""
 
     @node(reads=("head", "status", "error"), writes=(answer,), labels=("done", "failed"), pure=True)
     async def end(state: Any, runtime: Runtime[Deps]) -> Any:
@@ -168,14 +166,14 @@ Node = Callable[..., Awaitable[Any]]
 
 
 def put_before_person(kind: RequestKind, question: str, show: str, options: Sequence[str]) -> Node:
-    """A node that writes the request: `question`, with the text that the state holds under `show`."""
+    """A node that writes the request: `question`, with the text that the state has under `show`."""
     choices: tuple[Choice, ...] = ("proceed_once", "reject")
     if kind == "approval" and show:
         choices = ("proceed_once", "modify", "reject")
 
     @node(reads=("hooked", *filter(None, [show])), writes=("approval",), labels=("asked", "notify"))
     async def ask(state: Any, runtime: Runtime[Deps]) -> Any:
-        # A task of its own each time that the graph comes here; the same after a kill.
+        # A new key each time the graph gets here; the same after a kill.
         key = CallKey(message=task_of(runtime, "A person"), index=0)
         text = str(state.get(show, "")) if show else ""
         args: dict[str, JsonValue] = {show: text} if show else {}
@@ -196,7 +194,7 @@ def put_before_person(kind: RequestKind, question: str, show: str, options: Sequ
 
 
 def take_approval(show: str, feedback: str) -> Node:
-    """A node that reads the answer; a person may have changed the text that was shown."""
+    """A node that reads the answer; the person may have edited the text shown."""
 
     @node(
         reads=("approval",),
@@ -216,7 +214,7 @@ def take_approval(show: str, feedback: str) -> Node:
 
 
 def take_answer(answer_key: str, options: Sequence[str]) -> Node:
-    """A node that reads the answer. With options only one of those will do: another is asked about again."""
+    """A node that reads the answer. With options, only one of them is accepted: other answers are asked again."""
     own = (*options, "again") if options else ("answered",)
 
     @node(reads=("approval",), writes=(answer_key,), labels=(*own, "declined"))

@@ -1,4 +1,4 @@
-"""calls: a tool call's key, verdict, approval request, answer, what its server asks for, and its result."""
+"""calls: tool calls: keys, verdicts, approval requests, answers, forms a server asks for, and results."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, cast
@@ -27,14 +27,14 @@ RequestKind = Literal["approval", "question", "outcome"]
 
 
 class CallKey(Frozen):
-    """Names one attempt at one call, within a run: the journal's key (`engine.md` 12)."""
+    """Identifies one attempt at one call within a run; the journal's key (`engine.md` 12)."""
 
     message: str
-    """Id of the assistant record that holds the call."""
+    """Id of the assistant record that contains the call."""
     index: int
-    """0-based place of the call in that record."""
+    """0-based position of the call in that record."""
     attempt: int = 1
-    """Grows when a decision or a hook changes the arguments, and when a person says redo."""
+    """Incremented when a person, a hook or a helper changes the arguments, and when a person chooses redo."""
 
     def __str__(self) -> str:
         return f"{self.message}.{self.index}.{self.attempt}"
@@ -46,12 +46,12 @@ class CallKey(Frozen):
 
     @property
     def next(self) -> "CallKey":
-        """The attempt after this one."""
+        """The key of the next attempt."""
         return self.model_copy(update={"attempt": self.attempt + 1})
 
 
 class OneCall(TypedDict, total=False):
-    """What a graph that is about one call knows of it, as in `CallKey`."""
+    """The call that a graph works on; fields as in `CallKey`."""
 
     message: str
     index: int
@@ -71,7 +71,7 @@ class CallView(Frozen):
 
 
 class ShellPart(Frozen):
-    """One simple command of a shell line, and what policy says of it."""
+    """One simple command of a shell line, with the policy's verdict on it."""
 
     text: str
     decision: Decision
@@ -79,20 +79,20 @@ class ShellPart(Frozen):
 
 
 class SavedRules(Frozen):
-    """The file of always-choices, as a person's choice changed it."""
+    """The file of always-choices before and after a person's choice."""
 
     path: str
     before: str
-    """Empty: there was none."""
+    """Empty: the file didn't exist."""
     after: str
 
 
 class SessionRule(Frozen):
-    """An always-choice, narrowed: never a blanket permission for a tool that can do harm."""
+    """An always-choice, narrowed: never blanket permission for a tool that can do harm."""
 
     tool: str
     command_prefixes: tuple[str, ...] = ()
-    """Shell: the leading words of each simple command that was approved, e.g. `git status`."""
+    """Shell: the leading words of each approved simple command, e.g. `git status`."""
     path: str | None = None
     """Files: the workspace-relative path. Network: the host."""
     server: str | None = None
@@ -101,7 +101,7 @@ class SessionRule(Frozen):
 
     @property
     def covers(self) -> str:
-        """In words for the person who chooses it."""
+        """The rule's scope in words, shown to the person who chooses it."""
         if self.command_prefixes:
             begin = " or ".join(f"`{prefix}`" for prefix in self.command_prefixes)
             return f"commands that begin with {begin}" + (", redirections too" if self.redirection else "")
@@ -111,58 +111,58 @@ class SessionRule(Frozen):
 
 
 class Verdict(Frozen):
-    """What policy says of a call."""
+    """The policy's verdict on a call."""
 
     decision: Decision
     rule: str
-    """The deciding rule, with its file and line where it has one."""
+    """The deciding rule, with file and line if it has them."""
     reason: str
-    """One line for people: why this is asked or denied."""
+    """One line for people: why the call needs approval or is denied."""
     deny_message: str | None = None
-    """For the model, when denied."""
+    """Sent to the model when the call is denied."""
     parts: tuple[ShellPart, ...] = ()
     session: SessionRule | None = None
-    """The always-choice of a person that lifted an ask."""
+    """The always-choice that overrode an ask."""
     by_checker: bool = False
-    """A safety checker decided it: no rule lifts that."""
+    """Decided by a safety checker: no rule overrides it."""
 
 
 class FileState(Frozen):
-    """A file that a call touches: sha256 of its bytes in hex, or null where there is no file."""
+    """A file that a call touches: sha256 of its bytes in hex, or null if it doesn't exist."""
 
     path: str
     """Absolute real path."""
     sha256: str | None
-    """As the call will find it: after the earlier calls of its batch."""
+    """State the call will find: after the earlier calls of its batch."""
     on_disk: str | None = None
-    """As it was on the disk when the request was made."""
+    """State on disk when the request was made."""
 
 
 class Preview(Frozen):
-    """What a person decides on."""
+    """What a person sees when deciding on a call."""
 
     text: str
     """A unified diff for edits, the command for shell, the URL for a fetch."""
     files: tuple[FileState, ...] = ()
-    """The files that the call touches, as they are when the preview is made; earlier edits of the batch applied."""
+    """Files the call touches, as of the preview, with earlier edits of the batch applied."""
     problem: str | None = None
-    """Set when the call would fail as it stands; then nobody is asked, and it isn't run."""
+    """Set when the call would fail; it is then neither shown for approval nor run."""
     code: str = ""
-    """The problem's error type, where it has one."""
+    """The problem's error type, if it has one."""
     questions: tuple[dict[str, JsonValue], ...] = ()
-    """Of a call that asks a person: as `ApprovalRequest.questions`."""
+    """For calls that ask a person: same as `ApprovalRequest.questions`."""
 
 
 class ApprovalRequest(Frozen):
-    """What waits for a person. Written before the run stops; `engine.md` 14."""
+    """A request pending with a person. Persisted before the run stops; `engine.md` 14."""
 
     key: str = ""
-    """Absent: made of the three that follow."""
+    """If absent, derived from the next three fields."""
     attempt: CallKey | None = None
-    """At the call that it is about; null: it is about hooks, or an earlier version wrote it."""
+    """The attempt in question; null if the request is about hooks or was written by an earlier version."""
     what: Literal["approval", "review", "question", "input", "outcome", "guidance", "completion"] = "approval"
     asked: int = 1
-    """How often this was asked of the attempt."""
+    """How many times this has been asked for the attempt."""
     kind: RequestKind
     call: CallView
     reason: str
@@ -173,9 +173,9 @@ class ApprovalRequest(Frozen):
     always: dict[str, str] = Field(default_factory=dict[str, str])
     """Always-choice → what it would cover, in words."""
     agent: str = ""
-    """Path of the sub-agent whose call it is; empty: the main agent's."""
+    """Path of the calling sub-agent; empty: the main agent."""
     note: str | None = None
-    """Set when it is asked again: what changed since it was first shown."""
+    """Set when asked again: what changed since the first time."""
     questions: tuple[dict[str, JsonValue], ...] = ()
 
     @model_validator(mode="after")
@@ -191,38 +191,38 @@ class Answer(Frozen):
     choice: Choice
     feedback: str | None = None
     args: dict[str, JsonValue] | None = None
-    """New arguments, for `modify`."""
+    """New arguments for `modify`."""
     text: str | None = None
-    """The answer to a question; for an outcome `redo` or `skip`."""
+    """The answer to a question; for an outcome, `redo` or `skip`."""
     by: str = ""
     at: float = 0.0
     """Unix time, seconds."""
 
 
 class ToolResult(Frozen):
-    """What a call came to. `content` is what the model reads."""
+    """The result of a call. `content` is what the model reads."""
 
     status: ToolStatus
     content: str
     error: dict[str, str] | None = None
-    """`{type, message}` when status isn't success."""
+    """`{type, message}` unless status is success."""
     meta: dict[str, JsonValue] = Field(default_factory=dict)
     """For people and renderers: summary, diff, exit code, path of the full output."""
     stop: str | None = None
-    """Set when the run must end after this batch; the reason."""
+    """Set when the run must end after this batch: the reason."""
     data: tuple[DataPart, ...] = ()
-    """Pictures and files that models are shown beside the text, which names them."""
+    """Images and files sent to the model along with the text, which names them."""
 
 
 class Planned(Frozen):
-    """A file change that was computed but not made: what the intent row needs to prove itself afterwards."""
+    """A file change computed but not yet made; the intent row needs it to verify the write after a crash."""
 
     path: str
     before: str | None
     after: str | None
-    """sha256 of the bytes, hex; null: no file."""
+    """sha256 of the bytes in hex; null: no file."""
     message: str = ""
-    """What the model is told once it is written; kept, so that a crash after the write changes no word of it."""
+    """Message for the model after the write; stored so that a crash after the write doesn't change its wording."""
     diff: str = ""
 
 
@@ -232,7 +232,7 @@ def failure(kind: str, message: str, **meta: JsonValue) -> ToolResult:
 
 
 class ToolError(Exception):
-    """Why a call can't be done, as the result that answers it: raised from anywhere below a tool's functions."""
+    """Raised anywhere below a tool's functions to fail the call; carries the result that answers it."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -240,27 +240,27 @@ class ToolError(Exception):
 
 
 def cancelled(message: str) -> ToolResult:
-    """The answer of a call that never ran, or was stopped."""
+    """The result of a call that never ran or was stopped."""
     return ToolResult(status="cancelled", content=message, error={"type": "cancelled", "message": message})
 
 
 class CallOutcome(TypedDict, total=False):
-    """What deciding a call came to, and later what executing it did."""
+    """Outcome of deciding a call and, later, of executing it."""
 
     word: Literal["ready", "answered", "cancel", "done", "stop"]
-    """After decide: it may run, it is answered without, or a person cancelled its whole batch. After execute: it is
-    done, or done and a hook ends the run."""
+    """After decide: the call may run (`ready`), is answered without running, or a person cancelled its whole batch.
+    After execute: it is done, or done and a hook ends the run."""
     attempt: int
     approval: str
-    """Of one that is ready: key of the request that was approved; empty: nobody was asked."""
+    """If ready: key of the approved request; empty: no approval was needed."""
     by_hook: bool
-    """Of one that is ready: a hook made its arguments."""
+    """If ready: a hook produced the arguments."""
     record: str
-    """Of one that is over: chain record of what the model is sent in place of the result; empty: the result."""
+    """If finished: chain record sent to the model in place of the result; empty: the result itself."""
 
 
 def outcome_of(stored: CallOutcome | str) -> CallOutcome:
-    """Runs of 0.1 hold `WORD ATTEMPT APPROVAL-OR-RECORD`, and `changed` for one that is ready by a hook."""
+    """Parse an outcome. Runs of 0.1 store `WORD ATTEMPT APPROVAL-OR-RECORD`, with `changed` for `ready` by a hook."""
     if not isinstance(stored, str):
         return stored
     word, attempt, more = f"{stored}  ".split(" ")[:3]
@@ -274,24 +274,24 @@ T = TypeVar("T")
 
 
 def merge_by_key(old: Mapping[str, T] | None, new: Mapping[str, T] | None) -> dict[str, T]:
-    """Reducer: call index → what is known of it; `None` empties it (the join's reset)."""
+    """Reducer: merges outcomes by call index; `None` clears them (the join resets)."""
     return {} if new is None else {**(old or {}), **new}
 
 
 class Form(Frozen):
-    """One request for input."""
+    """One request for input from an MCP server."""
 
     message: str
-    """The server's own words; what is shown of them is made visible."""
+    """The server's own words; hidden characters are made visible before display."""
     fields: dict[str, dict[str, JsonValue]] = Field(default_factory=dict[str, dict[str, JsonValue]])
-    """Name → JSON schema of a single value, as the server gave it; none: only a yes is asked for."""
+    """Name → JSON schema of a single value, as the server sent it; empty: only a yes is requested."""
     needed: tuple[str, ...] = ()
     url: str = ""
-    """A page that the person is to visit."""
+    """A page the person should visit."""
 
 
 class FilledForm(Frozen):
-    """A form, with what a person gave for each field."""
+    """A form with the person's value for each field."""
 
     form: Form
     values: dict[str, JsonValue]

@@ -1,4 +1,4 @@
-"""charts: the statecharts that runs, approval modes and tool calls obey. State stays plain data; `step` moves it."""
+"""charts: statecharts for runs, approval modes and tool calls. State stays plain data; `step` advances it."""
 
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -12,7 +12,7 @@ Chart = StateChart[Any]
 
 
 class RunChart(StateChart[Any]):
-    """A run: `running` isn't stored, it follows from the lease."""
+    """A run. `running` isn't stored: it follows from the lease."""
 
     created = State(initial=True)
     running = State()
@@ -38,7 +38,7 @@ class RunChart(StateChart[Any]):
 
 
 class ToolCallChart(StateChart[Any]):
-    """One tool call's life (`pipelines.md` §4)."""
+    """Life cycle of one tool call (`pipelines.md` §4)."""
 
     validating = State(initial=True)
     awaiting_approval = State()
@@ -64,14 +64,14 @@ class ToolCallChart(StateChart[Any]):
 
 
 class ApprovalModeChart(StateChart[Any]):
-    """What calls may do unasked (`pipelines.md` §11). `use_…` is a person's own choice of another mode."""
+    """What calls may do without approval (`pipelines.md` §11). `use_…`: a person switched modes."""
 
     default = State(initial=True)
     auto_edit = State()
     yolo = State()
 
     class plan(State.Compound):  # noqa: N801 - the state's name
-        """Looks, asks and writes the plan, and changes nothing else."""
+        """Reads, asks and writes the plan; changes nothing else."""
 
         requirements = State(initial=True)
         exploration = State()
@@ -101,12 +101,12 @@ CHARTS: dict[str, type[Chart]] = {
 
 
 def name_of(state: State) -> str:
-    """A state within a compound one as `plan.design`; the compound itself never is a run's state."""
+    """A state's name; inside a compound state like `plan.design`. The compound itself is never a run's state."""
     return f"{name_of(state.parent)}.{state.id}" if state.parent is not None else state.id
 
 
 def leaf_of(state: State) -> State:
-    """Where a run is that enters a state: a compound one begins with its initial state."""
+    """The state a run is in after entering `state`: a compound state starts at its initial state."""
     inner = next((s for s in state.states if s.initial), None)
     return leaf_of(inner) if inner is not None else state
 
@@ -121,9 +121,9 @@ def _leaves(states: Iterable[State]) -> Iterator[State]:
 
 @cache
 def _table(chart: type[Chart]) -> dict[tuple[str, str], str]:
-    """(state, event) → state, read off the chart, so that the declaration is the only specification.
+    """(state, event) → state, read off the chart so that its declaration is the only specification.
 
-    An event that a state doesn't know is its compound's.
+    An event that a state doesn't handle falls through to its compound state.
     """
     found: dict[tuple[str, str], str] = {}
     for leaf in _leaves(chart.states):
@@ -138,7 +138,7 @@ def _table(chart: type[Chart]) -> dict[tuple[str, str], str]:
 
 
 def step(chart: type[Chart], state: str, event: str) -> str:
-    """The state after `event`. Raises `RunError` for an event that is illegal in `state`."""
+    """The state after `event`. Raises `RunError` if `event` is illegal in `state`."""
     try:
         return _table(chart)[state, event]
     except KeyError:

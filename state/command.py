@@ -1,4 +1,4 @@
-"""command: state of a custom command on its way to a prompt, and what its text is made of."""
+"""command: state of a custom command's expansion into a prompt, and parsing of its text."""
 
 import shlex
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ from typing_extensions import TypedDict
 from interlock.state.tools import ToolsState
 
 ARGS = "{{args}}"
-"""Stands for what follows the command's name."""
+"""Placeholder for whatever follows the command's name."""
 
 
 class CommandIn(TypedDict, total=False):
-    """What a graph hands in: the prompt, and under whose rules."""
+    """What the calling graph passes in: the prompt, and the rules it runs under."""
 
     prompt: str
     approval_mode: str
@@ -21,7 +21,7 @@ class CommandIn(TypedDict, total=False):
 
 
 class CommandOut(TypedDict, total=False):
-    """What it gets back."""
+    """What the calling graph gets back."""
 
     prompt: str
     asked: str
@@ -30,22 +30,22 @@ class CommandOut(TypedDict, total=False):
 
 
 class CommandState(ToolsState, total=False):
-    """What is known of a command besides the chain."""
+    """State of a command besides the chain."""
 
     prompt: str
-    """Chain record of the prompt, as it was typed; at the end, as the command has it."""
+    """Chain record of the prompt: as typed, and in the end as expanded by the command."""
     asked: str
 
 
 class Piece(NamedTuple):
-    """A part of a command's text: words, a shell line between `!{` and `}`, a file's name between `@{` and `}`."""
+    """A part of a command's text: words, a shell line between `!{` and `}`, or a file name between `@{` and `}`."""
 
     kind: Literal["text", "shell", "file"]
     text: str
 
 
 def pieces(template: str) -> Iterator[Piece]:
-    """In order; braces inside count. What isn't closed is text."""
+    """The pieces in order. Nested braces are balanced; anything unclosed is text."""
     start = at = 0
     while at < len(template) - 1:
         end = _closed(template, at + 1) if template[at : at + 2] in ("!{", "@{") else -1
@@ -61,7 +61,7 @@ def pieces(template: str) -> Iterator[Piece]:
 
 
 def _closed(text: str, at: int) -> int:
-    """Index of the brace that closes the one at `at`; -1: none does."""
+    """Index of the brace that closes the one at `at`; -1 if unclosed."""
     depth = 0
     for index in range(at, len(text)):
         depth += {"{": 1, "}": -1}.get(text[index], 0)
@@ -71,7 +71,7 @@ def _closed(text: str, at: int) -> int:
 
 
 def split_prompt(prompt: str) -> tuple[str, str]:
-    """Name and arguments of `/name arguments`; no name: it is no command."""
+    """Name and arguments of `/name arguments`; the name is empty if it isn't a command."""
     if not prompt.startswith("/"):
         return "", ""
     name, _, args = prompt[1:].partition(" ")
@@ -80,5 +80,5 @@ def split_prompt(prompt: str) -> tuple[str, str]:
 
 
 def shell_lines(template: str, args: str) -> list[str]:
-    """The lines that a command runs; arguments stand in them as one word."""
+    """The shell lines a command runs; the arguments are quoted as one word."""
     return [p.text.replace(ARGS, shlex.quote(args)) for p in pieces(template) if p.kind == "shell"]

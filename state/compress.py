@@ -10,11 +10,11 @@ from interlock.state.plan import PlanStep
 from interlock.state.run import HistoryMessage, WorkflowInput, WorkflowOutput
 
 KEPT_OUTPUT_TOKENS = 50_000
-"""Newest tool output that is kept whole (gemini-cli: the same, for compression and for masking)."""
+"""Newest tool output kept whole (same in gemini-cli, for compression and masking)."""
 KEPT_LINES = 30
-"""Last lines of an older output that stay (`pipelines.md` §7)."""
+"""Trailing lines kept of an older output (`pipelines.md` §7)."""
 GROWTH = 1.1
-"""A failed attempt isn't repeated until the history has grown by a tenth (`pipelines.md` §7)."""
+"""A failed attempt isn't repeated until the history has grown by 10 % (`pipelines.md` §7)."""
 
 CompressStatus = Literal["noop", "compressed", "truncated", "failed_empty", "failed_inflated"]
 
@@ -45,29 +45,29 @@ class CompressOutput(WorkflowOutput):
 
 
 class CompressState(HookWait, Sized, total=False):
-    """What one compression knows. `turn` hands over the keys that it shares."""
+    """State of one compression; keys it shares with `turn` are passed in by it."""
 
     plan_steps: list[PlanStep]
-    """Of the approved plan."""
+    """Steps of the approved plan."""
     force: bool
     token_limit: int
-    """0: the model's own."""
+    """0: the model's own limit."""
     threshold: float
     preserve: float
     tokens: int
-    """What the threshold is compared with."""
+    """Compared with the threshold."""
     compress_status: str
     base: str
-    """Head of the chain with older outputs shortened; `head` where there were none."""
+    """Head of the chain with older outputs shortened; `head` if there were none."""
     split: int
-    """Index in the history of the first message that is kept."""
+    """Index in the history of the first message kept."""
     carried: int
-    """Index of an earlier message that is kept too, the request being worked on; -1: none."""
+    """Index of an earlier message that is also kept: the request in progress; -1: none."""
     draft: str
-    """Chain record of the model's snapshot; empty: there is none."""
+    """Chain record of the model's snapshot; empty: none."""
     checked: str
-    """Chain record of the snapshot after its check; empty: there is none."""
+    """Chain record of the snapshot after its check; empty: none."""
     snapshot: str
-    """Chain record that holds the accepted snapshot."""
+    """Chain record of the accepted snapshot."""
     tokens_before: int
     tokens_after: int

@@ -1,4 +1,4 @@
-"""context: state, input and output of what a conversation begins with, and the parts that it is made of."""
+"""context: state, input and output of a conversation's opening, and the parts it is built from."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from interlock.state.system_prompt import PromptKind
 PartName = Literal[
     "history", "environment", "directory", "ide", "system-prompt", "memory", "tool_declarations", "at_files"
 ]
-"""What can be turned off, in the order in which a first request is built."""
+"""Parts that can be turned off, in the order in which a first request is built."""
 
 
 class FileOutcome(BaseModel):
@@ -63,76 +63,76 @@ class ContextOutput(WorkflowOutput):
 
 
 class Opening(TypedDict, total=False):
-    """What a graph shares with the one that opens its prompts."""
+    """Keys shared with the graph that opens a prompt."""
 
     head: str
-    """Newest record of the conversation; empty: there is none yet."""
+    """Newest record of the conversation; empty: none yet."""
     prompt: str
-    """Chain record (detached) of a prompt that isn't in the conversation yet; empty: there is none."""
+    """Chain record (detached) of a prompt not yet in the conversation; empty: none."""
     ide_given: str
-    """Chain record (detached) of the input's `ide`; empty: there is none."""
+    """Chain record (detached) of the input's `ide`; empty: none."""
     ide_told: str
-    """Chain record (detached) of what was last told of the user's editor; empty: nothing."""
+    """Chain record (detached) of the editor state last sent to the model; empty: none."""
 
 
 class ContextState(PromptKind, Opening, Labelled, total=False):
-    """What the opening knows while it is put together; the texts are detached records."""
+    """State while the opening is built; the texts are detached records."""
 
     off: list[str]
-    """Parts that are left out."""
+    """Parts left out."""
     alone: bool
-    """It is the workflow itself: what it was made of is the output."""
+    """Runs as the top-level workflow: its output lists the parts."""
     begun: bool
-    """The conversation has its opening already."""
+    """The conversation already has its opening."""
     environment: str
     directory: str
     ide: str
     memory: str
     system: str
-    """Record of the system message; empty: there is none."""
+    """Record of the system message; empty: none."""
     previous: str
-    """Record of the system message that the conversation began with."""
+    """Record of the system message the conversation began with."""
     changed: list[str]
-    """Sections of the system prompt that aren't what they were."""
+    """Sections of the system prompt that changed."""
     tools: str
     files: list[dict[str, str]]
     """`FileOutcome`s."""
     tokens: dict[str, int]
-    """Estimated, by part."""
+    """Estimated tokens by part."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What `@path` in a prompt, or a file beside it, came to."""
+    """What an `@path` in a prompt, or in a file, resolved to."""
 
     path: str
     status: str
-    """file, directory, image, pdf: it is shown; missing, refused, left out: it isn't."""
+    """Shown: file, directory, image, pdf. Not shown: missing, refused, left out."""
     reason: str
     parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """What stands in place of the generated system prompt."""
+    """Text that replaces the generated system prompt."""
 
     text: str
     source: str
-    """The file or flag that it is from."""
+    """The file or flag it came from."""
 
 
 class IdeState(TypedDict):
-    """What the user has open in an editor."""
+    """The files a user has open in an editor."""
 
     open: list[str]
-    """Paths, the newest first."""
+    """Paths, newest first."""
     active: dict[str, Any]
-    """The file that they look at: path, cursor, selection; empty: none."""
+    """The file in focus: path, cursor, selection; empty: none."""
 
 
 @dataclass(frozen=True)
 class CustomCommand:
-    """A prompt of the user's or the project's, by name."""
+    """A named prompt of the user's or the project's."""
 
     name: str
     prompt: str
@@ -141,12 +141,12 @@ class CustomCommand:
 
 
 MEMORY = "memory:"
-"""Begins the name of a section that is a memory file of a sub-directory."""
+"""Prefix of section names for memory files in subdirectories."""
 
 
 @dataclass(frozen=True)
 class MemoryText:
-    """A memory file as the model is shown it, imports included."""
+    """A memory file as shown to the model, imports included."""
 
     path: Path
     shown: str
@@ -154,13 +154,13 @@ class MemoryText:
     level: str
     text: str
     problem: str = ""
-    """What of it was left out, and why, for people."""
+    """What was left out and why, for people."""
 
 
 AGENT_FILES = ("AGENTS.md", "AGENT.md")
-"""Of the workspace; the first that isn't empty is a rule file, too."""
+"""In the workspace; the first non-empty one also counts as a rule file."""
 IGNORE_FILE = ".rooignore"
-"""Shown to the task loop's model, which is told what it can't open."""
+"""Shown to the task loop's model, so that it knows what it can't open."""
 
 
 class RuleFile(NamedTuple):
@@ -174,8 +174,8 @@ class RuleFile(NamedTuple):
 
 @dataclass(frozen=True)
 class SystemFacts:
-    """What the conditions of the system prompt's sections are decided by, besides tools and settings."""
+    """Facts that decide the conditions of system prompt sections, besides tools and settings."""
 
     in_git: bool
     appended: str
-    """What `--append-system-prompt` adds."""
+    """Text added by `--append-system-prompt`."""

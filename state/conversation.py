@@ -1,4 +1,4 @@
-"""conversation: what the graphs around turns and calls share of their state: how it begins, and what was refused."""
+"""conversation: state shared by the graphs around turns and calls: resets, sizes, and refused calls."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -9,7 +9,7 @@ from interlock.state.loop_check import FIRST_CHECK, INTERVAL, LoopWatch
 
 
 class Refused(TypedDict, total=False):
-    """The newest call of one kind that policy, a person or a hook said no to."""
+    """The newest call of one kind refused by policy, a person or a hook."""
 
     tool: str
     who: str
@@ -18,25 +18,25 @@ class Refused(TypedDict, total=False):
     """The rule, the person or the hook."""
     reason: str
     times: int
-    """Calls of the kind that were refused."""
+    """Number of refused calls of this kind."""
     open: bool
-    """Nothing made up for it: a run that ends now has failed for it."""
+    """No later call made up for it: a run that ends now fails because of it."""
 
 
 Refusals = dict[str, Refused]
-"""Kind of call (its tool's risk) → what was refused of it."""
+"""Kind of call (its tool's risk) → its refusals."""
 EFFECTS = ("write", "execute", "network")
-"""Kinds that change something outside the run: only a later call of the same kind makes up for a refusal."""
+"""Kinds with effects outside the run: only a later call of the same kind makes up for a refusal."""
 
 
 def open_refusal(refusals: Refusals) -> Refused | None:
-    """What a run that ends now has failed for, first what would have had an effect."""
+    """The refusal that fails a run ending now; kinds with effects first."""
     found = [refused for kind, refused in refusals.items() if refused["open"] and kind in EFFECTS]
     return (found or [refused for refused in refusals.values() if refused["open"]] or [None])[-1]
 
 
 def refusals_in(values: Mapping[str, Any]) -> Refusals:
-    """Those of a state. A store of before 0.2 holds one open refusal instead, with `effect`."""
+    """Refusals in a state. Stores from before 0.2 hold a single open refusal, with `effect`."""
     stored: dict[str, Any] = values.get("refused") or {}
     if "effect" not in stored:
         return stored
@@ -48,14 +48,14 @@ _WHO = {"policy": "a rule", "person": "a person", "hook": "a hook"}
 
 
 def refusal_line(refused: Refused) -> str:
-    """`'write_file' was refused by a person (ann@host): not b`"""
+    """One line such as `'write_file' was refused by a person (ann@host): not b`."""
     by = f" ({refused['by']})" if refused["by"] else ""
     reason = f": {refused['reason']}" if refused["reason"] else ""
     return f"{refused['tool']!r} was refused by {_WHO[refused['who']]}{by}{reason.rstrip('.')}"
 
 
 def warnings_of(refusals: Refusals) -> list[str]:
-    """A line for each kind of call that the run did without."""
+    """One line for each kind of call that the run had to do without."""
     shown = [refused for refused in refusals.values() if not refused["open"]]
     more = [f", as were {r['times'] - 1} more of its kind" if r["times"] > 1 else "" for r in shown]
     return [
@@ -65,38 +65,38 @@ def warnings_of(refusals: Refusals) -> list[str]:
 
 
 class Sized(TypedDict, total=False):
-    """What the size of a conversation is taken from, and what compression changes of it."""
+    """Inputs to the conversation's size, and what compression changes."""
 
     head: str
     """Newest record of the conversation."""
     model: str
-    """As asked for: alias or id."""
+    """As requested: alias or id."""
     sticky_model: str
-    """The model that this prompt is answered by; empty until the first turn chose it."""
+    """The model answering this prompt; empty until the first turn chooses it."""
     last_prompt_tokens: int
-    """As the provider counted them; 0: not known, or no longer true: the conversation is estimated."""
+    """As counted by the provider; 0: unknown or stale, so the conversation's size is estimated."""
     compress_failed_at: int
-    """Tokens at which the last compression failed; 0: none failed since the last that didn't."""
+    """Tokens at which the last compression failed; 0: none since the last success."""
     todos: str
-    """Chain record (detached) of the newest list of steps; empty: none."""
+    """Chain record (detached) of the newest todo list; empty: none."""
 
 
 class Conversation(LoopWatch, Sized, total=False):
-    """What a turn shares with the graph that it is a part of."""
+    """State a turn shares with its parent graph."""
 
     unavailable: dict[str, str]
-    """Model → for how long nobody may choose it: `run` or `prompt`."""
+    """Model → how long it is unavailable: `run` or `prompt`."""
     max_turns: int
-    """Of one prompt; for a sub-agent its own limit, and one more for the last chance."""
+    """Per prompt; a sub-agent has its own limit, plus one for the last chance."""
     max_session_turns: int
     turn_no: int
-    """Model turns of this prompt so far."""
+    """Model turns in this prompt so far."""
     session_turns: int
-    """Model turns of the run so far."""
+    """Model turns in the run so far."""
     ide_given: str
-    """Chain record (detached) of the input's `ide`; empty: there is none."""
+    """Chain record (detached) of the input's `ide`; empty: none."""
     ide_told: str
-    """Chain record (detached) of what was last told of the user's editor; empty: nothing."""
+    """Chain record (detached) of the editor state last sent to the model; empty: none."""
     turn_status: str
     """How the last turn ended (`TurnOutput.status`)."""
     reply: str
@@ -107,7 +107,7 @@ class Conversation(LoopWatch, Sized, total=False):
 
 
 def fresh_prompt() -> Conversation:
-    """What begins anew with each prompt: limits, the model's choice, loop detection."""
+    """State reset for each prompt: limits, model choice, loop detection."""
     return {
         "turn_no": 0,
         "sticky_model": "",
@@ -122,7 +122,7 @@ def fresh_prompt() -> Conversation:
 
 
 def fresh_conversation() -> Conversation:
-    """What begins anew with a conversation."""
+    """State reset for each conversation."""
     return {
         **fresh_prompt(),
         "session_turns": 0,
@@ -135,14 +135,14 @@ def fresh_conversation() -> Conversation:
 
 
 class BatchEnd(TypedDict, total=False):
-    """What a batch of calls tells of its end, and of what was refused in it."""
+    """How a batch of calls ended, and what was refused in it."""
 
     stop: str
-    """Why the run must end after this batch; empty: it goes on."""
+    """Why the run must end after this batch; empty: it continues."""
     stopped_by: str
-    """`person` or `hook`, when it must."""
+    """`person` or `hook`, if the run must end."""
     refused: Refusals
-    """What somebody refused since the prompt."""
+    """Refusals since the prompt."""
 
 
 MISTAKES = frozenset(
@@ -157,18 +157,18 @@ MISTAKES = frozenset(
         *("no_occurrence", "occurrence_mismatch", "no_change", "invalid_diff", "omission_placeholder"),
     }
 )
-"""Types of a call's error that count: what a model that pays attention doesn't do."""
+"""Error types that count as mistakes: an attentive model doesn't cause them."""
 
 
 class LoopEnd(TypedDict, total=False):
-    """What a batch tells the task loop."""
+    """What a batch reports to the task loop."""
 
     completed: str
-    """Chain record (detached) of the result that was handed over; empty: none was."""
+    """Chain record (detached) of the submitted result; empty: none."""
     subtask: str
-    """Chain record (detached) with the subtask that was asked for, as JSON; empty: none was."""
+    """Chain record (detached) of the requested subtask as JSON; empty: none."""
     mistaken: bool
-    """A call of the batch was a mistake (`MISTAKES`), and none was without."""
+    """Any call of the batch was a mistake (`MISTAKES`)."""
 
 
 LOOP_END = ("completed", "subtask", "mistaken")

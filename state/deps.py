@@ -1,4 +1,4 @@
-"""deps: what nodes reach besides state, as protocols. Never checkpointed; one `Deps` a drive."""
+"""deps: protocols for everything nodes reach besides state. Never checkpointed; one `Deps` per drive."""
 
 import asyncio
 import threading
@@ -37,33 +37,33 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What a run is, as far as its nodes may know."""
+    """What nodes may know about their run."""
 
     run: str
     workflow: str
     workspace: Path
-    """Absolute, real path."""
+    """Absolute real path."""
     agent: str = ""
-    """Path of the sub-agent; empty for the root."""
+    """Path of the sub-agent; empty: the root."""
     interactive: bool = False
 
 
 class Clock(Protocol):
-    """Time, so that tests own it."""
+    """Time, behind a protocol so that tests control it."""
 
     def now(self) -> float:
         """Unix time, seconds."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds from an unnamed start."""
+        """Seconds from an unspecified start."""
         ...
 
 
 class Stopped(BaseException):
-    """The run is asked to stop while something is under way, which is unfinished, as after a kill (`engine.md` 24).
+    """The run was asked to stop with work in flight, which stays unfinished, as after a kill (`engine.md` 24).
 
-    Nobody answers it: what handles errors must not take it for one.
+    A `BaseException`, so that error handlers don't catch it.
     """
 
 
@@ -71,14 +71,14 @@ class Transcript(Protocol):
     """The chain: immutable records, each named by the hash of its bytes and its parent."""
 
     def append(self, head: str, messages: Sequence[Message], *, continues: str = "") -> str:
-        """Add records after `head`; the new head. Appending twice gives the same head. `""` starts a new chain.
+        """Append records after `head`; returns the new head. Idempotent. `""` starts a new chain.
 
-        `continues` is the head that a new chain stands for from now on (compression, masking).
+        `continues` is the head that a new chain replaces (compression, masking).
         """
         ...
 
     def continued(self, head: str) -> str:
-        """The head that the chain of `head` continues; empty: none."""
+        """The head that the chain of `head` replaces; empty: none."""
         ...
 
     def read(self, head: str) -> list[Message]:
@@ -90,12 +90,12 @@ class Transcript(Protocol):
         ...
 
     def ids(self, head: str, count: int | None = None) -> list[str]:
-        """Record ids up to `head`, oldest first; with `count` the last so many."""
+        """Record ids up to `head`, oldest first; with `count`, only the last `count`."""
         ...
 
 
 class ContextSource(Protocol):
-    """What there is to tell a model of the workspace, its memory files and its user's wishes."""
+    """Sources for prompts: the workspace, its memory files and the user's settings."""
 
     @property
     def roots(self) -> Sequence[Path]:
@@ -103,16 +103,16 @@ class ContextSource(Protocol):
         ...
 
     def replacement(self, mode: str = "") -> Replacement | None:
-        """What stands in place of the generated prompt; of a mode also the file that a trusted project has for it.
+        """Text replacing the generated prompt; for a mode, also the file a trusted project has for it.
 
-        Raises `ConfigError` for a file that can't be read.
+        Raises `ConfigError` if a file can't be read.
         """
         ...
 
     def facts(self) -> SystemFacts: ...
 
     async def repository(self) -> str:
-        """Branch, changes and last commits; empty outside of git."""
+        """Branch, changes and latest commits; empty outside git."""
         ...
 
     async def tree(self) -> str:
@@ -120,11 +120,11 @@ class ContextSource(Protocol):
         ...
 
     async def rules(self, mode: str) -> Sequence[RuleFile]:
-        """Rule files of a mode and of every mode, in the order in which they are shown."""
+        """Rule files of `mode` and of all modes, in display order."""
         ...
 
     def commands(self) -> tuple[Mapping[str, CustomCommand], Sequence[str]]:
-        """Custom commands by name, and a line for each file that can't be used."""
+        """Custom commands by name, and one line for each unusable file."""
         ...
 
     async def file(self, path: str) -> Reference:
@@ -133,96 +133,97 @@ class ContextSource(Protocol):
 
     @property
     def has_ide(self) -> bool:
-        """An editor's context is named by a flag or in settings."""
+        """Whether a flag or settings name a source of editor context."""
         ...
 
     def ide(self, record: str) -> IdeState:
-        """As it is now; without a file as it was `given`, in JSON. Raises `ConfigError` for what can't be used."""
+        """The editor's state now or, without a context file, as in `record` (JSON). Raises `ConfigError` if
+        unusable."""
         ...
 
     async def references(self, prompt: str) -> Sequence[Reference]:
-        """What `@path`s in a prompt stand for; nothing outside the workspace."""
+        """What each `@path` in a prompt refers to; never outside the workspace."""
         ...
 
     def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
-        """Memory files of the sub-directories on the way to these paths, but for those that were shown already."""
+        """Memory files of subdirectories on the way to `paths`, except those in `seen`."""
         ...
 
     async def memory(self) -> Sequence[MemoryText]:
-        """Memory files, the nearest last."""
+        """Memory files, nearest last."""
         ...
 
 
 class Steps(Protocol):
-    """Times and routes of nodes; the saver keeps them as rows (`engine.md` 3)."""
+    """Times and routes of nodes; the saver persists them as rows (`engine.md` 3)."""
 
     def started(self, task: str, namespace: str, node: str, workflow: str) -> None: ...
 
     def ended(self, task: str, ms: float, keys: Sequence[str]) -> None: ...
 
     def undone(self, task: str) -> None:
-        """What the task began last, a graph, is begun anew in a task of its own."""
+        """The graph the task last started is restarted in a task of its own."""
         ...
 
     def handed_on(self, task: str) -> list[dict[str, Any]]:
-        """What the task began last, a graph, goes on in a task of its own; what its nodes did."""
+        """The graph the task last started continues in a task of its own; returns what its nodes did."""
         ...
 
     def taken_up(self, task: str, namespace: str, done: Sequence[Mapping[str, Any]]) -> None:
-        """The graph that goes on in this task, and what its nodes did before."""
+        """Record the graph that continues in this task, and what its nodes did before."""
         ...
 
     def routed(self, task: str, label: str) -> None: ...
 
     def reasoned(self, task: str, reason: str) -> None:
-        """Why the node decided as it did, for people."""
+        """Record, for people, why the node decided as it did."""
         ...
 
     def decided(self, task: str, key: CallKey, what: DecisionRecord) -> None:
-        """What the node decided of a call, or somebody through it; once a task."""
+        """Record a decision on a call, made by the node or through it; once per task."""
         ...
 
     def spent_s(self, namespace: str) -> float:
-        """Seconds in which nodes below a namespace worked; to wait for people is no work, and a kill loses none."""
+        """Seconds worked by nodes below a namespace, excluding waits for people; survives kills."""
         ...
 
 
 class Snapshots(Protocol):
-    """The workspace's files as they stood around each call that changes something."""
+    """The workspace's files before and after each call that changes something."""
 
     async def before(self, key: CallKey) -> None:
-        """Right before the call's effect; a second time, after a kill, changes nothing."""
+        """Call right before the effect; idempotent, so a repeat after a kill changes nothing."""
         ...
 
     async def after(self, key: CallKey, changed: str = "") -> None:
-        """Once it has ended; nothing where there was no `before`, or an `after` already.
+        """Call once the effect has ended; no-op without a `before`, or after another `after`.
 
-        `changed`: the one file, relative to the workspace, that it can have changed; empty: any.
+        `changed`: the only file, relative to the workspace, that it can have changed; empty: any.
         """
         ...
 
     def close(self) -> None:
-        """Keep what is known of the files, for the next drive."""
+        """Persist what is known of the files, for the next drive."""
         ...
 
 
 class Agents(Protocol):
-    """The kinds of sub-agents, and what nodes of one of them reach."""
+    """The kinds of sub-agents, and the `Deps` of each instance."""
 
     def definition(self, name: str) -> AgentDefinition | None: ...
 
     def names(self) -> list[str]: ...
 
     def open(self, instance: AgentInstance) -> str:
-        """Record a sub-agent that starts; its id, the same when called twice."""
+        """Record a sub-agent that starts; returns its id. Idempotent."""
         ...
 
     def instance(self, agent: str) -> AgentInstance:
-        """The sub-agent with this id, as it was when it started."""
+        """The sub-agent with this id, as it was at its start."""
         ...
 
     def scope(self, agent: str) -> "Deps":
-        """`Deps` of the sub-agent with this id: its own models, tools, policy and agent path."""
+        """`Deps` for the sub-agent with this id: its own models, tools, policy and agent path."""
         ...
 
 
@@ -233,25 +234,25 @@ class Plans(Protocol):
     def folder(self) -> Path: ...
 
     def placed(self, call: CallView) -> CallView | None:
-        """A call that writes a Markdown file by a relative path, with that file in the plans folder; else None."""
+        """`call` redirected to the plans folder if it writes a Markdown file by a relative path; else None."""
         ...
 
     def find(self, name: str) -> Path | None:
-        """The real path of a plan file by its name or path; None: it is no `*.md` of the folder."""
+        """The real path of a plan file, by name or path; None if it isn't a `*.md` in the folder."""
         ...
 
     def write(self, path: Path, text: str, token: str) -> None:
-        """Replace a plan's text, at once; `token` names the leftover of a write that was killed."""
+        """Replace a plan's text atomically; `token` names the temporary file that a kill leaves behind."""
         ...
 
     def hand_over(self, prompt: str, mode: str, plan: ApprovedPlan) -> str:
-        """Begin the linked `main` run that carries the plan out; its id, the same when called twice."""
+        """Start the linked `main` run that carries out the plan; returns its id. Idempotent."""
         ...
 
 
 @dataclass(frozen=True)
 class Deps:
-    """Everything that isn't data. Reached by `Runtime[Deps]`."""
+    """Everything that isn't data. Accessed via `Runtime[Deps]`."""
 
     info: RunInfo
     settings: Settings
@@ -273,24 +274,24 @@ class Deps:
     hooks: Hooks
     mcp: McpServers
     index: Callable[[], CodeIndex]
-    """Loaded when it is first asked for."""
+    """Loaded on first use."""
     modes: Modes
     emit: Emit
 
 
 class Token:
-    """Whether the run is asked to stop: one a drive, set from the loop's thread. Cancels as `asyncio.timeout` does.
+    """Stop request for one drive, set from the loop's thread. Cancels like `asyncio.timeout`.
 
-    Whatever a node waits for then is cancelled; no node has to look.
+    Whatever a node is waiting for is cancelled; nodes needn't check.
     """
 
     def __init__(self) -> None:
         self.requested = False
         self._under_way: dict[asyncio.Task[Any], bool] = {}
-        """Tasks inside `guarded`, and whether they were told."""
+        """Tasks inside `guarded`, and whether each was cancelled by a stop."""
 
     def request(self) -> None:
-        """Cancel what is under way, and let nothing more begin."""
+        """Cancel work in flight and refuse to start more."""
         self.requested = True
         for task, requested in self._under_way.items():
             if not requested and task is not asyncio.current_task():
@@ -298,7 +299,7 @@ class Token:
 
     @contextmanager
     def guarded(self) -> Generator[None]:
-        """What runs inside is cancelled by a stop, and leaves it as `Stopped`."""
+        """Work inside is cancelled by a stop, which raises `Stopped`."""
         if self.requested:
             raise Stopped
         task = asyncio.current_task()
@@ -312,13 +313,13 @@ class Token:
         except asyncio.CancelledError:
             if self._under_way[task] and task.uncancel() <= before:
                 raise Stopped from None
-            raise  # somebody else cancelled it, too
+            raise  # cancelled by someone else too
         finally:
             del self._under_way[task]
 
 
 async def to_its_end(work: Awaitable[T]) -> T:
-    """Wait for what can't be cut short, like a write in a thread, also when cancelled meanwhile."""
+    """Await work that can't be interrupted, such as a write in a thread, even when cancelled meanwhile."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -328,7 +329,7 @@ async def to_its_end(work: Awaitable[T]) -> T:
 
 
 class Stop:
-    """A thread can't be ended from outside, so work that may be long asks now and then."""
+    """Stop flag for threads, which can't be ended from outside: long work polls it."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
@@ -342,7 +343,7 @@ class Stop:
 
 
 async def in_thread(work: Callable[Concatenate[Stop, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The result of `work(stop, ...)`. When the awaiting task is cancelled, the work is asked to stop."""
+    """The result of `work(stop, ...)` run in a thread. If the awaiting task is cancelled, `stop` is set."""
     stop = Stop()
     try:
         return await asyncio.to_thread(work, stop, *args, **kwargs)

@@ -8,9 +8,9 @@ from interlock.state.calls import OneCall
 from interlock.state.run import Closed, Labelled, WorkflowInput, WorkflowOutput
 
 FIXER_TIMEOUT_S = 40.0
-"""Seconds that a helper model has for one answer (gemini-cli: 40)."""
+"""Timeout for one answer of a helper model (gemini-cli: 40)."""
 GRACE_S = 2.0
-"""A file written longer than this after the last edit was written by somebody else (seed 000)."""
+"""A file modified longer than this after the last edit was changed by someone else (seed 000)."""
 
 EDIT_TOOL = "replace"
 """The tool whose calls are edits."""
@@ -65,31 +65,31 @@ class EditOutput(WorkflowOutput):
 
 
 class EditState(Labelled, OneCall, total=False):
-    """What an edit, a call of `replace`, knows besides the chain. The texts stay in the file and in the chain."""
+    """State of an edit, a `replace` call, besides the chain. Texts stay in the file and in the chain."""
 
     source: str
-    """`file`, `content`, or empty: a proposal for a call of a batch, made on what the calls before it leave."""
+    """`file`, `content`, or empty: a proposal for a call of a batch, based on the result of the calls before it."""
     known_hash: str
     last_edit_at: float
-    """0: not known."""
+    """0: unknown."""
     seen: str
-    """sha256 of the bytes that `read` saw; empty: there is no file."""
+    """sha256 of the bytes that `read` saw; empty: no file."""
     modified_at: float
-    """The file's mtime, as `read` saw it; 0: there is no file."""
+    """The file's mtime when `read` ran; 0: no file."""
     helper: str
-    """Chain record of the helper model's answer whose strings are tried; empty: the call's own."""
+    """Chain record of the helper's answer whose strings are being tried; empty: the call's own strings."""
     helper_role: str
     strategy: str
     occurrences: int
     result: str
-    """Chain record with the new text, its diff and what was replaced."""
+    """Chain record with the new text, its diff, and what was replaced."""
     explanation: str
     error: dict[str, str]
-    """The first one, {code, message}: what is told when nothing helps."""
+    """The first error, {code, message}: reported if nothing helps."""
     edit_status: str
     approval_mode: str
     approval: str
-    """Key of the request to make it; empty: nobody was asked."""
+    """Key of the approval request; empty: none was needed."""
     asks: int
 
 

@@ -1,21 +1,21 @@
-"""errors: what can go wrong, and the exit code of each. Imported by the fast commands: no pydantic here."""
+"""errors: exception types and their exit codes. Imported by the fast commands, so no pydantic here."""
 
 
 class InterlockError(Exception):
-    """Text is one line for a person: what, which (`!r`), what was expected, the next command."""
+    """Its text is one line for people: what, which (`!r`), what was expected, the next command."""
 
     exit_code = 1
     kind = "error"
 
 
 class BugError(InterlockError):
-    """An exception that is none of ours, as programs are told it."""
+    """Stands in programs' output for an exception that isn't an `InterlockError`."""
 
     kind = "bug"
 
 
 class SetupError(InterlockError):
-    """A graph, prompt or tool is malformed: found before any run."""
+    """A graph, prompt or tool is malformed; raised before any run."""
 
     kind = "setup"
 
@@ -28,7 +28,7 @@ class ConfigError(InterlockError):
 
 
 class RunError(InterlockError):
-    """A run can't go on; what it did so far is kept and it can be resumed."""
+    """A run can't continue; its progress is kept and it can be resumed."""
 
     kind = "run"
 
@@ -40,20 +40,20 @@ class StoreError(RunError):
 
 
 class BusyError(RunError):
-    """Another process drives the run, or holds the store."""
+    """Another process drives the run or holds the store."""
 
     kind = "busy"
 
 
 class StoppedError(RunError):
-    """Somebody stopped this process before it drove a run."""
+    """This process was stopped before it drove a run."""
 
     exit_code = 130
     kind = "cancelled"
 
 
 class HookError(RunError):
-    """A hook said no before anything ran; `kind` says how."""
+    """A hook refused before anything ran; `kind` says how."""
 
     exit_code = 56
 
@@ -63,21 +63,21 @@ class HookError(RunError):
 
 
 class UserError(InterlockError):
-    """What was typed can't be done."""
+    """What the user typed can't be done."""
 
     exit_code = 2
     kind = "usage"
 
 
 class UntrustedError(UserError):
-    """What was asked for stands only in files of a folder that isn't trusted."""
+    """The request is satisfied only by files in an untrusted folder."""
 
     exit_code = 55
     kind = "untrusted"
 
 
 class InputError(UserError):
-    """A workflow's input is wrong; `field` names the place in dotted form."""
+    """A workflow's input is invalid; `field` is the dotted path."""
 
     exit_code = 42
     kind = "input"
@@ -88,21 +88,21 @@ class InputError(UserError):
 
 
 class CredentialsError(UserError):
-    """No usable key for the model that was asked for."""
+    """No usable key for the requested model."""
 
     exit_code = 41
     kind = "credentials"
 
 
 class SandboxError(UserError):
-    """A sandbox was asked for, and there can be none."""
+    """A sandbox was requested but isn't available."""
 
     exit_code = 44
     kind = "sandbox"
 
 
 class ModelError(RunError):
-    """A model request failed for good. `retryable` and `retry_after_s` steer the retry loop."""
+    """A model request failed for good. `retryable` and `retry_after_s` control the retry loop."""
 
     kind = "model"
 
@@ -119,20 +119,20 @@ class ModelError(RunError):
     ) -> None:
         super().__init__(message)
         self.status = status
-        """HTTP status, if there was one."""
+        """HTTP status, if any."""
         self.retryable = retryable
         self.retry_after_s = retry_after_s
-        """The server's own delay in seconds, honoured instead of the backoff."""
+        """Delay requested by the server, in seconds; overrides the backoff."""
         self.attempts = attempts
-        """Most attempts that make sense where it fails so; None: as many as there are."""
+        """Maximum attempts for this kind of failure; None: no extra limit."""
         self.terminal = terminal
-        """The model is gone for the run: quota used up, or no such model."""
+        """The model is unavailable for the rest of the run: quota exhausted, or no such model."""
         self.overflow = overflow
-        """The request was larger than the model's window."""
+        """The request exceeded the model's context window."""
 
 
 class ModelAuthError(ModelError):
-    """The provider refused the key."""
+    """The provider rejected the key."""
 
     exit_code = 41
     kind = "credentials"
@@ -155,7 +155,7 @@ ENDED_WELL = frozenset(
         "approved",
     }
 )
-"""How a run ended when it did what it was for."""
+"""Statuses of runs that succeeded."""
 EXIT_CODES = {
     **dict.fromkeys(ENDED_WELL, 0),
     "credentials": 41,
@@ -180,4 +180,4 @@ EXIT_CODES = {
     "cancelled": 130,
     "aborted": 130,
 }
-"""How a run ended, or the type of its error → exit code (`cli.md`, Exit codes)."""
+"""Status of a run, or its error type → exit code (`cli.md`, Exit codes)."""

@@ -1,4 +1,4 @@
-"""events: what a run tells while it goes. One stream, consumed by every renderer.
+"""events: what a run emits. One stream, consumed by every renderer.
 
 Names and fields are those of `stream-json`; a renderer adds the timestamp.
 """
@@ -10,7 +10,7 @@ from pydantic import BaseModel, JsonValue
 
 
 class Event(BaseModel, frozen=True):
-    """Base of all events. `agent` is the path of the sub-agent that speaks, empty for the run itself."""
+    """Base of all events. `agent` is the path of the emitting sub-agent; empty: the run itself."""
 
     type: str
     agent: str = ""
@@ -24,7 +24,7 @@ class Init(Event, frozen=True):
 
 
 class MessageEvent(Event, frozen=True):
-    """A user message, or an assistant's text: with `delta` a piece of it as it streams."""
+    """A user message or assistant text; with `delta`, one piece of streamed text."""
 
     type: Literal["message"] = "message"
     role: Literal["user", "assistant"]
@@ -47,14 +47,14 @@ class ToolUse(Event, frozen=True):
 
 
 class ToolStart(Event, frozen=True):
-    """A call begins to run: in a run that was resumed, its `tool_use` was in an earlier drive."""
+    """A call starts to run; in a resumed run, its `tool_use` was emitted in an earlier drive."""
 
     type: Literal["tool_start"] = "tool_start"
     tool_name: str
     tool_id: str
     summary: str = ""
     parameters: dict[str, JsonValue] | None = None
-    """Where a person, a hook or a helper changed them."""
+    """Set if a person, a hook or a helper changed them."""
 
 
 class ToolOutput(Event, frozen=True):
@@ -78,11 +78,11 @@ class ToolResultEvent(Event, frozen=True):
     summary: str = ""
     """One line for people: the call as it ran."""
     exit: str = ""
-    """Of a command that failed: `exit 1`, or its signal. To the model that is an answer, no error."""
+    """For a failed command: `exit 1`, or its signal. To the model that is a result, not an error."""
 
 
 class Progress(Event, frozen=True):
-    """How far something long is."""
+    """Progress of a long operation."""
 
     type: Literal["progress"] = "progress"
     what: str
@@ -115,7 +115,7 @@ class NodeEnd(Event, frozen=True):
 
 
 class ApprovalRequired(Event, frozen=True):
-    """A person must decide; the fields are those of the approval request."""
+    """A person must decide; fields as in the approval request."""
 
     type: Literal["approval_required"] = "approval_required"
     id: str
@@ -128,7 +128,7 @@ class ApprovalRequired(Event, frozen=True):
 
 
 class NotificationEvent(Event, frozen=True):
-    """The run waits, and the user wants the terminal to say so (`general.notify.terminal`)."""
+    """The run is waiting, and the user wants a terminal notification (`general.notify.terminal`)."""
 
     type: Literal["notification"] = "notification"
     title: str
@@ -137,12 +137,12 @@ class NotificationEvent(Event, frozen=True):
 
 
 class AgentStart(Event, frozen=True):
-    """A sub-agent begins; `agent` is its path."""
+    """A sub-agent starts; `agent` is its path."""
 
     type: Literal["agent_start"] = "agent_start"
     name: str
     task: str
-    """What it shall do, on one line."""
+    """Its task, on one line."""
 
 
 class AgentEnd(Event, frozen=True):
@@ -153,7 +153,7 @@ class AgentEnd(Event, frozen=True):
 
 
 class HandOver(Event, frozen=True):
-    """Another run goes on from here."""
+    """Another run takes over from here."""
 
     type: Literal["hand_over"] = "hand_over"
     run: str
@@ -171,17 +171,17 @@ class Result(Event, frozen=True):
     pending_approvals: list[dict[str, Any]] = []
     resume_command: str | None = None
     output: dict[str, Any] | None = None
-    """The workflow's Output object, for workflows other than `main`."""
+    """The workflow's Output object, except for `main`."""
     exit_code: int = 0
     warnings: list[str] = []
 
 
 Emit = Callable[[Event], None]
-"""Hands an event to every renderer; never blocks, never fails."""
+"""Sends an event to every renderer; never blocks, never fails."""
 
 
 class Retry(Event, frozen=True):
-    """A model request failed and is asked again after `delay_s` seconds."""
+    """A model request failed and is retried after `delay_s` seconds."""
 
     type: Literal["retry"] = "retry"
     reason: str
@@ -195,7 +195,7 @@ class ModelInfo(Event, frozen=True):
 
 
 class HookRan(Event, frozen=True):
-    """A user's hook has answered; `decision` is none, allow, ask or block."""
+    """A user's hook answered; `decision` is none, allow, ask or block."""
 
     type: Literal["hook"] = "hook"
     event: str
@@ -230,7 +230,7 @@ class RouteEvent(Event, frozen=True):
 
 
 class LoopDetected(Event, frozen=True):
-    """`count` is 1 for the first in a prompt, which the model is told of; the second ends the run."""
+    """`count` is 1 for the first loop in a prompt, which the model is warned about; the second ends the run."""
 
     type: Literal["loop_detected"] = "loop_detected"
     kind: Literal["tool_call", "content", "model"]
@@ -239,7 +239,7 @@ class LoopDetected(Event, frozen=True):
 
 
 class HelperFailed(Event, frozen=True):
-    """A helper model gave no usable answer; the run goes on without it."""
+    """A helper model gave no usable answer; the run continues without it."""
 
     type: Literal["helper_failed"] = "helper_failed"
     role: str
@@ -253,7 +253,7 @@ class ContextOverflow(Event, frozen=True):
 
 
 class ChatCompressed(Event, frozen=True):
-    """The conversation was replaced by a snapshot and its newest part; estimated tokens."""
+    """A snapshot plus the newest messages replaced the conversation; token counts are estimates."""
 
     type: Literal["chat_compressed"] = "chat_compressed"
     before: int
@@ -261,7 +261,7 @@ class ChatCompressed(Event, frozen=True):
 
 
 class SystemPromptChanged(Event, frozen=True):
-    """The system prompt isn't what the conversation began with: mode, tools, rules or settings changed."""
+    """The system prompt differs from the conversation's first: mode, tools, rules or settings changed."""
 
     type: Literal["system_prompt_changed"] = "system_prompt_changed"
     sections: list[str]

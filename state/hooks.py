@@ -1,4 +1,4 @@
-"""hooks: what a user's hook may be told and may say, and how nodes fire them (`pipelines.md` §18)."""
+"""hooks: what hooks receive and return, and how nodes fire them (`pipelines.md` §18)."""
 
 from collections.abc import Mapping
 from typing import Literal, Protocol
@@ -11,86 +11,86 @@ from interlock.state.run import HookEvent, Labelled
 
 HookDecision = Literal["none", "allow", "ask", "block"]
 NO_REASON = "It gave no reason."
-"""The reason of a hook that said no and not why."""
+"""Used when a hook refuses without a reason."""
 
 
 class HookVerdict(Frozen):
-    """What one hook said."""
+    """What one hook answered."""
 
     name: str
-    """As settings name it, else its command."""
+    """As named in settings, else its command."""
     source: str
-    """The settings file that it stands in."""
+    """The settings file that defines it."""
     decision: HookDecision
     reason: str = ""
     warning: str = ""
-    """Why its answer doesn't count: a failure, a time-out, output that can't be read. Empty: it counts."""
+    """Why its answer is ignored: failure, timeout or unparsable output. Empty: it counts."""
     exit_code: int | None = None
-    """Null when it was ended, or never started."""
+    """Null if it was killed or never started."""
     duration_ms: int = 0
 
 
 class HookOutcome(Frozen):
-    """What the hooks of one event said together."""
+    """Combined outcome of all hooks of one event."""
 
     decision: HookDecision = "none"
-    """Any block wins over ask, ask over allow."""
+    """Any block beats ask; ask beats allow."""
     reason: str = ""
-    """Of the decision; for people, and for the model when it is told of a block."""
+    """Reason for the decision, for people; also for the model if a block is reported to it."""
     stop: str | None = None
-    """Why the run must end (`continue: false`); null: it goes on."""
+    """Why the run must end (`continue: false`); null: it continues."""
     messages: tuple[str, ...] = ()
     """For people (`systemMessage`)."""
     context: str = ""
-    """For the model (`additionalContext`), still to be marked as a hook's by whoever appends it."""
+    """For the model (`additionalContext`); whoever appends it must still mark it as a hook's."""
     output: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     """The merged `hookSpecificOutput`: tool_input, llm_request, llm_response, toolConfig, …"""
     verdicts: tuple[HookVerdict, ...] = ()
-    """Each hook that ran, in the order of settings; empty: none did."""
+    """Each hook that ran, in settings order; empty: none."""
     unknown: str = ""
     """Key of the request to write: a kill hid whether the hooks took effect, so a person must say (`engine.md` 13).
 
-    Empty: nothing has to be asked. The rest of the outcome says nothing then.
+    Empty: nothing to ask. If set, the other fields are meaningless.
     """
 
 
 class HookWait(Labelled, total=False):
-    """What a graph that fires hooks, or asks a person, knows of the request that it waits for."""
+    """State of a graph that fires hooks or asks a person: the request it is waiting on."""
 
     hook_event: str
-    """The event whose hooks haven't answered: cancelled, or cut off by a kill; empty: none."""
+    """The event whose hooks haven't answered (cancelled or killed); empty: none."""
     hook_key: str
     """Key of that firing."""
     approval: str
-    """Key of the request that a person is asked, or was asked last; empty: nobody was."""
+    """Key of the pending or latest request to a person; empty: none."""
 
 
 class HookedPrompt(HookWait, total=False):
-    """A prompt on its way past the hooks."""
+    """State of a prompt passing through the hooks."""
 
     asked: str
-    """Chain record (detached) of the prompt that is worked on."""
+    """Chain record (detached) of the prompt in progress."""
     hook_stage: str
-    """Empty: hooks before the agent haven't let the prompt pass; `admitted`: they have, or there were none to ask;
-    `answered`: those after it ended the prompt when it was answered."""
+    """Empty: the hooks before the agent haven't admitted the prompt. `admitted`: they have, or there were none.
+    `answered`: hooks after the agent ended the prompt once it was answered."""
 
 
 class Unsettled(Frozen):
-    """A firing that a kill cut off: what a person must look for before they answer."""
+    """A firing interrupted by a kill: what a person must check before answering."""
 
     event: str
     subject: str
-    """What its matchers looked at: a tool's name, a trigger or a source; may be empty."""
+    """What matchers compare with: a tool name, a trigger or a source; may be empty."""
     commands: tuple[str, ...]
-    """Of the hooks that were started and may or may not have taken effect."""
+    """Commands of the hooks that were started and may or may not have taken effect."""
 
 
 class Hooks(Protocol):
-    """The hooks that settings configure, journaled: none runs twice behind anybody's back."""
+    """The configured hooks, journaled: none runs twice without a person's consent."""
 
     @property
     def configured(self) -> str:
-        """Names of the events that have hooks, comma-joined and sorted; empty: there are none."""
+        """Names of the events that have hooks, sorted and comma-joined; empty: none."""
         ...
 
     async def fire(
@@ -102,14 +102,14 @@ class Hooks(Protocol):
         subject: str = "",
         emit: Emit,
     ) -> HookOutcome:
-        """Run the hooks of an event, unless `key` has an outcome already: then that one.
+        """Run the hooks of an event; if `key` already has an outcome, return that instead.
 
-        `key` names this firing within the run, the same after a kill. `payload` holds the event's own fields
-        (gemini-cli's names); those that every event has are added. `subject` is what matchers look at: the tool's
-        name, the trigger or the source. Warnings, messages and what each hook said are told through `emit`.
+        `key` identifies this firing within the run and survives a kill. `payload` holds the event's own fields
+        (gemini-cli's names); common fields are added. `subject` is what matchers compare with: the tool name, trigger
+        or source. Warnings, messages and each hook's answer go to `emit`.
         """
         ...
 
     def unsettled(self, unknown: str) -> Unsettled:
-        """What the request named by `HookOutcome.unknown` is about."""
+        """The firing that the request `HookOutcome.unknown` is about."""
         ...

@@ -8,9 +8,9 @@ from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.run import ErrorInfo, Labelled, WorkflowInput, WorkflowOutput
 
 REMINDERS = 2
-"""How often a model that stops before the file is written is told to write it."""
+"""How many times a model that stops before writing the file is reminded."""
 MODE = "architect"
-"""The mode of work that it is done in: reading, and writing Markdown."""
+"""The mode it runs in: reading, and writing Markdown."""
 
 InitStatus = Literal["done", "unchanged", "failed", "cancelled", "stopped_by_hook"]
 
@@ -30,19 +30,19 @@ class InitOutput(WorkflowOutput):
     status: InitStatus
     file: str
     response: str = ""
-    """What the model says of it."""
+    """The model's final words."""
     error: ErrorInfo | None = None
 
 
 class InitState(Conversation, BatchEnd, Labelled, total=False):
-    """What an `init` run knows besides its chain."""
+    """State of an `init` run besides its chain."""
 
     prompt: str
-    """Chain record (detached) of the request, until it is in the conversation; at first of the input's hint."""
+    """Chain record (detached) of the request until it is in the conversation; initially, of the input's hint."""
     file: str
-    """Name of the file; at first the one that was asked for, or empty."""
+    """File name; initially the requested one, or empty."""
     stood: str
-    """Hash of the file's text before; empty: there was none."""
+    """Hash of the file's previous text; empty: it didn't exist."""
     approval_mode: str
     reminders: int
     status: str

@@ -1,4 +1,4 @@
-"""journal: what nodes ask of the effect journal and of the people who decide; and what was decided of a call."""
+"""journal: protocols of the effect journal and the approvals, and records of decisions on calls."""
 
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -20,7 +20,7 @@ from interlock.state.messages import Frozen
 
 @dataclass(frozen=True)
 class JournalRow:
-    """What the journal knows of one attempt."""
+    """The journal's row for one attempt."""
 
     key: CallKey
     state: Literal["scheduled", "intent", "done"]
@@ -35,19 +35,19 @@ class Journal(Protocol):
     """The effect journal (`engine.md` 12, 13). Every method is one committed transaction."""
 
     def find(self, key: CallKey, call: CallView) -> JournalRow | None:
-        """Raises `RunError` when the row names another tool or other arguments."""
+        """The row for an attempt, if any. Raises `RunError` if it has another tool or other arguments."""
         ...
 
     def amend(self, key: CallKey, call: CallView) -> None:
-        """Record the arguments of a later attempt, when they aren't those of the chain."""
+        """Record the arguments of a later attempt if they differ from the chain's."""
         ...
 
     def call(self, key: CallKey) -> CallView:
-        """The call as this attempt has it: amended arguments, or the chain's."""
+        """The call of this attempt, with its amended arguments if any."""
         ...
 
     def intend(self, key: CallKey, call: CallView, planned: Planned | None = None) -> None:
-        """Commit (power-safe) that an effect is about to happen."""
+        """Commit durably (power-safe) that an effect is about to happen."""
         ...
 
     def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
@@ -55,11 +55,11 @@ class Journal(Protocol):
         ...
 
     def ended_background(self, since: int) -> tuple[list[CallView], int]:
-        """Background commands of the drives from `since` on, which ended with them; and the number of this drive."""
+        """Background commands of drives from `since` on, which died with them; and the current drive's number."""
         ...
 
     def settle(self, key: CallKey, record: str) -> None:
-        """The result's text is in the conversation now, as `record`: the journal needn't hold it twice."""
+        """The result's text is now in the conversation as `record`, so the journal drops its copy."""
         ...
 
 
@@ -67,58 +67,58 @@ class Approvals(Protocol):
     """Requests to people, and their answers."""
 
     def ask(self, request: ApprovalRequest) -> str:
-        """Write the request, idempotently by its key; its id, which contains the run."""
+        """Write the request, idempotent by key; returns its id, which contains the run."""
         ...
 
     def get(self, key: str) -> ApprovalRequest | None: ...
 
     def answer(self, key: str) -> Answer | None:
-        """The answer to the request with this key, once there is one."""
+        """The answer to the request with this key, if any."""
         ...
 
     def open_requests(self) -> list[ApprovalRequest]:
-        """Requests that nobody has answered yet, oldest first."""
+        """Unanswered requests, oldest first."""
         ...
 
     def session_rules(self) -> list[SessionRule]:
-        """What always-choices of this run stand for."""
+        """Rules from this run's always-choices."""
         ...
 
     def add_session_rule(self, key: str, rule: SessionRule) -> None: ...
 
     def confirm(self, saved: SavedRules) -> None:
-        """What this run's own person saved counts as if the run had begun with it."""
+        """Accept the rules file as saved by this run's own person, as if the run had started with it."""
         ...
 
 
 DecidedBy = Literal["policy", "hook", "person", "helper", "program"]
-"""`helper`: a model corrected the arguments; `program`: Interlock placed them (a plan's file)."""
+"""`helper`: a model corrected the arguments; `program`: Interlock redirected them (a plan's file)."""
 
 
 class DecisionRecord(Frozen):
-    """One decision on one attempt at a call, by whom and when; kept with the run for whoever asks why it ran."""
+    """One decision on one attempt at a call, by whom and when; an audit trail kept with the run."""
 
     by: DecidedBy
     decision: str
-    """Of policy allow, ask, deny; of hooks none, allow, ask, block, stop; of a person the choice; else `changed`."""
+    """Policy: allow, ask, deny. Hooks: none, allow, ask, block, stop. Person: the choice. Else `changed`."""
     who: str = ""
     """The person, the deciding hook, or the helper's role."""
     reason: str = ""
     rule: str = ""
-    """The deciding rule, with its file and line where it has one."""
+    """The deciding rule, with file and line if it has them."""
     mode: str = ""
     parts: tuple[ShellPart, ...] = ()
     session: SessionRule | None = None
-    """The always-choice that lifted an ask."""
+    """The always-choice that overrode an ask."""
     event: str = ""
-    """Of hooks: which event."""
+    """For hooks: the event."""
     hooks: tuple[HookVerdict, ...] = ()
-    """What each hook said."""
+    """Each hook's answer."""
     request: str = ""
-    """Key of the request that the person answered."""
+    """Key of the request the person answered."""
     said: str = ""
     """The person's feedback or answer."""
     becomes: int = 0
-    """Attempt that holds the arguments it was changed to; 0: they stay."""
+    """Attempt with the changed arguments; 0: unchanged."""
     said_at: float = 0.0
-    """When the person answered; Unix time, seconds. 0: nobody did."""
+    """When the person answered, in Unix seconds; 0: no one did."""

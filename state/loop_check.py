@@ -10,13 +10,13 @@ from interlock.state.run import Closed, HistoryMessage, Labelled, WorkflowInput,
 REPEATS, LONGEST_CYCLE = 5, 5
 """Level 1: a cycle of 1 to 5 calls, made 5 times in a row."""
 CHUNK, OCCURRENCES, MEAN_DISTANCE, DISTINCT = 50, 10, 250, 5
-"""Level 2: 50 characters that stand 10 times, on average at most 250 apart, with at most 5 different texts between."""
+"""Level 2: 50 characters that occur 10 times, at most 250 apart on average, with at most 5 distinct texts between."""
 KEPT = 5_000
-"""Characters that level 2 looks back at most."""
+"""Maximum characters that level 2 looks back."""
 FIRST_CHECK, INTERVAL, CONFIDENCE, ENTRIES = 30, 10, 0.9, 20
-"""Level 3: a model looks at the last 20 entries, from turn 30 of a prompt, first every 10 turns; loop from 0.9 on."""
+"""Level 3: a model reads the last 20 entries, from turn 30 of a prompt, at first every 10 turns; loop from 0.9 on."""
 LOOP_TIMEOUT_S = 60.0
-"""Seconds that a model may take to judge; then there is no loop."""
+"""Timeout in seconds for a judging model; on expiry, no loop."""
 
 Kind = Literal["tool_call", "content", "model"]
 
@@ -80,38 +80,38 @@ class LoopCheckOutput(WorkflowOutput):
 
 
 Judgement = dict[str, float | None]
-"""`confidence`, and `double` when it was looked at: null: that model failed; no `double`: it is unavailable."""
+"""`confidence`, and `double` for the second model. null: that model failed; no `double`: it is unavailable."""
 
 
 class LoopWatch(TypedDict, total=False):
-    """What a run knows of its repetitions."""
+    """What a run tracks about its repetitions."""
 
     loop_keys: list[str]
     """Keys of the prompt's last 25 calls."""
     loop_count: int
     """Loops found in this prompt."""
     loop_interval: int
-    """Turns between two looks of the model."""
+    """Turns between model checks."""
     loop_next: int
-    """Turn of the prompt from which the model looks next."""
+    """Turn of the prompt at which the model checks next."""
     loop_found: dict[str, str]
     """`{kind, detail}` of the loop that ended the last turn; empty: none."""
 
 
 class LoopCheckState(Labelled, LoopWatch, total=False):
-    """What a check knows besides the chain."""
+    """State of a check besides the chain."""
 
     head: str
     events: str
-    """Chain record (detached) that holds the events; empty: a turn of a run has started."""
+    """Chain record (detached) with the events; empty: called from a run's turn."""
     asks: bool
-    """Events alone: whether a model is asked, because there is a history."""
+    """Events only: whether a model is asked, because there is a history."""
     off: bool
-    """Events alone: loop detection is turned off."""
+    """Events only: loop detection is off."""
     turn_no: int
     unavailable: dict[str, str]
     judgements: list[Judgement]
-    """Of this check's due models, in order; empty again when they were taken in."""
+    """Judgements for this check's due turns, in order; cleared once applied."""
 
 
 class Analysis(BaseModel):

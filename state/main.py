@@ -47,20 +47,20 @@ class MainOutput(WorkflowOutput):
 
 
 class MainState(HookedPrompt, Conversation, PlanMode, BatchEnd, total=False):
-    """Everything a `main` run knows besides its chain; this is what a checkpoint stores."""
+    """State of a `main` run besides its chain; what a checkpoint stores."""
 
     prompt: str
-    """Chain record (detached) of a prompt that isn't in the conversation yet; empty: there is none."""
+    """Chain record (detached) of a prompt not yet in the conversation; empty: none."""
     said: str
-    """Head of a detached chain of what the model said in this prompt, kept for AfterAgent hooks; empty: nothing."""
+    """Head of a detached chain of the model's texts in this prompt, for AfterAgent hooks; empty: none."""
     fed_back: bool
-    """An AfterAgent hook has sent the model on in this prompt (`stop_hook_active`)."""
+    """An AfterAgent hook made the model continue in this prompt (`stop_hook_active`)."""
     noted_epoch: int
-    """Drive in which the model was last told which background processes had ended."""
+    """Drive in which the model last heard which background processes had ended."""
     next_speaker_check: bool
-    """Whether somebody looks, after an answer without calls, if the model must go on."""
+    """Whether to check, after an answer without calls, if the model must continue."""
     next_speaker: str
-    """`user`, `model`, or empty: nobody is known to be due."""
+    """`user`, `model`, or empty: undecided."""
     force: bool
-    """A person asked for a compression of the conversation, and for nothing else."""
+    """A person requested a compression only."""
     status: str

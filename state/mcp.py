@@ -1,4 +1,4 @@
-"""mcp: input, output and state of the `mcp` pipeline, and what nodes ask of MCP servers."""
+"""mcp: input, output and state of the `mcp` pipeline, and the protocol of MCP servers."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
@@ -30,10 +30,10 @@ class ServerItem(Frozen):
     """A tool, resource, resource template or prompt: its texts are the server's, made visible."""
 
     name: str
-    """Of a tool: as models and rules name it. Of a resource: its URI."""
+    """For tools, the name models and rules use; for resources, the URI."""
     description: str = ""
     args: tuple[str, ...] = ()
-    """Names of a prompt's arguments; the needed ones end in `*`."""
+    """Names of a prompt's arguments; required ones end in `*`."""
 
 
 class ServerView(Frozen):
@@ -44,7 +44,7 @@ class ServerView(Frozen):
     transport: Literal["stdio", "sse", "http"] | None = None
     error: str | None = None
     warnings: tuple[str, ...] = ()
-    """Of its tools that don't count, and why."""
+    """Which of its tools are ignored, and why."""
     version: str = ""
     trust: bool = False
     instructions: str = ""
@@ -68,32 +68,32 @@ class McpState(ToolsState, total=False):
     """State of `mcp`; a call is a batch of one."""
 
     request: str
-    """Chain record of what is asked for."""
+    """Chain record of the request."""
     found: str
     """Chain record of the answer; empty: none."""
     servers: str
-    """Chain record of the servers as they were found; empty: none."""
+    """Chain record of the servers found; empty: none."""
     mcp_status: Literal["done", "failed", ""]
     error: dict[str, str]
 
 
 class McpServers(Protocol):
-    """The MCP servers of a run. Nothing is started before it is asked for."""
+    """The MCP servers of a run, started lazily."""
 
     def names(self) -> list[str]:
-        """Those that are configured and not disabled."""
+        """Servers that are configured and not disabled."""
         ...
 
     async def ready(self, server: str | None = None) -> None:
-        """Start all, or one, and wait until each is connected, has failed, or takes too long."""
+        """Start all servers, or one, and wait until each is connected, has failed, or times out."""
         ...
 
     def views(self) -> list[ServerView]: ...
 
     async def read(self, server: str, uri: str) -> ToolResult:
-        """A resource."""
+        """Read a resource."""
         ...
 
     async def prompt(self, server: str, name: str, args: Mapping[str, JsonValue]) -> ToolResult:
-        """A prompt's messages, as text."""
+        """A prompt's messages as text."""
         ...

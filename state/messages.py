@@ -1,4 +1,4 @@
-"""messages: the conversation's own records. Only `services/models` knows a provider's classes."""
+"""messages: the conversation's records. Only `services/models` knows providers' classes."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from interlock.state.events import Emit
 
 Role = Literal["system", "user", "assistant", "tool"]
 Origin = Literal["person", "context", "hook", "nudge", "continue", "agent", "snapshot"]
-"""Who wrote a user message; `snapshot`: `compress`, in place of what it dropped."""
+"""Who wrote a user message; `snapshot`: `compress`, replacing what it dropped."""
 ToolStatus = Literal["success", "error", "cancelled"]
 
 
 class Frozen(BaseModel):
-    """Immutable, and closed: an unknown key is an error."""
+    """Immutable; unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,11 +27,11 @@ class TextPart(Frozen):
     type: Literal["text"] = "text"
     text: str
     section: str | None = None
-    """What it is called, in a message of ours that is made of sections."""
+    """Its section's name, in messages of ours that consist of sections."""
 
     @model_serializer(mode="wrap")
     def _with_type(self, handler: SerializerFunctionWrapHandler) -> dict[str, JsonValue]:
-        """Also where defaults are left out: by its type a part is read."""
+        """Keep `type` even when defaults are excluded: parsing depends on it."""
         return {"type": "text", **handler(self)}
 
 
@@ -48,7 +48,7 @@ Part = Annotated[TextPart | DataPart, Field(discriminator="type")]
 
 
 class ToolCall(Frozen):
-    """One call that a model asked for. `args` keep the order in which they were given."""
+    """One call requested by a model. `args` keep their order."""
 
     id: str
     name: str
@@ -58,7 +58,7 @@ class ToolCall(Frozen):
 
 
 class Message(Frozen):
-    """One record of the chain. At the door it is a dict of the same shape."""
+    """One record of the chain; in inputs and outputs, a dict of the same shape."""
 
     role: Role
     content: str | tuple[Part, ...] = ""
@@ -69,7 +69,7 @@ class Message(Frozen):
     status: ToolStatus | None = None
     """How the call ended, in tool messages."""
     origin: Origin | None = None
-    """Who wrote a user message, when it wasn't the person: texts of ours are never shown as the person's words."""
+    """Author of a user message if not the person; our texts are never shown as the person's words."""
     thought: str | None = None
     signature: str | None = None
     """Thought signature of a message without calls (base64)."""
@@ -83,7 +83,7 @@ class Message(Frozen):
 
     @property
     def is_empty(self) -> bool:
-        """No visible text, no data and no calls."""
+        """Whether it has no visible text, data or calls."""
         return not self.tool_calls and not self.content
 
 
@@ -91,9 +91,9 @@ T = TypeVar("T")
 
 
 class Growing(Generic[T]):
-    """What is gathered of a history, message by message: of one that grew only the new ones are looked at.
+    """Data gathered from a history incrementally: if the history grew, only new messages are visited.
 
-    It is remembered for an owner, such as the transcript that the history comes from, as long as that lives.
+    Cached per owner, e.g. the history's transcript, for the owner's lifetime.
     """
 
     def __init__(self, start: Callable[[], T], add: Callable[[T, Message], None]) -> None:
@@ -101,7 +101,7 @@ class Growing(Generic[T]):
         self._known: WeakKeyDictionary[object, tuple[list[Message], T]] = WeakKeyDictionary()
 
     def __call__(self, history: Sequence[Message], owner: object = None) -> T:
-        """Not to be changed: it grows on."""
+        """Don't modify the result: it keeps growing."""
         seen, gathered = self._known.get(owner, ([], self._start())) if owner else ([], self._start())
         if seen != [*history[: len(seen)]]:
             seen, gathered = [], self._start()
@@ -116,7 +116,7 @@ class _Curated:
     def __init__(self) -> None:
         self.kept: list[Message] = []
         self.run: list[Message] = []
-        """Assistant messages at the end."""
+        """Trailing assistant messages."""
 
     def add(self, message: Message) -> None:
         if message.role == "assistant":
@@ -133,7 +133,7 @@ _curated = Growing(_Curated, _Curated.add)
 
 
 def curated(history: Sequence[Message], owner: object = None) -> list[Message]:
-    """What models are sent: without runs of assistant messages that have an empty one among them.
+    """The history sent to models: without runs of assistant messages that include an empty one.
 
     `owner`: see `Growing`.
     """
@@ -144,7 +144,7 @@ def curated(history: Sequence[Message], owner: object = None) -> list[Message]:
 class _Calls:
     def __init__(self) -> None:
         self.calls: list[ToolCall] = []
-        """But for those that were found answered."""
+        """Those not yet found answered."""
         self.answered: set[str | None] = set()
 
     def add(self, message: Message) -> None:
@@ -157,7 +157,7 @@ _calls = Growing(_Calls, _Calls.add)
 
 
 def open_calls(history: Sequence[Message], owner: object = None) -> list[ToolCall]:
-    """Calls without an answer, in order. Empty before every model request: that is the invariant.
+    """Unanswered calls, in order. Invariant: empty before every model request.
 
     `owner`: see `Growing`.
     """
@@ -167,7 +167,7 @@ def open_calls(history: Sequence[Message], owner: object = None) -> list[ToolCal
 
 
 def estimate_message(message: Message) -> int:
-    """Estimated tokens of one message, calls included; 3,000 for an image, 25,800 for another file."""
+    """Estimated tokens of a message, calls included; 3,000 per image, 25,800 per other file."""
     from interlock.state.text import estimate_tokens
 
     data = 0
@@ -186,7 +186,7 @@ class ToolDeclaration(BaseModel):
 
 
 Feature = Literal["", "picture", "web"]
-"""What a model may do for an answer besides writing it: draw, or search the web. Only Gemini's can."""
+"""What a model may do besides writing: draw, or search the web. Gemini only."""
 
 
 @dataclass(frozen=True)
@@ -194,18 +194,18 @@ class ModelCall:
     """One request to a model."""
 
     task: str
-    """Id of the graph task that asks: a reply that was recorded for it before a crash is returned, not paid again."""
+    """Id of the requesting graph task: a reply recorded for it before a crash is replayed, not paid for twice."""
     role: str
-    """main, classifier, …; maps to an alias in settings."""
+    """main, classifier, …; settings map it to an alias."""
     head: str
-    """Chain head that the request was made from; the reply is recorded after it."""
+    """Chain head of the request; the reply is recorded after it."""
     messages: Sequence[Message]
     """System message first (if any), then the curated history."""
     model: str = ""
-    """A resolved model name; empty: the role's alias decides."""
+    """A resolved model name; empty: determined by the role's alias."""
     tools: Sequence[ToolDeclaration] = ()
     xml: bool = False
-    """The model calls by tags in its text; it is sent none of the declarations, which stand in its system prompt."""
+    """The model calls tools by tags in its text; declarations go in its system prompt instead of the request."""
     schema: Mapping[str, Any] | None = None
     """JSON Schema of the answer, for helper calls."""
     temperature: float | None = None
@@ -214,8 +214,8 @@ class ModelCall:
     """Connection attempts; default 10."""
     feature: Feature = ""
     watch: Callable[[str], str | None] | None = None
-    """Sees each piece of text before it is handed out. What it returns is why the answer is abandoned there: the
-    piece isn't handed out, and the reply has the finish reason `abandoned`, this problem, and no calls."""
+    """Sees each piece of text before it is yielded. A returned string aborts the answer: the piece isn't yielded, and
+    the reply has finish reason `abandoned`, this string as its problem, and no calls."""
 
 
 class ThoughtDelta(BaseModel):
@@ -229,7 +229,7 @@ class TextDelta(BaseModel):
 
 
 class Usage(BaseModel):
-    """Tokens of one request, as the provider counted them."""
+    """Tokens of one request, as counted by the provider."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -248,7 +248,7 @@ class Reply(BaseModel):
 
     kind: Literal["reply"] = "reply"
     record: str
-    """Chain record that holds `message`."""
+    """Chain record containing `message`."""
     message: Message
     model: str
     finish_reason: str | None
@@ -256,32 +256,32 @@ class Reply(BaseModel):
     usage: Usage
     duration_ms: int
     problem: str | None = None
-    """Set when the provider said that the answer is malformed or blocked; the reason in words."""
+    """In words: why the provider called the answer malformed or blocked it."""
     replayed: bool = False
-    """Recorded before a crash: the request was not made again."""
+    """Replayed from a record made before a crash; no request was sent."""
 
 
 ModelItem = ThoughtDelta | TextDelta | Reply
 
 
 class Models(Protocol):
-    """Chat models by role, alias or name, with retries, finish reasons, records and play-back."""
+    """Chat models by role, alias or name, with retries, finish reasons, records and replay."""
 
     def stream(self, call: ModelCall, emit: Emit) -> AsyncGenerator[ModelItem, None]:
-        """Ask; thoughts and text as they come, the `Reply` last. Raises `ModelError` after the last attempt.
+        """Yield thoughts and text as they stream, the `Reply` last. Raises `ModelError` after the last attempt.
 
-        Retries connection errors (never after the first shown chunk) and emits `retry`.
+        Retries connection errors (never after the first chunk shown) and emits `retry`.
         """
         ...
 
     def resolve(self, name: str) -> str:
-        """Alias → model name. Raises `UserError` with the nearest names for what can't be a model."""
+        """Alias → model name. Raises `UserError` with the nearest names if it can't be a model."""
         ...
 
     def of_role(self, role: str) -> str:
-        """The model that answers for a role, by settings and defaults; resolved."""
+        """The model for a role, from settings and defaults; resolved."""
         ...
 
     def limit(self, model: str) -> int:
-        """Context window in tokens (1,048,576 where nothing else is known)."""
+        """Context window in tokens (default 1,048,576)."""
         ...

@@ -1,4 +1,4 @@
-"""mode: the modes of work, which tools each may use on which files; input, output and state of switching."""
+"""mode: modes of work and the tools and files each allows; input, output and state of switching."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
@@ -31,7 +31,7 @@ GROUPS: Mapping[str, frozenset[str]] = {
     "mcp": frozenset({"use_mcp_tool", "access_mcp_resource"}),
     "modes": frozenset({"switch_mode", "new_task"}),
 }
-"""Group → its tools, by their own names; what an MCP server offers is in `mcp`."""
+"""Group → its tools, by their own names; MCP tools are in `mcp`."""
 ALWAYS = frozenset(
     {
         *("ask_followup_question", "ask_user", "attempt_completion", "switch_mode", "new_task"),
@@ -40,15 +40,15 @@ ALWAYS = frozenset(
         *("enter_plan_mode", "exit_plan_mode"),
     }
 )
-"""Every mode has these: they ask, hand on and take notes. A sub-agent works under the mode of who started it."""
+"""Available in every mode: they ask, delegate and take notes. A sub-agent inherits its parent's mode."""
 
 
 class GroupRule(Frozen):
-    """A group that a mode has."""
+    """A group that a mode includes."""
 
     name: Group
     file_regex: str = ""
-    """Of `edit`: searched in a file's path, relative to the workspace; empty: every file."""
+    """For `edit`: searched in a file's path relative to the workspace; empty: every file."""
     description: str = ""
     """What the pattern means, for people and models."""
 
@@ -59,20 +59,20 @@ class Mode(Frozen):
     slug: str
     name: str
     role: str = ""
-    """What the model is told of it; of a built-in one it stands in `prompts/modes/`."""
+    """The mode's role, as told to the model; for built-in modes it is in `prompts/modes/`."""
     when_to_use: str = ""
     description: str = ""
     instructions: str = ""
-    """Custom instructions, after everything else of the prompt."""
+    """Custom instructions, appended after everything else in the prompt."""
     groups: tuple[GroupRule, ...] = ()
     source: Literal["built-in", "project", "global"] = "built-in"
 
     def rule(self, tool: str) -> GroupRule | None:
-        """The group by which the mode has this tool, by its own name; None: by none."""
+        """The group that gives the mode this tool (by its own name); None: no group does."""
         return next((g for g in self.groups if tool in GROUPS[g.name] or _is_of(g.name, tool)), None)
 
     def allows(self, tool: str) -> bool:
-        """Files aside."""
+        """Whether the mode has this tool, regardless of files."""
         return tool in ALWAYS or self.rule(tool) is not None
 
 
@@ -81,17 +81,17 @@ def _is_of(group: Group, tool: str) -> bool:
 
 
 class Modes(Protocol):
-    """The modes that there are in a run, by slug."""
+    """The modes available in a run, by slug."""
 
     def get(self, slug: str) -> Mode | None: ...
 
     def all(self) -> Sequence[Mode]:
-        """The built-in ones, or what replaces them, then the others."""
+        """Built-in modes, or their replacements, then the others."""
         ...
 
     def refusal(self, slug: str, call: CallView, tool: str, files: Iterable[str] | None) -> str | None:
-        """Why the mode has no such call; None: it has. `tool`: its own name; `files`: what it would write, relative to
-        the workspace; None where that can't be known."""
+        """Why the mode forbids the call; None: it doesn't. `tool`: its own name; `files`: paths it would write,
+        relative to the workspace; None if unknown."""
         ...
 
 
@@ -133,7 +133,7 @@ BUILT_IN = (
     ),
 )
 DEFAULT = BUILT_IN[0].slug
-"""Roo Code's: the first."""
+"""The first, as in Roo Code."""
 
 
 class ModeInput(WorkflowInput):

@@ -1,4 +1,4 @@
-"""names: what models are called in short, and tools by other programs. Light, for the fast commands."""
+"""names: short names of models, and tool names of other programs. Lightweight, for the fast commands."""
 
 import hashlib
 import re
@@ -9,13 +9,13 @@ ALIASES = {
     "flash-lite": "gemini-3.5-flash-lite",
     "image": "gemini-2.5-flash-image",
 }
-"""Defaults of `model.aliases`. `auto` is not here: it means routed, per prompt."""
+"""Defaults of `model.aliases`. `auto` isn't here: it means routed per prompt."""
 GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 GEMINI_URL = "https://generativelanguage.googleapis.com"
 
 
 WAIT = "wait_for_previous"
-"""Accepted by every tool that may run beside others: run it after the calls before it (gemini-cli)."""
+"""Accepted by every tool that can run in parallel: run it after the preceding calls (gemini-cli)."""
 OTHER_NAMES = {
     # Claude Code's.
     "Bash": "run_shell_command",
@@ -30,7 +30,7 @@ OTHER_NAMES = {
     "WebSearch": "web_search",
     "TodoWrite": "write_todos",
     "Task": "invoke_agent",
-    # gemini-cli's classes, as its older settings name them.
+    # gemini-cli's classes, as named in its older settings.
     "ShellTool": "run_shell_command",
     "EditTool": "replace",
     "WriteFileTool": "write_file",
@@ -52,21 +52,21 @@ OTHER_NAMES = {
     "update_todo_list": "write_todos",
     "ask_followup_question": "ask_user",
 }
-"""Another name → ours. Where the other is a tool of its own (the task loop's), rules for ours are for it, too."""
+"""Other name → ours. Where the other is a separate tool (the task loop's), rules for ours apply to it too."""
 ELSEWHERE = frozenset(
     {
         *("save_memory", "activate_skill", "get_internal_docs", "MemoryTool", "NotebookEdit"),
     }
 )
-"""Tools that aren't here: a rule may name them for other programs that read it."""
+"""Tools we don't have: rules may name them for other programs that read the same file."""
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _MOST, _KEPT, _MARK = 63, 54, 8
-"""Characters of a tool's name that every provider takes; of a longer one its beginning, and of its hash."""
+"""Longest tool name every provider accepts; of longer names, the characters kept and those of the hash."""
 
 
 def mcp_name(server: str, tool: str) -> str:
-    """What a server's tool is called here, in rules and to models: letters, digits, `_` and `-`."""
+    """The name of a server's tool in rules and for models: letters, digits, `_` and `-`."""
     name = f"mcp_{server}_{_NOT_IN_NAMES.sub('_', tool)}"
     if len(name) <= _MOST:
         return name

@@ -1,4 +1,4 @@
-"""next_speaker: state, input and output of the question who speaks next."""
+"""next_speaker: state, input and output of deciding who speaks next."""
 
 from typing import Literal
 
@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
 
 NEXT_SPEAKER_TIMEOUT_S = 20.0
-"""Seconds that the helper may take; then the run waits for the user."""
+"""Timeout of the helper, in seconds; on expiry the run waits for the user."""
 
 
 class NextSpeakerInput(WorkflowInput):
@@ -25,13 +25,13 @@ class NextSpeakerOutput(WorkflowOutput):
 
 
 class NextSpeakerState(Labelled, total=False):
-    """What the question knows besides the chain."""
+    """State of the decision besides the chain."""
 
     head: str
     next_speaker: str
-    """`user`, `model`, or empty: nobody is known to be due."""
+    """`user`, `model`, or empty: undecided."""
     decided_by: str
-    """`precheck`, `model`, `none`; empty: not decided yet."""
+    """`precheck`, `model`, `none`; empty: undecided."""
     speaker_reason: str
 
 

@@ -11,9 +11,9 @@ from interlock.state.hooks import HookedPrompt
 from interlock.state.run import ErrorInfo, WorkflowInput, WorkflowOutput
 
 PLAN_NAME = "plan.md"
-"""The plan file, where no other name was asked for."""
+"""The default plan file."""
 REMINDERS = 2
-"""How often a model that stops without a plan is told to go on."""
+"""How many times a model that stops without a plan is told to continue."""
 
 PlanStatus = Literal["approved", "rejected", "failed", "cancelled"]
 
@@ -30,7 +30,7 @@ class ApprovedPlan(NamedTuple):
 
     file: str
     text: str
-    """As it was shown."""
+    """The text as shown."""
     steps: Sequence[PlanStep]
 
 
@@ -43,13 +43,13 @@ class PlanMode(TypedDict, total=False):
     plan_phase: str
     """requirements | exploration | design | review (`state/charts.py`, ApprovalModeChart); empty outside plan mode."""
     plan_file: str
-    """Absolute path, once there is a plan."""
+    """Absolute path, once a plan exists."""
     plan_steps: list[PlanStep]
     """Steps of the approved plan, and which are done."""
     plan_text: str
-    """Chain record with the text of the approved plan, as the person saw it."""
+    """Chain record of the approved plan's text, as the person saw it."""
     plan_verdict: str
-    """What a person said of the plan last: approve_MODE, reject, reject_silently, cancel; empty: nothing yet."""
+    """The person's latest verdict: approve_MODE, reject, reject_silently, cancel; empty: none yet."""
 
 
 class PlanInput(WorkflowInput):
@@ -73,11 +73,11 @@ class PlanOutput(WorkflowOutput):
 
 
 class PlanState(HookedPrompt, Conversation, PlanMode, BatchEnd, total=False):
-    """What a `plan` run knows besides its chain."""
+    """State of a `plan` run besides its chain."""
 
     prompt: str
     plan_name: str
-    """The name that was asked for; empty: the model's choice."""
+    """The requested name; empty: the model chooses."""
     reminders: int
     main_run: str
     status: str

@@ -1,4 +1,4 @@
-"""route: state, input and output of the choice of a model."""
+"""route: state, input and output of model selection."""
 
 from typing import Literal
 
@@ -8,9 +8,9 @@ from typing_extensions import TypedDict
 from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
 
 AUTO = "auto"
-"""The name that asks for routing."""
+"""The name that requests routing."""
 ROUTE_TIMEOUT_S = 20.0
-"""Seconds that a helper may take to choose; then the next strategy decides."""
+"""Timeout in seconds for a helper's choice; on expiry the next strategy decides."""
 
 Strategy = Literal["fallback", "override", "approval_mode", "classifier", "numerical", "default"]
 
@@ -35,29 +35,29 @@ class RouteOutput(WorkflowOutput):
 
 
 class Routing(TypedDict, total=False):
-    """What the choice of a model shares with the turn that asks for it."""
+    """State shared with the requesting turn."""
 
     approval_mode: str
     approved_plan: bool
     failed_model: str
-    """The model that has just become unavailable, for which another is looked for; empty: none."""
+    """The model that just became unavailable and needs a fallback; empty: none."""
     chosen_model: str
-    """Empty: no strategy has decided yet."""
+    """Empty: undecided."""
     strategy: str
     route_reason: str
     route_ms: int
-    """What the strategies took, helper calls included."""
+    """Milliseconds spent in strategies, helper calls included."""
 
 
 class RouteState(Labelled, Routing, total=False):
-    """What the choice of a model knows besides the chain."""
+    """State of model selection besides the chain."""
 
     head: str
     """Its last message is the request."""
     model: str
-    """As asked for: `auto`, alias or id."""
+    """As requested: `auto`, alias or id."""
     unavailable: dict[str, str]
-    """Model → for how long nobody may choose it: `run` or `prompt`."""
+    """Model → how long it is unavailable: `run` or `prompt`."""
 
 
 class ModelChoice(BaseModel):

@@ -1,4 +1,4 @@
-"""run: what every workflow takes, what all states have, and what a node reads and writes, declared with it."""
+"""run: base input, base state and node declarations for all workflows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ MAX_TURNS = 100
 
 
 Protocol = Literal["native", "xml"]
-"""How a model calls tools: as its provider has it, or by tags in its text."""
+"""How a model calls tools: the provider's native way, or by tags in its text."""
 
 
 class Closed(BaseModel):
@@ -54,19 +54,19 @@ class WorkflowInput(Closed):
 
 
 def newest(old: str, new: str) -> str:  # noqa: ARG001 - a reducer has this shape
-    """Reducer: of branches that write at once any may stand; who goes by it reads it where it was written."""
+    """Reducer for concurrent writers: either value may win, so only the writing branch may rely on it."""
     return new
 
 
 class RunChannels(TypedDict, total=False):
-    """Channels of every graph: parts hand them on, senders send them on."""
+    """Channels of every graph, passed down to parts and through sends."""
 
     agent: Annotated[str, newest]
-    """Record of the sub-agent that the graph works for; empty: the root."""
+    """Record of the sub-agent the graph works for; empty: the root."""
     hooked: Annotated[str, newest]
-    """The events that have hooks (`Hooks.configured`)."""
+    """Events that have hooks (`Hooks.configured`)."""
     mode: Annotated[str, newest]
-    """Slug of the mode of work (`state/mode.py`); empty: there is none, nothing is held back for it."""
+    """Slug of the mode of work (`state/mode.py`); empty: none, so nothing is restricted."""
     protocol: Annotated[str, newest]
     """`Protocol`; empty: native."""
 
@@ -87,15 +87,15 @@ HookEvent = Literal[
 
 
 def is_hooked(state: RunChannels, event: HookEvent) -> bool:
-    """Whether an event is among the names of the `hooked` channel."""
+    """Whether the `hooked` channel lists the event."""
     return event in state.get("hooked", "").split(",")
 
 
 class Labelled(RunChannels, total=False):
-    """The base of every pipeline's state."""
+    """Base of every pipeline's state."""
 
     label: Annotated[str, newest]
-    """What the last node decided, where its edge goes by that."""
+    """The last node's decision, if an edge depends on it."""
 
 
 class HistoryMessage(Closed):
@@ -129,27 +129,26 @@ _ATTRIBUTE = "__interlock_node__"
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """A node's declaration: keys of the state of the graph in which it stands, which gives their types."""
+    """A node's declaration: keys of the state of its graph, which defines their types."""
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     labels: tuple[str, ...] = ()
-    """What it may write as `label`; an edge that maps labels has exactly these."""
+    """Values it may write to `label`; an edge that maps labels has exactly these."""
     pure: bool = False
-    """It has no effect outside its update and asks no service that has one: it may share a superstep with its
-    neighbours, and run twice after a kill."""
+    """No effect outside its update, and no use of services that have one: it may share a superstep with its neighbours,
+    and run twice after a kill."""
     recorded: bool = False
-    """What it does outside its update is recorded, and found again when it runs again: it may share a superstep with
-    pure nodes around it."""
+    """Its outside effects are recorded and found again on a rerun: it may share a superstep with pure neighbours."""
     outside: bool = False
-    """It reads files, an index or a clock, which may be others later: a replay has what it wrote then, where it stands
-    in the graph that a user started. What parts read is in records, or in the journal, or the part says so, too."""
+    """Reads files, an index or a clock, which may change: on replay its recorded update is used, for nodes of the
+    top-level graph. What parts read is in records or the journal, or the part is declared so too."""
     timeout_s: float | None = None
-    """Seconds for one try; then its label is `timeout` where it has that, else the run fails and can be resumed."""
+    """Timeout of one try; the label is then `timeout` if declared, else the run fails and can be resumed."""
     retries: int = 0
-    """Further tries after an error; then its label is `failed` where it has that, else the run fails with the error."""
+    """Retries after an error; the label is then `failed` if declared, else the run fails with the error."""
     retry_wait_s: float = 1.0
-    """Before the first of them; each wait is twice the one before."""
+    """Wait before the first retry; doubles with each one."""
 
 
 def node(
@@ -164,9 +163,9 @@ def node(
     retries: int = 0,
     retry_wait_s: float = 1.0,
 ) -> Callable[[_F], _F]:
-    """Declare a node. Keys that it reads are what it is given; an update with any other key than `writes` is an error.
+    """Declare a node. It receives only the keys in `reads`; updating a key not in `writes` is an error.
 
-    A node with `labels` also writes `label`. Raises `SetupError` for limits that can't be.
+    A node with `labels` also writes `label`. Raises `SetupError` for impossible limits.
     """
     if retries < 0 or retry_wait_s < 0 or (timeout_s is not None and timeout_s <= 0):
         raise SetupError(
@@ -187,12 +186,12 @@ def spec_of(function: Callable[..., Any]) -> NodeSpec | None:
 
 
 def inside(task: str) -> str:
-    """Id of what a graph that is a node does in that node's own task, or superstep."""
+    """Id for what a subgraph does in its parent node's task or superstep."""
     return f"{task}.0"
 
 
 def task_of(runtime: "Runtime[Any]", role: str) -> str:
-    """The graph task that asks: a reply is recorded by it, so that a kill doesn't pay twice."""
+    """The requesting graph task: replies are recorded under it, so that a kill doesn't pay twice."""
     if runtime.execution_info is None:
         raise RunError(f"{role} was asked outside a graph.")
     return runtime.execution_info.task_id

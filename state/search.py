@@ -1,4 +1,4 @@
-"""search: input, output and state of the `search` pipeline, and what nodes and tools ask of the index."""
+"""search: input, output and state of the `search` pipeline, and the protocol of the index."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
@@ -9,11 +9,11 @@ from interlock.state.messages import Frozen
 from interlock.state.run import ErrorInfo, Labelled, WorkflowInput, WorkflowOutput
 
 MOST_RESULTS, LEAST_SCORE = 50, 0.4
-"""Roo Code's."""
+"""Roo Code's values."""
 IndexUse = Literal["auto", "only", "never"]
 IndexStatus = Literal["indexed", "indexing", "none", "failed"]
 Progress = Callable[[int, int], None]
-"""How far the index is: files of all files."""
+"""Indexing progress: files done, files in all."""
 
 
 class SearchInput(WorkflowInput):
@@ -37,7 +37,7 @@ class Hit(Frozen):
     start_line: int
     end_line: int
     score: float
-    """0 to 1: beside the best answer by words; with meanings, 1 where it is the best by both."""
+    """0 to 1, relative to the best match: by words; with meanings, 1 is the best by both."""
     code: str
 
 
@@ -45,14 +45,14 @@ class IndexInfo(Frozen):
     """The index, after it was brought up to date or not."""
 
     state: IndexStatus
-    """`indexing`: somebody is at it, and not all files are in it; `none`: there is none."""
+    """`indexing`: another process is updating it, so files may be missing; `none`: there is no index."""
     files: int = 0
     chunks: int = 0
     added: int = 0
-    """Files that came into it now, those that changed among them."""
+    """Files added by this update, including changed ones."""
     removed: int = 0
     error: str | None = None
-    """Why it is not complete, or only words were compared."""
+    """Why the index is incomplete, or only words were compared."""
 
 
 class SearchOutput(WorkflowOutput):
@@ -65,10 +65,10 @@ class SearchOutput(WorkflowOutput):
 
 
 class SearchState(Labelled, total=False):
-    """State of `search`; what waits to be indexed is found again by whoever goes on."""
+    """State of `search`; on resume, files still to be indexed are found again."""
 
     request: str
-    """Chain record of what is asked for."""
+    """Chain record of the request."""
     added: int
     removed: int
     found: str
@@ -79,7 +79,7 @@ class SearchState(Labelled, total=False):
 
 
 class Asked(Frozen):
-    """One question to the index."""
+    """One query to the index."""
 
     query: str
     path: str = "."
@@ -89,69 +89,69 @@ class Asked(Frozen):
 
 
 class Candidates(Frozen):
-    """Chunks by id, with what each is worth by that measure, best first."""
+    """Chunks by id with their score on each measure, best first."""
 
     words: tuple[tuple[int, float], ...] = ()
-    """0 to 1: beside the best."""
+    """0 to 1, relative to the best."""
     meanings: tuple[tuple[int, float], ...] = ()
     """Cosine of the angle between the vectors."""
     error: str | None = None
-    """Why meanings weren't compared, where that was wanted."""
+    """Why meanings weren't compared although requested."""
 
 
 class CodeIndex(Protocol):
-    """The index of a run's workspace. One process at a time brings it up to date; any number may search.
+    """The index of a run's workspace. One process at a time updates it; any number may search.
 
-    A phase that is entered first, as after a kill, makes up for those before it.
+    A phase entered first, as after a kill, catches up on the phases before it.
     """
 
     @property
     def embeds(self) -> bool:
-        """An embedding model is set, so meanings are compared, too."""
+        """Whether an embedding model is set, so that meanings are compared too."""
         ...
 
     def checked(self, asked: Asked) -> Asked:
-        """With its path as the index has it. Raises `ToolError` for one that isn't there, and unknown languages."""
+        """The query with its path normalised. Raises `ToolError` for missing paths and unknown languages."""
         ...
 
     async def scan(self) -> bool:
-        """Look which files there are. False: another process is bringing the index up to date."""
+        """List the files. False: another process is updating the index."""
         ...
 
     async def compare(self) -> tuple[int, int]:
-        """Files that must be indexed, and those that were taken out because they are gone."""
+        """Number of files to index, and of files removed because they are gone."""
         ...
 
     async def chunk(self) -> int:
-        """Cut the next files into chunks; how many files those are."""
+        """Split the next files into chunks; returns the number of files."""
         ...
 
     async def embed(self) -> None:
-        """Give these chunks their vectors. Raises `ToolError`."""
+        """Compute the vectors of these chunks. Raises `ToolError`."""
         ...
 
     async def store(self) -> tuple[int, int]:
-        """Commit these files; how many are still to do, and of how many."""
+        """Commit these files; returns how many remain, and the total."""
         ...
 
     async def release(self) -> None:
-        """Let another process bring it up to date."""
+        """Let another process update the index."""
         ...
 
     async def query(self, asked: Asked) -> Candidates:
-        """The chunks that may answer, by words and by meaning."""
+        """Candidate chunks, by words and by meaning."""
         ...
 
     def rank(self, found: Candidates, asked: Asked) -> list[tuple[int, float]]:
-        """The best of them with their scores, best first, each once."""
+        """The best candidates with their scores, best first, without duplicates."""
         ...
 
     async def read(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
-        """As they stand in the index; one that is gone meanwhile is left out."""
+        """The chunks as indexed; those deleted meanwhile are left out."""
         ...
 
     async def info(self) -> IndexInfo: ...
 
     async def update(self, report: Progress, within_s: float) -> IndexInfo:
-        """All phases, at most so long; what is left over is for the next time."""
+        """Run all phases for at most `within_s`; the rest is left for next time."""
         ...

@@ -1,4 +1,4 @@
-"""settings: the typed part of settings files. Gemini's nested keys; unknown keys are kept and reported by `doctor`."""
+"""settings: the typed part of settings files. Gemini's nested keys; `doctor` reports unknown keys, which are kept."""
 
 import re
 from pathlib import Path
@@ -20,11 +20,11 @@ class OutputRule(_Section):
 
     how: Literal["summarize", "truncate", "off"] = "summarize"
     token_budget: int = Field(2000, alias="tokenBudget", gt=0)
-    """Estimated tokens up to which an output stays as it is, and that a summary may have."""
+    """Estimated tokens: longer outputs are summarised, within this budget."""
 
 
 class Price(_Section):
-    """US dollars for a million tokens."""
+    """US dollars per million tokens."""
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
@@ -34,86 +34,86 @@ class ModelSettings(_Section):
     name: str = Field("auto", description="alias, Gemini id, provider:model or script:FILE")
     aliases: dict[str, str] = Field(default_factory=lambda: dict(ALIASES))
     roles: dict[str, str] = Field(default_factory=dict[str, str])
-    """Role → alias, over the defaults of `services/models`."""
+    """Role → alias, overriding the defaults in `services/models`."""
     token_limits: dict[str, int] = Field(default_factory=dict[str, int], alias="tokenLimits")
     prices: dict[str, Price] = Field(default_factory=dict[str, Price])
-    """Model's name, alias or provider → price; needed for a budget in US dollars."""
+    """Model name, alias or provider → price; needed for a budget in US dollars."""
     max_session_turns: int = Field(-1, alias="maxSessionTurns", ge=-1)
     temperature: float | None = None
     compression_threshold: float = Field(0.5, alias="compressionThreshold", gt=0, le=1)
-    """Share of the model's window from which the conversation is compressed (gemini-cli: 0.5)."""
+    """Share of the model's window at which the conversation is compressed (gemini-cli: 0.5)."""
     summarize_tool_output: dict[str, OutputRule] = Field(
         default_factory=dict[str, OutputRule], alias="summarizeToolOutput"
     )
-    """Tool → rule, over the defaults: shell and MCP output is summarised, reads and searches never are."""
+    """Tool → rule, overriding the defaults: shell and MCP output is summarised, reads and searches never are."""
     stream_retry_delay_s: float = Field(1.0, alias="streamRetryDelay", ge=0)
-    """Seconds before the second try at an invalid stream; doubles with each further one."""
+    """Seconds before the first retry of an invalid stream; doubles with each retry."""
     retry_delay_scale: float = Field(1.0, alias="retryDelayScale", ge=0)
-    """Multiplies the wait before a request is made again, the server's own delay too."""
+    """Multiplies the wait before a retry, including the server's own delay."""
     fallback: list[str] = Field(default_factory=lambda: ["pro", "flash", "flash-lite"])
-    """Models that stand in for one that is unavailable: the next in the list, else an earlier one."""
+    """Fallback models for an unavailable one: the next in the list, else an earlier one."""
     numerical_routing: list[str] = Field(default_factory=list[str], alias="numericalRouting")
-    """Beginnings of model names (families) that are routed by a score instead of a choice."""
+    """Prefixes of model names (families) that are routed by a score instead of a choice."""
     classifier_threshold: int = Field(90, alias="classifierThreshold", ge=1, le=100)
-    """Score from which a request is routed to `pro` (gemini-cli: 90)."""
+    """Score from which a request goes to `pro` (gemini-cli: 90)."""
     disable_loop_detection: bool = Field(False, alias="disableLoopDetection")
     skip_next_speaker_check: bool = Field(False, alias="skipNextSpeakerCheck")
 
 
 class ShellSettings(_Section):
     timeout_s: float = Field(1800, alias="timeout", gt=0)
-    """Seconds a command may run in all."""
+    """Maximum seconds a command may run."""
     inactivity_timeout_s: float = Field(300, alias="inactivityTimeout", ge=0)
-    """Seconds without output after which a command is ended; 0: never (gemini-cli: 300)."""
+    """Seconds without output before a command is killed; 0: never (gemini-cli: 300)."""
     max_processes: int = Field(1000, alias="maxProcesses", ge=0)
-    """Processes that a command and all that it starts may be at a time; 0: no limit."""
+    """Maximum concurrent processes of a command, descendants included; 0: no limit."""
     max_memory_mb: int | None = Field(None, alias="maxMemoryMb", ge=0)
-    """Memory that they may use together, in MB; null: three quarters of the machine's; 0: no limit."""
+    """Maximum total memory of those processes, in MB; null: three quarters of the machine's; 0: no limit."""
 
 
 class ToolSettings(_Section):
     allowed: list[str] = Field(default_factory=list[str])
-    """Tool names, or `run_shell_command(prefix)`, that need no asking."""
+    """Tool names, or `run_shell_command(prefix)`, allowed without approval."""
     exclude: list[str] = Field(default_factory=list[str])
     """Tool names that are denied."""
     protocol: Literal["native", "xml"] = "native"
-    """How models call tools: as their provider has it, or by tags in their text, for those that can't."""
+    """How models call tools: natively, or by tags in their text for models that can't."""
     confirmation_required: list[str] = Field(default_factory=list[str], alias="confirmationRequired")
-    """Tool names, or `run_shell_command(prefix)`, that are asked about, whatever else allows them."""
+    """Tool names, or `run_shell_command(prefix)`, that always need approval, whatever else allows them."""
     core: list[str] = Field(default_factory=list[str])
-    """When it names any: the only tools that read, write, run commands or reach the network; they need no asking."""
+    """If non-empty: the only tools that may read, write, run commands or reach the network; no approval needed."""
     sandbox: bool | str = False
-    """Shell commands run in a sandbox; a name is one of those that gemini-cli knows."""
+    """Run shell commands in a sandbox; a string is one of gemini-cli's sandbox names."""
     sandbox_network: bool = Field(False, alias="sandboxNetworkAccess")
     sandbox_paths: list[str] = Field(default_factory=list[str], alias="sandboxAllowedPaths")
-    """Absolute or from `~/`; what commands may change beside the workspace, or, ending in `:ro`, may read."""
+    """Absolute or from `~/`; paths outside the workspace that commands may change or, ending in `:ro`, read."""
     reading_commands: bool = Field(True, alias="readingCommands")
-    """Shell commands that only read, with plain arguments inside the workspace, need no asking: `ls`, `git status`."""
+    """Read-only shell commands with plain arguments inside the workspace need no approval: `ls`, `git status`."""
     browser: str = ""
-    """Program of the browser that `browser_action` uses; empty: the first Chromium or Chrome on the PATH."""
+    """Browser executable for `browser_action`; empty: the first Chromium or Chrome on the PATH."""
     web_search: str = Field("", alias="webSearch")
-    """What `web_search` asks: empty: Gemini with Google's search; an address with `{query}`; else a command line, which
+    """Backend of `web_search`. Empty: Gemini with Google's search; a URL with `{query}`; else a command line, which
     gets the query on stdin."""
     discovery_command: str = Field("", alias="discoveryCommand")
-    """Prints declarations of further tools as JSON (gemini-cli)."""
+    """Command that prints declarations of further tools as JSON (gemini-cli)."""
     call_command: str = Field("", alias="callCommand")
-    """Runs one of them: gets its name as last argument, and the call's arguments as JSON on stdin (gemini-cli)."""
+    """Command that runs one of them: tool name as last argument, call arguments as JSON on stdin (gemini-cli)."""
     shell: ShellSettings = Field(default_factory=lambda: ShellSettings.model_validate({}))
     max_concurrent_file_reads: int = Field(5, alias="maxConcurrentFileReads", ge=1)
-    """Files that the task loop's model is told to read at once (Roo Code: 5)."""
+    """Maximum files the task loop's model is told to read at once (Roo Code: 5)."""
     truncate_at: int = Field(40_000, alias="truncateToolOutputThreshold", gt=0)
-    """Characters of a shell output that the model is sent (gemini-cli: 40,000)."""
+    """Maximum characters of shell output sent to the model (gemini-cli: 40,000)."""
 
 
 class ContextSettings(_Section):
     file_name: str | list[str] = Field(default_factory=lambda: ["GEMINI.md", "AGENTS.md"], alias="fileName")
     include_directories: list[str] = Field(default_factory=list[str], alias="includeDirectories")
     language: str = ""
-    """In which the task loop's model writes to the user; empty: theirs."""
+    """Language the task loop's model writes to the user in; empty: the user's."""
     instructions: str = ""
-    """Added to the system prompt of the task loop."""
+    """Added to the task loop's system prompt."""
     use_agent_rules: bool = Field(True, alias="useAgentRules")
-    """The task loop's system prompt has AGENTS.md."""
+    """Include AGENTS.md in the task loop's system prompt."""
     file_filtering: dict[str, Any] = Field(default_factory=dict[str, Any], alias="fileFiltering")
 
     @property
@@ -123,13 +123,13 @@ class ContextSettings(_Section):
 
 class SearchSettings(_Section):
     embeddings: str = ""
-    """Model whose vectors are compared besides words: a Gemini id, `openai:MODEL` (of OPENAI_BASE_URL, whoever serves
-    it) or `model2vec:FOLDER`; empty: words alone."""
+    """Embedding model compared besides words: a Gemini id, `openai:MODEL` (at OPENAI_BASE_URL, any server) or
+    `model2vec:FOLDER`; empty: words only."""
 
 
 class IdeSettings(_Section):
     context_file: str = Field("", alias="contextFile")
-    """JSON file in which an editor keeps what is open; relative ones lie in the workspace."""
+    """JSON file with the editor's open files; relative to the workspace."""
 
 
 class AgentSettings(_Section):
@@ -138,37 +138,37 @@ class AgentSettings(_Section):
 
 
 class SnapshotSettings(_Section):
-    """The workspace's files around each change, for fork, rewind and undo."""
+    """Copies of the workspace's files around each change, for fork, rewind and undo."""
 
     enabled: bool = True
     max_file_mb: float = Field(20, alias="maxFileMb", ge=0)
-    """Larger files are left out."""
+    """Larger files are skipped."""
     max_files: int = Field(100_000, alias="maxFiles", ge=0)
-    """Of a workspace with more of them, as a home directory is, nothing is kept."""
+    """In a workspace with more files, such as a home directory, nothing is kept."""
 
 
 class McpSettings(_Section):
     allowed: list[str] = Field(default_factory=list[str])
-    """Servers whose tools need no asking."""
+    """Servers whose tools need no approval."""
     excluded: list[str] = Field(default_factory=list[str])
     """Servers whose tools are denied."""
 
 
 class OAuthSettings(_Section):
-    """Of a server that one signs in to; without it the server says what it needs."""
+    """For a server that requires sign-in; without it the server advertises what it needs."""
 
     client_id: str = Field("", alias="clientId")
-    """Of a client that was registered by hand; empty: one is registered by itself."""
+    """Client id if registered by hand; empty: registered dynamically."""
     client_secret: str = Field("", alias="clientSecret")
     redirect_uri: str = Field("", alias="redirectUri")
-    """Where the browser comes back to on this machine; empty: a free port."""
+    """Local address the browser is redirected to; empty: a free port."""
 
 
 class McpServer(_Section):
-    """One server, as gemini-cli writes it; Claude Code's and Roo's files are read into the same."""
+    """One server, in gemini-cli's format; Claude Code's and Roo's files are converted to it."""
 
     type: Literal["stdio", "sse", "http", "streamable-http"] | None = None
-    """Needed only to tell SSE from HTTP where `url` is given; `httpUrl` always means streamable HTTP."""
+    """Only needed to distinguish SSE from HTTP with `url`; `httpUrl` always means streamable HTTP."""
     command: str = ""
     args: list[str] = Field(default_factory=list[str])
     env: dict[str, str] = Field(default_factory=dict[str, str])
@@ -178,11 +178,11 @@ class McpServer(_Section):
     http_url: str = Field("", alias="httpUrl")
     headers: dict[str, str] = Field(default_factory=dict[str, str])
     timeout_ms: float = Field(600_000, alias="timeout", gt=0)
-    """Milliseconds that a request may take (gemini-cli: 10 minutes)."""
+    """Request timeout in milliseconds (gemini-cli: 10 minutes)."""
     trust: bool = False
-    """Its tools need no asking, and what it says of their effects is believed."""
+    """Its tools need no approval, and its claims about their effects are believed."""
     include_tools: list[str] | None = Field(None, alias="includeTools")
-    """The only tools of it that count, as it names them; null: all."""
+    """Its only tools that count, by the server's names; null: all."""
     exclude_tools: list[str] = Field(default_factory=list[str], alias="excludeTools")
     """Wins over `includeTools`."""
     disabled: bool = False
@@ -194,18 +194,18 @@ class HooksConfig(_Section):
     disabled: list[str] = Field(default_factory=list[str])
     """Names or commands of hooks that don't run."""
     notifications: bool = True
-    """Whether people are told of hooks that have nothing to say."""
+    """Whether to mention hooks that have nothing to say."""
 
 
 class EnvironmentSettings(_Section):
-    """Which variables tools, hooks and MCP servers get (gemini-cli's `environmentVariableRedaction`)."""
+    """Environment variables for tools, hooks and MCP servers (gemini-cli's `environmentVariableRedaction`)."""
 
     enabled: bool = True
-    """False: all variables but those in `blocked`."""
+    """False: pass all variables except those in `blocked`."""
     allowed: list[str] = Field(default_factory=list[str])
-    """Names that are passed on, whatever they hold."""
+    """Names always passed on, whatever their value."""
     blocked: list[str] = Field(default_factory=list[str])
-    """Names that are kept back, too; wins over `allowed`."""
+    """Names also withheld; beats `allowed`."""
 
 
 class FolderTrust(_Section):
@@ -215,7 +215,7 @@ class FolderTrust(_Section):
 
 class SecuritySettings(_Section):
     redact_secrets: bool = Field(True, alias="redactSecrets")
-    """Known secrets are replaced by a mark in what is told, sent to models and stored."""
+    """Replace known secrets with a mark in whatever is shown, sent to models or stored."""
     environment: EnvironmentSettings = Field(
         default_factory=lambda: EnvironmentSettings.model_validate({}), alias="environmentVariableRedaction"
     )
@@ -225,43 +225,43 @@ class SecuritySettings(_Section):
 
 
 class TaskSettings(_Section):
-    """Of the task loop; names and meaning are Roo Code's."""
+    """Settings of the task loop; names and meanings are Roo Code's."""
 
     consecutive_mistake_limit: int = Field(3, alias="consecutiveMistakeLimit", ge=0)
-    """Mistakes in a row after which a person is asked; 0: never."""
+    """Consecutive mistakes after which a person is asked; 0: never."""
     confirm_completion: bool | None = Field(None, alias="confirmCompletion")
-    """Whether a person is asked about a result; null: where one sits before the terminal."""
+    """Whether a person confirms the result; null: if one is at the terminal."""
     auto_approval: bool = Field(True, alias="autoApprovalEnabled")
-    """False: none of those below counts. Reading needs no asking, whatever they say."""
+    """False: the settings below are ignored. Reading never needs approval."""
     allow_write: bool = Field(False, alias="alwaysAllowWrite")
     allow_execute: bool = Field(False, alias="alwaysAllowExecute")
-    """Only of commands that begin as one of `allowedCommands`."""
+    """Only commands that begin like one of `allowedCommands`."""
     allowed_commands: list[str] = Field(default_factory=list[str], alias="allowedCommands")
     denied_commands: list[str] = Field(default_factory=list[str], alias="deniedCommands")
-    """Counts without `alwaysAllowExecute`, too."""
+    """Applies without `alwaysAllowExecute` too."""
     allow_browser: bool = Field(False, alias="alwaysAllowBrowser")
     allow_mcp: bool = Field(False, alias="alwaysAllowMcp")
-    """Only of tools that the server's `alwaysAllow` names, and of its resources."""
+    """Only tools in the server's `alwaysAllow`, and its resources."""
     allow_mode_switch: bool = Field(False, alias="alwaysAllowModeSwitch")
     allow_subtasks: bool = Field(False, alias="alwaysAllowSubtasks")
 
 
 class NotifySettings(_Section):
-    """How a person is told that a run waits. Counts only in the user's own settings: it runs commands, unasked."""
+    """How people are notified of a waiting run. Honoured only in the user's own settings: it runs commands unasked."""
 
     terminal: list[Literal["bell", "osc9", "osc777"]] = Field(
         default_factory=list[Literal["bell", "osc9", "osc777"]]
     )
-    """What is written to the terminal, if there is one: its bell, or a notification of the desktop."""
+    """Written to the terminal, if there is one: the bell or a desktop notification."""
     command: str | list[str] = ""
     """A line for bash, or a program and its arguments. Gets `INTERLOCK_RUN`, `_TITLE`, `_WAITING` and `_RESUME` as
     variables, and all of it as JSON on stdin."""
     webhook: str = ""
-    """Address that the same JSON is posted to."""
+    """URL the same JSON is posted to."""
     headers: dict[str, str] = Field(default_factory=dict[str, str])
-    """Of that request; `$NAME` is a variable of the environment."""
+    """Headers of that request; `$NAME` expands to an environment variable."""
     timeout_s: float = Field(5, alias="timeout", gt=0, le=60)
-    """Seconds that each may take."""
+    """Timeout of each, in seconds."""
 
     @property
     def wanted(self) -> bool:
@@ -278,7 +278,7 @@ class NotifySettings(_Section):
 class GeneralSettings(_Section):
     default_approval_mode: ApprovalMode = Field("default", alias="defaultApprovalMode")
     vim_mode: bool = Field(False, alias="vimMode")
-    """A session is typed in with vi's keys."""
+    """Use vi keys in a session."""
     notify: NotifySettings = Field(default_factory=lambda: NotifySettings.model_validate({}))
 
     @field_validator("default_approval_mode", mode="before")
@@ -288,12 +288,12 @@ class GeneralSettings(_Section):
 
 
 class UiSettings(_Section):
-    """How a session looks."""
+    """Appearance of a session."""
 
     theme: str = ""
-    """`dark`, `light`, `colorblind`, `no-color`, one of gemini-cli's names; `default` is readable on any background."""
+    """`dark`, `light`, `colorblind`, `no-color`, or a gemini-cli name; `default` is readable on any background."""
     thinking: str = Field("off", alias="inlineThinkingMode")
-    """`full`: thoughts as they are; else a line that says what each is about."""
+    """`full`: show thoughts verbatim; else one line about each."""
 
 
 class Settings(_Section):
@@ -313,10 +313,10 @@ class Settings(_Section):
     mcp: McpSettings = Field(default_factory=lambda: McpSettings.model_validate({}))
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict[str, McpServer], alias="mcpServers")
     processors: list[str] = Field(default_factory=list[str])
-    """Python files with nodes of the user's own around prompts, model turns and tools; absolute, from `~/`, or relative
-    to the workspace."""
+    """Python files with custom nodes around prompts, model turns and tools; absolute, from `~/`, or relative to the
+    workspace."""
     hooks: Any = Field(default_factory=dict[str, Any])
-    """Event → definitions, as the last source has them; `services/hooks` reads those of all sources."""
+    """Event → definitions, from the last source only; `services/hooks` merges all sources."""
     hooks_config: HooksConfig = Field(
         default_factory=lambda: HooksConfig.model_validate({}), alias="hooksConfig"
     )
@@ -333,14 +333,14 @@ PAGED = frozenset(
         *("search_files", "list_files", "list_code_definition_names", "codebase_search"),
     }
 )
-"""Reads and searches page by themselves, and a summarised read breaks the next edit: no setting changes that."""
+"""Reads and searches do their own paging, and a summarised read breaks the next edit, so no setting changes that."""
 _OWN_CHARS = 1000
-"""What a tool says around an output that it has cut at the same limit itself."""
+"""Characters a tool adds around output that it has already cut at the same limit."""
 _OFF = OutputRule(how="off", tokenBudget=1)
 
 
 def rule_of(settings: Settings, tool: str) -> OutputRule:
-    """By default shell and MCP output is summarised; settings choose per tool."""
+    """The tool's rule; by default shell and MCP output is summarised, and settings override per tool."""
     if tool in PAGED:
         return _OFF
     if chosen := settings.model.summarize_tool_output.get(tool):
@@ -349,7 +349,7 @@ def rule_of(settings: Settings, tool: str) -> OutputRule:
 
 
 def is_long(settings: Settings, rule: OutputRule, text: str) -> bool:
-    """Truncation begins at its own limit in characters, a summary at its budget of tokens."""
+    """Whether to shorten: truncation has its own limit in characters, a summary its budget in tokens."""
     if rule.how == "truncate":
         return len(text) > settings.tools.truncate_at + _OWN_CHARS
     return rule.how == "summarize" and estimate_tokens(text) > rule.token_budget

@@ -1,4 +1,4 @@
-"""subagent: what a sub-agent is, and the state, input and output of a run of one."""
+"""subagent: what a sub-agent is, and the state, input and output of its run."""
 
 from typing import Annotated, Literal
 
@@ -11,53 +11,53 @@ from interlock.state.messages import Frozen
 from interlock.state.run import Closed, Labelled, WorkflowInput, WorkflowOutput, newest
 
 MAX_TURNS, MAX_TIME_MINUTES = 30, 10.0
-"""Of an agent that doesn't say (gemini-cli's defaults)."""
+"""Defaults for agents that don't set them (gemini-cli's)."""
 GRACE_S = 60.0
-"""Seconds of the one turn that a sub-agent gets after its end (gemini-cli's recovery turn)."""
+"""Seconds for the single turn a sub-agent gets after its limit (gemini-cli's recovery turn)."""
 MAX_DEPTH = 2
 """Levels of sub-agents below the main agent (settings: `agents.maxDepth`)."""
 MOST_DEPTH = 4
-"""What the setting may ask for: each level is a copy of the graph."""
+"""Maximum of the setting: each level is a copy of the graph."""
 
 EndReason = Literal["goal", "max_turns", "timeout", "no_complete_task", "aborted", "error"]
 
 
 class AgentDefinition(Frozen):
-    """One kind of agent, as a Markdown file describes it."""
+    """One kind of agent, as described by a Markdown file."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     description: str = Field(min_length=1)
     tools: tuple[str, ...] | None = None
-    """Names of the tools it may call; None: all but those that start agents or move the plan mode."""
+    """Names of tools it may call; None: all except those that start agents or change plan mode."""
     model: str = "inherit"
-    """An alias or a model's name; `inherit`: the run's."""
+    """An alias or a model name; `inherit`: the run's."""
     role: str = "main"
-    """Role of its model where `model` is `inherit`, see `model.roles` in settings."""
+    """Role of its model if `model` is `inherit`; see `model.roles` in settings."""
     temperature: float | None = None
     max_turns: int = Field(MAX_TURNS, ge=1, le=100_000)
     max_time_minutes: float = Field(MAX_TIME_MINUTES, gt=0, le=100_000)
     input_schema: dict[str, JsonValue] | None = None
     """JSON Schema of `inputs`; None: it takes a prompt."""
     output_schema: dict[str, JsonValue] | None = None
-    """JSON Schema of the report that `complete_task` must hold; None: a text."""
+    """JSON Schema of the report passed to `complete_task`; None: text."""
     query: str = "{{prompt}}"
-    """Template of the first message; `{{name}}` or `${name}` stands for an input."""
+    """Template of the first message; `{{name}}` or `${name}` expands to an input."""
     system_prompt: str
     source: str = "interlock"
     """The file it was read from."""
 
 
 class AgentInstance(Frozen):
-    """One sub-agent of a run: its definition as it was when it started, so that an edited file changes no open run."""
+    """One sub-agent of a run, with its definition frozen at the start: editing the file doesn't affect open runs."""
 
     path: str
-    """`NAME:CALL`, after the parent's path and a slash: unique in a run, and the same after a kill."""
+    """`NAME:CALL`, prefixed with the parent's path and a slash; unique in a run and stable across kills."""
     parent: str
     """Id of the agent that started it; empty: the root."""
     call: str
     """Key of the parent's call."""
     depth: int
-    """Levels of agents that it may still start."""
+    """Levels of agents it may still start."""
     definition: AgentDefinition
 
 
@@ -82,46 +82,46 @@ class SubagentOutput(WorkflowOutput):
 
 
 class Scratchpad(TypedDict, total=False):
-    """What an investigator knows so far; typed, so that no compression can lose it."""
+    """An investigator's findings so far; typed, so that compression can't lose them."""
 
     checklist: list[str]
     questions: list[str]
-    """Still open."""
+    """Open questions."""
     findings: list[str]
     ignored_paths: list[str]
 
 
 class SubagentState(Labelled, OneCall, Conversation, BatchEnd, total=False):
-    """What a sub-agent knows besides its chain. `message` is the parent's; from the first batch on, the agent's own."""
+    """State of a sub-agent besides its chain. `message` is the parent's; from the first batch on, the agent's own."""
 
     call: str
     """Key of the parent's call, which the result answers."""
     prompt: str
-    """Chain record (detached) of the task, until it is in the conversation."""
+    """Chain record (detached) of the task until it is in the conversation."""
     approval_mode: str
     approved_plan: bool
     time_left_s: float
-    """What the next turn may take."""
+    """Time limit of the next turn."""
     scratchpad: Scratchpad
     sent_back: bool
     recovering: bool
-    """The last chance was given."""
+    """The last chance was used."""
     reason: str
-    """Why it must end (`EndReason`); empty: it goes on."""
+    """Why it must end (`EndReason`); empty: it continues."""
     answer: str
     """Record of the reply whose `complete_task` counts."""
     status: str
 
 
 class SubagentIn(OneCall, total=False):
-    """What a parent hands in: the call, and under whose rules."""
+    """What a parent passes in: the call, and the rules it runs under."""
 
     agent: str
     approval_mode: str
 
 
 class SubagentOut(TypedDict, total=False):
-    """What a parent gets back: nothing, for the result is the journal's row of the call."""
+    """What a parent gets back: nothing; the result is the call's journal row."""
 
     label: Annotated[str, newest]
 
@@ -159,5 +159,5 @@ class InvestigateOutput(WorkflowOutput):
     status: EndReason
     report: Report | None = None
     partial: str | None = None
-    """What was found, where no valid report came of it."""
+    """Partial findings, if there is no valid report."""
     reason: str | None = None

@@ -8,9 +8,9 @@ from interlock.state.calls import OneCall
 from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
 
 MAX_OUTPUT_TOKENS = 2000
-"""Estimated tokens up to which an output stays as it is (gemini-cli: the same number, of characters)."""
+"""Outputs up to this many estimated tokens are unchanged (gemini-cli: the same number, in characters)."""
 HEAD_SHARE = 0.2
-"""Of what truncation keeps; the rest is the end, where a command says how it went."""
+"""Share of the kept text taken from the beginning; the rest is the end, where a command reports its outcome."""
 
 SummarizeStatus = Literal["unchanged", "summarized", "truncated"]
 
@@ -37,22 +37,22 @@ class SummarizeOutput(WorkflowOutput):
 
 
 class SummarizeState(Labelled, OneCall, total=False):
-    """One output on its way: of a call, or handed in (then there is no `message`).
+    """One output being shortened: a call's, or one passed in (then there is no `message`).
 
     Texts are chain records, journal rows and files; state holds their names.
     """
 
     tool: str
     source: str
-    """Chain record (detached) of a text that was handed in."""
+    """Chain record (detached) of a text passed in."""
     head: str
-    """The conversation that such a text belongs to; empty: none."""
+    """The conversation that text belongs to; empty: none."""
     max_output_tokens: int
-    """0: by the tool's settings."""
+    """0: from the tool's settings."""
     saved_to: str
-    """File with every character of the output; empty: none was needed."""
+    """File with the complete output; empty: not needed."""
     summary: str
-    """Chain record of the model's summary; empty: there is none."""
+    """Chain record of the model's summary; empty: none."""
     shortened: str
-    """Chain record (detached) of what the model is sent instead; empty: the output itself."""
+    """Chain record (detached) of the text sent to the model instead; empty: the output itself."""
     summarize_status: str

@@ -1,4 +1,4 @@
-"""system_prompt: state, input and output of the generation of a system prompt."""
+"""system_prompt: state, input and output of system prompt generation."""
 
 import hashlib
 from typing import Literal
@@ -15,12 +15,12 @@ Has = dict[Literal["search", "mcp", "browser", "diff"], bool]
 
 
 class PromptKind(TypedDict, total=False):
-    """Which system prompt a graph asks for, besides the run's mode and protocol."""
+    """Which system prompt to generate, besides the run's mode and protocol."""
 
     flavour: str
     """`Flavour`; empty: main."""
     has: dict[str, bool]
-    """What is taken to be there, or not, whatever tools there are."""
+    """Overrides for what counts as present, regardless of the actual tools."""
 
 
 class SystemPromptInput(WorkflowInput):
@@ -58,27 +58,27 @@ class SystemPromptOutput(WorkflowOutput):
 
 
 class SystemPromptState(PromptKind, Labelled, total=False):
-    """What the generation knows; the text is a record of the chain."""
+    """State of the generation; the text is a chain record."""
 
     sections: list[str]
-    """Names of those that apply, in order."""
+    """Names of the applicable sections, in order."""
     source: str
     system: str
-    """Detached record of the system message; empty: there is none."""
+    """Detached record of the system message; empty: none."""
     previous: str
-    """Record of the system message that it is compared with; empty: none."""
+    """Record of the system message to compare with; empty: none."""
     before: dict[str, str]
-    """Instead of a record: section → fingerprint."""
+    """Used instead of a record: section → fingerprint."""
     changed: list[str]
 
 
 def fingerprint(text: str) -> str:
-    """The same for the same text."""
+    """Short hash: equal for equal texts."""
     return hashlib.sha256(text.strip().encode()).hexdigest()[:12]
 
 
 def sections_of(message: Message) -> list[SectionOut]:
-    """The sections of a system message; one that was written by an older version, or by a person, is one section."""
+    """Sections of a system message; one from an older version or a person counts as a single section."""
     content = message.content
     parts = (TextPart(text=content, section="text"),) if isinstance(content, str) else content
     return [
@@ -94,6 +94,6 @@ def sections_of(message: Message) -> list[SectionOut]:
 
 
 def changes(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """Names of sections that are new or other than before, in their order, then those that are gone."""
+    """Names of new or changed sections, in order, then of removed ones."""
     other = [name for name, mark in now.items() if before.get(name) != mark]
     return [*other, *(name for name in before if name not in now)]

@@ -1,4 +1,4 @@
-"""task: state, input and output of the task loop, and what its nodes ask of tasks below it."""
+"""task: state, input and output of the task loop, and the protocol of subtasks."""
 
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -12,11 +12,11 @@ from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, Workfl
 from interlock.state.system_prompt import PromptKind
 
 REPEATS = 4
-"""Identical calls in a row of which the last is refused (Roo Code: 4)."""
+"""Identical consecutive calls, the last of which is refused (Roo Code: 4)."""
 DEEPEST = 10
-"""Levels of tasks: a model that hands everything on ends."""
+"""Maximum nesting of tasks: stops a model that delegates everything."""
 CHILD = "child:"
-"""Before the run of a subtask, where an interrupt waits for that; others hold the key of a request."""
+"""Prefix of a subtask's run id when an interrupt waits for it; other interrupts hold a request's key."""
 
 
 class TaskInput(WorkflowInput):
@@ -35,14 +35,14 @@ class TaskOutput(WorkflowOutput):
 
     status: MainStatus
     result: str
-    """What `attempt_completion` handed over; empty: nothing yet."""
+    """The result submitted by `attempt_completion`; empty: none yet."""
     response: str
-    """The same, else the last words of the model."""
+    """The result, else the model's last text."""
     history: list[dict[str, Any]]
     todos: list[dict[str, str]]
     mode: str
     mistakes: int
-    """In a row, when it ended."""
+    """Consecutive mistakes at the end."""
     children: list[str]
     """Runs of its subtasks."""
     stats: dict[str, Any]
@@ -50,35 +50,35 @@ class TaskOutput(WorkflowOutput):
 
 
 class TaskState(HookedPrompt, Conversation, PlanMode, BatchEnd, LoopEnd, PromptKind, total=False):
-    """What a `task` run knows besides its chain."""
+    """State of a `task` run besides its chain."""
 
     prompt: str
-    """Chain record (detached) of a prompt that isn't in the conversation yet; empty: there is none."""
+    """Chain record (detached) of a prompt not yet in the conversation; empty: none."""
     first_todos: str
-    """The steps that the task was given, as they were written; empty: none, or they are taken."""
+    """The task's initial todo list, as written; empty: none, or already applied."""
     withheld: dict[str, str]
-    """Index of each call of the reply that isn't to be run → why: `second` or `repeated`."""
+    """Index of each call of the reply not to be run → why: `second` or `repeated`."""
     call_key: str
-    """Hash of the last call, by its name and arguments."""
+    """Hash of the last call's name and arguments."""
     repeats: int
-    """How often it came in a row."""
+    """Consecutive occurrences of that call."""
     mistakes: int
-    """In a row."""
+    """Consecutive mistakes."""
     depth: int
-    """Tasks above it."""
+    """Number of tasks above it."""
     path: str
-    """Of the tasks above it and itself: ids of the calls; empty: the root."""
+    """Call ids of the tasks above it and its own; empty: the root."""
     child: str
-    """The run of the subtask that is waited for; empty: none."""
+    """Run of the pending subtask; empty: none."""
     children: list[str]
     result: str
-    """Chain record of what was handed over."""
+    """Chain record of the submitted result."""
     noted_epoch: int
     status: str
 
 
 class Subtask(NamedTuple):
-    """A task that another one asks for."""
+    """A task requested by another task."""
 
     call: str
     """Id of the call."""
@@ -96,12 +96,12 @@ class TaskEnd(NamedTuple):
 
 
 class Tasks(Protocol):
-    """Subtasks: linked `task` runs."""
+    """Subtasks, run as linked `task` runs."""
 
     def begin(self, subtask: Subtask, parent: TaskState) -> str:
-        """Begin the run, which whoever drives this one drives next; its id, the same when called twice."""
+        """Create the run, which this run's process drives next; returns its id. Idempotent."""
         ...
 
     def end(self, run: str) -> TaskEnd | None:
-        """None: it hasn't ended."""
+        """How it ended; None: it hasn't."""
         ...

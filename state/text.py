@@ -1,8 +1,8 @@
-"""text: what must be true of a string before it enters state, the chain or the store, and before people see it.
+"""text: sanitising strings before they enter state, the chain or the store, and before people see them.
 
-Models and files choose names, commands and addresses. A terminal obeys some of their characters and doesn't show
-others, so that one command reads as another. `visible` writes those out, for everything that is named or decided on;
-`harmless` is for texts that are read: answers, thoughts, what programs print.
+Models and files choose names, commands and addresses. A terminal obeys some characters and hides others, so one command
+can read as another. `visible` escapes those, for everything that is named or decided on; `harmless` is for texts people
+read: answers, thoughts, output of programs.
 """
 
 import json
@@ -13,22 +13,22 @@ from typing import Any, cast
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_INT = 2**63
 _SHOWN = 60
-"""Characters of a wrong value that an error quotes."""
+"""Characters of a wrong value quoted in an error."""
 _INVISIBLE = re.compile(r"<!--.*?-->|[\s\u200b\u200c\u200d\u2060\ufeff]+", re.DOTALL)
 _HARMFUL = (
-    "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"  # control, line ends, no characters
-    "\u202a-\u202e\u2066-\u2069"  # they turn the direction
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"  # control characters, line separators, surrogates
+    "\u202a-\u202e\u2066-\u2069"  # override the text direction
     "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb"
-    "\U00016fe4\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # never shown, and fillers
+    "\U00016fe4\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # invisible
 )
 _MARKS = "\u061c\u200e\u200f"
-"""Of direction; usual in texts that are written from right to left."""
+"""Direction marks; common in right-to-left text."""
 _BLANKS = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000"
-"""They look like a blank, and a shell takes them for a letter."""
+"""They look like a space, but a shell treats them as letters."""
 _JOINING = "(?<![\u2190-\u2bff\U0001f000-\U0001faff\ufe0f])[\u200d\ufe0e\ufe0f]|[\u200c\ufe00-\ufe0d]"
-"""Not inside and after a symbol: that is how emoji are made."""
+"""Allowed inside and after a symbol, as in emoji."""
 _ALIKE = "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧνο\u0400-\u052f"
-"""Greek and Cyrillic letters that look like Latin ones; suspicious in the same word."""
+"""Greek and Cyrillic letters that look like Latin ones; suspicious when mixed in one word."""
 _DECEIVING = re.compile(
     f"[{_HARMFUL}{_MARKS}{_BLANKS}]|{_JOINING}|(?<=[A-Za-z])[{_ALIKE}]+|[{_ALIKE}]+(?=[A-Za-z])"
 )
@@ -39,19 +39,19 @@ _ASCII_HOST = re.compile(r"[a-z0-9_.-]+", re.IGNORECASE)
 
 
 def visible(text: str) -> str:
-    """What a terminal would obey, hide or show like something else is written out (`\\x1b`); hosts in punycode."""
+    """Escape what a terminal would obey, hide or render as something else (`\\x1b`); hosts become punycode."""
     if text.isascii() and text.isprintable():
         return text
     return _DECEIVING.sub(_written_out, _HOST.sub(_punycode, text.replace("\r\n", "\n")))
 
 
 def harmless(text: str) -> str:
-    """For reading: what a terminal would obey or never show is written out, the rest stays as it is."""
+    """For reading: escape only what a terminal would obey or never show."""
     return _HARMFUL_TO_READ.sub(_written_out, text.replace("\r", ""))
 
 
 def visible_json(value: object, indent: int | None = None) -> str:
-    """JSON of exactly this value, in which all that `visible` would change is escaped."""
+    """JSON of exactly this value, with everything `visible` would change escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     if text.isascii() and text.isprintable():
         return text
@@ -84,17 +84,17 @@ def _json_escaped(found: re.Match[str]) -> str:
 
 
 def clean(text: str) -> str:
-    """Replace lone surrogates, which neither UTF-8 nor SQLite can hold, by U+FFFD."""
+    """Replace lone surrogates, which neither UTF-8 nor SQLite can store, with U+FFFD."""
     return _SURROGATES.sub("\ufffd", text)
 
 
 def is_visible(text: str) -> bool:
-    """Something of it is left to read, without blanks, zero-width characters and HTML comments."""
+    """Whether anything readable remains without whitespace, zero-width characters and HTML comments."""
     return bool(_INVISIBLE.sub("", text))
 
 
 def clean_json(value: object) -> object:
-    """A value that msgpack and SQLite can hold: clean strings, 64-bit integers, string keys, finite floats."""
+    """Convert to what msgpack and SQLite can store: clean strings, 64-bit integers, string keys, finite floats."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, bool) or value is None:
@@ -111,13 +111,13 @@ def clean_json(value: object) -> object:
 
 
 def estimate_tokens(text: str) -> int:
-    """Tokens before a provider has counted them: ¼ per ASCII character, 1.5 per other (`pipelines.md` §2)."""
+    """Estimated tokens before a provider counts them: ¼ per ASCII character, 1.5 per other (`pipelines.md` §2)."""
     ascii_count = len(text) if text.isascii() else len(text.encode("ascii", "ignore"))
     return int(ascii_count / 4 + (len(text) - ascii_count) * 1.5)
 
 
 def nearest(name: str, known: Iterable[str], most: int = 1, cutoff: float = 0.5) -> str:
-    """` Did you mean 'x', 'y'?`, or nothing."""
+    """` Did you mean 'x', 'y'?`, or an empty string."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, [*known], most, cutoff)
@@ -125,7 +125,7 @@ def nearest(name: str, known: Iterable[str], most: int = 1, cutoff: float = 0.5)
 
 
 def misfit(schema: Mapping[str, Any], value: object) -> str:
-    """What of a value isn't as a JSON Schema says; empty: nothing."""
+    """How a value violates a JSON Schema; empty: it doesn't."""
     from jsonschema import Draft202012Validator
 
     validator: Any = Draft202012Validator(dict(schema))  # its overloads aren't fully typed

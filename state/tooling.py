@@ -1,4 +1,4 @@
-"""tooling: what a tool is, what it may use while it runs, and what nodes ask of tools and of policy."""
+"""tooling: what a tool is, what it can use while running, and protocols of the toolset and policy."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,27 +33,27 @@ class Ended:
     """How a process ended."""
 
     how: Literal["exited", "timeout", "inactivity", "not_started", "limit", "lost"]
-    """`limit`: it used too much, as `excess` says; `lost`: its supervisor was killed, so what came of it is unknown."""
+    """`limit`: exceeded a limit, see `excess`; `lost`: its supervisor was killed, so the outcome is unknown."""
     exit_code: int | None
-    """Null when a signal ended it."""
+    """Null if killed by a signal."""
     signal: str | None
     output: str
-    """stdout and stderr as they came, decoded as UTF-8 with replacement; past the limit without its middle."""
+    """Interleaved stdout and stderr, decoded as UTF-8 with replacement; past the limit, the middle is cut."""
     omitted: int
-    """Characters left out of `output`."""
+    """Characters cut from `output`."""
     full_output: Path | None
-    """File with every byte, when something was left out."""
+    """File with every byte, if anything was cut."""
     duration_s: float
     note: str = ""
-    """Set when `full_output` is missing or not complete: why."""
+    """Why `full_output` is missing or incomplete; else empty."""
     excess: str = ""
-    """What it used too much of, where that is why it was ended."""
+    """The resource it overused, if that is why it was killed."""
     hint: str = ""
-    """Set when the sandbox may be why the command failed: what it keeps from commands."""
+    """Set when the sandbox may have caused the failure: what it withholds from commands."""
 
 
 class Processes(Protocol):
-    """Supervised processes: whatever becomes of the run, none outlives it (`engine.md` 16)."""
+    """Supervised processes: none outlives the run, whatever happens to it (`engine.md` 16)."""
 
     async def run(
         self,
@@ -66,9 +66,9 @@ class Processes(Protocol):
         env: Mapping[str, str] | None = None,
         stdin: bytes | None = None,
         on_output: Callable[[str], None] | None = None,
-        ours: bool = False,  # a program that does a tool's work, not a command of the model's: never sandboxed
+        ours: bool = False,  # a helper program of a tool, not a command of the model's: never sandboxed
     ) -> Ended:
-        """Run to the end; 20 % head and 80 % tail of the output are kept past the limit, the rest is in a file."""
+        """Run to completion; past the limit, `output` keeps 20 % head and 80 % tail, and a file has all of it."""
         ...
 
     async def start(
@@ -80,11 +80,11 @@ class Processes(Protocol):
         env: Mapping[str, str] | None = None,
         ours: bool = False,
     ) -> int:
-        """Start in the background; the pid of the command. Output goes to a file in `outputs/`."""
+        """Start in the background, with output going to a file in `outputs/`; returns the command's pid."""
         ...
 
     def background(self) -> Sequence[Mapping[str, Any]]:
-        """Background processes of this drive: {pid, label, running, exit_code, output_file}."""
+        """This drive's background processes: {pid, label, running, exit_code, output_file}."""
         ...
 
 
@@ -94,13 +94,13 @@ class Outputs(Protocol):
     def save(self, data: bytes, suffix: str = ".txt") -> Path: ...
 
     def new_spool(self) -> Path:
-        """A fresh file name in `outputs/` to write while something runs."""
+        """A fresh file name in `outputs/`, to be written while something runs."""
         ...
 
 
 @dataclass(frozen=True)
 class ToolContext:
-    """What a tool may use. `emit_output` streams live output to people."""
+    """What a tool can use. `emit_output` streams live output to people."""
 
     key: CallKey
     workspace: Workspace
@@ -110,20 +110,19 @@ class ToolContext:
     emit_output: Callable[[str], None]
     call_id: str = ""
     time_left_s: float | None = None
-    """Seconds that the call may take; None: as long as the tool lets it."""
+    """Seconds the call may take; None: the tool's own limit."""
     shown: str = ""
-    """The preview that a person approved; empty: nobody was asked."""
+    """The preview a person approved; empty: no approval was needed."""
     instructions: Callable[[str], str] = str
-    """The text of `prompts/instructions/NAME.md`."""
+    """Name → text of `prompts/instructions/NAME.md`."""
     index: Callable[[], CodeIndex] | None = None
-    """The index of the workspace's code; it is loaded when it is first asked for."""
+    """The index of the workspace's code, loaded on first use."""
     ask: "Ask | None" = None
-    """Puts a question to the model of a role; None: the call is only previewed."""
+    """Asks the model of a role; None: the call is only being previewed."""
 
 
 Ask = Callable[[str, Sequence[Message], Feature], Awaitable[Message]]
-"""Role, messages, what the model may do besides → its answer. Asked again by the same call, it is not paid again.
-Raises `ToolError`."""
+"""Role, messages, extra feature → the model's answer; replayed if the same call asks again. Raises `ToolError`."""
 
 
 class Args(BaseModel):
@@ -134,7 +133,7 @@ class Args(BaseModel):
 
 @cache
 def naming(args: type[BaseModel], field: str, names: tuple[str, ...], missing: str) -> type[BaseModel]:
-    """The same arguments, one of which takes only these names. `missing`: told of any other, before what there is."""
+    """`args` with one field restricted to these names. `missing` starts the error for any other name."""
 
     def known(name: str) -> str:
         if name not in names:
@@ -147,18 +146,18 @@ def naming(args: type[BaseModel], field: str, names: tuple[str, ...], missing: s
 
 
 class FileChange(BaseModel):
-    """What a file tool wants to write. `before` null: there is no file yet."""
+    """What a file tool wants to write. `before` is null for a new file."""
 
     path: str
     before: bytes | None
     after: bytes
     message: str
-    """What the model is told once it is written."""
+    """What the model reads after the write."""
     diff: str
 
 
 def always(result: ToolResult) -> "Run":
-    """What a tool does whose calls the graph reads or answers itself."""
+    """`run` of a tool whose calls the graph reads or answers itself."""
 
     async def run(args: Any, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
         return result
@@ -167,38 +166,38 @@ def always(result: ToolResult) -> "Run":
 
 
 ToolKind = Literal["tool", "agent", "review"]
-"""How a call is executed: by its tool, as a sub-agent, or by a person who reviews a plan."""
+"""How a call is executed: by its tool, as a sub-agent, or as a person's review of a plan."""
 Run = Callable[[Any, ToolContext], Awaitable[ToolResult]]
 Plan = Callable[[Any, ToolContext, Mapping[str, bytes]], Awaitable[FileChange]]
-"""Computes a change without making it; the mapping holds files as earlier calls of the batch will leave them."""
+"""Computes a change without making it; the mapping has files as earlier calls of the batch will leave them."""
 PreviewText = Callable[[Any, ToolContext], Awaitable[Preview]]
-"""Like the others it may raise `ToolError`."""
+"""May raise `ToolError`, like the others."""
 
 
 @dataclass(frozen=True)
 class Tool:
-    """One tool: what a model can call. Exactly one of `run` and `plan` is set."""
+    """One tool a model can call. Exactly one of `run` and `plan` is set."""
 
     name: str
     description: str
     args: type[BaseModel]
-    """Its field descriptions are what the model reads."""
+    """The model reads its field descriptions."""
     risk: Risk
     summary: Callable[[Any], str]
     """One line for people, from the parsed arguments."""
     run: Run | None = None
     plan: Plan | None = None
-    """For tools that write one file: the caller journals and writes."""
+    """For tools that write one file: computes the change, which the caller journals and writes."""
     preview: PreviewText | None = None
-    """With `plan`: what it will write can't be known before somebody has allowed it."""
+    """With `plan`: used when the content isn't known until the call is approved."""
     paths: Callable[[Any], Sequence[tuple[str, Literal["read", "write"]]]] = lambda _: ()
-    """Paths among the arguments, checked before anything else happens."""
+    """Paths among the arguments, checked first."""
     kind: ToolKind = "tool"
     idempotent: bool = False
-    """May be done again after a crash without asking (tools with effects only)."""
+    """May be rerun after a crash without asking (only for tools with effects)."""
     aliases: tuple[str, ...] = ()
     installed: Callable[[], bool] = lambda: True
-    """Models are only told of it where what it needs is there."""
+    """Whether its requirements are installed; if not, models aren't offered it."""
 
 
 __all__ = [
@@ -219,56 +218,56 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ToolInfo:
-    """What scheduling must know of a tool."""
+    """What scheduling needs to know about a tool."""
 
     name: str
     risk: Risk
     alone: bool
-    """Runs by itself, in order (it writes, executes, or asks)."""
+    """Runs alone and in order (it writes, executes or asks)."""
     effect: Literal["none", "file", "other"]
-    """`file`: proves itself by its hashes after a crash; `other`: when the outcome is unknown, a person is asked."""
+    """`file`: after a crash, hashes show if it was written; `other`: if the outcome is unknown, a person is asked."""
     kind: Literal["tool", "agent", "review"] = "tool"
-    """How it is executed, see `state/tooling.py`."""
+    """How it is executed, see `ToolKind`."""
 
 
 @dataclass(frozen=True)
 class ToolRun:
-    """One execution: what a tool may use while it runs."""
+    """One execution, with what the tool can use."""
 
     key: CallKey
     call: CallView
     emit: Emit
     time_left_s: float | None = None
-    """What the sub-agent that makes the call has left of its time; None: no limit."""
+    """Time left for the calling sub-agent; None: no limit."""
     planned: Planned | None = None
-    """For `effect == "file"`: what the intent row holds. With it a run after a crash gives the same result."""
+    """For `effect == "file"`: contents of the intent row, so that a rerun after a crash gives the same result."""
     given: tuple[FilledForm, ...] = ()
-    """What a person gave of what the call's server asked for."""
+    """Forms a person filled in for the call's server."""
     shown: str = ""
-    """The preview that a person approved; empty: nobody was asked."""
+    """The preview a person approved; empty: no approval was needed."""
 
 
 @dataclass(frozen=True)
 class FileNow:
-    """A file that a call wants to change, as it is when the call's turn comes."""
+    """A file that a call wants to change, as of the call's turn."""
 
     path: str
     """Absolute real path."""
     shown: str
-    """As people and models see it."""
+    """As shown to people and models."""
     data: bytes | None
     """None: no file."""
     modified_at: float
-    """Unix time of its last write, seconds; 0: there is none on the disk."""
+    """Last modification in Unix seconds; 0: not on disk."""
 
 
 class Toolset(Protocol):
-    """Built-in (later also MCP and discovered) tools, by name."""
+    """Tools by name: built-in, discovered, and from MCP servers."""
 
     def declarations(self) -> list[ToolDeclaration]: ...
 
     def info(self, name: str) -> ToolInfo | None:
-        """None: no such tool."""
+        """Scheduling facts about a tool; None: no such tool."""
         ...
 
     def nearest(self, name: str) -> list[str]:
@@ -276,11 +275,11 @@ class Toolset(Protocol):
         ...
 
     def invalid(self, call: CallView) -> str | None:
-        """Why the arguments can't be used, naming the field; None: they can. Paths are checked here too."""
+        """Why the arguments are invalid, naming the field; None: valid. Paths are checked here too."""
         ...
 
     def writes(self, call: CallView) -> list[str] | None:
-        """Files that a call of this shape changes, relative to the workspace, links followed; None: it names none."""
+        """Files such a call changes, relative to the workspace, links resolved; None: it names none."""
         ...
 
     def summary(self, call: CallView) -> str:
@@ -288,23 +287,23 @@ class Toolset(Protocol):
         ...
 
     async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
-        """What the call would do, after the `earlier` calls of its batch were done."""
+        """What the call would do after the `earlier` calls of its batch."""
         ...
 
     async def file(self, call: CallView, earlier: Sequence[CallView]) -> FileNow | ToolResult:
-        """The text file that the call names by `file_path`, after the `earlier` calls of its batch were done."""
+        """The text file named by `file_path`, as the `earlier` calls of the batch leave it."""
         ...
 
     async def plan(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:
-        """For `effect == "file"`: what would be written now; a result when it can't be done. `run`: it is for this."""
+        """For `effect == "file"`: what would be written now, or a result if it can't be. `run`: the run it is for."""
         ...
 
     async def run(self, run: ToolRun) -> ToolResult:
-        """Do it. Never raises for what a tool can meet: errors are results."""
+        """Execute. Expected failures are results, never exceptions."""
         ...
 
     def now(self, planned_path: str) -> str | None:
-        """sha256 of a file's bytes as it is now; None: no file."""
+        """sha256 of a file's current bytes; None: no file."""
         ...
 
 
@@ -312,28 +311,28 @@ class Policy(Protocol):
     """Decides what may run."""
 
     async def decide(self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]) -> Verdict:
-        """What the rules say, and then safety checkers, which may be processes."""
+        """Apply the rules, then safety checkers, which may be processes."""
         ...
 
     def only_reads(self, call: CallView) -> bool:
-        """Whether a call with effects is a command that is known to change nothing."""
+        """Whether a call with effects is a command known to change nothing."""
         ...
 
     def fingerprint(self) -> str:
-        """Of the rules in force: with the same a call is decided alike."""
+        """Hash of the rules in force: equal hashes mean equal decisions."""
         ...
 
     def choices(self, call: CallView, risk: Risk, verdict: Verdict) -> tuple[Choice, ...]:
-        """What a person may answer."""
+        """The answers a person may give."""
         ...
 
     def narrow(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
-        """The rule that an always-choice stands for; None when it can't be narrowed."""
+        """The narrowed rule for an always-choice; None if it can't be narrowed."""
         ...
 
     def save(self, risk: Risk, rule: SessionRule, note: str) -> SavedRules | None:
-        """Keep a narrowed rule for later runs, too; null where it is there already.
+        """Save a narrowed rule for later runs; null if already saved.
 
-        Blocks for the disk; twice is harmless. Raises `RunError`.
+        Blocks on disk I/O; idempotent. Raises `RunError`.
         """
         ...

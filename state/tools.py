@@ -36,99 +36,99 @@ class ToolsOutput(WorkflowOutput):
 
 
 Outcomes = Annotated[dict[str, CallOutcome], merge_by_key]
-"""Call index → what deciding it came to, or executing it. Read them by `outcomes_of`."""
+"""Call index → outcome of deciding or executing it. Read with `outcomes_of`."""
 
 
 class ToolsState(Labelled, PlanMode, BatchEnd, LoopEnd, total=False):
-    """What a batch knows besides the chain and the journal."""
+    """State of a batch besides the chain and the journal."""
 
     head: str
-    """On entry the assistant record with the calls; on exit the last answer."""
+    """On entry, the assistant record with the calls; on exit, the last answer."""
     message: str
-    """The assistant record whose calls these are."""
+    """The assistant record that contains the calls."""
     count: int
     """Number of calls in the batch."""
     group: list[int]
-    """Indices of the calls that run now, side by side."""
+    """Indices of the calls running now, in parallel."""
     kinds: dict[str, str]
-    """Index of each call of the group → how it is executed: tool, question, agent or review."""
+    """Index of each call in the group → how it is executed: tool, question, agent or review."""
     reading: bool
-    """No call of the group has an effect."""
+    """No call in the group has an effect."""
     decided: Outcomes
     finished: Outcomes
     todos: str
-    """Chain record (detached) of the newest list of steps; empty: none."""
+    """Chain record (detached) of the newest todo list; empty: none."""
     ended: str
-    """`stopped`, when it must; else empty."""
+    """`stopped` if the run must end; else empty."""
     noted_epoch: int
-    """Drive in which the model was last told which background processes had ended."""
+    """Drive in which the model last heard which background processes had ended."""
     withheld: dict[str, str]
-    """Index of each call that isn't to be run → why, by the task loop."""
+    """Index of each call the task loop withholds → why."""
 
 
 class DecideState(HookWait, OneCall, total=False):
-    """One call on its way to `ready` or to an answer without execution. Reached by `Send`."""
+    """One call on its way to `ready` or to an answer without execution. Started by `Send`."""
 
     approval_mode: str
     status: str
-    """Where the call is in its life (`state/charts.py`, ToolCallChart)."""
+    """The call's current state (`state/charts.py`, ToolCallChart)."""
     asks: int
-    """How often a person was asked about this call; a request that went stale is asked again."""
+    """How often a person was asked about this call; stale requests are asked again."""
     by_person: bool
-    """A person wrote these arguments: deny still holds, ask does not come again."""
+    """A person wrote these arguments: deny still applies, ask doesn't."""
     by_hook: bool
-    """A hook made these arguments: the model is told."""
+    """A hook wrote these arguments: the model is told."""
     must_ask: bool
-    """A rule or a hook wants a person to be asked."""
+    """A rule or a hook requires asking a person."""
     verdict: dict[str, JsonValue]
-    """What policy said of these arguments (`Verdict`), where a person may yet be asked."""
+    """The policy's `Verdict` on these arguments, if a person may still be asked."""
     rules: str
-    """Fingerprint of the rules by which it did."""
+    """Fingerprint of the rules behind that verdict."""
     hook_attempt: int
-    """Attempt whose arguments the hooks have seen, or made; 0: none."""
+    """Attempt whose arguments the hooks have seen or written; 0: none."""
     hook_reason: str
-    """Why a hook wants a person to be asked; empty: none does."""
+    """Why a hook wants a person asked; empty: none does."""
     helper: str
-    """Set by `edit`: chain record of a helper model's answer that mends the call's strings."""
+    """Set by `edit`: chain record of the helper's answer that fixes the call's strings."""
     helper_role: str
     edit_status: str
-    """Set by `edit`: what became of a call whose old string isn't in its file; empty: it wasn't needed."""
+    """Set by `edit`: outcome for a call whose old string isn't in its file; empty: no correction was needed."""
     explanation: str
     error: dict[str, str]
     decided: Outcomes
 
 
 class DecideOut(TypedDict, total=False):
-    """What a decided call tells its batch: reducer channels only."""
+    """What a decided call returns to its batch: reducer channels only."""
 
     decided: Outcomes
 
 
 class ExecuteState(HookWait, OneCall, total=False):
-    """One call that may run. Reached by `Send`."""
+    """One call that may run. Started by `Send`."""
 
     by_hook: bool
     kind: str
     """tool, question, agent or review."""
     approval_mode: str
     asks: int
-    """How often a plan was shown, or input asked for; a plan that changed meanwhile is shown again."""
+    """How often a plan was shown or input requested; a plan that changed meanwhile is shown again."""
     given: str
-    """Chain record (detached) of the forms that were filled in for the call's server, a line each; empty: none."""
+    """Chain record (detached) of the forms filled in for the call's server, one per line; empty: none."""
     input_problem: str
     """What is wrong with the last answer to a form; empty: nothing."""
     status: str
     shortened: str
-    """Chain record (detached) of what stands for an output that is long, or that a hook blocked; empty: the output."""
+    """Chain record (detached) of what replaces a long output, or one a hook blocked; empty: the output itself."""
     hook_notes: str
     """Chain record (detached) of what hooks add to the result; empty: nothing."""
     hook_stop: str
-    """Why a hook wants the run to end; empty: it goes on."""
+    """Why a hook wants the run to end; empty: it continues."""
     finished: Outcomes
 
 
 class ExecuteOut(TypedDict, total=False):
-    """What an executed call tells its batch: reducer channels only."""
+    """What an executed call returns to its batch: reducer channels only."""
 
     finished: Outcomes
 

@@ -13,7 +13,7 @@ from interlock.state.route import Routing
 from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
 
 STREAM_ATTEMPTS = 4
-"""Tries at an answer whose stream came out invalid (gemini-cli: 4, with delays of 1, 2, 4 s between)."""
+"""Tries at an answer whose stream was invalid (gemini-cli: 4, with delays of 1, 2, 4 s between)."""
 
 TurnStatus = Literal[
     "ok",
@@ -57,33 +57,33 @@ class TurnOutput(WorkflowOutput):
 
 
 class TurnState(HookWait, Conversation, Routing, total=False):
-    """What one turn knows besides the chain."""
+    """State of one turn besides the chain."""
 
     plan_steps: list[PlanStep]
     attempt: int
     """Tries at this answer so far; counts invalid streams, not connection errors."""
     candidate: str
-    """Chain record of an answer that `check_stream` has not accepted yet."""
+    """Chain record of an answer not yet accepted by `check_stream`."""
     stream_problem: str
-    """Why the last try was invalid; empty: it was fine."""
+    """Why the last try was invalid; empty: it wasn't."""
     rerouted: bool
-    """Another model was looked for in this turn already: that happens once."""
+    """This turn has already switched models; it does so once at most."""
     said: str
-    """Head of a detached chain of what the model said in this prompt, kept for AfterAgent hooks; empty: nothing."""
+    """Head of a detached chain of the model's texts in this prompt, for AfterAgent hooks; empty: none."""
     request_head: str
-    """Head of the chain that is sent instead of `head`, as hooks changed it; empty: `head` is."""
+    """Head of the hook-modified chain to send instead of `head`; empty: send `head`."""
     request_model: str
-    """The model that a hook chose for this request; empty: none did."""
+    """The model a hook chose for this request; empty: none."""
     request_temperature: float | None
-    """As a hook chose it; null: none did."""
+    """The temperature a hook chose; null: none."""
     request_tools: list[str] | None
-    """Names of the tools that hooks leave to this request; null: all."""
+    """Names of the tools hooks allow in this request; null: all."""
     time_left_s: float
-    """Seconds that the answer may take, for an agent with a time limit; absent: no limit."""
+    """Seconds the answer may take, for an agent with a time limit; absent: no limit."""
 
 
 class TurnDone(LoopWatch, total=False):
-    """What a turn hands back to the graph that it is a part of: what it may have changed."""
+    """Keys a turn returns to its parent graph: what it may have changed."""
 
     head: str
     unavailable: dict[str, str]

@@ -1,6 +1,6 @@
-"""workflow: what a pipeline's `enter` and `leave` work with, and what the state of a user's workflow is composed of.
+"""workflow: what a pipeline's `enter` and `leave` use, and base states for user workflows.
 
-Outside a run a history is a list; inside it is the head of a chain.
+Outside a run a history is a list; inside, it is the head of a chain.
 """
 
 import json
@@ -22,7 +22,7 @@ from interlock.state.text import clean_json
 
 @dataclass(frozen=True)
 class WorkflowContext:
-    """What `enter` and `leave` work with besides input and state."""
+    """What `enter` and `leave` use besides input and state."""
 
     transcript: Transcript
     journal: Journal
@@ -31,29 +31,29 @@ class WorkflowContext:
     limits: Limits
     stats: Callable[[], dict[str, Any]]
     usage: Callable[[str], Usage]
-    """Chain record of a reply → its tokens."""
+    """Chain record of a reply → its token usage."""
     agents: Sequence[str] = ()
-    """Names of the agents that there are."""
+    """Names of the available agents."""
     modes: Sequence[dict[str, Any]] = ()
-    """The modes of work that there are."""
+    """The available modes of work."""
     attached: Sequence[Message] = ()
-    """Files that the user put beside the prompt."""
+    """Files the user attached to the prompt."""
     compress: bool = False
-    """Asked for now, in a prompt's place."""
+    """Compression was requested instead of a prompt."""
 
     def prompt(self, text: str) -> str:
-        """Chain record (detached) of a person's prompt; what is attached to it stands before it."""
+        """Chain record (detached) of a person's prompt, preceded by its attachments."""
         prompt = Message(role="user", origin="person", content=str(clean_json(text)))
         return self.transcript.append("", [*self.attached, prompt])
 
     def ide(self, ide: Mapping[str, JsonValue] | None) -> str:
-        """Chain record (detached) of an input's `ide`; empty: there is none."""
+        """Chain record (detached) of an input's `ide`; empty: none."""
         text = json.dumps(clean_json(ide))
         return self.transcript.append("", [Message(role="user", content=text)]) if ide else ""
 
 
 def to_message(field: str, item: Mapping[str, Any]) -> Message:
-    """A message of an input as a record. Raises `InputError` naming the field."""
+    """Convert an input's message to a record. Raises `InputError` naming the field."""
     try:
         return Message.model_validate(clean_json(dict(item)))
     except ValidationError as error:
@@ -63,7 +63,7 @@ def to_message(field: str, item: Mapping[str, Any]) -> Message:
 
 
 def append_history(transcript: Transcript, history: list[HistoryMessage]) -> str:
-    """The head of a chain that holds the history; `""` for none."""
+    """Head of a new chain with the history; `""` if empty."""
     messages = [
         to_message(f"history.{i}", item.model_dump(exclude_defaults=True)) for i, item in enumerate(history)
     ]
@@ -81,7 +81,7 @@ def read_history(transcript: Transcript, head: str) -> list[dict[str, Any]]:
 
 
 def error_of(values: Mapping[str, Any]) -> ErrorInfo | None:
-    """The error in a final state."""
+    """The error in a final state, if any."""
     error = values.get("error")
     return ErrorInfo(**error) if error else None
 
@@ -90,29 +90,29 @@ class State(Labelled, total=False):
     """Base of a workflow's state: `class MyState(State, total=False)`, with keys of JSON-like values."""
 
     passes: Annotated[dict[str, int], merge_by_key]
-    """How often each `loop` was passed."""
+    """Iterations of each `loop` so far."""
 
 
 class ToolState(BatchEnd, Labelled, total=False):
-    """What a workflow's state has besides where it places `tools`. A run begins with `approval_mode`."""
+    """Extra state for a workflow that places `tools`. A run starts with `approval_mode` set."""
 
     head: str
-    """The conversation so far, at its end the calls that are to run, then their answers; absent or empty: none."""
+    """The conversation, ending with the calls to run, and later with their answers; absent or empty: none."""
     approval_mode: str
     message: str
     """Record of the last calls."""
     count: int
-    """How many they are."""
+    """Number of calls."""
 
 
 class AgentState(Labelled, total=False):
-    """What a workflow's state has besides where it places an `agent`. A run begins with all of it but `head`."""
+    """Extra state for a workflow that places an `agent`. A run starts with all of it set but `head`."""
 
     head: str
-    """The conversation so far, as a record of the chain; absent or empty: none. The next agent goes on with it."""
+    """The conversation, as a chain record; absent or empty: none. The next agent continues it."""
     model: str
     approval_mode: str
     max_turns: int
-    """Model turns of one task."""
+    """Model turns per task."""
     max_session_turns: int
     """-1: no limit."""

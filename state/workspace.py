@@ -1,4 +1,4 @@
-"""workspace: the directories that tools may touch, and how they are reached."""
+"""workspace: the directories tools may access, and how."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -9,31 +9,31 @@ from interlock.state.calls import ToolError
 
 
 class PathRefused(ToolError):  # noqa: N818 - a refusal, not a fault
-    """A path that no tool may touch; the text says which, why, and what is expected."""
+    """A path tools may not access; the text says which, why, and what is expected."""
 
     def __init__(self, message: str) -> None:
         super().__init__("path_refused", message)
 
 
 class Place(NamedTuple):
-    """A name in a directory that is held open: what is checked there and what is used is the same."""
+    """A name in a directory held open, so that the checked file is the one used."""
 
     directory: int
-    """Descriptor, for `dir_fd`; on Linux it serves for nothing else."""
+    """Descriptor, only for use as `dir_fd` on Linux."""
     name: str
 
 
 class Protection(NamedTuple):
-    """Why a path isn't the model's to write."""
+    """Why the model may not write a path."""
 
     part: str
-    """The name that is protected, as it stands in the path."""
+    """The protected part of the path."""
     what: str
-    """For people: what lies there."""
+    """What it is, for people."""
 
 
 class Workspace(Protocol):
-    """The directories that tools may touch. All results are absolute real paths (symlinks resolved)."""
+    """The directories tools may access. Results are absolute real paths (symlinks resolved)."""
 
     @property
     def root(self) -> Path: ...
@@ -44,36 +44,36 @@ class Workspace(Protocol):
         ...
 
     def readable(self, path: str) -> Path:
-        """Raises `PathRefused`. Relative paths are taken from the root."""
+        """Resolve a path for reading, relative to the root. Raises `PathRefused`."""
         ...
 
     def writable(self, path: str) -> Path:
-        """Raises `PathRefused`; stricter than `readable`."""
+        """Resolve a path for writing; stricter than `readable`. Raises `PathRefused`."""
         ...
 
     def place(self, path: Path, *, make: bool = False) -> AbstractContextManager[Place]:
-        """Where a real path that was checked leads now, no link on the way being followed; with `make` directories that
-        are missing are made. Raises `PathRefused`, and `OSError`: ELOOP where a link was put on the way meanwhile."""
+        """Open a checked real path's directory, following no links; `make` creates missing ones. Raises `PathRefused`,
+        and `OSError`: ELOOP if a link appeared on the way meanwhile."""
         ...
 
     def protected(self, path: str) -> Protection | None:
-        """Why a path isn't the model's to write: what the program goes by lies there. None: it may be."""
+        """Why the model may not write a path: it affects how the program behaves. None: it may."""
         ...
 
     def plan_file(self, path: str) -> Path | None:
-        """The real path of a Markdown file in the run's plans folder; None: it is none, or lies elsewhere."""
+        """The real path of a Markdown file in the run's plans folder; None if it isn't one."""
         ...
 
     def relative(self, path: Path) -> str:
-        """Posix path relative to the workspace, absolute in an included directory; for people and models."""
+        """Posix path relative to the workspace, or absolute in an included directory; for people and models."""
         ...
 
     def ignored(self, path: Path, *, git: bool = True) -> bool:
-        """By .gitignore (in git repositories; not asked when `git` is false), .geminiignore, .rooignore."""
+        """Whether .gitignore (git repositories only; skipped if `git` is false), .geminiignore or .rooignore match."""
         ...
 
     def ignored_in(self, directory: Path, *, git: bool = True) -> Callable[[str, bool], bool]:
-        """`ignored` for many entries right inside a directory: takes a name, and whether it is a directory."""
+        """`ignored` for many entries of one directory: takes a name and whether it is a directory."""
         ...
 
     def walk(
@@ -84,9 +84,9 @@ class Workspace(Protocol):
         stop: Callable[[], None] = lambda: None,
         leave_out: Callable[[str], bool] = lambda _: False,
     ) -> Sequence[Path]:
-        """All files below `start`, sorted, without ignored ones, never following symlinks out.
+        """All non-ignored files below `start`, sorted; symlinks leading outside aren't followed.
 
-        `include_ignored` brings what git ignores, never what .geminiignore and .rooignore keep from tools. `stop`
-        is called for each directory and may raise; `leave_out` says of a name whether file or directory doesn't count.
+        `include_ignored` includes what git ignores, but never what .geminiignore and .rooignore exclude. `stop` is
+        called for each directory and may raise; `leave_out` excludes files and directories by name.
         """
         ...

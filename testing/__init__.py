@@ -1,6 +1,6 @@
-"""testing: what tests of your own workflows need: a stage with a scripted model, tables of paths, and kills.
+"""testing: tools for testing your own workflows: a stage with a scripted model, path tables, and kills.
 
-None of it needs a key or a network. `interlock new workflow NAME` writes a test that uses it.
+Needs neither a key nor a network. `interlock new workflow NAME` writes a test that uses it.
 """
 
 from interlock.testing.kills import kill_everywhere

@@ -1,4 +1,4 @@
-"""kills: a workflow that is killed at any commit ends as the undisturbed one."""
+"""kills: check that a workflow killed at any commit ends like an undisturbed one."""
 
 import os
 import shutil
@@ -19,19 +19,19 @@ from interlock.services.sqlite import StoreConnection
 from interlock.testing.stage import Person, Stage, agrees, loaded, said
 
 Happened = Callable[[Stage, Pending], bool]
-"""Whether what a request asks about took place, as a person finds who looks."""
+"""Whether the effect a request asks about took place, as a person checking would find."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """What must be the same."""
+    """What must match."""
 
     status: str
     output: str
     files: Mapping[str, str]
     """Every file of the workspace → hash of its bytes, and its mode."""
     calls: tuple[tuple[str, str], ...]
-    """Of tools."""
+    """Tool calls."""
     more: str
 
 
@@ -46,13 +46,12 @@ def kill_everywhere(
     more: Callable[[Stage], str] = lambda _: "",
     every: int = 1,
 ) -> int:
-    """Run it once undisturbed; then kill it right before and right after each of its commits, and let it go on.
+    """Run once undisturbed; then, for each commit, kill the run right before and right after it, and resume.
 
-    `stage` prepares a folder. `happened` answers where a kill hides whether a command took effect. `more`: what else
-    must be the same, such as a repository's log (`.git` and `__pycache__` aren't looked into). `every`: only each so
-    many-th moment.
-    The number of kills. Raises `AssertionError` naming the moments after which it ended differently.
-    Needs `os.fork`; each child is a process of its own, as a user's would be.
+    `stage` prepares a folder. `happened` answers when a kill hides whether a command took effect. `more`: what else
+    must match, such as a repository's log (`.git` and `__pycache__` aren't compared). `every`: test only every n-th
+    kill point. Returns the number of kills. Raises `AssertionError` naming the kill points after which the run ended
+    differently. Needs `os.fork`; each child is a separate process, like a user's.
     """
     known, place = loaded(workflow), folder / "stage"
 
@@ -87,7 +86,7 @@ def _who(stage: Stage, person: Person, happened: Happened | None) -> Person:
 
 
 def _drive(stage: Stage, workflow: str | Pipeline, input: Mapping[str, Any], person: Person, at: int) -> None:
-    """In a child: start or go on, and decide, until it is over. `at`: the moment of its death; 0: it lives."""
+    """In a child: start or resume, and answer requests until the run is over. `at`: kill point; 0: none."""
     seen = _count(at)
     begun = list_runs(stage.home)
     if begun:
@@ -105,12 +104,12 @@ def _outcome_text(outcome: Outcome) -> str:
 
 
 def _count(at: int) -> list[str]:
-    """From here on this process dies at its `at`-th moment."""
+    """Kill this process at its `at`-th kill point from now on."""
     seen: list[str] = []
     execute = StoreConnection.execute
 
     def here(what: str) -> None:
-        if threading.current_thread() is threading.main_thread():  # heartbeats come when they like
+        if threading.current_thread() is threading.main_thread():  # heartbeats aren't deterministic
             seen.append(what)
             if len(seen) == at:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -128,7 +127,7 @@ def _count(at: int) -> list[str]:
 
 
 def _child(stage: Stage, work: Callable[[Stage], None]) -> bool:
-    """Whether it was killed."""
+    """Run `work` in a child process; returns whether it was killed."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -152,7 +151,7 @@ def _ending(stage: Stage, more: Callable[[Stage], str]) -> Ending:
 
 
 _PASSED_OVER = frozenset({".git", "__pycache__"})
-"""They hold times."""
+"""Skipped because they contain timestamps."""
 
 
 def _all(folder: Path) -> Iterable[Path]:

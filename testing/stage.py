@@ -1,6 +1,6 @@
-"""stage: a folder of its own in which a workflow runs for a test: workspace, home, store, scripted model, people.
+"""stage: a folder in which a workflow runs for a test: workspace, home, store, scripted model, people.
 
-Tables of paths are played there: what is said, and which way a workflow takes; together they take all its edges.
+Tables of scenes are played there: what model and people say, and the path taken; together they cover all edges.
 """
 
 import json
@@ -26,7 +26,7 @@ Person = Callable[[Pending], Decision]
 
 
 def said(request: Pending, what: str) -> Decision:
-    """What a person says in words: `approve`, `reject: WHY`, `edit: JSON`, `answer: TEXT`, `redo`, `skip`."""
+    """A decision from words: `approve`, `reject: WHY`, `edit: JSON`, `answer: TEXT`, `redo`, `skip`."""
     word, _, rest = what.partition(":")
     name, rest = request["id"], rest.strip()
     match word:
@@ -47,7 +47,7 @@ def said(request: Pending, what: str) -> Decision:
 
 
 def agrees(request: Pending) -> Decision:
-    """A person who approves everything, takes the first option, and can't be asked what a crash hid."""
+    """Approve everything and take the first option. Raises `UserError` if asked for an outcome hidden by a crash."""
     if request["kind"] == "approval":
         return said(request, "approve")
     if request["kind"] == "outcome":
@@ -59,7 +59,7 @@ def agrees(request: Pending) -> Decision:
 
 
 def reads_from(lines: Iterable[str]) -> Person:
-    """A person who says these things (`said`), one a request. Raises `UserError` when asked oftener."""
+    """A person who answers with these lines (`said`), one per request. Raises `UserError` when they run out."""
     waiting = iter(lines)
 
     def decide(request: Pending) -> Decision:
@@ -74,7 +74,7 @@ def reads_from(lines: Iterable[str]) -> Person:
 
 
 def loaded(workflow: str | Path | Pipeline) -> Pipeline | str:
-    """A workflow by name, by its file, or itself; known in this process from then on."""
+    """A workflow by name, by file, or itself; registered in this process from then on."""
     if isinstance(workflow, Path):
         workflow = Source(workflow.stem.replace("_", "-"), workflow).load()
     if isinstance(workflow, Pipeline):
@@ -84,9 +84,9 @@ def loaded(workflow: str | Path | Pipeline) -> Pipeline | str:
 
 @dataclass
 class Stage:
-    """Nothing of it reaches the user's settings, runs or keys; the model is a script of `replies` (`-m script:FILE`).
+    """Isolated from the user's settings, runs and keys; the model is a script of `replies` (`-m script:FILE`).
 
-    `files` are put into its workspace, `folder/work`.
+    `files` are written to its workspace, `folder/work`.
     """
 
     folder: Path
@@ -95,7 +95,7 @@ class Stage:
     given: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Further fields of `Options`, like `allowed_tools`."""
     script: Path | None = None
-    """A file of replies, instead of `replies`."""
+    """A file of replies, used instead of `replies`."""
 
     def __post_init__(self) -> None:
         self.work, self.home = self.folder / "work", self.folder / "state"
@@ -121,7 +121,7 @@ class Stage:
         )
 
     def run(self, workflow: str | Path | Pipeline, input: Mapping[str, Any]) -> Outcome:
-        """Start it; until it ends or somebody must decide."""
+        """Start the workflow; returns when it ends or needs a person's decision."""
         return run_sync(loaded(workflow), input, options=self.options)
 
     def resume(self, run: str, *decisions: Decision) -> Outcome:
@@ -130,22 +130,22 @@ class Stage:
     def play(
         self, workflow: str | Path | Pipeline, input: Mapping[str, Any], person: Person = agrees
     ) -> Outcome:
-        """Start it, and go on with what the person decides until it ends."""
+        """Start the workflow and apply the person's decisions until it ends."""
         outcome = self.run(workflow, input)
         while outcome.status == "waiting":
             outcome = self.resume(outcome.run, *map(person, outcome.pending))
         return outcome
 
     def waiting(self, run: str) -> list[Pending]:
-        """What waits for a person."""
+        """Requests pending with a person."""
         return [request.fields for request in waiting_requests(self.home, run)]
 
     def path(self, run: str) -> list[str]:
-        """The workflow's nodes as they ran, one by one."""
+        """The workflow's nodes in the order they ran."""
         return [node for node, times in path(steps(self.home, run)) for _ in range(times)]
 
     def edges(self, outcome: Outcome) -> set[tuple[str, str]]:
-        """The edges of the workflow's own graph that were taken."""
+        """Edges taken in the workflow's own graph."""
         taken = taken_edges(outcome.workflow, run_path(step_rows(self.home, outcome.run), True))
         return {(source, target) for graph, source, target in taken if graph == outcome.workflow}
 
@@ -159,24 +159,24 @@ class Stage:
 
 @dataclass(frozen=True)
 class Scene:
-    """One row: an input, what the model and people say, and the nodes that must run, in this order."""
+    """One row: an input, what the model and people say, and the nodes that must run, in order."""
 
     input: Mapping[str, Any]
     path: str
-    """`plan verify fix verify`: the nodes of the workflow's own graph, one word each."""
+    """`plan verify fix verify`: nodes of the workflow's own graph, separated by spaces."""
     replies: Sequence[Mapping[str, Any]] = ()
     said: Sequence[str] = ()
-    """What people say, one a request (`said`)."""
+    """What people say, one item per request (`said`)."""
     status: str = "done"
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     given: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """As of `Stage`."""
+    """As in `Stage`."""
 
 
 def check_paths(workflow: str | Path | Pipeline, scenes: Iterable[Scene], folder: Path) -> None:
-    """Play each scene in a folder of its own below `folder`.
+    """Play each scene in its own folder below `folder`.
 
-    Raises `AssertionError` for one that took another way or ended otherwise, and for declared edges that none took.
+    Raises `AssertionError` for a scene that took another path or ended differently, and for edges no scene took.
     """
     named = loaded(workflow)
     name = named if isinstance(named, str) else named.name

@@ -1,7 +1,7 @@
-"""_browser_program: the process that holds a run's browser: takes one action a connection on a socket, answers in JSON.
+"""_browser_program: the process that holds a run's browser: one action per socket connection, answers in JSON.
 
-Runs under a supervisor, which ends it and the browser with the run. All that the browser loads comes through a proxy
-of its own, which looks each host up once, checks what it found and connects to just that.
+Its supervisor ends it and the browser with the run. All the browser's traffic goes through its own proxy, which
+resolves each host once, checks the result and connects to exactly that.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ from interlock.tools._http import looked_up, private_host
 
 _PREFIX = "interlock-browser-"
 _LOAD_MS = 15_000
-"""Milliseconds that a page may take to load before it is shown as it is."""
+"""Milliseconds a page may take to load before it is shown as it is."""
 _TOLD_TRIES, _TOLD_S = 20, 0.05
 _SETTLE_MS = 300
-"""After an action, for what it set off."""
+"""Milliseconds to wait after an action for its effects."""
 _MOST_LOGGED = 50
 _MOST_CHARS = 500
 _HEAD_BYTES = 64 * 1024
 _LONGEST_BASE = 35
-"""Characters: the sockets in the folder, the browser's too, have paths of at most 107."""
+"""Characters: paths of the sockets in the folder, the browser's included, are limited to 107."""
 _YOUNG_S = 60
-"""Of a folder that may have been made, but not locked yet."""
+"""Seconds during which a folder may exist without being locked yet."""
 _ARGS = (
     "--proxy-bypass-list=<-loopback>",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
@@ -46,17 +46,17 @@ _ARGS = (
 
 
 class Proxy:
-    """What the browser connects through. A private place is reached only if a person named its host."""
+    """The browser's only way to the network. Private hosts are reachable only if a person named them."""
 
     def __init__(self) -> None:
         self.private: set[str] = set()
-        """Hosts that were launched, and may be private."""
+        """Launched hosts, which may be private."""
         self.wanted: set[str] = set()
-        """Hosts that pages ask for; a browser asks for many more by itself, which it isn't given."""
+        """Hosts requested by pages; requests the browser makes on its own are refused."""
         self.refused: list[str] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request, or one tunnel."""
+        """Handle one request or one tunnel."""
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
             head = await reader.readuntil(b"\r\n\r\n")
             method, target, rest = head.split(b" ", 2)
@@ -82,7 +82,7 @@ class Proxy:
         writer.close()
 
     async def _connected(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        for _ in range(_TOLD_TRIES):  # the page's request may be heard of after its connection
+        for _ in range(_TOLD_TRIES):  # the page's request may be reported after its connection
             if host not in self.wanted:
                 await asyncio.sleep(_TOLD_S)
         if host not in self.wanted:
@@ -100,7 +100,7 @@ class Proxy:
 
 
 def _without_keeping(head: bytes) -> bytes:
-    """Each connection carries one request, so that the next one is checked, too."""
+    """One request per connection, so that the next one is checked too."""
     upgrade = b"\r\nupgrade:" in head.lower()
     lines = head.split(b"\r\n")
     names = (b"proxy-connection:", b"proxy-authorization:", *(() if upgrade else (b"connection:",)))
@@ -118,7 +118,7 @@ async def _piped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 class Session:
-    """The browser, and the page that is looked at."""
+    """The browser and its current page."""
 
     def __init__(self, browser: Any, proxy: Proxy) -> None:
         self._browser, self._proxy = browser, proxy
@@ -128,7 +128,7 @@ class Session:
         self._logged: list[str] = []
 
     async def act(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Do it, and say what is to be seen then."""
+        """Perform the action and describe the resulting page."""
         self._logged.clear()
         self._proxy.refused.clear()
         action = asked["action"]
@@ -158,7 +158,7 @@ class Session:
             await self._page.goto(asked["url"], timeout=_LOAD_MS)
 
     def _take(self, page: Any) -> None:
-        """A page that another opened is the one that is looked at from then on."""
+        """A page opened by another becomes the current page."""
         self._page = page
         page.on("console", self._heard)
         page.on("pageerror", self._failed)
@@ -166,7 +166,7 @@ class Session:
         page.on("close", self._back)
 
     def _want(self, asking: Any) -> None:
-        """A request, or a web socket."""
+        """Note the host of a request or a web socket."""
         self._proxy.wanted.add((urlsplit(str(asking.url)).hostname or "").lower())
 
     def _back(self, page: Any) -> None:
@@ -174,7 +174,7 @@ class Session:
             self._page = self._context.pages[-1] if self._context.pages else None
 
     def _heard(self, message: Any) -> None:
-        if not message.location["url"].endswith("/favicon.ico"):  # the browser's idea, not the page's
+        if not message.location["url"].endswith("/favicon.ico"):  # requested by the browser, not the page
             self._log(f"[{message.type}] {message.text}")
 
     def _failed(self, error: Any) -> None:
@@ -225,7 +225,7 @@ def _timeout() -> type[Exception]:
 
 
 async def _answered(session: Session, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Whether it was the last action."""
+    """Answer one connection; returns whether it was the last action."""
     error = import_module("playwright.async_api").Error
     asked = json.loads(await reader.readline())
     last = asked["action"] == "close"
@@ -241,14 +241,14 @@ async def _answered(session: Session, reader: asyncio.StreamReader, writer: asyn
 
 
 async def serve(folder: Path, executable: str) -> None:
-    """Until an action closes the browser, or it ends."""
+    """Serve until an action closes the browser, or it exits."""
     proxy, over, turn = Proxy(), asyncio.Event(), asyncio.Lock()
     gate = await asyncio.start_server(proxy.serve, "127.0.0.1", 0, limit=_HEAD_BYTES)
     port = gate.sockets[0].getsockname()[1]
     async with import_module("playwright.async_api").async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=executable or None,
-            chromium_sandbox=os.geteuid() != 0,  # as root it refuses
+            chromium_sandbox=os.geteuid() != 0,  # it refuses to run as root
             proxy={"server": f"http://127.0.0.1:{port}"},
             args=[*_ARGS],
         )
@@ -271,7 +271,7 @@ async def serve(folder: Path, executable: str) -> None:
 
 
 def _own_folder() -> tuple[Path, int]:
-    """A private folder for socket and browser, locked while this runs; what those that died left is removed."""
+    """A private folder for socket and browser, locked while this runs; removes folders of dead processes."""
     base = tempfile.gettempdir()
     base = base if len(base) <= _LONGEST_BASE else "/tmp"
     for old in Path(base).glob(f"{_PREFIX}*"):
@@ -297,7 +297,7 @@ def _locked(folder: Path) -> int | None:
 
 
 def main(argv: Sequence[str]) -> None:
-    """`argv`: the browser's program; empty: Playwright's own."""
+    """`argv`: the browser's executable; empty: Playwright's own."""
     folder, _ = _own_folder()
     os.environ["TMPDIR"] = str(folder)
     try:

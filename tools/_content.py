@@ -1,6 +1,5 @@
-"""content: a text file's bytes as text and back, with encoding, BOM and line endings kept, and pages of it that fit a
-model's window; pictures and PDFs, by their bytes, as parts that models see.
-"""
+"""content: convert text files to text and back, keeping encoding, BOM and line endings; page them to fit a model's
+window; turn pictures and PDFs, recognised by their bytes, into parts for models."""
 
 import base64
 import mimetypes
@@ -11,7 +10,7 @@ from functools import cached_property
 
 from interlock.state.messages import DataPart
 
-# Longest first: the UTF-32 mark begins with the UTF-16 one.
+# Longest first: the UTF-32 BOM starts with the UTF-16 one.
 _MARKS = (
     (b"\xff\xfe\x00\x00", "utf-32-le"),
     (b"\x00\x00\xfe\xff", "utf-32-be"),
@@ -22,12 +21,12 @@ _MARKS = (
 _SNIFFED = 8192
 _CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\r\f\v\b\x1b")
 _MOST_CONTROLS = 0.1
-"""Share of control characters above which bytes without NUL are taken for binary."""
+"""Share of control characters above which bytes without NUL are considered binary."""
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """A decoded file. `raw` has the file's own line endings and no BOM."""
+    """A decoded file. `raw` has the original line endings, without the BOM."""
 
     raw: str
     encoding: str = "utf-8"
@@ -35,26 +34,26 @@ class TextFile:
 
     @cached_property
     def text(self) -> str:
-        """With LF line endings: what models read and match against."""
+        """The text with LF line endings: what models read and match against."""
         return self.raw.replace("\r\n", "\n")
 
     @cached_property
     def newline(self) -> str:
-        """The line ending that most lines have."""
+        """The most common line ending."""
         crlf = self.raw.count("\r\n")
         return "\r\n" if crlf > self.raw.count("\n") - crlf else "\n"
 
     def encode(self, raw: str) -> bytes:
-        """Other text in this file's encoding. Raises `UnicodeEncodeError` for what it can't hold."""
+        """Encode other text in this file's encoding. Raises `UnicodeEncodeError` if it can't represent it."""
         return self.mark + raw.encode(self.encoding)
 
     def endings(self, text: str) -> str:
-        """`text` with this file's line ending."""
+        """`text` with this file's line endings."""
         plain = text.replace("\r\n", "\n")
         return plain.replace("\n", self.newline) if self.newline != "\n" else plain
 
     def splice(self, spans: Sequence[tuple[int, int, str]]) -> str:
-        """`raw` with spans (start, end, new) of `text` replaced; everything outside them stays, byte for byte."""
+        """`raw` with spans (start, end, new) of `text` replaced; everything else is kept byte for byte."""
         at = self._raw_offsets()
         pieces: list[str] = []
         done = 0
@@ -74,7 +73,7 @@ class TextFile:
 
 @dataclass(frozen=True)
 class _Offsets:
-    """Offsets in `text` → offsets in `raw`; `ends` are the places of line ends that were CRLF."""
+    """Maps offsets in `text` to offsets in `raw`; `ends` are the positions of line ends that were CRLF."""
 
     ends: Sequence[int]
 
@@ -83,7 +82,7 @@ class _Offsets:
 
 
 def decode(data: bytes) -> TextFile | None:
-    """UTF-8, UTF-16/32 by their mark, else Latin-1, which holds any bytes; None: not text."""
+    """Decode as UTF-8, as UTF-16/32 if there is a BOM, else as Latin-1, which accepts any bytes; None: not text."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return _decode_as(data[len(mark) :], encoding, mark)
@@ -107,28 +106,28 @@ def _decode_as(body: bytes, encoding: str, mark: bytes) -> TextFile | None:
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines as editors count them: only LF ends one, and a final LF starts no further line."""
+    """Lines as editors count them: only LF ends a line, and a final LF doesn't start another."""
     lines = text.split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
 
 def line_at(text: str, offset: int) -> int:
-    """1-based number of the line that `offset` lies in."""
+    """1-based number of the line containing `offset`."""
     return text.count("\n", 0, offset) + 1
 
 
 MOST_LINES = 2000
-"""Lines shown when no end is asked for (gemini-cli: 2,000)."""
+"""Lines shown by default (gemini-cli: 2,000)."""
 MOST_COLUMNS = 2000
-"""Characters shown of a line (gemini-cli: 2,000)."""
+"""Characters shown per line (gemini-cli: 2,000)."""
 MOST_CHARS = 200_000
-"""Characters shown in all: about 50,000 tokens, so that no single answer fills a window."""
+"""Characters shown in total: about 50,000 tokens, so that one result can't fill a window."""
 _CUT = "... [truncated]"
 
 
 @dataclass(frozen=True)
 class Page:
-    """Lines `first` to `last` (1-based) of `total`; `cut` of them lost their end."""
+    """Lines `first` to `last` (1-based) of `total`; `cut` of them were truncated."""
 
     text: str
     first: int
@@ -142,7 +141,7 @@ class Page:
 
 
 def page(text: str, start: int = 1, end: int | None = None, most_chars: int = MOST_CHARS) -> Page:
-    """Lines from `start` on; without `end` at most 2,000. `start` must not lie past the text."""
+    """Lines from `start` on; without `end`, at most 2,000. `start` must not be past the end of the text."""
     lines = lines_of(text)
     wanted = lines[start - 1 : start - 1 + MOST_LINES if end is None else end]
     shown: list[str] = []
@@ -158,7 +157,7 @@ def page(text: str, start: int = 1, end: int | None = None, most_chars: int = MO
 
 
 def heading(part: Page) -> str:
-    """What was left out and how to get it, in square brackets on a line of its own; empty when nothing was."""
+    """What was left out and how to get it, as a line in square brackets; empty if nothing was."""
     notes: list[str] = []
     if not part.whole:
         notes.append(f"Lines {part.first}-{part.last} of {part.total}.")
@@ -171,7 +170,7 @@ def heading(part: Page) -> str:
 
 
 def notice(shown: str, size: int) -> str:
-    """What is said of a file that isn't text."""
+    """Message for a file that isn't text."""
     mime = mimetypes.guess_type(shown)[0] or ""
     kind = {"image": "an image", "audio": "a sound file", "video": "a video"}.get(
         mime.partition("/")[0], "binary"
@@ -181,7 +180,7 @@ def notice(shown: str, size: int) -> str:
 
 
 LARGEST_MEDIA = 10 * 1024 * 1024
-"""Bytes of a picture or PDF that is sent: in base64 it must fit into a request of 20 MB (Gemini's limit)."""
+"""Largest picture or PDF sent, in bytes: as base64 it must fit into a 20 MB request (Gemini's limit)."""
 _MEDIA = (
     (b"\x89PNG\r\n\x1a\n", 0, "image/png"),
     (b"\xff\xd8\xff", 0, "image/jpeg"),
@@ -196,18 +195,18 @@ _MEDIA = (
 
 
 def mime_of(data: bytes) -> str:
-    """Of a picture or PDF that models take, by its first bytes; empty: it is none."""
+    """MIME type of a picture or PDF that models accept, from its first bytes; empty: neither."""
     return next((mime for mark, at, mime in _MEDIA if data[at : at + len(mark)] == mark), "")
 
 
 def is_named_media(name: str) -> bool:
-    """Its name says that it is a picture or PDF."""
+    """Whether its name looks like a picture or PDF."""
     mime = mimetypes.guess_type(name)[0] or ""
     return (mime.startswith("image/") and mime != "image/svg+xml") or mime == "application/pdf"
 
 
 def media_part(shown: str, data: bytes) -> DataPart | str | None:
-    """The part, or a line that says why there is none; None: it doesn't claim to be a picture or PDF."""
+    """The part, or a line saying why there is none; None: neither content nor name is a picture or PDF."""
     mime = mime_of(data)
     if not mime:
         if not is_named_media(shown):
@@ -223,6 +222,6 @@ def media_part(shown: str, data: bytes) -> DataPart | str | None:
 
 
 def media_line(shown: str, part: DataPart, size: int) -> str:
-    """What stands in the text where the part is, for models that don't see and for people."""
+    """Text in place of the part, for people and for models that can't see it."""
     kind = "picture" if part.type == "image" else "PDF"
     return f"[{shown!r}: {kind} ({part.mime_type}, {size} bytes), shown beside this text.]"

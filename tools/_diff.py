@@ -1,4 +1,4 @@
-"""_diff: how two texts differ, and what a change would look like, for people."""
+"""_diff: compare two texts, and show changes to people."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -12,20 +12,20 @@ from interlock.tools._content import decode, lines_of
 _MOST_CHARS = 100_000
 _CONTEXT = 3
 _SMALL = 250_000
-"""Pieces of one text times pieces of the other that difflib compares; it can take the cube of their number."""
+"""Product of both texts' lengths (in pieces) up to which difflib is used; its worst case is cubic."""
 _MOST_COMPARED = 200_000_000
-"""The same for the longest common subsequence: 25 MB and some milliseconds. Beyond it a gap is one replacement."""
+"""Same limit for the longest common subsequence: 25 MB and a few ms. Above it, a gap is a single replacement."""
 
 
 class Comparison(SequenceMatcher[str]):
-    """What two lists of lines or words have in common, in bounded time also where they are long and much alike."""
+    """Matches two lists of lines or words, in bounded time even if they are long and very similar."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
         super().__init__(None, old, new, autojunk=False)
         self._old, self._new = old, new
 
     def get_matching_blocks(self) -> list[Match]:
-        """Of long lists: what both begin and end with, the lines that each has once, and what is common between."""
+        """For long lists: common prefix and suffix, lines unique to both, and matches in between."""
         if len(self._old) * len(self._new) <= _SMALL:
             return super().get_matching_blocks()
         blocks: list[Match] = []
@@ -58,7 +58,7 @@ def _common(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, 
 
 
 def _anchors(old: list[int], new: list[int], start: int, end: int) -> list[tuple[int, int]]:
-    """Where pieces stand that each side has once between its beginning and end: the longest row in both orders."""
+    """Positions of pieces unique on both sides between prefix and suffix: the longest sequence in both orders."""
     places: list[dict[int, int]] = []
     for pieces in (old, new):
         part = pieces[start : len(pieces) - end]
@@ -81,7 +81,7 @@ def _anchors(old: list[int], new: list[int], start: int, end: int) -> list[tuple
 
 
 def unified_diff(path: str, before: bytes | None, after: bytes) -> str:
-    """Unified diff with the file's workspace-relative name; empty when nothing changes, cut past 100,000 characters."""
+    """Unified diff with the file's workspace-relative name; empty if nothing changes, cut after 100,000 characters."""
     old, new = _lines(before), _lines(after)
     if old is None or new is None:
         return f"Binary file {path} differs.\n"
@@ -105,7 +105,7 @@ def _lines(data: bytes | None) -> list[str] | None:
 
 
 def _visible_endings(raw: str) -> str:
-    """Uniform CRLF isn't shown; in a file that mixes endings each CR is, as an edit may change them."""
+    """Uniform CRLF isn't shown; with mixed line endings every CR is, as an edit may change them."""
     plain = raw.replace("\r\n", "\n")
     return plain if raw.count("\r\n") == raw.count("\n") else raw.replace("\r\n", "␍\n")
 
@@ -126,7 +126,7 @@ def _hunks(header: list[str], compared: Comparison, old: list[str], new: list[st
 
 
 def _range(start: int, stop: int) -> str:
-    """As unified diffs write it: lines from 1; of no line the one before it."""
+    """Range in unified-diff format: 1-based; an empty range is given by the preceding line."""
     count = stop - start
     return str(start + 1) if count == 1 else f"{start + bool(count)},{count}"
 

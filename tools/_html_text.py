@@ -1,6 +1,6 @@
-"""_html_text: HTML as readable text. A program of its own (stdin to stdout), so that a hostile page can be given up on.
+"""_html_text: convert HTML to readable text. A separate program (stdin to stdout), so that hostile pages can be killed.
 
-Argument 1: the page's address, which relative links are resolved against. First line printed: the title.
+Argument 1: the page's URL, for resolving relative links. First line printed: the title.
 """
 
 import codecs
@@ -16,13 +16,13 @@ _LINES = frozenset(
     {"address", "article", "aside", "body", "details", "dd", "div", "dt", "fieldset", "figcaption", "footer"}
     | {"form", "header", "hr", "li", "main", "nav", "section", "summary", "tr"}
 )
-"""Tags that start a line; `_PARAGRAPHS` and `_HEADINGS` leave a blank one too."""
+"""Tags that start a line; `_PARAGRAPHS` and `_HEADINGS` also add a blank one."""
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
 _SNIFFED = 4096
 
 
 class Page(HTMLParser):
-    """Collects text: headings as `#`, items as `-`, links as `[text](address)`, `pre` as it stands."""
+    """Collects text: headings as `#`, items as `-`, links as `[text](address)`, `pre` verbatim."""
 
     def __init__(self, address: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -126,12 +126,12 @@ class Page(HTMLParser):
 def _joined(address: str, href: str) -> str:
     try:
         return urljoin(address, href)
-    except ValueError:  # not an address at all
+    except ValueError:  # not a URL
         return href
 
 
 def decode(data: bytes, charset: str) -> str:
-    """By the server's charset, else the page's own, else UTF-8."""
+    """Decode using the server's charset, else the page's own, else UTF-8."""
     named = _CHARSET.search(data[:_SNIFFED])
     for name in (charset, named[1].decode("ascii") if named else "", "utf-8"):
         try:

@@ -1,4 +1,4 @@
-"""_http: one GET, redirect by redirect, with every limit that a stranger's server calls for."""
+"""_http: GET with redirects, with the limits that untrusted servers require."""
 
 import asyncio
 import ipaddress
@@ -23,7 +23,7 @@ class Page:
     status: int
     reason: str
     content_type: str
-    """Without parameters, lower case; empty when the server names none."""
+    """Lower case, without parameters; empty if the server sent none."""
     charset: str
     body: bytes
     hops: list[str] = field(default_factory=list[str])
@@ -31,7 +31,7 @@ class Page:
 
 
 def url_problem(url: str) -> str | None:
-    """Why an address can't be fetched."""
+    """Why a URL can't be fetched."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -43,7 +43,7 @@ def url_problem(url: str) -> str | None:
 
 
 async def looked_up(host: str) -> list[str]:
-    """The numeric addresses of a host name. Raises `ToolError`: what can't be looked up in time can't be checked."""
+    """A host's numeric addresses. Raises `ToolError`: a host that isn't resolved in time can't be checked."""
     with suppress(ValueError):
         return [str(ipaddress.ip_address(host))]
     try:
@@ -60,7 +60,7 @@ async def looked_up(host: str) -> list[str]:
 
 
 def private_host(host: str, addresses: Sequence[str]) -> str | None:
-    """What kind of private place a host is, by its name or by any of its addresses; None: public."""
+    """The kind of private host, by its name or any of its addresses; None: public."""
     host = host.rstrip(".").lower()
     if host == "localhost" or host.endswith(_LOCAL_NAMES):
         return f"{host} is this machine or its network"
@@ -69,7 +69,7 @@ def private_host(host: str, addresses: Sequence[str]) -> str | None:
 
 
 async def note_for_people(url: str) -> str:
-    """What a person should know of where an address leads to; empty: nothing."""
+    """What a person should know about a URL's destination; empty: nothing."""
     host = urlsplit(url).hostname or ""
     try:
         private = private_host(host, ()) or private_host(host, await looked_up(host))
@@ -91,7 +91,7 @@ def _private(address: ipaddress.IPv4Address | ipaddress.IPv6Address, host: str) 
 
 BODY_BYTES = 10 * 1024 * 1024
 TIMEOUT_S = 30
-"""For everything: all redirects and the whole body."""
+"""Total timeout: all redirects and the whole body."""
 _MOST_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HEADERS = {
@@ -101,7 +101,7 @@ _HEADERS = {
 
 
 async def fetch(url: str, shown: str = "") -> Page:
-    """GET with redirects. Raises `ToolError`. `shown`: what a person approved; empty: nobody was asked."""
+    """GET with redirects. Raises `ToolError`. `shown`: what a person approved; empty: no approval was needed."""
     try:
         async with (
             asyncio.timeout(TIMEOUT_S),
@@ -118,9 +118,9 @@ async def fetch(url: str, shown: str = "") -> Page:
 
 
 class _CheckedTransport(httpx.AsyncBaseTransport):
-    """Looks each host up once, checks what it found, and connects to that: a second look-up could find another place.
+    """Resolves each host once, checks the addresses and connects to them, so that a second lookup can't differ.
 
-    Host header, TLS name and cookies stay the host's. Where the environment names a proxy, that connects.
+    Host header, TLS name and cookies stay the host's. With a proxy in the environment, the proxy connects.
     """
 
     def __init__(self, url: str, shown: str) -> None:
@@ -151,7 +151,7 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         return self._opened[proxy], proxy is not None
 
     def _check(self, url: str, host: str, addresses: list[str]) -> None:
-        """Raises `ToolError` for a private place that the address asked for doesn't stand for."""
+        """Raises `ToolError` for a private host other than the one requested."""
         private = private_host(host, addresses)
         if not self._first_host:
             self._first_host, self._private = host, private
@@ -183,7 +183,7 @@ async def _first_reached(
 
 
 def _pinned(request: httpx.Request, host: str, address: str) -> httpx.Request:
-    """The same request to the same host, at this address."""
+    """The same request to the same host, pinned to this address."""
     return httpx.Request(
         request.method,
         request.url.copy_with(host=address),

@@ -1,4 +1,4 @@
-"""_opening: reading a workspace file for a tool; what goes wrong is a `ToolError` of one line."""
+"""_opening: read workspace files for tools; failures are one-line `ToolError`s."""
 
 import difflib
 import errno
@@ -24,11 +24,11 @@ Kind = Literal["directory", "file", "link", "other"]
 
 
 class NotAFileError(OSError):
-    """A device, pipe or socket stands there."""
+    """The path is a device, pipe or socket."""
 
 
 def status_at(place: Place) -> os.stat_result:
-    """Raises OSError: ELOOP for a link, since what was checked is a real path."""
+    """Raises OSError: ELOOP for a link, since checked paths are real paths."""
     found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
         raise OSError(errno.ELOOP, _LINK)
@@ -36,8 +36,8 @@ def status_at(place: Place) -> os.stat_result:
 
 
 def open_file(place: Place) -> BufferedReader:
-    """A regular file, for reading. Raises OSError: `IsADirectoryError`, `NotAFileError`, ELOOP for a link, …"""
-    _check(status_at(place))  # opening a device may already do something
+    """Open a regular file for reading. Raises OSError: `IsADirectoryError`, `NotAFileError`, ELOOP for a link, …"""
+    _check(status_at(place))  # opening a device can have effects
     descriptor = os.open(place.name, _READ, dir_fd=place.directory)
     try:
         _check(os.fstat(descriptor))
@@ -49,7 +49,7 @@ def open_file(place: Place) -> BufferedReader:
 
 @contextmanager
 def open_directory(place: Place) -> Generator[int]:
-    """A descriptor for listing. Raises OSError: ELOOP for a link, `NotADirectoryError`, …"""
+    """Open a directory for listing. Raises OSError: ELOOP for a link, `NotADirectoryError`, …"""
     if not stat.S_ISDIR(status_at(place).st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -61,7 +61,7 @@ def open_directory(place: Place) -> Generator[int]:
 
 
 def entry_kind(entry: os.DirEntry[str]) -> Kind:
-    """To be asked while the directory is open: where the listing doesn't tell, the file system is asked."""
+    """Call while the directory is open: falls back to the file system if the listing lacks the type."""
     if entry.is_symlink():
         return "link"
     if entry.is_dir(follow_symlinks=False):
@@ -81,7 +81,7 @@ _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True)
 class Target:
-    """`before` and `file` are null where there is no file yet."""
+    """The file to write. `before` and `file` are null if it doesn't exist yet."""
 
     path: Path
     shown: str
@@ -93,7 +93,7 @@ class Target:
         return FileChange(path=str(self.path), before=self.before, after=after, message=message, diff=diff)
 
     def encode(self, raw: str) -> bytes:
-        """In the file's own encoding; a new file is UTF-8."""
+        """Encode in the file's own encoding; new files use UTF-8."""
         try:
             return (self.file or TextFile("")).encode(raw)
         except UnicodeEncodeError as error:
@@ -105,7 +105,7 @@ class Target:
 def open_target(
     file_path: str, context: ToolContext, earlier: Mapping[str, bytes], *, text: bool = True
 ) -> Target:
-    """Everything that can be known to go wrong before anybody is asked. Not `text`: it is replaced, whatever it is."""
+    """Check everything that could fail before asking for approval. Without `text`, the file may have any content."""
     path = context.workspace.writable(file_path)
     shown = context.workspace.relative(path)
     before = earlier[str(path)] if str(path) in earlier else _present(path, context)
@@ -125,7 +125,7 @@ def _present(path: Path, context: ToolContext) -> bytes | None:
     except OSError as error:
         raise trouble(context.workspace, path, error) from error
     data = read_bytes(context.workspace, path)
-    # The write is a rename, which asks only the directory: the file's own mode must be looked at here.
+    # The write is a rename, which only needs the directory: check the file's own mode here.
     if not (mode & _WRITABLE and os.access(path, os.W_OK)):
         shown = context.workspace.relative(path)
         raise ToolError("permission_denied", f"{shown!r} is write-protected; ask the user to allow writing.")
@@ -134,7 +134,7 @@ def _present(path: Path, context: ToolContext) -> bytes | None:
 
 
 def _check_parent(path: Path, context: ToolContext) -> None:
-    """Whether the file could be created: its nearest existing parent must be a directory that we may write."""
+    """Check that the file can be created: its nearest existing parent must be a writable directory."""
     parent = next(d for d in path.parents if os.path.lexists(d))
     if not parent.is_dir():
         shown = context.workspace.relative(parent)
@@ -144,7 +144,7 @@ def _check_parent(path: Path, context: ToolContext) -> None:
 
 
 def _check_open(directory: Path, context: ToolContext) -> None:
-    """Something can be put into the directory."""
+    """Check that entries can be added to the directory."""
     if not os.access(directory, os.W_OK | os.X_OK):
         shown = context.workspace.relative(directory)
         text = f"No permission to write in {shown!r}; ask the user to change it."
@@ -152,11 +152,11 @@ def _check_open(directory: Path, context: ToolContext) -> None:
 
 
 LARGEST = 20 * 1024 * 1024
-"""Bytes of a file that tools read or edit (gemini-cli: 20 MB)."""
+"""Largest file that tools read or edit, in bytes (gemini-cli: 20 MB)."""
 
 
 def kind_of(workspace: Workspace, path: Path) -> Literal["file", "directory", "other", "missing"]:
-    """`missing` too where we may not look, or the name is too long: using it will say why."""
+    """Also `missing` if access is denied or the name is too long: using the path will report why."""
     try:
         with workspace.place(path) as place:
             mode = status_at(place).st_mode
@@ -166,8 +166,8 @@ def kind_of(workspace: Workspace, path: Path) -> Literal["file", "directory", "o
 
 
 def real_file(workspace: Workspace, path: Path, *, ignored: bool) -> Path | None:
-    """Where a file that was found leads, if it may be read; with `ignored` also what git ignores."""
-    # What git ignores can't be read, but it can be written; what is private is refused by both.
+    """The real path of a found file, if it may be read; with `ignored`, including git-ignored files."""
+    # Git-ignored files can be written but not read; private files can be neither.
     for check in (workspace.readable, workspace.writable) if ignored else (workspace.readable,):
         with suppress(PathRefused):
             return check(str(path))
@@ -175,7 +175,7 @@ def real_file(workspace: Workspace, path: Path, *, ignored: bool) -> Path | None
 
 
 def read_bytes(workspace: Workspace, path: Path) -> bytes:
-    """A file's bytes. Raises `ToolError`: missing, a directory, too large, not ours to read, not a file."""
+    """A file's bytes. Raises `ToolError`: missing, a directory, too large, not permitted, not a file."""
     try:
         with workspace.place(path) as place, open_file(place) as file:
             data = file.read(LARGEST + 1)
@@ -190,7 +190,7 @@ def read_bytes(workspace: Workspace, path: Path) -> bytes:
 
 
 def trouble(workspace: Workspace, path: Path, error: OSError) -> ToolError:
-    """What an error of the file system means."""
+    """The `ToolError` for a file system error."""
     shown = workspace.relative(path)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return ToolError("file_not_found", f"No file {shown!r}.{_nearest(workspace, path)}")
@@ -206,7 +206,7 @@ def trouble(workspace: Workspace, path: Path, error: OSError) -> ToolError:
 
 
 def _link(shown: str, path: Path) -> ToolError:
-    """Checked paths hold no links, but for those that lead nowhere else: a round, or one put there since."""
+    """Checked paths contain no links except loops and links created since."""
     try:
         path.stat()
     except OSError as error:
@@ -217,7 +217,7 @@ def _link(shown: str, path: Path) -> ToolError:
 
 
 def _nearest(workspace: Workspace, path: Path) -> str:
-    """Names like it in the same directory, for a model that misspelt one."""
+    """Similar names in the same directory, for a model that misspelt one."""
     try:
         with workspace.place(path.parent) as place, open_directory(place) as directory:
             names = sorted(os.listdir(directory))  # noqa: PTH208 - by descriptor

@@ -1,4 +1,4 @@
-"""_syntax: which language a file is in, and the functions, classes and their like in it, with names and lines."""
+"""_syntax: detect a file's language, and find its functions, classes and similar definitions with their lines."""
 
 import time
 from functools import cache
@@ -24,7 +24,7 @@ GRAMMARS = {
     "tsx": "tree_sitter_typescript",
     "typescript": "tree_sitter_typescript",
 }
-"""Language → the module of its grammar. Wheels that hold it whole: nothing is fetched when a file is parsed."""
+"""Language → module of its grammar. The wheels are self-contained: parsing downloads nothing."""
 
 _SUFFIXES = {
     "bash": "sh bash",
@@ -84,22 +84,22 @@ _BY_NAME = {
     "jenkinsfile": "groovy",
 }
 LANGUAGES = frozenset((*_BY_SUFFIX.values(), *_BY_NAME.values()))
-"""Every language by the name that filters take."""
+"""Every language, by the name that filters use."""
 
 
 def language_of(path: str | PurePath) -> str | None:
-    """By the file's name alone; None: not source text, as far as its name says."""
+    """Judged by the file's name alone; None: not source code by its name."""
     pure = PurePath(path)
     return _BY_NAME.get(pure.name.lower()) or _BY_SUFFIX.get(pure.suffix.lower())
 
 
 class Definition(NamedTuple):
-    """One definition. Lines count from 1; both are its own."""
+    """One definition with its 1-based first and last line."""
 
     kind: str
-    """Node type of the grammar, like `function_definition`."""
+    """Node type in the grammar, such as `function_definition`."""
     name: str
-    """As it is written; empty: it has none."""
+    """As written; empty if anonymous."""
     start: int
     end: int
 
@@ -157,21 +157,21 @@ _QUERIES = {
     "tsx": _TYPESCRIPT,
     "typescript": _TYPESCRIPT,
 }
-"""`@it` is a definition; `@around` what it may stand in that is still part of it: decorators, `export`, `const`."""
+"""`@it` is a definition; `@around` a wrapper that belongs to it: decorators, `export`, `const`."""
 _MAY_HOLD_SEVERAL = frozenset({"lexical_declaration", "variable_declaration", "type_declaration"})
 _NAMED_BY = ("name", "declarator", "left", "type")
-"""Fields that lead to a definition's name, the likeliest first."""
+"""Fields leading to a definition's name, likeliest first."""
 _PIECE = 1 << 16
 _LONGEST_S = 2.0
-"""CPU seconds of the parser; a usual file of 1 MiB takes a fifth."""
+"""CPU seconds for the parser; a typical 1 MiB file takes a fifth."""
 _WIDEST = 5_000
-"""Nodes side by side in what doesn't parse: a query takes time with their square (measured: 100,000 take 8 s)."""
+"""Sibling nodes in unparsable code: queries are quadratic in them (measured: 100,000 take 8 s)."""
 
 
 def definitions(source: bytes, language: str) -> list[Definition]:
-    """In the order of the text, those inside others too; none for a language without a grammar.
+    """Definitions in textual order, nested ones included; none for languages without a grammar.
 
-    What doesn't parse is passed over: of a broken file one gets what is whole, of one that takes too long nothing.
+    Unparsable parts are skipped: a broken file yields its intact parts, one that takes too long nothing.
     """
     found = _grammar(language)
     if found is None:
@@ -193,7 +193,7 @@ def _captured(grammar: Language, query: Query, source: bytes) -> dict[str, list[
     def late(*_: object) -> bool:
         return time.thread_time() > until
 
-    parser = Parser(grammar)  # a new one: two threads in one parser end the process
+    parser = Parser(grammar)  # a new one: sharing a parser between threads crashes the process
     try:
         tree = parser.parse(lambda at, _: source[at : at + _PIECE], progress_callback=late)
     except ValueError:
@@ -229,7 +229,7 @@ def _grammar(language: str) -> tuple[Language, Query] | None:
 
 def _definition(node: Node, around: dict[int, Node]) -> Definition:
     whole = node
-    while whole.id in around:  # not by `parent`, which looks from the root on: 40,000 definitions took 8 s
+    while whole.id in around:  # not `parent`, which searches from the root: 40,000 definitions took 8 s
         whole = around[whole.id]
     end = whole.end_point
     last = end.row if end.column else end.row - 1
@@ -237,7 +237,7 @@ def _definition(node: Node, around: dict[int, Node]) -> Definition:
 
 
 def _name(node: Node) -> str:
-    """Through declarators to the identifier, as in `int *(*f)(void)`."""
+    """Follow declarators to the identifier, as in `int *(*f)(void)`."""
     while True:
         named = next((found for field in _NAMED_BY if (found := node.child_by_field_name(field))), None)
         if named is None:

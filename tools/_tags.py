@@ -1,7 +1,7 @@
-"""_tags: calls that a model writes as tags in its text, and how a conversation with calls reads as such text.
+"""_tags: parse calls written as tags in a model's text, and render conversations with calls as such text.
 
-A call is `<tool><param>value</param></tool>`: tags are exact, without attributes. Inside a parameter everything is
-text up to its closing tag. `TagParser` reads a message in whatever pieces it comes; its work grows with the text alone.
+A call is `<tool><param>value</param></tool>`: tags are exact, without attributes. Inside a parameter everything up to
+its closing tag is text. `TagParser` accepts a message in pieces of any size, in linear time.
 """
 
 import json
@@ -14,20 +14,20 @@ from pydantic import JsonValue
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall
 
 RAW = frozenset({"content", "diff", "old_string", "new_string"})
-"""Parameters that hold pieces of files: one line break at each end is ours, the rest theirs (Roo Code: `content`)."""
+"""Parameters with file content: one line break at each end is ours, the rest is theirs (Roo Code: `content`)."""
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 _WORDS = {"true": True, "false": False}
 
 
 class TaggedCall(NamedTuple):
-    """A call as it was written; values are text."""
+    """A call as written; values are text."""
 
     name: str
     params: dict[str, str]
 
 
 class _Mark(NamedTuple):
-    """A tag of a parameter inside a call."""
+    """A parameter's tag inside a call."""
 
     name: str
     opens: bool
@@ -37,23 +37,23 @@ class _Mark(NamedTuple):
 
 
 class TagParser:
-    """Tells a message's text from its calls."""
+    """Separates a message's text from its calls."""
 
     def __init__(self, tools: Mapping[str, Collection[str]]) -> None:
         """`tools`: name → names of its parameters."""
         self._tools = tools
         self._openings = _prefixes(f"<{name}>" for name in tools)
         self._buffer = ""
-        """What came and isn't decided yet: at most the beginning of a tag."""
+        """Undecided input: at most the start of a tag."""
         self._before = ""
         """The character before the buffer."""
         self._text: list[str] = []
         self._tool = ""
         self._param = ""
         self._closed = ""
-        """The piece of a file that was closed last in this call: it may turn out to go on."""
+        """The last piece of file content closed in this call: it may turn out to continue."""
         self._blank = True
-        """Nothing but blanks came since the last tag of a parameter."""
+        """Only whitespace since a parameter's last tag."""
         self._inside: list[str] = []
         self._length = 0
         self._marks: list[_Mark] = []
@@ -64,11 +64,11 @@ class TagParser:
 
     @property
     def text(self) -> str:
-        """What isn't part of a call."""
+        """Text outside calls."""
         return "".join(self._text).strip()
 
     def feed(self, piece: str) -> str:
-        """Take a piece in; what of the message's own text is certain by now."""
+        """Process a piece; returns the text that is certainly outside calls."""
         self._buffer += piece
         shown: list[str] = []
         position = 0
@@ -89,8 +89,8 @@ class TagParser:
         return "".join(shown)
 
     def close(self, *, cut: bool = False) -> str:
-        """The message has ended; the rest of its text. A call whose parameters are whole counts without its closing
-        tag, but not in a message that was `cut` off."""
+        """End the message; returns the remaining text. A call with complete parameters counts without its closing tag,
+        unless the message was `cut` off."""
         rest, self._buffer = self._buffer, ""
         if not self._tool:
             self._text.append(rest)
@@ -147,7 +147,7 @@ class TagParser:
             self._end_call()
         elif tag.startswith("</"):
             self._mark(tag[2:-1], False, tag)
-        elif self._closed and not self._blank:  # the file goes on
+        elif self._closed and not self._blank:  # the file continues
             return self._take(at, at + len(tag))
         elif tag[1:-1] in self._tools[self._tool]:
             self._param = tag[1:-1]
@@ -198,7 +198,7 @@ class TagParser:
 
 
 def _prefixes(tags: Any) -> dict[str, bool]:
-    """Each beginning of a tag → whether it is all of it."""
+    """Each prefix of a tag → whether it is the whole tag."""
     found: dict[str, bool] = {}
     for tag in tags:
         for end in range(1, len(tag)):
@@ -208,7 +208,7 @@ def _prefixes(tags: Any) -> dict[str, bool]:
 
 
 def _tag(buffer: str, at: int, tags: Mapping[str, bool]) -> str | None:
-    """The tag that begins there; empty: none does; None: more must come to tell."""
+    """The tag starting at `at`; empty: none; None: more input is needed."""
     for end in range(at + 1, len(buffer) + 1):
         whole = tags.get(buffer[at:end])
         if whole is None:
@@ -219,8 +219,8 @@ def _tag(buffer: str, at: int, tags: Mapping[str, bool]) -> str | None:
 
 
 def _params(inside: str, marks: Sequence[_Mark]) -> dict[str, str]:
-    """A closing tag that comes once more belongs to the value, which then goes on to it: a file may hold it. What was
-    taken for parameters in between was part of the value, too."""
+    """A repeated closing tag extends the value up to it, as files may contain such tags. Anything parsed as parameters
+    in between was part of the value too."""
     spans: list[tuple[_Mark, _Mark]] = []
     last: dict[str, int] = {}
     opened: _Mark | None = None
@@ -234,7 +234,7 @@ def _params(inside: str, marks: Sequence[_Mark]) -> dict[str, str]:
         elif (at := last.get(mark.name, len(spans))) < len(spans) and spans[at][0].name == mark.name:
             opened = None
             first, before = spans[at]
-            own = mark.name in RAW or at == len(spans) - 1  # else it is a later parameter's text
+            own = mark.name in RAW or at == len(spans) - 1  # else it belongs to a later parameter's text
             if own and _goes_on(mark, inside[before.end : mark.start]):
                 del spans[at:]
                 spans.append((first, mark))
@@ -253,18 +253,18 @@ def _value(name: str, text: str) -> str:
 
 
 def parser_of(schemas: Mapping[str, Mapping[str, Any]]) -> TagParser:
-    """For tools with these JSON Schemas of their arguments."""
+    """A parser for tools with these JSON Schemas of their arguments."""
     return TagParser({name: _names(schema) for name, schema in schemas.items()})
 
 
 def _names(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Models that learned Roo Code's tools say `path`, whatever they are told."""
+    """Includes `path`: models trained on Roo Code's tools use it whatever they are told."""
     names = frozenset(schema.get("properties", {}))
     return names | {"path"} if "file_path" in names else names
 
 
 def typed(call: TaggedCall, schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, JsonValue]:
-    """The call's arguments, by its tool's schema."""
+    """The call's arguments, typed by its tool's schema."""
     schema, params = schemas[call.name], call.params
     if "path" in params and "path" not in schema.get("properties", {}):
         params = {("file_path" if name == "path" else name): value for name, value in params.items()}
@@ -272,7 +272,7 @@ def typed(call: TaggedCall, schemas: Mapping[str, Mapping[str, Any]]) -> dict[st
 
 
 def arguments(params: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """The values as the tool's JSON Schema has them; what can't be that stays text, which its tool refuses by name."""
+    """Values converted per the tool's JSON Schema; those that can't be stay text, which the tool rejects by name."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     return {name: _typed(text, properties.get(name, {})) for name, text in params.items()}
 
@@ -301,7 +301,7 @@ def _json(text: str, kind: str) -> JsonValue:
 
 
 def as_tags(call: ToolCall) -> str:
-    """The call as its model would write it."""
+    """The call as the model would write it."""
     lines = [f"<{call.name}>"]
     for name, value in call.args.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -310,7 +310,7 @@ def as_tags(call: ToolCall) -> str:
 
 
 def as_text(message: Message) -> Message:
-    """A message without calls and results: both are text. Who reads it sees what it would have written itself."""
+    """A message with its calls and results as text, the way the model itself would have written it."""
     if message.role == "assistant" and message.tool_calls:
         text = "\n\n".join([*filter(None, [message.text]), *map(as_tags, message.tool_calls)])
         return message.model_copy(update={"content": text, "tool_calls": (), "signature": None})

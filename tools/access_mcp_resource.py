@@ -1,4 +1,4 @@
-"""access_mcp_resource: a resource of an MCP server; it becomes a call of the server's reader."""
+"""access_mcp_resource: read a resource of an MCP server; becomes a call of the server's reader."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""activate_skill: a skill's instructions, or another file of it, read when the work calls for it."""
+"""activate_skill: read a skill's instructions, or another of its files, when needed."""
 
 from pydantic import Field
 

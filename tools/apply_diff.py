@@ -1,4 +1,4 @@
-"""apply_diff: change a file by search/replace blocks with line hints; one that can't be placed for certain is left."""
+"""apply_diff: edit a file with search/replace blocks and line hints; blocks without a unique place are skipped."""
 
 import asyncio
 from collections.abc import Mapping
@@ -51,15 +51,15 @@ def _plan(args: ApplyDiffArgs, context: ToolContext, earlier: Mapping[str, bytes
 
 @dataclass
 class Applied:
-    """The file as the blocks so far leave it, and what became of each."""
+    """The file after the blocks so far, and the outcome of each."""
 
     file: TextFile
     original: TextFile
     done: dict[int, str] = field(default_factory=dict[int, str])
-    """Number of a block, from 1 in the order given → where it went."""
+    """Number of a block, from 1 in the order given → its place."""
     failed: dict[int, Problem] = field(default_factory=dict[int, Problem])
     moved: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """For each change: its line before any block was applied, and how many lines came in there."""
+    """For each change: its line before any block was applied, and the number of lines added there."""
 
     @property
     def raw(self) -> str:
@@ -67,7 +67,7 @@ class Applied:
 
     @property
     def code(self) -> str:
-        """Why nothing was done: of the first block."""
+        """Error code of the first block, if none was applied."""
         return self.failed[min(self.failed)].code
 
     def message(self, shown: str) -> str:
@@ -82,7 +82,7 @@ class Applied:
 
 
 def applied(shown: str, file: TextFile, blocks: list[Block]) -> Applied:
-    """Each block by itself, from the top of the file; one that can't be placed leaves the others alone."""
+    """Apply each block independently, from the top of the file; those without a place don't affect the others."""
     whole = file if file.raw.endswith("\n") or not file.raw else replace(file, raw=file.raw + file.newline)
     work = Applied(whole, file)
     for number, block in sorted(enumerate(blocks, 1), key=lambda one: one[1].line):
@@ -107,7 +107,7 @@ def _apply(work: Applied, shown: str, number: int, block: Block) -> Problem | No
     if not hint and work.done:
         before = placed_lines(shown, work.original.text, old, new, 0)
         if isinstance(before, Problem) and before.code == "occurrence_mismatch":
-            return before  # it is the only one by now because another block changed the others
+            return before  # unique now only because another block changed the other places
     _put(work, number, block, at, text)
     return None
 
@@ -116,7 +116,7 @@ def _put(work: Applied, number: int, block: Block, at: Placed, text: str) -> Non
     span = at.spans[0]
     line = line_at(text, span.start)
     if not block.replace and not span.new.strip():
-        span = replace(span, end=span.end + 1)  # with the break that ends them
+        span = replace(span, end=span.end + 1)  # with the line break that ends them
     lines = span.new.count("\n") - text.count("\n", span.start, span.end)
     work.file = replace(work.file, raw=raw_after(work.file, (span,)))
     original = line - sum(count for other, count in work.moved if other < line)

@@ -1,4 +1,4 @@
-"""ask_followup_question: one question to the user, with answers to choose from."""
+"""ask_followup_question: ask the user one question with suggested answers."""
 
 import re
 from typing import cast
@@ -29,7 +29,7 @@ class AskFollowupQuestionArgs(Args):
     @field_validator("follow_up", mode="before")
     @classmethod
     def _read(cls, value: object) -> object:
-        """Roo Code's `<suggest>` tags, or a line for each."""
+        """Accepts Roo Code's `<suggest>` tags, or one answer per line."""
         if isinstance(value, str):
             found = [{"text": text.strip(), "mode": mode or None} for mode, text in _SUGGEST.findall(value)]
             return found or [{"text": line.strip()} for line in value.splitlines() if line.strip()]

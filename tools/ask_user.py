@@ -49,7 +49,7 @@ TOOL = Tool(
     args=AskUserArgs,
     risk="question",
     summary=lambda args: "Ask: " + " / ".join(question.question for question in args.questions),
-    # Only where nobody was asked: the graph asks, and answers the call with what the user said.
+    # Only reached if nobody can be asked: normally the graph asks, and answers the call.
     run=always(
         failure(
             "no_answer",

@@ -1,4 +1,4 @@
-"""attempt_completion: the task loop's last call, which hands over its result."""
+"""attempt_completion: the task loop's last call, which submits its result."""
 
 from pydantic import Field, field_validator
 from pydantic.json_schema import SkipJsonSchema

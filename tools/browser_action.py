@@ -1,4 +1,4 @@
-"""browser_action: one action in a browser that lasts for the run; each is answered with a picture of the page."""
+"""browser_action: one action in a browser that lives as long as the run; each returns a screenshot."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ _PROGRAM = str(Path(__file__).with_name("_browser_program.py"))
 _LABEL = "browser"
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _SIZE = (900, 600)
-"""Of the page, in pixels (Roo Code: 900x600)."""
+"""Page size in pixels (Roo Code: 900x600)."""
 _START_S = 60
 _ACTION_S = 90
 _END_S = 10
@@ -67,12 +67,12 @@ class BrowserActionArgs(Args):
 
 
 def installed() -> bool:
-    """The extra `browser` is."""
+    """Whether the extra `browser` is installed."""
     return find_spec("playwright") is not None
 
 
 def chromium(named: str) -> str:
-    """The browser's program; empty: Playwright's own, if it has one. `named`: by settings."""
+    """The browser's executable; empty: Playwright's own, if installed. `named`: from settings."""
     return named or next((found for name in _NAMES if (found := shutil.which(name))), "")
 
 
@@ -113,7 +113,7 @@ async def _launch(args: BrowserActionArgs, context: ToolContext) -> ToolResult:
     except ToolError as error:
         if error.kind != "no_browser":
             raise
-        await _ended(context)  # it was about to, which is heard of a moment later
+        await _ended(context)  # it was ending, which is reported a moment later
         pid = await _started(context)
         answer = await _asked(await _socket(context, _running(context) or ""), asked)
     result = _result(answer)
@@ -121,13 +121,13 @@ async def _launch(args: BrowserActionArgs, context: ToolContext) -> ToolResult:
 
 
 def _running(context: ToolContext) -> str | None:
-    """Output file of this run's browser program; None: there is none."""
+    """Output file of this run's browser program; None: not running."""
     mine = [one for one in context.processes.background() if one["label"] == _LABEL and one["running"]]
     return str(mine[-1]["output_file"]) if mine else None
 
 
 async def _started(context: ToolContext) -> int:
-    """Its pid; one that runs goes on."""
+    """Start the browser program unless it is running; returns its pid."""
     for one in context.processes.background():
         if one["label"] == _LABEL and one["running"]:
             return int(one["pid"])
@@ -150,7 +150,7 @@ async def _ended(context: ToolContext) -> None:
 
 
 async def _socket(context: ToolContext, output: str) -> str:
-    """Where the program listens, once it does. Raises `ToolError`: it ended, or takes too long."""
+    """The program's socket, once it listens. Raises `ToolError` if it exits or takes too long."""
     for _ in range(_START_S * 20):
         lines = (await asyncio.to_thread(Path(output).read_text, "utf-8", "replace")).partition("\n")
         if lines[1]:

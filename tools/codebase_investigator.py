@@ -1,4 +1,4 @@
-"""codebase_investigator: the investigating sub-agent, as a tool of its own."""
+"""codebase_investigator: the investigating sub-agent as a tool."""
 
 from pydantic import Field
 

@@ -7,11 +7,11 @@ from interlock.state.search import Asked, Hit, IndexInfo, Progress
 from interlock.state.tooling import Args, Tool, ToolContext
 
 _SHOWN = 10
-"""Results that are shown unasked: a model reads them all."""
+"""Results shown by default: a model reads them all."""
 _INDEXING_S = 60.0
-"""Seconds that a call may spend on the index; the next call goes on where it was."""
+"""Seconds a call may spend indexing; the next call continues."""
 _EVERY = 1000
-"""Files after which a person is report how far it is."""
+"""Files between progress reports."""
 
 
 class CodebaseSearchArgs(Args):

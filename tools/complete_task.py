@@ -1,4 +1,4 @@
-"""complete_task: a sub-agent's last call, which hands over its result."""
+"""complete_task: a sub-agent's last call, which submits its result."""
 
 from pydantic import Field, field_validator
 
@@ -27,6 +27,6 @@ TOOL = Tool(
     args=CompleteTaskArgs,
     risk="state",
     summary=lambda _: "Hand over the result",
-    # The result is read off the call; the graph ends the agent.
+    # The graph reads the result from the call and ends the agent.
     run=always(ToolResult(status="success", content="The result was handed over.")),
 )

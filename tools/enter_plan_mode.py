@@ -1,4 +1,4 @@
-"""enter_plan_mode: plan first, and change nothing until the plan is approved."""
+"""enter_plan_mode: plan first; change nothing until the plan is approved."""
 
 from pydantic import Field
 
@@ -25,6 +25,6 @@ TOOL = Tool(
     args=EnterPlanModeArgs,
     risk="state",
     summary=lambda args: f"Plan first{': ' if args.reason else ''}{args.reason}",
-    # The join of the batch moves the mode; the next batch is decided under it.
+    # The batch's join switches the mode, which applies from the next batch on.
     run=always(ToolResult(status="success", content=_BEGINS)),
 )

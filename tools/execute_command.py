@@ -1,4 +1,4 @@
-"""execute_command: run a command line with bash, by the task loop's name."""
+"""execute_command: run a command line with bash; the task loop's name."""
 
 from dataclasses import replace
 from typing import Literal

@@ -1,4 +1,4 @@
-"""exit_plan_mode: hand the plan in for review."""
+"""exit_plan_mode: submit the plan for review."""
 
 from typing import Literal
 
@@ -29,6 +29,6 @@ TOOL = Tool(
     risk="state",
     kind="review",
     summary=lambda args: f"Review the plan {args.plan_filename}",
-    # Only where nobody can review: the graph asks a person.
+    # Only reached if nobody can review: normally the graph asks a person.
     run=always(failure("no_review", "The plan can't be reviewed here; say in your answer what it is.")),
 )

@@ -1,4 +1,4 @@
-"""fetch_instructions: how to write what configures this program, read when it is needed."""
+"""fetch_instructions: how to write this program's configuration, read on demand."""
 
 from typing import Literal
 

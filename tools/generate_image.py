@@ -1,4 +1,4 @@
-"""generate_image: a picture made by a model, from words and perhaps another picture, written into the workspace."""
+"""generate_image: have a model draw a picture from words and optionally another picture; saved in the workspace."""
 
 import asyncio
 import base64
@@ -67,7 +67,7 @@ def _question(args: GenerateImageArgs, context: ToolContext) -> Message:
 
 
 async def preview(args: GenerateImageArgs, context: ToolContext) -> Preview:
-    """What a model will draw isn't known yet."""
+    """The picture isn't known yet."""
     target = await asyncio.to_thread(open_target, args.path, context, {}, text=False)
     await asyncio.to_thread(_question, args, context)
     before = None if target.before is None else hashlib.sha256(target.before).hexdigest()

@@ -59,7 +59,7 @@ def _find(stop: Stop, args: GlobArgs, workspace: Workspace) -> ToolResult:
 
 
 def _below(pattern: str, start: Path, workspace: Workspace) -> str | None:
-    """The pattern relative to `start`; None: it leads elsewhere."""
+    """The pattern relative to `start`; None: it leads outside."""
     if pattern.startswith("/"):
         base = next((str(d) for d in (start, workspace.root) if pattern.startswith(f"{d}/")), None)
         if base is None or base != str(start):
@@ -69,7 +69,7 @@ def _below(pattern: str, start: Path, workspace: Workspace) -> str | None:
 
 
 def _test(pattern: str, start: Path, case_sensitive: bool) -> Callable[[str], bool]:
-    """A name that holds glob characters and is there means itself, as in `app/[id]/page.tsx`."""
+    """Existing names with glob characters match literally, as in `app/[id]/page.tsx`."""
     if has_magic(pattern) and os.path.lexists(start / pattern):
         return literal(pattern, case_sensitive=case_sensitive)
     return matcher(pattern, case_sensitive=case_sensitive)

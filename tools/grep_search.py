@@ -1,4 +1,4 @@
-"""grep_search: find lines by a regular expression."""
+"""grep_search: find lines matching a regular expression."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from interlock.tools.search.ripgrep import LINE_CHARS, Grep, Line, Search
 
 _ONE_MATCH_CONTEXT = 50
 _FEW_MATCHES_CONTEXT = 15
-"""Lines on each side that one match, or two or three, are shown with unasked (gemini-cli): it spares a read."""
+"""Default lines of context on each side of one match, and of two or three (gemini-cli): saves a read."""
 _FEW = 3
 
 
@@ -72,8 +72,8 @@ async def run(args: GrepSearchArgs, context: ToolContext) -> ToolResult:
 
 def _search(args: GrepSearchArgs, start: Path, workspace: Workspace) -> Search:
     inside = (r for r in workspace.roots if start.is_relative_to(r))
-    root = max(inside, key=lambda r: len(r.parts), default=start.parent)  # the last: an output that was kept
-    # One more than is shown tells that there is more; what is excluded afterwards can't be counted before.
+    root = max(inside, key=lambda r: len(r.parts), default=start.parent)  # else a saved output
+    # One extra match shows that there are more; exclusions are applied later, so they can't be counted here.
     shown = 1 if args.names_only else min(args.max_matches_per_file or 10**9, args.total_max_matches + 1)
     around = 0 if args.names_only else args.context or 0
     return Search(
@@ -90,7 +90,7 @@ def _search(args: GrepSearchArgs, start: Path, workspace: Workspace) -> Search:
 
 
 def _wider(search: Search, args: GrepSearchArgs, lines: Sequence[Line], matches: int) -> Search | None:
-    """The same search with more around few matches, when nothing was said about context."""
+    """The same search with more context, if there are few matches and no context was requested."""
     asked = (args.context, args.before, args.after) != (None, None, None)
     if args.names_only or asked or not 1 <= matches <= min(_FEW, args.total_max_matches):
         return None
@@ -102,9 +102,9 @@ def _wider(search: Search, args: GrepSearchArgs, lines: Sequence[Line], matches:
 def _select(
     stop: Stop, grep: Grep, lines: Sequence[Line], args: GrepSearchArgs, search: Search
 ) -> tuple[list[Line], int]:
-    """The lines to show (matches up to the limits, and what stands around them), and how many matches there are.
+    """The lines to show (matches up to the limits, with their context), and the number of matches.
 
-    Files are checked one by one only until the limit is passed: one match more says that there is more.
+    Files are checked one by one until the limit is exceeded: one extra match shows that there are more.
     """
     kept: list[Line] = []
     total = 0

@@ -1,4 +1,4 @@
-"""insert_content: put whole lines into a file before a line of it, or at its end."""
+"""insert_content: insert whole lines before a line of a file, or at its end."""
 
 import asyncio
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ def _plan(args: InsertContentArgs, context: ToolContext, earlier: Mapping[str, b
             raise ToolError("file_not_found", f"No file {target.shown!r}; to create it give line 0 or 1.")
         return target.change(target.encode(new), f"Created {target.shown!r}: {what}.")
     at = _offset(target, file, args.line)
-    # A last line without a break gets one; the file ends as it did, all the same.
+    # A last line without a line break gets one, but the file still ends as before.
     text = "\n" + new if at == len(file.text) and file.text and not file.text.endswith("\n") else new
     raw = with_final_newline(file, file.splice([(at, at, text)]))
     where = f"before line {args.line}" if args.line else "at its end"

@@ -1,4 +1,4 @@
-"""invoke_agent: hand a piece of work to a sub-agent."""
+"""invoke_agent: delegate work to a sub-agent."""
 
 from pydantic import Field, JsonValue, model_validator
 
@@ -26,7 +26,7 @@ class InvokeAgentArgs(Args):
 
 
 NO_LEVEL_LEFT = always(failure("too_deep", "No sub-agent can be started from here; do the work yourself."))
-"""Only where there is no level left for a sub-agent: the graph runs it, and answers the call."""
+"""Only reached if the depth limit is used up: normally the graph runs the sub-agent and answers the call."""
 TOOL = Tool(
     name="invoke_agent",
     description="Hands a piece of work to a sub-agent, which works by itself with a history of its own and returns its"

@@ -1,4 +1,4 @@
-"""list_code_definition_names: the functions, classes and their like of a source file, or of those in a directory."""
+"""list_code_definition_names: list the functions, classes etc. of a source file, or of a directory's source files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +13,11 @@ from interlock.tools._content import MOST_CHARS, decode, lines_of
 from interlock.tools._opening import kind_of, read_bytes, trouble
 
 _LEAST_LINES = 4
-"""Lines of a definition that is listed (Roo Code: 4): one-liners are found by searching."""
+"""Minimum lines of a listed definition (Roo Code: 4): one-liners are found by searching."""
 _MOST_FILES = 50
-"""Files of a directory that are parsed (Roo Code: 50)."""
+"""Maximum files parsed per directory (Roo Code: 50)."""
 _MOST_BYTES = 1024 * 1024
-"""Of a file of a directory; larger ones are generated."""
+"""Maximum bytes of a file in a directory listing; larger ones are generated."""
 _MOST_COLUMNS = 200
 
 
@@ -57,7 +57,7 @@ def _list(stop: Stop, path: str, workspace: Workspace) -> ToolResult:
 
 
 def _bytes(workspace: Workspace, path: Path) -> bytes:
-    """Nothing of one that is private, too large or gone: the others of its directory are what was asked for."""
+    """Empty for private, oversized or deleted files: the directory's other files still count."""
     try:
         data = read_bytes(workspace, workspace.readable(str(path)))
     except (PathRefused, ToolError):

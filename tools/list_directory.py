@@ -1,4 +1,4 @@
-"""list_directory: what a directory holds."""
+"""list_directory: list a directory's entries."""
 
 import os
 from pathlib import Path
@@ -50,7 +50,7 @@ def _list(stop: Stop, args: ListDirectoryArgs, workspace: Workspace) -> ToolResu
             named = [
                 _seen(stop, workspace, path, e) for e in found if not any(test(e.name) for test in left_out)
             ]
-            # Private files are shown as names, so that the model knows they are there; reading them is refused.
+            # Private files are listed by name, so that the model knows they exist; reading them is refused.
             kept = sorted(entry for entry in named if not ignored(entry.name, not entry.is_file))
             lines = [_line(workspace, path, entry) for entry in kept[:_MOST_ENTRIES]]
     except OSError as error:
@@ -59,7 +59,7 @@ def _list(stop: Stop, args: ListDirectoryArgs, workspace: Workspace) -> ToolResu
 
 
 class _Seen(NamedTuple):
-    """An entry; in the order of its fields. Names are different, so what follows them isn't compared."""
+    """An entry, sorted by its fields in order. Names are unique, so later fields aren't compared."""
 
     is_file: bool
     folded: str
@@ -69,7 +69,7 @@ class _Seen(NamedTuple):
 
 
 def _seen(stop: Stop, workspace: Workspace, directory: Path, entry: os.DirEntry[str]) -> _Seen:
-    """Looked at while the directory is open; links only where they may be followed."""
+    """Examine an entry while its directory is open; links only if they may be followed."""
     stop.check()
     kind, note = entry_kind(entry), ""
     if kind == "link":
@@ -85,7 +85,7 @@ def _line(workspace: Workspace, directory: Path, seen: _Seen) -> str:
 
 
 def _led_to(workspace: Workspace, link: Path) -> tuple[str, str]:
-    """What a link leads to, and what is said of it."""
+    """A link's target type and a remark about it."""
     try:
         kind = kind_of(workspace, workspace.readable(str(link)))
     except PathRefused:
@@ -96,7 +96,7 @@ def _led_to(workspace: Workspace, link: Path) -> tuple[str, str]:
 def _size(entry: os.DirEntry[str]) -> str:
     try:
         return f"{entry.stat(follow_symlinks=False).st_size} bytes"
-    except OSError:  # gone meanwhile
+    except OSError:  # deleted meanwhile
         return "unreadable"
 
 

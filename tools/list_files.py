@@ -1,4 +1,4 @@
-"""list_files: what a directory holds, by the task loop's name, and all that lies below it."""
+"""list_files: list a directory, optionally recursively; the task loop's name."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from interlock.tools import list_directory
 from interlock.tools._opening import kind_of, trouble
 
 _MOST_ENTRIES = 200
-"""Entries of a recursive listing (Roo Code: 200)."""
+"""Maximum entries of a recursive listing (Roo Code: 200)."""
 
 
 class ListFilesArgs(Args):
@@ -51,7 +51,7 @@ def _below(stop: Stop, path: str, workspace: Workspace) -> ToolResult:
 
 
 def _entries(start: Path, files: Sequence[Path]) -> list[str]:
-    """The upper levels first, so that what is cut off lies deepest; directories end with a slash."""
+    """Upper levels first, so that truncation removes the deepest entries; directories end with a slash."""
     names = [path.relative_to(start) for path in files]
     directories = {parent for name in names for parent in name.parents} - {Path()}
     all_names = [(len(d.parts), f"{d.as_posix()}/") for d in directories]

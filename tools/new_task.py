@@ -1,4 +1,4 @@
-"""new_task: have a part of the work done as a task of its own, in the mode that fits."""
+"""new_task: have part of the work done as a separate task, in the mode that fits."""
 
 from pydantic import Field, field_validator
 
@@ -19,7 +19,7 @@ class NewTaskArgs(Args):
     @field_validator("message")
     @classmethod
     def _unescaped(cls, value: str) -> str:
-        """A mention that was escaped for this conversation is one for the next (Roo Code)."""
+        """Unescape mentions: escaped for this conversation, they count in the next (Roo Code)."""
         return value.replace("\\\\@", "\\@")
 
 

@@ -1,4 +1,4 @@
-"""read_file: a text file, or a piece of it; a picture or PDF."""
+"""read_file: read a text file or part of it; a picture or PDF."""
 
 import asyncio
 

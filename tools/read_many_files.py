@@ -1,4 +1,4 @@
-"""read_many_files: several text files at once."""
+"""read_many_files: read several text files at once."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,13 +16,13 @@ from interlock.tools.search.ripgrep import has_magic, matcher
 
 _END = "--- End of content ---"
 _MOST_NAMED = 50
-"""Files named of those that were left out."""
+"""Maximum skipped files listed by name."""
 _DEFAULT_EXCLUDES = (
     *("**/node_modules/**", "**/.git/**", "**/.vscode/**", "**/.idea/**", "**/dist/**", "**/build/**"),
     *("**/coverage/**", "**/__pycache__/**", "**/.venv/**", "**/*.pyc", "**/*.class", "**/*.o", "**/*.so"),
     *("**/*.zip", "**/*.gz", "**/*.tar", "**/*.jar", "**/*.exe", "**/*.dll", "**/*.log", "**/.DS_Store"),
 )
-"""Build results, archives and editors' files, as in gemini-cli."""
+"""Build artefacts, archives and editor files, as in gemini-cli."""
 
 
 class ReadManyFilesArgs(Args):
@@ -48,7 +48,7 @@ class ReadManyFilesArgs(Args):
 
 @dataclass
 class _Chosen:
-    """Files to read; `named` ones were asked for by their own path."""
+    """Files to read; `named` ones were requested by path."""
 
     files: dict[Path, bool] = field(default_factory=dict[Path, bool])
     problems: list[str] = field(default_factory=list[str])
@@ -64,7 +64,7 @@ async def run(args: ReadManyFilesArgs, context: ToolContext) -> ToolResult:
 def read_files(
     stop: Stop, args: ReadManyFilesArgs, workspace: Workspace, most_chars: int = MOST_CHARS
 ) -> ToolResult:
-    """The texts, at most so many characters in all."""
+    """The files' texts, at most `most_chars` characters in total."""
     chosen = _choose(stop, args, workspace)
     if not chosen.files:
         reasons = " ".join(chosen.problems) or f"No file matches {args.include!r}."
@@ -129,9 +129,9 @@ def _matches(
 
 
 def _content(args: ReadManyFilesArgs, workspace: Workspace, path: Path, named: bool, room: int) -> str | None:
-    """What is shown of one file; None: nothing, because it isn't text and nobody named it."""
+    """Text shown for one file; None: skipped, as it isn't text and wasn't named."""
     real = real_file(workspace, path, ignored=not args.respect_git_ignore)
-    if real is None:  # a link was put there since it was found
+    if real is None:  # a link was created since it was found
         return "[may not be read]"
     try:
         data = read_bytes(workspace, real)

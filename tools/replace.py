@@ -1,4 +1,4 @@
-"""replace: change an exact piece of a file's text."""
+"""replace: replace an exact string in a file."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from interlock.tools.matcher.edit import Placed, Problem, placed_or_repaired, ra
 from interlock.tools.matcher.find import Span
 
 _AROUND = 5
-"""Lines shown around a change (gemini-cli: 5)."""
+"""Lines of context around a change (gemini-cli: 5)."""
 _MOST_SHOWN = 60
 
 
@@ -88,7 +88,7 @@ def _same(shown: str, text: str, found: Placed) -> str:
 
 
 def _now_there(text: str, spans: Sequence[Span]) -> str:
-    """The lines from the first to the last replacement and some around, for the model to see what it did."""
+    """The lines from the first to the last replacement with context, so that the model sees the effect."""
     start = spans[0].start
     end = spans[-1].end + sum(len(span.new) - span.end + span.start for span in spans)
     lines = lines_of(text)

@@ -1,4 +1,4 @@
-"""run_shell_command: run a command line with bash, to its end or in the background."""
+"""run_shell_command: run a command line with bash, in the foreground or background."""
 
 from pathlib import Path
 
@@ -90,7 +90,7 @@ def _result(ended: Ended, timeout_s: float, inactivity_s: float) -> ToolResult:
 
 
 def _report(ended: Ended) -> str:
-    """What the model reads. Without times and pids: the same command with the same outcome reads the same."""
+    """Text for the model. No times or pids, so that equal outcomes read the same."""
     lines = [f"Output:\n{ended.output.rstrip()}" if ended.output.strip() else "Output: (empty)"]
     if ended.omitted:
         lines.append(f"The output was too long to show. {_where(ended)}")

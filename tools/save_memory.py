@@ -1,4 +1,4 @@
-"""save_memory: one fact or rule added to a memory file of the project."""
+"""save_memory: add one fact or rule to a memory file of the project."""
 
 import asyncio
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from interlock.state.tooling import Args, FileChange, Tool, ToolContext
 from interlock.tools._opening import Target, open_target
 
 HEADING = "## Remembered"
-"""Below it stands what was added by this tool or by `interlock memory add`."""
+"""Heading above facts added by this tool or by `interlock memory add`."""
 
 
 class SaveMemoryArgs(Args):
@@ -39,7 +39,7 @@ def _changed(target: Target, fact: str) -> FileChange:
 
 
 def with_fact(text: str, fact: str) -> str:
-    """The memory file's text with one more line below its heading; unchanged where it holds the line already."""
+    """The memory file's text with one more line under its heading; unchanged if it has the line already."""
     line = "- " + " ".join(fact.split())
     lines = text.split("\n")
     if line in lines:

@@ -1,4 +1,4 @@
-"""search_files: `grep_search` by the task loop's name and parameters."""
+"""search_files: `grep_search` with the task loop's name and parameters."""
 
 from pydantic import Field
 
@@ -7,7 +7,7 @@ from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.tools import grep_search
 
 _MOST_MATCHES = 300
-"""Roo Code: 300."""
+"""Roo Code's limit."""
 
 
 class SearchFilesArgs(Args):

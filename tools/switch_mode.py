@@ -1,4 +1,4 @@
-"""switch_mode: go on in another mode of work."""
+"""switch_mode: continue in another mode of work."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""table: every tool that a model can call, one file each."""
+"""table: every tool a model can call, one per file."""
 
 from interlock.state.tooling import Tool
 from interlock.tools import (
@@ -82,7 +82,7 @@ TOOLS: dict[str, Tool] = {
     "new_task": new_task.TOOL,
     "attempt_completion": attempt_completion.TOOL,
 }
-"""In the order in which models are told of them."""
+"""In the order in which models see them."""
 TASK_LOOP = frozenset(
     {
         *("apply_diff", "insert_content", "search_files", "list_files", "list_code_definition_names"),
@@ -91,11 +91,11 @@ TASK_LOOP = frozenset(
         *("use_mcp_tool", "access_mcp_resource", "switch_mode", "new_task", "attempt_completion"),
     }
 )
-"""Only the task loop is told of these; elsewhere others do the same."""
+"""Only offered in the task loop; elsewhere other tools do the same."""
 OTHERS_OF_TASK = frozenset(
     {
         *("list_directory", "grep_search", "write_file", "replace", "run_shell_command", "write_todos"),
         *("ask_user", "enter_plan_mode", "exit_plan_mode", "invoke_agent"),
     }
 )
-"""What the task loop isn't told of: it does the same by names of its own."""
+"""Not offered in the task loop, which has equivalents under other names."""

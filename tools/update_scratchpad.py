@@ -1,4 +1,4 @@
-"""update_scratchpad: an investigator's checklist, questions and findings, as data."""
+"""update_scratchpad: update an investigator's checklist, questions and findings."""
 
 from pydantic import Field
 
@@ -30,6 +30,6 @@ TOOL = Tool(
     args=UpdateScratchpadArgs,
     risk="state",
     summary=lambda args: f"Scratchpad: {len(args.findings)} new findings",
-    # The graph keeps the scratchpad; the call holds what changes.
+    # The graph keeps the scratchpad; the call has only the changes.
     run=always(ToolResult(status="success", content="The scratchpad is updated.")),
 )

@@ -1,4 +1,4 @@
-"""update_todo_list: the steps of the task, as a list of check boxes."""
+"""update_todo_list: the task's steps as a list of check boxes."""
 
 import re
 
@@ -9,7 +9,7 @@ from interlock.state.tooling import Args, Tool, ToolContext
 
 _STEP = re.compile(r"\s*(?:[-*]\s+)?\[([ xX~-])\]\s+(.*\S)\s*")
 _STATUS = {" ": "pending", "x": "completed", "-": "in_progress", "~": "in_progress"}
-"""Roo Code's marks."""
+"""Roo Code's check marks."""
 
 
 class UpdateTodoListArgs(Args):
@@ -20,7 +20,7 @@ class UpdateTodoListArgs(Args):
 
 
 def steps_of(text: str) -> list[dict[str, str]]:
-    """`{description, status}` of each line that is a step; others are left out."""
+    """`{description, status}` of each line that is a step; other lines are skipped."""
     found = map(_STEP.fullmatch, text.splitlines())
     return [{"description": m[2], "status": _STATUS[m[1].lower()]} for m in found if m]
 

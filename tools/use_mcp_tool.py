@@ -1,4 +1,4 @@
-"""use_mcp_tool: a tool of an MCP server, by the names of both; it becomes a call of that tool."""
+"""use_mcp_tool: call a tool of an MCP server by both names; becomes a call of that tool."""
 
 import json
 from typing import Any
@@ -33,6 +33,6 @@ TOOL = Tool(
     args=UseMcpToolArgs,
     risk="execute",
     summary=lambda args: f"{args.server_name}: {args.tool_name}",
-    # The graph makes it a call of the server's tool; this answers where there is no such thing.
+    # Normally the graph calls the server's tool instead; this answers if there is none.
     run=always(failure("mcp_unavailable", "There is no such server here.")),
 )

@@ -1,4 +1,4 @@
-"""web_fetch: the text of one web page."""
+"""web_fetch: fetch the text of one web page."""
 
 import sys
 from pathlib import Path
@@ -13,9 +13,9 @@ from interlock.tools._http import Page, fetch, note_for_people, url_problem
 _HTML_PROGRAM = str(Path(__file__).with_name("_html_text.py"))
 _HTML_S = 10
 _HTML_CHARS = 50_000_000
-"""More than a page of the largest size can turn into."""
+"""More than a page of maximum size can become."""
 _ERROR_CHARS = 2000
-"""Of the body of an error page."""
+"""Characters of an error page's body."""
 _HTML = ("text/html", "application/xhtml+xml")
 _TEXT = (
     "application/json",
@@ -46,7 +46,7 @@ async def run(args: WebFetchArgs, context: ToolContext) -> ToolResult:
 
 
 async def _readable(page: Page, context: ToolContext) -> tuple[str, str]:
-    """Title and text. Raises `ToolError` for what isn't text."""
+    """Title and text. Raises `ToolError` if it isn't text."""
     if page.content_type in _HTML or (not page.content_type and b"<html" in page.body[:_SNIFFED].lower()):
         return await _html(page, context)
     textual = page.content_type.startswith("text/") or page.content_type.endswith(("+json", "+xml", *_TEXT))
@@ -74,7 +74,7 @@ async def _html(page: Page, context: ToolContext) -> tuple[str, str]:
 def _decoded(page: Page) -> str:
     try:
         return page.body.decode(page.charset or "utf-8-sig", "replace")
-    except LookupError:  # a charset that nobody knows
+    except LookupError:  # unknown charset
         return page.body.decode("utf-8", "replace")
 
 

@@ -1,4 +1,4 @@
-"""web_search: what the web says about a question: by Gemini with Google's search, or by what settings name."""
+"""web_search: search the web, with Gemini and Google's search or the backend in settings."""
 
 import json
 import shlex
@@ -62,7 +62,7 @@ def _filled(address: str, query: str) -> str:
 
 
 def _listed(text: str) -> str:
-    """Of JSON with `results`, as SearXNG and its like give it: title, address and excerpt of each; else nothing."""
+    """Title, address and excerpt of each entry in JSON with `results` (SearXNG's format); else empty."""
     try:
         found: Any = json.loads(text)
     except ValueError:

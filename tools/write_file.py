@@ -1,4 +1,4 @@
-"""write_file: create a file or replace all of its text."""
+"""write_file: create a file or replace its whole text."""
 
 import asyncio
 from collections.abc import Mapping

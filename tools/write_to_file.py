@@ -1,4 +1,4 @@
-"""write_to_file: create a file or replace all of its text, by the task loop's name."""
+"""write_to_file: create a file or replace its whole text; the task loop's name."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -34,7 +34,7 @@ async def plan(args: WriteToFileArgs, context: ToolContext, earlier: Mapping[str
 
 
 def _unfenced(text: str, path: str) -> str:
-    """Models that answer in Markdown put a whole file between fences; in Markdown files they belong there."""
+    """Strip fences around a whole file, as added by models that answer in Markdown; Markdown files keep them."""
     lines = text.strip().splitlines()
     whole = len(lines) > 1 and lines[0].startswith(_FENCE) and lines[-1] == _FENCE
     if not whole or path.lower().endswith((".md", ".mdx", ".markdown")):

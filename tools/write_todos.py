@@ -1,4 +1,4 @@
-"""write_todos: the model's own list of steps."""
+"""write_todos: the model's own todo list."""
 
 from typing import Literal
 

@@ -1,1 +1,1 @@
-"""matcher: where an edit goes in a text, and what comes there."""
+"""matcher: find where an edit goes in a text, and compute the replacement."""

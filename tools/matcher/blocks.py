@@ -1,8 +1,8 @@
-"""blocks: search/replace blocks as `apply_diff` takes them, and where their lines go.
+"""blocks: parse the search/replace blocks of `apply_diff` and place their lines.
 
-They are read strictly: a marker out of its place is no text. A text that stands once is found without the line number.
-Of several places that tells which is meant if one of them is exactly there, or a few lines off and alone far around;
-else none is: a number that is nearly right may be nearer to another.
+Parsing is strict: a misplaced marker is never text. A text that occurs once is found without its line number. If it
+occurs several times, the number picks the place exactly there, or a few lines off if no other is nearby; else none: a
+nearly right number may be closer to the wrong place.
 """
 
 import re
@@ -23,26 +23,26 @@ _FORM = "<<<<<<< SEARCH, :start_line:N, -------, the text, =======, the new text
 
 
 MOST_BLOCKS = 200
-"""Each looks through the whole file."""
+"""Each one searches the whole file."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """One change: whole lines in place of whole lines."""
+    """One change: whole lines replace whole lines."""
 
     search: tuple[str, ...]
     replace: tuple[str, ...]
-    """Empty: the lines are taken out."""
+    """Empty: the lines are deleted."""
     line: int
-    """Where the search text stands, counted from 1, as the model knows the file; 0: it doesn't say."""
+    """1-based line of the search text in the file as the model knows it; 0: not given."""
 
 
 class DiffError(ValueError):
-    """The text is no sequence of blocks; says which line is wrong, and why."""
+    """The text isn't a sequence of blocks; says which line is wrong, and why."""
 
 
 def blocks_of(diff: str) -> list[Block]:
-    """In the order given; at least one. Raises `DiffError`."""
+    """The blocks in order; at least one. Raises `DiffError`."""
     lines = diff.replace("\r\n", "\n").split("\n")
     blocks: list[Block] = []
     at = 0
@@ -64,7 +64,7 @@ def blocks_of(diff: str) -> list[Block]:
 
 
 def _block(lines: list[str], begin: int) -> tuple[Block, int]:
-    """The block that begins there, and where the next one may begin."""
+    """The block starting at `begin`, and where the next one may start."""
     at, hint = begin + 1, 0
     while at < len(lines) and (found := _HINT.fullmatch(lines[at])):
         hint = int(found[2]) if found[1] == "start" else hint
@@ -77,7 +77,7 @@ def _block(lines: list[str], begin: int) -> tuple[Block, int]:
 
 
 def _body(lines: list[str], at: int, begin: int, end: str) -> tuple[tuple[str, ...], int]:
-    """Lines up to the marker `end`, with their escapes undone, and the place after it."""
+    """Lines up to the marker `end`, unescaped, and the position after it."""
     body: list[str] = []
     for number in range(at, len(lines)):
         line = lines[number]
@@ -91,7 +91,7 @@ def _body(lines: list[str], at: int, begin: int, end: str) -> tuple[tuple[str, .
 
 
 def _without_numbers(block: Block) -> Block:
-    """Line numbers as tools show them, if every line has one; the first says where it stands."""
+    """Strip line numbers as shown by tools, if every line has one; the first is the line hint."""
     search = [found for line in block.search if (found := _NUMBERED.fullmatch(line))]
     new = [found for line in block.replace if (found := _NUMBERED.fullmatch(line))]
     blank = not any(line.strip() for line in block.replace)
@@ -109,14 +109,14 @@ def _short(line: str) -> str:
 
 
 NEAR = 40
-"""Lines on each side of a hint that are searched (Roo Code: 40)."""
+"""Lines searched on each side of a hint (Roo Code: 40)."""
 OFF = 5
-"""Lines that a hint may be off by: models miscount by a few; more, and it is of another state of the file."""
+"""Maximum error of a hint in lines: models miscount by a few; a larger error means another version of the file."""
 _MOST_NAMED = 20
 
 
 def placed_lines(shown: str, text: str, old: str, new: str, line: int) -> Placed | Problem:
-    """`old` and `new` are lines without the last one's break; `line` counts from 1, 0: there is no hint."""
+    """`old` and `new` are lines without the final line break; `line` is 1-based, 0: no hint."""
     found = find(text, old, new, 1, whole_lines=True)
     if found is None:
         mended = repaired(text, old, new, 1, whole_lines=True)
@@ -133,7 +133,7 @@ def placed_lines(shown: str, text: str, old: str, new: str, line: int) -> Placed
 
 
 def _by_hint(text: str, old: str, new: str, line: int, several: Miscount) -> Match | None:
-    """The same search in the lines at the hint, then around it."""
+    """Repeat the search in the lines at the hint, then around it."""
     for start, end in _slices(text, line, old.count("\n") + 1):
         found = find(text[start:end], old, new, 1, whole_lines=True)
         if isinstance(found, Match) and found.strategy == several.strategy:

@@ -1,4 +1,4 @@
-"""edit: an edit of a text: where it goes, what comes out, or why not, in words that help to do better."""
+"""edit: place an edit in a text and compute the result, or explain the failure in a way that helps to fix it."""
 
 import json
 import re
@@ -26,13 +26,13 @@ _QUOTED = re.compile(r"""\\+(["'`])""")
 _UNESCAPED_QUOTE = re.compile(r"""(?<!\\)["'`]""")
 _MOST_LINES = 10_000
 _MOST_COLUMNS = 300
-"""Bounds of the search for similar lines: it compares each line of the file."""
+"""Limits the search for similar lines, which compares every line of the file."""
 _SIMILAR = 0.6
 _MOST_SHOWN = 12
 
 
 class Problem(NamedTuple):
-    """Why an edit can't be made; `code` as `pipelines.md` §5 lists them."""
+    """Why an edit can't be made; `code` as listed in `pipelines.md` §5."""
 
     code: str
     message: str
@@ -40,7 +40,7 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class Placed:
-    """Where an edit goes and what comes there; `repaired`: with strings that had to be mended first."""
+    """Where an edit goes, and the new text; `repaired`: the strings had to be corrected first."""
 
     strategy: Strategy
     spans: tuple[Span, ...]
@@ -48,7 +48,7 @@ class Placed:
 
     @property
     def how(self) -> str:
-        """How the text that was found differs from old_string; empty: not at all."""
+        """How the text found differs from old_string; empty: not at all."""
         if self.repaired:
             return "once its escapes or the blanks around it were removed"
         return _HOW.get(self.strategy, "")
@@ -66,7 +66,7 @@ def unusable(old: str, new: str) -> Problem | None:
 def placed(
     shown: str, text: str, old: str, new: str, expected: int | None, *, only_exact: bool = False
 ) -> Placed | Problem:
-    """All strategies; `no_occurrence` when none of them finds anything."""
+    """Try all strategies; `no_occurrence` if none finds anything."""
     found = (find_exact if only_exact else find)(text, old, new, expected)
     if isinstance(found, Match):
         return Placed(found.strategy, found.spans)
@@ -78,7 +78,7 @@ def placed(
 def repaired(
     text: str, old: str, new: str, expected: int | None, *, whole_lines: bool = False
 ) -> Placed | None:
-    """By the first mending of both strings with which as many windows are found as were expected; without a model."""
+    """Use the first correction of both strings that yields the expected number of windows; no model involved."""
     for one, other, look in _tries(old, new):
         found = look(text, one, other, expected, whole_lines=whole_lines) if one and one != old else None
         if isinstance(found, Match):
@@ -87,7 +87,7 @@ def repaired(
 
 
 def placed_or_repaired(shown: str, text: str, old: str, new: str, expected: int | None) -> Placed | Problem:
-    """All that is tried without a model."""
+    """Try everything that needs no model."""
     found = placed(shown, text, old, new, expected)
     if isinstance(found, Problem) and found.code == "no_occurrence":
         return repaired(text, old, new, expected) or found
@@ -95,16 +95,16 @@ def placed_or_repaired(shown: str, text: str, old: str, new: str, expected: int 
 
 
 def raw_after(file: TextFile, spans: tuple[Span, ...]) -> str:
-    """The file's new text with its own line endings; it ends with one as before, or without one."""
+    """The file's new text with its own line endings; a final newline is kept or stays absent."""
     text = file.text
     crlf = file.raw.count("\r\n")
-    if 0 < crlf < file.raw.count("\n"):  # both kinds: lines that aren't changed keep theirs
+    if 0 < crlf < file.raw.count("\n"):  # mixed line endings: unchanged lines keep theirs
         spans = tuple(small for span in spans for small in _smallest(text, span))
     return with_final_newline(file, file.splice([(span.start, span.end, span.new) for span in spans]))
 
 
 def _smallest(text: str, span: Span) -> list[Span]:
-    """The lines that change."""
+    """The changed lines."""
     old = text[span.start : span.end].splitlines(keepends=True)
     new = span.new.splitlines(keepends=True)
     at = [span.start]
@@ -143,7 +143,7 @@ def _tries(old: str, new: str) -> Iterator[tuple[str, str, Callable[..., object]
 
 
 def _one_level(text: str) -> str | None:
-    """As the inside of a JSON string; null: it isn't one."""
+    """Unescape as the inside of a JSON string; null: it isn't one."""
     try:
         return json.loads(f'"{text}"')
     except ValueError:
@@ -155,17 +155,17 @@ def _is_one_level(_: str, new: str) -> bool:
 
 
 def _quotes(text: str) -> str:
-    """Escapes before quotes only, so that `\\n` inside a literal stays."""
+    """Unescape quotes only, so that `\\n` inside a literal is kept."""
     return _QUOTED.sub(r"\1", text)
 
 
 def _escapes_the_same(old: str, new: str) -> bool:
-    """The kinds of quotes that are escaped in `old` are nowhere without an escape in `new`."""
+    """Whether the kinds of quotes escaped in `old` are always escaped in `new` too."""
     return not set(_QUOTED.findall(old)) & set(_UNESCAPED_QUOTE.findall(new))
 
 
 def _any(text: str) -> str:
-    """Every run of escapes, however long (gemini-cli's rule)."""
+    """Unescape any run of backslashes (gemini-cli's rule)."""
     return _ESCAPED.sub(lambda found: _SIGN.get(found[1], found[1]), text)
 
 
@@ -174,7 +174,7 @@ def _is_one_line(_: str, new: str) -> bool:
 
 
 def with_final_newline(file: TextFile, raw: str) -> str:
-    """`raw` ending as the file did: with a line ending, or without."""
+    """`raw` with the file's original ending: with a final newline, or without."""
     if not raw or not file.raw:
         return raw
     if file.raw.endswith("\n"):
@@ -183,7 +183,7 @@ def with_final_newline(file: TextFile, raw: str) -> str:
 
 
 def nearest_text(text: str, old: str, new: str) -> str:
-    """What a model needs to find its place again: an edit that was made already, or the most similar lines."""
+    """Helps a model find its place: says that the edit was already made, or quotes the most similar lines."""
     if new.strip() and new in text:
         where = f"line {line_at(text, text.find(new))}"
         return f"What it would put there stands at {where} already: the edit may have been made."
@@ -198,7 +198,7 @@ def nearest_text(text: str, old: str, new: str) -> str:
 
 
 def excerpt(text: str, old: str, most: int) -> str:
-    """About `most` characters of a long text, whole lines, around those that are most like `old`."""
+    """About `most` characters of a long text, in whole lines, around those most similar to `old`."""
     lines = lines_of(text)
     found = _same_but_blanks(lines, lines_of(old)) or _similar(lines, lines_of(old))
     first = last = found[0] if found else 0
@@ -230,7 +230,7 @@ def _same_but_blanks(lines: list[str], wanted: list[str]) -> tuple[int, str] | N
 
 
 def _similar(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
-    """By the longest wanted line, which tells most."""
+    """Search for the longest wanted line, which is the most distinctive."""
     anchor = max(range(len(wanted)), key=lambda index: len(wanted[index].strip()))
     needle = wanted[anchor].strip()[:_MOST_COLUMNS]
     if not needle:
@@ -262,13 +262,13 @@ _BRACKETED = re.compile(
     rf"|\(\s*{_DOTS}?\s*(?:{_PHRASE}|unchanged|omitted|rest unchanged)\s*{_DOTS}?\s*\))\s*(?:\*/\}}?|-->)?$",
     re.IGNORECASE,
 )
-"""`[unchanged]` alone isn't one: settings files have sections of that form."""
+"""Plain `[unchanged]` doesn't match: settings files have such section names."""
 _LONGEST = 120
-"""Characters of a line that may be a placeholder; also bounds the work of the expression."""
+"""Maximum characters of a placeholder line; also bounds the regex's work."""
 
 
 def omission(text: str, allowed: str = "") -> str | None:
-    """The first line such as `// ... rest of the code ...` that doesn't stand in `allowed` too."""
+    """The first line such as `// ... rest of the code ...` that isn't also in `allowed`."""
     known = {line.strip() for line in allowed.splitlines()}
     for line in text.splitlines():
         bare = line.strip()

@@ -1,7 +1,7 @@
-"""find: where `old` stands in a text, from exact to nearly; the first strategy that finds anything decides.
+"""find: locate `old` in a text, from exact to approximate; the first strategy that finds anything decides.
 
-exact → the same but for typography → but for whitespace → but for whitespace between words → nearest, within a tenth.
-It never chooses: too many windows, or windows that overlap, are a `Miscount`.
+exact → ignoring typography → ignoring whitespace → ignoring whitespace between words → nearest, within a tenth. It
+never guesses: too many windows, or overlapping ones, are a `Miscount`.
 """
 
 from collections.abc import Callable
@@ -38,14 +38,14 @@ _STRATEGIES: tuple[tuple[Strategy, Callable[[str, str], Windows]], ...] = (
 def find_exact(
     text: str, old: str, new: str, expected: int | None, *, whole_lines: bool = False
 ) -> Match | Miscount | None:
-    """The first strategy: every place where `old` stands as it is."""
+    """The first strategy: every exact occurrence of `old`."""
     return _settled("exact", text, _exact_windows(text, old, whole_lines), lambda _: new, expected)
 
 
 def find(
     text: str, old: str, new: str, expected: int | None, *, whole_lines: bool = False
 ) -> Match | Miscount | None:
-    """All strategies. `expected` null: every window, at least one. `whole_lines`: none that is a piece of a line."""
+    """All strategies. `expected` null: every window, at least one. `whole_lines`: no partial lines."""
     found = find_exact(text, old, new, expected, whole_lines=whole_lines)
     if found is not None or not old.strip():
         return found
@@ -53,9 +53,7 @@ def find(
     folded, plain_old = fold(text), fold(old)
     merge = _merge(text, old, new)
     if plain_old != original or folded is not text:
-        pairs = tuple(
-            range(len(old_lines(old)))
-        )  # what agrees character by character agrees line by line, too
+        pairs = tuple(range(len(old_lines(old))))  # a character-by-character match also matches line by line
         found = _settled(
             "typography",
             text,
@@ -77,7 +75,7 @@ def find(
 
 
 def _exact_windows(text: str, old: str, whole_lines: bool) -> Windows:
-    # A line's own break before it and after it, which neighbours share.
+    # A line's own breaks before and after it, shared with its neighbours.
     at = places(f"\n{text}\n", f"\n{old}\n", shared=1) if whole_lines else places(text, old)
     top, end = (
         [Window(place, place + len(old)) for place in chosen] for chosen in (at.from_top, at.from_end)
@@ -94,7 +92,7 @@ def _of_whole_lines(text: str, windows: Windows) -> Windows:
 
 
 def _merge(text: str, old: str, new: str) -> Callable[[Window], str]:
-    """Merges windows; of those that are the same text only the first."""
+    """Merges windows; windows with equal text are merged once."""
     known: dict[tuple[str, str, tuple[int | None, ...] | None], str] = {}
 
     def merge(window: Window) -> str:
@@ -132,7 +130,7 @@ def _settled(
 
 
 def _aligned(text: str, window: Window, old: str) -> Window:
-    """A window of whole lines that has `old`'s words on `old`'s lines is paired with them."""
+    """Pair a window of whole lines with `old` if their words are on the same lines."""
     if window.pairs is not None:
         return window
     start = text.rfind("\n", 0, window.start) + 1

@@ -1,9 +1,9 @@
-"""fuzzy: the one window of lines that comes nearest to `old`, within a tenth of its length.
+"""fuzzy: find the one window of lines nearest to `old`, within a tenth of its length.
 
-Code has families: `push_queue` beside `pull_queue`, `case 3:` beside `case 4:`. When the member that was meant is gone,
-the nearest one is a sister of it, as near as a slip would be. So a difference counts as a slip only if it doesn't look
-like another name: no digits, no word of a name that stands elsewhere in the text, no word fewer.
-Measured on 3,000 windows that were taken out of their files: without this 44 edits land in a sister, with it 1 or none.
+Code has families: `push_queue` beside `pull_queue`, `case 3:` beside `case 4:`. If the intended member is gone, the
+nearest one is a sibling, as close as a typo would be. So a difference only counts as a typo if it doesn't look like
+another name: no digits, no word of a name used elsewhere in the text, no word fewer. Measured on 3,000 windows removed
+from their files: without this 44 edits hit a sibling, with it 1 or none.
 """
 
 import re
@@ -27,31 +27,31 @@ from interlock.tools.matcher.windows import (
 )
 
 _SHORTEST = 10
-"""Characters of `old` (gemini-cli: 10)."""
+"""Minimum characters of `old` (gemini-cli: 10)."""
 _LIMIT = 0.1
-"""Edits per character; whitespace counts a tenth of other characters (gemini-cli: 0.1 both)."""
+"""Edits per character; whitespace counts a tenth of other characters (gemini-cli: 0.1 for both)."""
 _RIVALS = 0.3
-"""Windows up to this distance are looked at, to know that the best has no equal."""
+"""Windows up to this distance are checked, to be sure the best is unrivalled."""
 _PROBED = 1 / 3 + 0.01
-"""Share of `old` in its longest lines that are looked for. A window within 0.1 in all has one of them within 0.3."""
+"""Share of `old` in the longest lines searched for. A window within 0.1 overall has one of them within 0.3."""
 _MOST_COMPARED = 1_000_000
-"""Pairs of lines that are compared: 0.3 s. Beyond it fewer of `old`'s lines are looked for, and a text with more places
-that are about right is too much alike everywhere."""
+"""Pairs of lines compared: 0.3 s. Above it, fewer of `old`'s lines are searched for, and texts with even more likely
+places are too repetitive."""
 _PAIR_CHARS = 64_000
-"""Characters of a line times characters of another that take as long as one more pair."""
+"""Product of two lines' lengths that takes as long as comparing one more pair."""
 _MOST_CANDIDATES = 20_000
 _MOST_HITS = 10_000
-"""Places of a part of a name that are looked at; one with more is a common word."""
+"""Occurrences of a name part that are checked; one with more is a common word."""
 _LONGEST_NAME = 200
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 """Words of a name: `parseHTML_now` has three."""
 _SEPARATORS = frozenset({",", ";"})
 _ALIKE, _PARTS_ALIKE = 0.5, 0.6
-"""Similarity (1 minus edits by length) of two names, and of what differs in them, from which one may be the other."""
+"""Minimum similarity (1 minus edits by length) of two names, and of their differing parts, to count as a typo."""
 _SHORT = 2
-"""Lines of a window that say little: there a name with a word more is another name."""
+"""Windows of so few lines say little: there an extra word means another name."""
 _MOST = 12
-"""Differing words of one window; each is looked for in the text."""
+"""Maximum differing words of a window; each is searched for in the text."""
 _BLOCK = 4_096
 _LONGEST_LINE = 20_000
 
@@ -59,10 +59,10 @@ _LONGEST_LINE = 20_000
 @dataclass(frozen=True)
 class _Found:
     first: int
-    """Place of its first line among the lines that aren't blank."""
+    """Index of its first line among the non-blank lines."""
     distance: float
     words: int
-    """Words and signs that differ."""
+    """Number of differing words and symbols."""
 
 
 def fuzzy_windows(text: str, old: str) -> Windows:
@@ -70,7 +70,7 @@ def fuzzy_windows(text: str, old: str) -> Windows:
 
 
 def _nearest(text: str, old: str) -> list[Window]:
-    """None, the one that is nearest, or those between which can't be chosen."""
+    """Empty, the nearest window, or those too close to choose between."""
     wanted = [line.strip() for line in old_lines(old) if line.strip()]
     if sum(map(len, wanted)) < _SHORTEST or max(map(len, wanted)) > _LONGEST_LINE:
         return []
@@ -81,7 +81,7 @@ def _nearest(text: str, old: str) -> list[Window]:
         return []
     best, rivals = found[0], found[1:]
     equals = [best, *(f for f in rivals if f.distance <= best.distance)]
-    # Nearer by characters but not by words (`f(10)` to `f(1)` and `f(2)`): not equal, and not sure either.
+    # Nearer by characters but not by words (`f(10)` to `f(1)` and `f(2)`): not equal, but not certain.
     if len(equals) == 1 and any(f.words <= best.words for f in rivals):
         return []
     chosen = sorted(lines.starts[f.first] for f in equals)
@@ -107,7 +107,7 @@ def _measured(lines: Lines, wanted: list[str]) -> Iterator[_Found]:
 
 
 def _candidates(lines: Lines, bare: list[str]) -> set[int]:
-    """Places where a window may begin: one of the longest lines is about right there."""
+    """Positions where a window may start: one of the longest lines roughly matches there."""
     probes = _probes(bare, lines)
     cost = len(bare) + sum(map(len, bare)) * max(map(len, bare)) // _PAIR_CHARS
     most = min(_MOST_CANDIDATES, _MOST_COMPARED // cost)
@@ -162,7 +162,7 @@ def _bare(line: str) -> str:
 
 
 def slips(text: str, start: int, end: int, wanted: Sequence[str], there: Sequence[str]) -> bool:
-    """Whether the lines `there`, from `start` to `end` of the text, differ from those `wanted` by slips only."""
+    """Whether lines `start` to `end` of the text (`there`) differ from `wanted` by typos only."""
     lines: dict[tuple[str, str], int] = defaultdict(int)
     for line, other in zip(wanted, there, strict=True):
         if line == other:
@@ -172,13 +172,13 @@ def slips(text: str, start: int, end: int, wanted: Sequence[str], there: Sequenc
             lines[pair] += 1
         if ("", "") in pairs or len(lines) > _MOST:
             return False
-    # The same other name in several lines is another thing, not a slip.
+    # The same different name on several lines is something else, not a typo.
     short = len(wanted) <= _SHORT
     return all(count == 1 and _slip(text, start, end, *pair, short) for pair, count in lines.items())
 
 
 def _differences(wanted: list[str], there: list[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of words; two empty strings where more differs than one word for another."""
+    """Pairs of differing words; two empty strings if the difference isn't word for word."""
     for tag, i1, i2, j1, j2 in Comparison(wanted, there).get_opcodes():
         if tag == "equal" or set(wanted[i1:i2] + there[j1:j2]) <= _SEPARATORS:
             continue
@@ -215,7 +215,7 @@ def _parts(name: str) -> list[str]:
 
 
 def _elsewhere(text: str, start: int, end: int, part: str) -> bool:
-    """Whether a word of a name stands in the text outside the window, too."""
+    """Whether a word of a name also occurs outside the window."""
     hits = 0
     for written in (part, part.capitalize(), part.upper()):
         place = text.find(written)

@@ -1,7 +1,7 @@
-"""merge: what comes in a window's place: the model's change, made to what the file really has.
+"""merge: compute a window's replacement: the model's change applied to the file's actual text.
 
-`old` isn't quite what stands in the file. Lines that the model leaves alone therefore stay as the file has them; the
-others are `new`'s, with the file's indentation and typography (a three-way merge with `old` as its base).
+`old` doesn't quite match the file. So lines the model doesn't change stay as in the file; the others come from `new`,
+with the file's indentation and typography (a three-way merge with `old` as its base).
 """
 
 import re
@@ -17,11 +17,11 @@ from interlock.tools.matcher.windows import Window, following
 
 _PIECE = re.compile(r"\w+|\n[^\S\n]*|[^\S\n]+|[^\w\s]")
 _MOST_PIECES = 2_000
-"""Pieces of lines that are merged word by word; the comparison takes the square of it."""
+"""Maximum pieces of lines merged word by word; the comparison is quadratic."""
 
 Op = tuple[Literal["replace", "delete", "insert", "equal"], int, int, int, int]
 _TAB = 4
-"""Columns of a tab where nothing tells."""
+"""Default tab width in columns."""
 
 
 def indent(line: str) -> str:
@@ -30,7 +30,7 @@ def indent(line: str) -> str:
 
 @dataclass(frozen=True)
 class Pair:
-    """A line of `old` and the line of the file that it stands for: indentations, and where in `old`."""
+    """A line of `old` and its counterpart in the file: their indentations, and the position in `old`."""
 
     at: int
     model: str
@@ -39,14 +39,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class Indenter:
-    """Moves lines from the model's indentation to the file's."""
+    """Converts lines from the model's indentation to the file's."""
 
     pairs: tuple[Pair, ...]
     as_in_file: bool
-    """The model wrote the new lines with the file's indentation, whatever it did to `old`."""
+    """The new lines already have the file's indentation, whatever `old` has."""
 
     def __call__(self, line: str, at: int) -> str:
-        """`line`, which comes in at line `at` of `old`."""
+        """Reindent `line`, which is inserted at line `at` of `old`."""
         bare = line.lstrip(" \t")
         if self.as_in_file or not bare or not self.pairs:
             return line
@@ -59,7 +59,7 @@ class Indenter:
         return line
 
     def _nearest(self, mine: str, at: int) -> tuple[str, str]:
-        """Of the pairs that are most like an indentation, the one nearest to a line."""
+        """Among the pairs most similar in indentation, the one nearest to the line."""
         if mine not in self._likest:
             best = max(_rank(model, mine) for model in self._by_model)
             likest = [m for m in self._by_model if _rank(m, mine) == best]
@@ -85,7 +85,7 @@ class Indenter:
         return set("".join(pair.file for pair in self.pairs))
 
     def _in_style(self, extra: str) -> str:
-        """Further indentation in the file's characters."""
+        """Extra indentation in the file's characters."""
         if not extra or not self._style:
             return extra
         if self._style == {"\t"} and set(extra) == {" "}:
@@ -96,7 +96,7 @@ class Indenter:
 
     @cached_property
     def _width(self) -> float:
-        """Spaces that stand for a tab, by the deepest pair in which they do."""
+        """Spaces per tab, from the deepest pair that shows it."""
         seen = [
             (max(len(p.model), len(p.file)), min(len(p.model), len(p.file)))
             for p in self.pairs
@@ -106,7 +106,7 @@ class Indenter:
 
 
 def _rank(known: str, mine: str) -> tuple[int, int]:
-    """Same indentation, else the deepest that `mine` goes on from, else the shallowest that goes on from `mine`."""
+    """Rank: same indentation, then the deepest that `mine` extends, then the shallowest that extends `mine`."""
     if known == mine:
         return (3, 0)
     if mine.startswith(known):
@@ -121,7 +121,7 @@ def _shortened(whole: str, by: str) -> str:
 def indenter(
     base: Sequence[str], ours: Sequence[str], pairs: Sequence[int | None], new: Sequence[str]
 ) -> Indenter:
-    """From the lines of `old` and of the window, paired, and the new lines."""
+    """Build from the paired lines of `old` and of the window, and the new lines."""
     known = tuple(
         Pair(at, indent(base[at]), indent(ours[number]))
         for at, number in enumerate(pairs)
@@ -133,7 +133,7 @@ def indenter(
 
 
 def _by_shared_lines(known: tuple[Pair, ...], base: Sequence[str], new: Sequence[str]) -> Indenter:
-    """Lines that stand in `old` and in `new` tell whether both are indented alike, or `new` as the file is."""
+    """Lines shared by `old` and `new` tell whether both are indented alike, or `new` like the file."""
     by_line = {pair.at: pair for pair in known}
     as_model = as_file = 0
     shared = Comparison([b.strip() for b in base], [n.strip() for n in new])
@@ -147,9 +147,9 @@ def _by_shared_lines(known: tuple[Pair, ...], base: Sequence[str], new: Sequence
 
 
 def _by_first_line(known: tuple[Pair, ...], new: Sequence[str]) -> Indenter | None:
-    """The first lines of `old` and `new` are meant to be at one depth (gemini-cli's rule).
+    """Assume that the first lines of `old` and `new` have the same depth (gemini-cli's rule).
 
-    It decides only where the new text begins at a depth that neither `old` nor the file has there.
+    Only decides if the new text starts at a depth that neither `old` nor the file has there.
     """
     first = next((line for line in new if line.strip()), "")
     mine = indent(first)
@@ -177,7 +177,7 @@ def merged(text: str, window: Window, old: str, new: str) -> str:
 
 
 def _whole(text: str, window: Window, old: str, new: str) -> str:
-    """`new` as it is, moved to where the window begins."""
+    """`new` unchanged, reindented to the window's start."""
     begin = text.rfind("\n", 0, window.start) + 1
     before = text[begin : window.start]
     if before.strip():
@@ -190,7 +190,7 @@ def _whole(text: str, window: Window, old: str, new: str) -> str:
 def _trimmed(
     ours: Sequence[str], base: Sequence[str], pairs: Sequence[int | None], theirs: list[str]
 ) -> list[str]:
-    """Without blanks at line ends, if the model put some into `old` and the file has none there."""
+    """Strip trailing whitespace if the model added some to `old` that the file doesn't have."""
     made_up = any(n is not None and b != b.rstrip() and b.strip() for b, n in zip(base, pairs, strict=True))
     clean = all(line == line.rstrip() for line in ours if line.strip())
     return [line.rstrip() for line in theirs] if made_up and clean else theirs
@@ -218,7 +218,7 @@ class _Merge:
             elif tag == "insert":
                 out += self._inserted(gap, [move(line, i1) for line in self.theirs[j1:j2]], first)
             elif tag == "delete":
-                held = gap  # of the blank lines around what goes, those before or those after stay
+                held = gap  # keep the blank lines either before or after the removed ones
             else:
                 new = self._new(move, i1, i2, j1, j2, first, stop)
                 out += _joined(new, gap, before=True) + new
@@ -226,7 +226,7 @@ class _Merge:
         return out + _joined(out, list(self.ours[done:]) or held)
 
     def _changes(self, move: Indenter) -> list[Op]:
-        """How `theirs` differs from `base`; trailing blanks don't count."""
+        """How `theirs` differs from `base`, ignoring trailing whitespace."""
         base = [line.rstrip() for line in self.base]
         if move.as_in_file:
             base = [self._depth(at) + line.lstrip(" \t") if line else "" for at, line in enumerate(base)]
@@ -238,7 +238,7 @@ class _Merge:
         return indent(self.base[at] if number is None else self.ours[number])
 
     def _reach(self, i1: int, i2: int, done: int) -> tuple[int, int]:
-        """The lines of `ours` that lines `i1` to `i2` of `base` stand for."""
+        """The lines of `ours` that correspond to lines `i1` to `i2` of `base`."""
         numbers = [n for n in self.pairs[i1:i2] if n is not None]
         if numbers:
             return numbers[0], numbers[-1] + 1
@@ -250,10 +250,8 @@ class _Merge:
         return following(self.pairs, len(self.ours))
 
     def _inserted(self, gap: list[str], new: list[str], following: int) -> list[str]:
-        """Among blank lines that the file has and `old` lacks: with the line before, or with the one after
-
-        if only that one is as deep.
-        """
+        """Insert among blank lines that the file has and `old` lacks: next to the line before, or to the one after if
+        only that one is as deep."""
         if not gap or not new[0].strip():
             return _joined(new, gap, before=True) + new
         before = self.ours[following - len(gap) - 1] if following > len(gap) else ""
@@ -276,14 +274,14 @@ class _Merge:
         return _words("\n".join(ours), "\n".join(base), "\n".join(theirs)).split("\n")
 
     def _typography(self, base: Sequence[str], ours: Sequence[str], theirs: list[str]) -> list[str]:
-        """The file's own quotes and dashes in lines that differ from `old` by nothing else."""
+        """Restore the file's quotes and dashes in lines that differ from `old` by nothing else."""
         if base and theirs and any(b != o and fold(o) == fold(b) for b, o in zip(base, ours, strict=False)):
             return _words("\n".join(ours), "\n".join(base), "\n".join(theirs)).split("\n")
         return theirs
 
 
 def _joined(other: Sequence[str], gap: list[str], *, before: bool = False) -> list[str]:
-    """The gap's blank lines but for those that `other` has next to it already."""
+    """The gap's blank lines, minus those `other` already has next to it."""
     near = other if before else other[::-1]
     count = 0
     while count < min(len(near), len(gap)) and not near[count].strip():
@@ -292,7 +290,7 @@ def _joined(other: Sequence[str], gap: list[str], *, before: bool = False) -> li
 
 
 def _words(ours: str, base: str, theirs: str) -> str:
-    """Word by word; where both changed the same words, `theirs` as it is."""
+    """Merge word by word; if both changed the same words, use `theirs`."""
     pieces = [_PIECE.findall(text) for text in (base, ours, theirs)]
     if max(map(len, pieces)) > _MOST_PIECES:
         return theirs
@@ -322,7 +320,7 @@ _TO_PLAIN = {char: plain for plain, chars in _FOLDED.items() for char in chars}
 
 
 def fold(text: str) -> str:
-    """Quotes, dashes and spaces of typographers as their ASCII kin; offsets stay."""
+    """Replace typographic quotes, dashes and spaces with ASCII; offsets don't change."""
     if text.isascii():
         return text
     for char, plain in _TO_PLAIN.items():
@@ -332,7 +330,7 @@ def fold(text: str) -> str:
 
 
 def in_form_of(text: str, piece: str) -> str:
-    """`piece` composed or decomposed (NFC, NFD) as `text` is, where `text` is one of them throughout."""
+    """`piece` normalised (NFC or NFD) like `text`, if `text` is consistently one of them."""
     if piece.isascii():
         return piece
     for form in ("NFC", "NFD"):
@@ -343,12 +341,12 @@ def in_form_of(text: str, piece: str) -> str:
 
 @dataclass(frozen=True)
 class Plainer:
-    """Undoes typography that a model put into `old`, in what it wrote anew."""
+    """Undoes, in new text, typography that the model introduced into `old`."""
 
     families: str
-    """The plain characters whose kin were made up."""
+    """ASCII characters for which the model made up typographic variants."""
     kept: str
-    """Typographic characters that stand in the file's own text."""
+    """Typographic characters in the file's own text."""
 
     def __call__(self, piece: str) -> str:
         if not self.families or piece.isascii():
@@ -361,7 +359,7 @@ class Plainer:
 
 
 def plainer(old: str, window: str) -> Plainer:
-    """From how `old` differs from the `window` of the file that it stands for."""
+    """Build from the differences between `old` and the `window` of the file it matches."""
     made_up = {_TO_PLAIN[char] for char in old if char in _TO_PLAIN and char not in window}
     if made_up & {"'", '"'}:
         made_up |= {"'", '"'}

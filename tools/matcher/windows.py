@@ -1,4 +1,4 @@
-"""windows: pieces of a text that may stand for the one that an edit names."""
+"""windows: find pieces of a text that may be the one an edit refers to."""
 
 import re
 from array import array
@@ -9,15 +9,15 @@ from typing import Literal
 
 Strategy = Literal["exact", "typography", "whitespace", "tokens", "fuzzy"]
 MOST_NAMED = 100
-"""Places that a miscount names."""
+"""Places listed in a miscount."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """A piece of the text, by offsets, that stands for `old`.
+    """A piece of the text, by offsets, that matches `old`.
 
-    `pairs` holds for each line of `old` the line of the window that it stands for, null where there is none; without
-    `pairs` the two don't agree line by line.
+    `pairs` maps each line of `old` to a line of the window, null if it has none; without `pairs` the two don't match
+    line by line.
     """
 
     start: int
@@ -27,7 +27,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Span:
-    """A window and what comes in its place."""
+    """A window and its replacement."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Match:
-    """As many windows as were expected, in order, none overlapping another."""
+    """As many windows as expected, in order, without overlaps."""
 
     strategy: Strategy
     spans: tuple[Span, ...]
@@ -44,33 +44,33 @@ class Match:
 
 @dataclass(frozen=True)
 class Miscount:
-    """Windows were found, but not as many as were expected, or which of them is meant can't be known."""
+    """Windows were found, but not as many as expected, or the intended one is ambiguous."""
 
     strategy: Strategy
     count: int
     places: tuple[int, ...]
-    """Offsets of the first of them."""
+    """Offsets of the first ones."""
     overlapping: bool = False
-    """The windows overlap, so that replacing them from the top or from the bottom gives different texts."""
+    """The windows overlap, so replacing them from the top or from the bottom gives different texts."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """What a strategy found: as many windows as fit without overlap, chosen from the top and from the end."""
+    """What a strategy found: as many non-overlapping windows as fit, chosen from the top and from the end."""
 
     from_top: Sequence[Window]
     from_end: Sequence[Window]
     near: Sequence[int]
-    """Offsets of the first windows, overlapping ones too."""
+    """Offsets of the first windows, including overlapping ones."""
 
 
 class TooMuchWork(Exception):  # noqa: N818 - no fault: the text is too much alike everywhere
-    """A strategy has compared as much as it may. Counted, not timed: a call that is made again says the same."""
+    """A strategy has used up its comparisons. Counted, not timed, so that a repeated call has the same result."""
 
 
 @dataclass
 class Work:
-    """Comparisons that are left to a strategy."""
+    """Comparisons left for a strategy."""
 
     left: int
 
@@ -81,13 +81,13 @@ class Work:
 
 
 def windows_of(windows: Sequence[Window]) -> Windows:
-    """Of all windows, in order, overlapping ones too."""
+    """Build from all windows in order, including overlapping ones."""
     near = [window.start for window in windows[:MOST_NAMED]]
     return Windows(packed(windows), packed(windows, from_end=True), near)
 
 
 def packed(windows: Sequence[Window], *, from_end: bool = False) -> list[Window]:
-    """As many windows as fit without overlap, chosen from the top or from the end; in order."""
+    """As many non-overlapping windows as fit, chosen from the top or from the end; in order."""
     chosen: list[Window] = []
     for window in reversed(windows) if from_end else windows:
         if not chosen or (window.end <= chosen[-1].start if from_end else window.start >= chosen[-1].end):
@@ -97,7 +97,7 @@ def packed(windows: Sequence[Window], *, from_end: bool = False) -> list[Window]
 
 @dataclass(frozen=True)
 class Places:
-    """Offsets at which a string stands in a text, as in `Windows`."""
+    """Offsets of a string in a text; fields as in `Windows`."""
 
     from_top: Sequence[int]
     from_end: Sequence[int]
@@ -105,15 +105,15 @@ class Places:
 
 
 def places(text: str, sought: str, *, shared: int = 0) -> Places:
-    """In linear time, however often the string overlaps itself. Neighbours may share the last `shared` characters."""
+    """Linear time, however much the string overlaps itself. Neighbours may share the last `shared` characters."""
     step = len(sought) - shared
     from_top = list(_apart(text, sought, step))
     near = list(islice(_apart(text, sought, 1), MOST_NAMED))
-    # Only a place that overlaps another can be passed over.
+    # Only a place that overlaps another can be skipped.
     overlap = any(text.find(sought, at + 1, at + step - 1 + len(sought)) >= 0 for at in from_top)
     if not overlap:
         return Places(from_top, from_top, near)
-    # Backwards by a search forwards: `rfind` takes the square of the time.
+    # Find the last ones by searching forward: `rfind` is quadratic.
     last = len(text) - len(sought)
     turned = [last - at for at in _apart(text[::-1], sought[::-1], step)]
     return Places(from_top, turned[::-1], near)
@@ -127,7 +127,7 @@ def _apart(text: str, sought: str, step: int) -> Iterator[int]:
 
 
 def replaced(text: str, spans: Sequence[Span]) -> str:
-    """`text` with each span's window replaced; everything else stays."""
+    """`text` with each span's window replaced."""
     pieces: list[str] = []
     done = 0
     for span in spans:
@@ -138,24 +138,24 @@ def replaced(text: str, spans: Sequence[Span]) -> str:
 
 TOKEN = re.compile(r"\w+|[^\w\s]")
 _BLOCK = 1_000_000
-"""Characters of a text that are split into lines at once: a large text isn't held twice."""
+"""Characters split into lines at a time, so that a large text isn't held twice."""
 _MOST_TOKENS = 4_000
-"""Tokens of `old`; compiling the expression takes 0.1 s then."""
+"""Maximum tokens of `old`; compiling the regex then takes 0.1 s."""
 _LEAST_TOKENS = 2
-"""Fewer tokens say too little about a place."""
+"""Fewer tokens are too ambiguous."""
 _FIRST_TOKENS = 8
-"""A place that begins with these is compared to the end."""
+"""A place that starts with these is compared to the end."""
 _MOST_WORK = 10_000_000
-"""Tokens that are compared: half a second."""
+"""Maximum tokens compared: half a second."""
 
 
 def old_lines(old: str) -> list[str]:
-    """Lines of a string to be found; a final newline starts no further line."""
+    """Lines of a search string; a final newline doesn't start another line."""
     return old.removesuffix("\n").split("\n")
 
 
 def line_windows(text: str, old: str) -> Windows:
-    """By the strictest comparison that finds any: trailing blanks, then indentation too, then blank lines too."""
+    """Use the strictest comparison with a hit: ignoring trailing whitespace, then indentation, then blank lines."""
     wanted = old_lines(old)
     longest = max((line.strip() for line in wanted), key=len)
     found = Windows((), (), ())
@@ -167,11 +167,11 @@ def line_windows(text: str, old: str) -> Windows:
 
 
 def _alike(text: str, wanted: list[str], key: Callable[[str], str], blank: bool, tail: bool) -> Windows:
-    """Windows whose lines are `wanted`'s by `key`; unless `blank`, blank lines of either side don't count."""
+    """Windows whose lines equal `wanted` by `key`; unless `blank`, blank lines of either side are ignored."""
     keys = [key(line) for line in wanted if blank or line.strip()]
     lines = "\n"
     for part in _keys(text, key, blank):
-        lines += part  # grows in its place; `join` would need all of it twice
+        lines += part  # grows in place; `join` would need twice the memory
         lines += "\n"
     at = places(lines, "\n".join(["", *keys, ""]), shared=1)
     if not at.from_top:
@@ -197,7 +197,7 @@ def _alike(text: str, wanted: list[str], key: Callable[[str], str], blank: bool,
 
 
 def _keys(text: str, key: Callable[[str], str], blank: bool) -> Iterator[str]:
-    """The lines' keys, many at a time."""
+    """The lines' keys, in blocks."""
     done = 0
     while done <= len(text):
         stop = text.find("\n", done + _BLOCK)
@@ -210,7 +210,7 @@ def _keys(text: str, key: Callable[[str], str], blank: bool) -> Iterator[str]:
 
 
 def _numbers(lines: str, offsets: Sequence[int]) -> list[int]:
-    """The numbers of the lines that end before the lines' breaks at `offsets`."""
+    """Numbers of the lines that end before the line breaks at `offsets`."""
     numbers: list[int] = []
     done = count = 0
     for offset in offsets:
@@ -221,7 +221,7 @@ def _numbers(lines: str, offsets: Sequence[int]) -> list[int]:
 
 
 class Lines:
-    """The lines of a text by their starts, with `blank` also blank ones: a large text isn't held twice."""
+    """A text's lines by their start offsets, blank ones only with `blank`; avoids holding a large text twice."""
 
     def __init__(self, text: str, *, blank: bool) -> None:
         self.text = text
@@ -242,7 +242,7 @@ class Lines:
 
 
 def blank_tolerant(text: str, wanted: list[str], starts: Sequence[int], tail: bool) -> Window:
-    """The window of lines that start at `starts`, one for each line of `wanted` that isn't blank."""
+    """The window of lines starting at `starts`, one for each non-blank line of `wanted`."""
     full = [index for index, line in enumerate(wanted) if line.strip()]
     start = _over_blanks(text, starts[0], full[0], forward=False)
     last = _line_end(text, starts[-1])
@@ -257,7 +257,7 @@ def blank_tolerant(text: str, wanted: list[str], starts: Sequence[int], tail: bo
 
 
 def _pair_blanks(pairs: list[int | None], count: int) -> None:
-    """Blank lines of both sides stand for each other, from the top of each gap."""
+    """Pair blank lines of both sides, from the top of each gap."""
     limits = following(pairs, count)
     after = -1
     for index, number in enumerate(pairs):
@@ -269,7 +269,7 @@ def _pair_blanks(pairs: list[int | None], count: int) -> None:
 
 
 def following(pairs: Sequence[int | None], last: int) -> list[int]:
-    """For each place the first number there or after it; `last` where none follows. One more than `pairs`."""
+    """For each position the next number at or after it, `last` if none; one entry longer than `pairs`."""
     found = [last]
     for number in reversed(pairs):
         found.append(found[-1] if number is None else number)
@@ -277,7 +277,7 @@ def following(pairs: Sequence[int | None], last: int) -> list[int]:
 
 
 def _over_blanks(text: str, place: int, most: int, *, forward: bool) -> int:
-    """`place`, a line's start or end, moved over up to `most` blank lines."""
+    """Move `place`, a line's start or end, over up to `most` blank lines."""
     for _ in range(most):
         if forward:
             if place >= len(text) - 1:
@@ -306,7 +306,7 @@ def _with_tail(text: str, stop: int, tail: bool) -> int:
 
 
 def token_windows(text: str, old: str) -> Windows:
-    """Beginning with a line, after its indentation. Words stay apart: `return x` isn't `returnx`."""
+    """Windows that start a line, after its indentation. Words stay separate: `return x` doesn't match `returnx`."""
     tokens: list[str] = TOKEN.findall(old)
     if not _LEAST_TOKENS <= len(tokens) <= _MOST_TOKENS or max(tokens, key=len) not in text:
         return Windows((), (), ())
@@ -318,7 +318,7 @@ def token_windows(text: str, old: str) -> Windows:
 
 
 def _joined(tokens: list[str]) -> Iterator[str]:
-    """Only escaped tokens and runs of whitespace between them: nothing for the expression to try twice."""
+    """Escaped tokens with whitespace between, so that the regex can't backtrack."""
     before = ""
     for token in tokens:
         if before:
@@ -335,7 +335,7 @@ def _is_word(token: str) -> bool:
 def _matching(
     text: str, begin: re.Pattern[str], whole: re.Pattern[str], work: Work, cost: int
 ) -> Iterator[Window]:
-    """Overlapping ones too: whether one of them is meant is decided by who counts them."""
+    """Includes overlapping matches: whoever counts them decides which is meant."""
     found = begin.search(text)
     while found is not None:
         work.spend(cost + 40)

