@@ -1,8 +1,8 @@
 """modules: how many of our modules one approved shell call passes through, from the approval to its result.
 
-Counted are modules of which a function runs, threads included, from `resume` with the decision until the call's result
-is told, in a process that begins with it, as `interlock resume` does. What importing a module calls doesn't count.
-`--list` prints them all, each with its lines and the functions of it that ran.
+Counts modules of which a function runs, in any thread, from `resume` with the decision until the call's result event,
+in a process that starts with it, as `interlock resume` does. What importing a module calls doesn't count.
+`--list` prints each one with its lines and the functions that ran.
 """
 
 import json
@@ -27,7 +27,7 @@ _EMIT = EventBus.__call__.__code__
 
 
 class Entered:
-    """Which of our files have a function that is called, until a call's result is told."""
+    """Records which of our functions are called until the call's result is emitted."""
 
     def __init__(self) -> None:
         self._on = True
@@ -46,7 +46,7 @@ class Entered:
             self._codes.add(code)
 
     def modules(self) -> dict[str, list[str]]:
-        """Each module with the functions of it that ran."""
+        """Each module with those of its functions that ran."""
         if self._on:
             raise SystemExit("no result of the call was told")
         entered: dict[str, list[str]] = {}
@@ -58,7 +58,7 @@ class Entered:
 
 
 def _is_imported(frame: FrameType | None) -> bool:
-    """Whether it runs because some module is being imported."""
+    """Whether the frame runs while a module is being imported."""
     while frame is not None:
         if frame.f_code.co_name == "<module>" and frame.f_code.co_filename != __file__:
             return True
@@ -77,7 +77,7 @@ def options(folder: Path) -> Options:
 
 
 def park(folder: Path) -> str:
-    """A run that waits before a shell call; its id."""
+    """Make a run that waits before a shell call; returns its id."""
     (folder / "work").mkdir()
     call = "{name: run_shell_command, args: {command: touch made}}"
     (folder / "replies.yaml").write_text(f"- tool_calls: [{call}]\n- text: done\n")
@@ -96,7 +96,7 @@ def approve(folder: Path, run: str) -> dict[str, list[str]]:
 
 
 def main(listed: bool = False) -> int:
-    """The exit code is 0: the aim is one, not a bound."""
+    """Always returns 0: the figure is a goal, not a limit."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         command = [sys.executable, __file__, name, park(folder)]

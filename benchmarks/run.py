@@ -1,4 +1,4 @@
-"""run: `make bench`. Everything is measured beside its floor in the same run; the machine may be noisy."""
+"""run: `make bench`: measures everything next to its lower bound in the same run; the machine may be noisy."""
 
 import importlib.util
 import sys
@@ -16,11 +16,11 @@ PARTS = {
     "search": "search/run.py",
     "travel": "travel.py",
 }
-"""In this order."""
+"""In the order they run."""
 
 
 def main() -> int:
-    """Run the parts named on the command line, or all. Exit code 1 when one of them says so."""
+    """Run the parts named on the command line, or all. Returns 1 if any of them fails."""
     wanted = sys.argv[1:] or list(PARTS)
     if unknown := set(wanted) - set(PARTS):
         raise SystemExit(f"No benchmark {sorted(unknown)}; there are {', '.join(PARTS)}.")

@@ -1,4 +1,4 @@
-"""startup: how long until something answers, and until a server sees the first model request, in few and many files."""
+"""startup: time to the first output, and to the first model request, in folders with few and many files."""
 
 import os
 import statistics

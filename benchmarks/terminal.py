@@ -1,8 +1,8 @@
-"""terminal: what a person waits for in a terminal: the prompt, the first word of an answer, a key while much streams.
+"""terminal: what a person waits for in a terminal: the prompt, an answer's first word, a key during heavy streaming.
 
 `python benchmarks/terminal.py [start first keys idle turns]`: a real process on a real pseudo-terminal, with a scripted
-model. The figures to hold (issue 16): the first word at most 30 ms later than without a session, in the same run; idle
-at most 1 % of a core; 300 turns in at most 150 MB.
+model. The limits (issue 16): the first word at most 30 ms later than without a session, in the same run; idle at most
+1 % of a core; 300 turns in at most 150 MB.
 """
 
 import json
@@ -23,7 +23,7 @@ LINE = "Some words of a long answer that goes on, with **bold** and `code` in it
 STREAMED = 5_000_000
 """Characters of one answer."""
 STREAM_S = 30.0
-"""Seconds in which keys are timed while it streams."""
+"""Seconds during which keys are timed while it streams."""
 TURNS = 300
 HEADLESS = """
 import json, statistics, sys, time
@@ -51,7 +51,7 @@ print(json.dumps(waits))
 
 
 class Unread:
-    """In place of the emulator, which would take more time than what is measured."""
+    """Replaces the emulator, which would take more time than what is measured."""
 
     def feed(self, data: bytes) -> None:
         pass
@@ -67,7 +67,7 @@ def terminal(replies: Sequence[dict[str, Any]]) -> Terminal:
 
 
 def until(shown: Terminal, text: str, since: int = 0, limit_s: float = 60) -> float:
-    """Milliseconds until it is written."""
+    """Milliseconds until the text is written."""
     begun = time.monotonic()
     while text.encode() not in shown.written[since:]:
         if time.monotonic() - begun > limit_s:

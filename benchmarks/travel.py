@@ -1,7 +1,7 @@
-"""travel: what going back costs: a run of 1,000 steps looked into, a workspace of 10,000 files kept and brought back.
+"""travel: what going back costs: looking into a run of 1,000 steps, keeping and restoring a workspace of 10,000 files.
 
-`python benchmarks/travel.py`: medians of five, wall and CPU time of this process, in milliseconds. The figures to hold
-(issue 15): history 300, show --at 200, a fork with files 1,000, a turn that changes nothing 5, one that does 60.
+`python benchmarks/travel.py`: medians of five, wall and CPU time of this process, in milliseconds. The limits (issue
+15): history 300, show --at 200, a fork with files 1,000, a turn that changes nothing 5, one that does 60.
 """
 
 import json
@@ -79,7 +79,7 @@ def files(folder: Path) -> None:
     def copy() -> None:
         subprocess.run(["cp", "-a", work, next(made)], check=True)
 
-    # Nothing is removed before the end: ext4 goes round the inodes of what was removed in the last minute one by one.
+    # Nothing is removed before the end: ext4 tries the inodes freed in the last minute one by one.
     tell("a fork's 10,000 files", fork)
     tell("the same by cp -a, for comparison", copy)
     shots.close()

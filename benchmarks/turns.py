@@ -1,7 +1,7 @@
 """turns: what a turn costs besides the model: time at turns 10, 100, 300 and 1,000, bytes of store, memory.
 
-The same 300 turns (one `read_file` of 2 KB each) are driven twice: with a scripted model, which leaves our own
-overhead, and through the Gemini client against a loopback server; the difference is the client's share.
+Drives the same 300 turns (one `read_file` of 2 KB each) twice: with a scripted model, which leaves our own overhead,
+and through the Gemini client against a loopback server; the difference is the client's share.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ TABLES = ("checkpoints", "writes", "journal", "steps", "model_calls", "approvals
 
 
 LONG, EARLY, LATE = 1000, range(6, 15), range(989, 999)
-"""The long run, with a scripted model and short files, so that nothing is compressed on the way."""
+"""The long run has a scripted model and short files, so that nothing is compressed."""
 
 
 def drive(folder: Path, model: str, env: dict[str, str], turns: int = TURNS) -> dict[str, Any]:
-    """Run the turns in this process; time of each, and what they left."""
+    """Run the turns in this process; returns the time of each, and the size of what they left."""
     from interlock.engine import Options, run_sync
 
     starts: list[float] = []
@@ -52,7 +52,7 @@ def drive(folder: Path, model: str, env: dict[str, str], turns: int = TURNS) -> 
         model=model,
         env=env,
         limits={"max_turns": turns + 10},
-        # Three hundred times the same call is a loop; who speaks next would be one request more at the end.
+        # 300 equal calls are a loop, and the next-speaker check would add a request.
         overrides={"model": {"disableLoopDetection": True, "skipNextSpeakerCheck": True}},
     )
     outcome = run_sync("main", {"prompt": "go"}, options=options, renderers=[watch])
@@ -76,7 +76,7 @@ def _resident() -> int:
 
 
 def _written() -> int:
-    """Bytes that this process gave to the system to write."""
+    """Bytes that this process has passed to the system to write."""
     return int(Path("/proc/self/io").read_text().split("wchar: ")[1].split()[0])
 
 
@@ -96,7 +96,7 @@ def _bytes(store: Path) -> dict[str, Any]:
         )
     ]
     conn.execute("pragma wal_checkpoint(truncate)")
-    # Whole pages of every table but the chain, which is the messages.
+    # Whole pages of every table except the chain, which holds the messages.
     pages = conn.execute(
         "select sum(pgsize) from dbstat where name not in ('chain', 'sqlite_autoindex_chain_1')"
     )
@@ -143,7 +143,7 @@ def _reply(key: str) -> dict[str, Any]:
 
 
 def plain_loop() -> float:
-    """Milliseconds of the same work as a bare loop: read the file, append two messages to a JSON list on disk."""
+    """Milliseconds for the same work as a bare loop: read the file, append two messages to a JSON list on disk."""
     with tempfile.TemporaryDirectory() as name:
         file, log = Path(name) / "notes.txt", Path(name) / "log.jsonl"
         file.write_text("a line of some length, to be read\n" * 60)
@@ -187,7 +187,7 @@ def main() -> int:
 
 
 def _window(told: dict[str, Any]) -> list[float]:
-    """Median over each window: the machine is noisy."""
+    """Median of each window: the machine is noisy."""
     values: list[float] = []
     for window in WINDOWS.values():
         part = sorted(told["turns"][i] for i in window)

@@ -1,4 +1,4 @@
-"""catalog: every command, by the name that is typed: where it is, what `--help` shows and "did you mean" knows."""
+"""catalog: every command by its typed name: its module, its line in `--help`, and "did you mean"."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 class Command(NamedTuple):
     module: str
-    """Of `cli/commands/`: there `NAME` executes it, and `NAME_parser` says what it takes."""
+    """Module in `cli/commands/`: its `NAME` runs the command, its `NAME_parser` makes the parser."""
     usage: str
     summary: str
 
@@ -64,12 +64,12 @@ COMMANDS = {
 
 
 def parser_of(name: str) -> "Parser":
-    """Of a command, or of `prompt`, which nobody types."""
+    """The parser of a command, or of `prompt`, which nobody types."""
     return _part(name, f"{name}_parser")()
 
 
 def execute(name: str, arguments: list[str]) -> int:
-    """Run one command; its exit code."""
+    """Run one command; returns its exit code."""
     return _part(name, name)(parser_of(name).parse(arguments)) or 0
 
 
@@ -79,7 +79,7 @@ def _part(name: str, part: str) -> Any:
 
 
 def nearest(word: str, known: list[str], cutoff: float = 0.6) -> str:
-    """` Did you mean 'x'?`, or nothing."""
+    """` Did you mean 'x'?`, or an empty string."""
     return did_you_mean(near(word, known, cutoff))
 
 

@@ -1,4 +1,4 @@
-"""decisions: what a person typed after `resume`, or is asked right away, checked against what really waits."""
+"""decisions: turns what a person types, after `resume` or when asked, into decisions on pending requests."""
 
 import argparse
 import os
@@ -27,7 +27,7 @@ Fields = Mapping[str, Any]
 
 
 class _Add(argparse.Action):
-    """Keeps decisions in the order typed, so that --reason and --always belong to the one before them."""
+    """Keeps decisions in typing order, so that --reason and --always apply to the one before them."""
 
     def __call__(
         self, _parser: object, namespace: argparse.Namespace, values: Any, option: str | None = None
@@ -68,7 +68,7 @@ _FLAG_CHOICES = {flag: choice for choice, (flag, _) in ALWAYS.items()}
 
 
 def decisions_from(typed: Sequence[tuple[str, Any, str | None]], waiting: Sequence[Fields]) -> list[Decision]:
-    """One decision an id. Raises `UserError` for an id that doesn't wait, a choice it hasn't, or two for one id."""
+    """One decision per id. Raises `UserError` for an id that isn't pending, an invalid choice, or two for one id."""
     found: dict[str, Decision] = {}
     last: list[str] = []
     for kind, value, option in typed:
@@ -88,7 +88,7 @@ def decisions_from(typed: Sequence[tuple[str, Any, str | None]], waiting: Sequen
 def _amend(
     found: dict[str, Decision], last: list[str], waiting: Sequence[Fields], kind: str, value: Any, flag: str
 ) -> None:
-    """`--reason` and the always-flags, on the decisions right before them."""
+    """Apply `--reason` or an always-flag to the decisions right before it."""
     wanted = "reject" if kind == "reason" else "proceed_once"
     before = "--reject ID" if kind == "reason" else "--approve ID"
     if not last or any(found[name].choice != wanted for name in last):
@@ -160,7 +160,7 @@ def answer(request: Fields, text: str | None) -> Decision:
 
 
 def _option(request: Fields, text: str) -> str:
-    """The label, where the number of an option was typed."""
+    """Replace an option's number with its label."""
     questions: Sequence[Fields] = request.get("questions") or ()
     options: Sequence[Any] = (questions[0].get("options") or ()) if len(questions) == 1 else ()
     if text.isdecimal() and 1 <= int(text) <= len(options):
@@ -169,7 +169,7 @@ def _option(request: Fields, text: str) -> str:
 
 
 def new_arguments(request: Fields, spec: str | None = None) -> dict[str, Any]:
-    """What was given goes over what was asked for: unnamed arguments stay, null removes one."""
+    """Merge edited arguments over the original ones: those not named stay, null removes one."""
     old: dict[str, Any] = request["args"]
     what = f"--edit {request['number']}"
     if spec is None and request["tool_name"] == PLAN_REVIEW:
@@ -207,12 +207,12 @@ def in_editor(text: str, ending: str, what: str) -> str:
 
 
 def can_ask() -> bool:
-    """A person sees what is written, and can type."""
+    """Whether a person can see what is written, and type."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison]
 
 
 def ask(run: str, requests: Sequence[Fields], paint: Paint) -> list[Decision]:
-    """One after the other, until the person says later (or Ctrl-C, or Ctrl-D)."""
+    """Ask one request after the other, until the person says later (or presses Ctrl-C or Ctrl-D)."""
     decisions: list[Decision] = []
     try:
         for number, request in enumerate(requests, 1):
@@ -226,7 +226,7 @@ def ask(run: str, requests: Sequence[Fields], paint: Paint) -> list[Decision]:
 
 
 def _forget_typed_ahead() -> None:
-    """What was typed before the question stood there is no answer to it."""
+    """Discard what was typed before the question was shown: it is no answer to it."""
     termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
@@ -240,7 +240,7 @@ def _decided(request: Fields) -> Decision:
 
 
 def offered(request: Fields) -> "dict[str, Choice]":
-    """Key → choice, of a permission."""
+    """Key → choice, for an approval."""
     choices = request["choices"]
     lasting = next((c for c in ALWAYS if c in choices and c != "proceed_always_and_save"), None)
     found = {
@@ -274,12 +274,12 @@ def _outcome(request: Fields) -> Decision:
 
 
 def _answered(request: Fields) -> Decision:
-    """Of several questions every answer stands below its question."""
+    """Ask for each answer; several are combined, each below its question."""
     return answered(request, [_typed(wanted) for wanted in answers_wanted(request)])
 
 
 def answers_wanted(request: Fields) -> list[str]:
-    """What to call each of the answers that a question takes."""
+    """What to call each of a question's answers."""
     questions: Sequence[Fields] = request.get("questions") or ({},)
     count = len(questions)
     return (
@@ -290,7 +290,7 @@ def answers_wanted(request: Fields) -> list[str]:
 
 
 def answered(request: Fields, texts: Sequence[str]) -> Decision:
-    """The decision that answers make, one for each question."""
+    """The decision made by these answers, one per question."""
     questions: Sequence[Fields] = request.get("questions") or ({},)
     if len(questions) == 1:
         return answer(request, texts[0])
@@ -301,7 +301,7 @@ def answered(request: Fields, texts: Sequence[str]) -> Decision:
 
 
 def _typed(what: str) -> str:
-    """Raises `EOFError` for later; asks again where nothing was typed."""
+    """Read an answer, asking again while it is empty. Raises `EOFError` for later."""
     while not (typed := _line(f"  [{what}, l later] ")):
         pass
     if typed.lower() in ("l", "later"):

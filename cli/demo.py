@@ -1,4 +1,4 @@
-"""demo: `make run`. A failing test is repaired in a real git repository, with an approval on the way; no key needed."""
+"""demo: `make run`: repairs a failing test in a real git repository, with an approval on the way; needs no key."""
 
 import os
 import shlex
@@ -34,7 +34,7 @@ _PROMPT = "The test in test_prices.py fails. Find out why and fix it."
 
 
 def main() -> int:
-    """Make the repository, run `main` until it parks, resume it, and check the repository's own test."""
+    """Make the repository, run `main` until it parks, resume it, and check with the repository's own test."""
     folder = Path(tempfile.mkdtemp(prefix="interlock-demo-"))
     repository, env = folder / "shop", {**os.environ, "INTERLOCK_HOME": str(folder / "state")}
     script = folder / "replies.yaml"
@@ -87,12 +87,12 @@ def _interlock(arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -
     shown = " ".join(shlex.quote(a) if " " in a else a for a in arguments)
     print(f"\n$ interlock {shown}", flush=True)
     command = [sys.executable, "-P", "-c", _ENTRY, *arguments]
-    # Without a terminal nobody can be asked, so the run parks.
+    # Nobody can be asked without a terminal, so the run parks.
     return subprocess.run(command, cwd=folder, env=env, check=False, stdin=subprocess.DEVNULL).returncode
 
 
 def _approval(folder: Path) -> list[str]:
-    """The command that the parked run told: what the store says of the one request that waits."""
+    """The command that the parked run printed, from the one pending request in the store."""
     (request,) = waiting_requests(folder / "state")
     return ["resume", request.run, "--approve", str(request.fields["number"])]
 

@@ -1,4 +1,4 @@
-"""driving: starts or resumes a run by the engine, with the view that was asked for, or prompt after prompt."""
+"""driving: starts or resumes a run through the engine, with the requested view, once or prompt after prompt."""
 
 import argparse
 import os
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 
 class View(Protocol):
-    """A renderer of the command line: called with events on a thread of its own, then once with how it ended."""
+    """A command-line renderer: called with events on its own thread, then once with the outcome."""
 
     def __call__(self, event: "Event", /) -> None:
-        """Show it, or keep it for the end."""
+        """Show the event, or keep it for the end."""
 
     def flush(self) -> None:
-        """Show what came until now."""
+        """Show the events so far."""
 
     def ask(self, outcome: Outcome) -> list[Decision]:  # noqa: ARG002 - of a view that a person reads
-        """What a person decides now of what waits; nothing where nobody can be asked. Events may follow."""
+        """A person's decisions on pending requests, made now; empty where nobody can be asked. Events may follow."""
         return []
 
     def finish(self, outcome: Outcome) -> None: ...
 
     def failed(self, error: InterlockError) -> None:
-        """The run did not start, or broke off. The one-line error itself goes to stderr elsewhere."""
+        """The run didn't start, or broke off. The error's line is written to stderr elsewhere."""
 
 
 def view_for(args: argparse.Namespace, title: str, decided: Sequence[str] = ()) -> View:
-    """The renderer of `--output-format`; a run that goes on has a title, and requests that were decided now."""
+    """The view for `--output-format`; a resumed run has a title and requests that were just decided."""
     if args.output_format == "text":
         from interlock.cli.render.text import TextView
 
@@ -51,14 +51,14 @@ def view_for(args: argparse.Namespace, title: str, decided: Sequence[str] = ()) 
 
 
 def start(workflow: str, inputs: Mapping[str, Any], options: Options, view: View) -> int:
-    """Run a workflow to its end or to where it waits; the exit code."""
+    """Run a workflow until it ends or waits; returns the exit code."""
     from interlock.engine import run_sync
 
     return _show(lambda views: run_sync(workflow, inputs, options=options, renderers=views), view, options)
 
 
 def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: Options, view: View) -> int:
-    """Resume a run; the exit code."""
+    """Resume a run; returns the exit code."""
     from interlock.engine import resume_sync
 
     return _show(
@@ -87,12 +87,12 @@ def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View, options: O
         raise
     following = outcome.output["main_run"]
     sys.stderr.write(f"The plan is approved; run {following} carries it out.\n")
-    # What was asked of the plan is kept by the run that carries it out; its mode is the approved one.
+    # The new run keeps what was asked of the plan; its mode is the approved one.
     return go_on(following, [], None, replace(options, approval_mode=None), view)
 
 
 def is_plain() -> bool:
-    """The terminal can't do more than lines."""
+    """Whether the terminal can do no more than print lines."""
     return os.environ.get("TERM", "dumb") in ("dumb", "")
 
 
@@ -101,19 +101,19 @@ class _Settling:
 
     def __init__(self, view: View) -> None:
         self._view, self.flush = view, view.flush
-        self.__qualname__ = type(view).__qualname__  # what a warning names
+        self.__qualname__ = type(view).__qualname__  # named in a warning
 
     def __call__(self, event: "Event", /) -> None:
-        if event.type in ("finished", "tool_start"):  # a model's client, the largest import, is there by then
+        if event.type in ("finished", "tool_start"):  # a model's client, the largest import, is loaded by now
             quick_start.settle()
         self._view(event)
 
 
 def _asked(outcome: Outcome, options: Options, view: View) -> Outcome:
-    """Go on with what a person says right away, as long as there is something to say."""
+    """Ask for decisions and resume with them, until there are none."""
     from interlock.engine import resume_sync
 
-    # What was asked of the run is kept by it; a plan or the model may have moved its mode since.
+    # The run keeps the options it was given; a plan or the model may have changed its mode since.
     options = replace(options, approval_mode=None)
     sent = [outcome.notifying]
     while outcome.drained and (decisions := view.ask(outcome)):
@@ -121,7 +121,7 @@ def _asked(outcome: Outcome, options: Options, view: View) -> Outcome:
             outcome = resume_sync(outcome.run, decisions=decisions, options=options, renderers=[view])
             sent.append(outcome.notifying)
         except UserError as error:
-            # Arguments that don't fit, or somebody was first: asked again, of what waits now.
+            # Arguments don't fit, or somebody decided first: ask again about what still waits.
             sys.stderr.write(f"{visible(str(error))}\n")
             waiting = [request.fields for request in waiting_requests(options.home, outcome.run)]
             outcome = replace(outcome, pending=waiting)
@@ -129,7 +129,7 @@ def _asked(outcome: Outcome, options: Options, view: View) -> Outcome:
 
 
 def notified(outcome: Outcome, sent: "Sequence[Future[list[str]] | None]") -> Outcome:
-    """Once these notifications are sent, with what went wrong with them. Who presses Ctrl-C waits no longer."""
+    """Wait until these notifications are sent, and add their problems as warnings. Ctrl-C stops waiting."""
     try:
         problems = [line for one in sent if one for line in one.result()]
     except KeyboardInterrupt:
@@ -143,7 +143,7 @@ def tell_trace(outcome: Outcome, options: Options) -> None:
 
 
 def _quietly(show: Callable[[], None]) -> None:
-    """A reader that is gone (`| head`) doesn't change how the run ended."""
+    """Ignore a closed pipe (`| head`): it doesn't change how the run ended."""
     try:
         show()
         sys.stdout.flush()

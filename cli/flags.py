@@ -1,4 +1,4 @@
-"""flags: the flags of everything that drives a run: gemini's names, and Claude's and others' as synonyms."""
+"""flags: flags of the commands that drive a run: gemini-cli's names, with Claude's and others' as synonyms."""
 
 import argparse
 import os
@@ -52,7 +52,7 @@ def add_running_flags(parser: Parser) -> None:
 
 
 def permission_flags(group: Any) -> None:
-    """Of them, what decides whether a call needs asking."""
+    """Add the flags that decide whether a call needs approval."""
     flag(group, "--approval-mode --permission-mode MODE", "default, auto_edit, plan or yolo", type=MODE)
     flag(group, "-y --yolo --dangerously-skip-permissions", "allow everything; same as MODE yolo")
     flag(group, "--full-auto", argparse.SUPPRESS)
@@ -65,7 +65,7 @@ def permission_flags(group: Any) -> None:
 
 
 def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: bool = False) -> Options:
-    """What the flags say about a drive; a resumed run keeps its own workspace unless they name another.
+    """Options for a drive, from its flags; a resumed run keeps its workspace unless they name another.
 
     Raises `UserError` for flags that contradict each other.
     """
@@ -96,7 +96,7 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
 
 
 def options_here(args: Args, env: Mapping[str, str] = os.environ, **more: Any) -> Options:
-    """With the folder that flags name, if any, and the trust that they give it."""
+    """Options with the folder named by flags, if any, and whether to skip its trust check."""
     return Options(
         home=state_home(env),
         workspace=existing_folder(args.workspace, "--workspace") if args.workspace else None,
@@ -107,7 +107,7 @@ def options_here(args: Args, env: Mapping[str, str] = os.environ, **more: Any) -
 
 
 def folder_of(args: Args) -> tuple[Path, Path, bool]:
-    """The folder that flags name, the user's home, and whether the folder's own counts."""
+    """The folder named by flags, the user's home, and whether the folder's own settings count."""
     from interlock.services.trust import is_trusted
 
     root, home = Path(os.path.realpath(args.workspace or Path.cwd())), Path.home()
@@ -115,7 +115,7 @@ def folder_of(args: Args) -> tuple[Path, Path, bool]:
 
 
 def permissions(args: Args) -> dict[str, Any]:
-    """Options that say which calls are allowed, besides the mode."""
+    """Options that allow or deny calls, besides the mode."""
     denied = tool_rules(args.disallowed_tools)
     return {
         "allowed_tools": tuple(tool_rules(args.allowed_tools)),
@@ -125,7 +125,7 @@ def permissions(args: Args) -> dict[str, Any]:
 
 
 def tool_rules(values: list[str]) -> list[str]:
-    """`Bash(git log:*) Edit, glob` → our names; commas and spaces inside parentheses belong to the rule."""
+    """`Bash(git log:*) Edit, glob` → our names; commas and spaces in parentheses belong to the rule."""
     return [_our_name(m) for value in values for m in re.findall(r"[^\s,(]+(?:\([^)]*\))?", value)]
 
 

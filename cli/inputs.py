@@ -1,4 +1,4 @@
-"""inputs: what a run is given: words, piped text, JSON, a batch."""
+"""inputs: reads a run's input: words, piped text, JSON, a batch."""
 
 import json
 import select
@@ -11,13 +11,13 @@ from interlock.state.errors import InputError, UserError
 from interlock.state.text import visible
 
 PIPE_LIMIT = 8_000_000
-"""Bytes of piped text that are put before a prompt (gemini-cli: 8 MB)."""
+"""Bytes of piped text put before a prompt (gemini-cli: 8 MB)."""
 _PIPE_WAIT_S = 0.5
-"""With a prompt given, how long a silent pipe is waited for (gemini-cli: 500 ms): cron and CI leave them open."""
+"""Seconds to wait for a silent pipe when a prompt was given (gemini-cli: 500 ms): cron and CI leave pipes open."""
 
 
 def piped_text(expected: bool) -> str:
-    """What was piped in; empty at a terminal. `expected`: there is no other prompt, so wait for it."""
+    """The piped text; empty at a terminal. `expected`: there is no other prompt, so wait for it."""
     stdin = sys.stdin
     if stdin is None or stdin.closed or stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]
         return ""
@@ -30,7 +30,7 @@ def piped_text(expected: bool) -> str:
 
 
 def prompt_from(words: str | None) -> str:
-    """The prompt: piped text before the words. Raises `InputError` when there is neither."""
+    """The prompt, after any piped text. Raises `InputError` when there is neither."""
     prompt = (words or "").strip()
     piped = piped_text(expected=not prompt)
     if not piped and not prompt:
@@ -39,7 +39,7 @@ def prompt_from(words: str | None) -> str:
 
 
 def agreed(question: str, nobody: str) -> bool:
-    """Whether the person says yes. Raises `UserError` with `nobody` where there is none to ask."""
+    """Whether the person says yes. Raises `UserError` with `nobody` if there is nobody to ask."""
     if not sys.stdin.isatty():
         raise UserError(nobody)
     sys.stderr.write(f"{visible(question)} [y/N] ")
@@ -48,7 +48,7 @@ def agreed(question: str, nobody: str) -> bool:
 
 
 def json_object(text: str, what: str) -> dict[str, Any]:
-    """A JSON object. Raises `InputError` naming line and column."""
+    """Parse a JSON object. Raises `InputError` naming line and column."""
     try:
         value: object = json.loads(text)
     except json.JSONDecodeError as error:
@@ -79,7 +79,7 @@ def read_file(name: str, what: str) -> str:
 
 
 def batch_lines(name: str) -> Iterator[dict[str, Any] | InputError]:
-    """The inputs of a batch, in order; a bad line as its error. Blank lines are skipped."""
+    """A batch's inputs in order; a bad line yields its error. Blank lines are skipped."""
     text = sys.stdin.read() if name == "-" else read_file(name, "--batch")
     # Not splitlines(): JSON strings may hold U+2028 and its kin.
     for number, line in enumerate(text.split("\n"), 1):

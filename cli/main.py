@@ -1,4 +1,4 @@
-"""main: the entry point: finds the command, and turns every error into one line and an exit code."""
+"""main: the entry point: finds the command and turns every error into one line and an exit code."""
 
 import io
 import os
@@ -15,17 +15,17 @@ _STARTING = frozenset({"prompt", "run", "resume", "hooks", "policy", "mcp"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line; the exit code (`cli.md`, Exit codes). Without `arguments` this process's own."""
+    """Run one command line, by default this process's own; returns the exit code (`cli.md`, Exit codes)."""
     code = _run(list(sys.argv[1:] if arguments is None else arguments), own_process=arguments is None)
     if arguments is None and not _is_watched():
-        # Lease, store and streams are closed; what Python would take apart for half a second goes with the process.
+        # Lease, store and streams are closed; this skips Python's own cleanup, which takes half a second.
         sys.stderr.flush()
         os._exit(code)
     return code
 
 
 def _is_watched() -> bool:
-    """Something measures this process and writes what it found at Python's own exit."""
+    """Whether a debugger, profiler or coverage runs, which writes its results at Python's own exit."""
     return sys.gettrace() is not None or sys.getprofile() is not None or "coverage" in sys.modules
 
 
@@ -44,7 +44,7 @@ def _run(argv: list[str], own_process: bool) -> int:
         from interlock.cli.render.output import close_stdout
 
         close_stdout()
-        return 141  # what a program that SIGPIPE ends is counted as
+        return 141  # as shells report a program killed by SIGPIPE
     except KeyboardInterrupt:
         return 130
     except Exception as error:
@@ -55,7 +55,7 @@ def _run(argv: list[str], own_process: bool) -> int:
 
 
 def _explained(error: Exception) -> InterlockError | None:
-    """What stands behind an exception that is none of ours: a store or a disk that is full or damaged; None: a bug."""
+    """Diagnose an exception that isn't ours as a full or damaged store or disk; None: a bug."""
     from interlock.engine.store import diagnosed, state_home
 
     try:
@@ -107,7 +107,7 @@ def _dispatch(argv: list[str], own_process: bool) -> int:
 
 
 def command_of(argv: list[str]) -> tuple[str, list[str]]:
-    """The command's name and its arguments; flags may stand before it. `prompt` when there is none."""
+    """The command's name and its arguments, with flags allowed before it; `prompt` if there is none."""
     place = _first_word(argv)
     if place is None:
         return "prompt", argv
@@ -123,7 +123,7 @@ def command_of(argv: list[str]) -> tuple[str, list[str]]:
 
 
 def _fits(name: str, arguments: list[str]) -> bool:
-    """Whether a command takes these: `show` takes `latest`, and not `does the login work`."""
+    """Whether a command accepts these words: `show` takes `latest`, but not `does the login work`."""
     words = [argument for argument in arguments if argument not in ("-h", "--help")]
     if not words or name == "help":
         return not words

@@ -1,4 +1,4 @@
-"""parsing: argparse in Interlock's manners: one line for an error, with the nearest flag or value."""
+"""parsing: argparse with Interlock's manners: one-line errors that name the nearest flag or value."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -18,14 +18,14 @@ _FOREIGN = {
     "--checkpointing": "Every run is checkpointed already; see: interlock history latest",
     "--store": "The store is on this machine; choose its folder with INTERLOCK_HOME",
 }
-"""Flags of other agents that have another name here."""
+"""Other agents' flags, and what to use here instead."""
 
 
 Args = argparse.Namespace
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """One line a flag: its short name, its first long one and the value; synonyms work but aren't shown."""
+    """One line per flag: its short name, first long name and value; synonyms work but aren't shown."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=32, width=100)
@@ -40,7 +40,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A command's parser. `usage` is what follows `interlock NAME`; without it, argparse lists every flag."""
+    """A command's parser. `usage` follows `interlock NAME`; without it, argparse lists every flag."""
 
     def __init__(
         self, name: str, usage: str, description: str, examples: Sequence[tuple[str, str]] = ()
@@ -75,14 +75,14 @@ class Parser(argparse.ArgumentParser):
         flag(self, "--json", about)
 
     def learn(self, words: Sequence[str]) -> None:
-        """Take up the flags that these words bring along."""
+        """Add flags that these words make available."""
 
     def error(self, message: str) -> NoReturn:
         text = message.removeprefix("argument ")
         raise UserError(f"{text[:1].upper() + text[1:]}. See: {self.prog} --help")
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Flags and words in any order. Raises `UserError` for what isn't known, with the nearest flag."""
+        """Parse flags and words in any order. Raises `UserError` for unknown ones, naming the nearest flag."""
         parsed, extra = self.parse_known_intermixed_args(list(arguments))
         if extra:
             self._refuse(extra[0])
@@ -102,13 +102,13 @@ class Parser(argparse.ArgumentParser):
         return [o for a in self._actions if a.help != argparse.SUPPRESS for o in a.option_strings]
 
     def shown_flags(self) -> list[tuple[str, str]]:
-        """Those that help shows, each with what it says."""
+        """The flags shown in help, each with its text."""
         shown = [a for a in self._actions if a.option_strings and a.help != argparse.SUPPRESS]
         long = [(next((o for o in a.option_strings if o.startswith("--")), ""), a) for a in shown]
         return [(name or a.option_strings[0], a.help or "") for name, a in long]
 
     def takes_value(self, flag: str) -> bool:
-        """Whether the word after `flag` belongs to it."""
+        """Whether the word after `flag` is its value."""
         action = self.action_of(flag)
         return action is not None and action.nargs != 0
 
@@ -116,7 +116,7 @@ class Parser(argparse.ArgumentParser):
         return self._option_string_actions.get(flag)
 
     def expects(self, before: Sequence[str]) -> tuple[argparse.Action | None, list[str]]:
-        """What the word after these is a value of, None: nothing more fits; and those that belong to no flag."""
+        """The argument that the next word is a value of (None: nothing more fits), and the positional words so far."""
         words: list[str] = []
         rest = iter(before)
         for word in rest:
@@ -136,9 +136,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def flag(to: Any, names: str, help: str, **more: Any) -> None:
-    """Add a flag to a parser or a group of one, written as help shows it: `-m --model NAME`.
+    """Add a flag to a parser or group, written as help shows it: `-m --model NAME`.
 
-    Without a value's name it is a switch; `more` is what argparse takes.
+    Without a value's name it is a switch; `more` is passed to argparse.
     """
     *flags, last = names.split(" ")
     if last.startswith("-"):
@@ -148,7 +148,7 @@ def flag(to: Any, names: str, help: str, **more: Any) -> None:
 
 
 class OneOf:
-    """An argument's type: one of `values`, or a synonym of one."""
+    """An argument type: one of `values`, or a synonym of one."""
 
     def __init__(self, values: Sequence[str], synonyms: Mapping[str, str]) -> None:
         self.values = values
@@ -166,7 +166,7 @@ def one_of(values: Sequence[str], synonyms: Mapping[str, str] | None = None) -> 
 
 
 def number(kind: type[int] | type[float], least: float) -> Callable[[str], Any]:
-    """An argument's type: a number that is at least `least`."""
+    """An argument type: a number of at least `least`."""
 
     def read(text: str) -> int | float:
         try:

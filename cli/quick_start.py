@@ -1,10 +1,10 @@
-"""quick_start: what a process of the command line leaves for later, so that the first request is made sooner.
+"""quick_start: defers imports and other work of a command-line process, so that its first request is made sooner.
 
-Never where a program imports Interlock: when its modules are read and its memory is searched is its own affair.
+Does nothing in a program that imports Interlock: when to import and collect garbage is that program's affair.
 
-LangSmith is left out: nothing is traced there (`services/models/tracing.py`), and LangChain reads the whole library,
-110 modules, 12 MB, 0.2 s of a start, to ask whether it is on. What LangChain takes from it stands here and says that
-it is off; whoever takes anything else gets the library itself, turned off.
+LangSmith isn't imported: nothing is traced (`services/models/tracing.py`), yet LangChain would import all of it (110
+modules, 12 MB, 0.2 s) to ask whether tracing is on. Stand-ins for what LangChain uses of it say that tracing is off;
+taking anything else imports the library itself, turned off.
 """
 
 import gc
@@ -20,26 +20,26 @@ from typing import Any, cast
 
 
 class _NeverRaised(Exception):  # noqa: N818 - in place of a class of another name
-    """In place of an error that only the library itself raises, once it is read."""
+    """Stands in for an error that only the library itself raises, once it is imported."""
 
 
 PACKAGES: Mapping[str, Mapping[str, type]] = {
     "langgraph_sdk": {},
     "requests": {"HTTPError": _NeverRaised, "Response": object},
 }
-"""Package → what a run takes of it: types, for which they import all they have, 45 modules and 96."""
+"""Package → the types a run uses of it; importing them for real takes 45 and 96 modules."""
 _OPTIONAL = ("httpx._main", "zstandard")
-"""What httpx takes if it is installed, and no run needs: its own command line (click, pygments, rich), a coding."""
+"""What httpx imports if installed, and no run needs: its command line (click, pygments, rich) and a content coding."""
 _BETWEEN_COLLECTIONS = 1_000
-"""Objects. A request is in cycles with its answer, half a megabyte of them late in a run: 20,000 objects between
-collections kept 20 MB more after 90 turns, and saved no time that could be measured."""
+"""In objects. A request and its response form cycles, half a megabyte of them late in a run: with 20,000 objects
+between collections, 90 turns kept 20 MB more and saved no measurable time."""
 _reading = RLock()
 own_process = False
-"""This process is a command line's own; else `begin` does nothing."""
+"""Whether this process is a command line's own; otherwise `begin` does nothing."""
 
 
 def begin() -> None:
-    """Before anything of LangChain's is imported."""
+    """Call before importing anything of LangChain."""
     if not own_process:
         return
     import_lightly()
@@ -50,14 +50,14 @@ def begin() -> None:
 
 
 def import_lightly() -> None:
-    """Before anything of pydantic's is imported."""
+    """Call before importing anything of pydantic."""
     if own_process:
         gc.disable()  # imports leave no garbage behind, and looking for it is a seventh of a start
         _build_schemas_late()
 
 
 def settle() -> None:
-    """What a run needs is imported: what there is now stays, and garbage is collected among what comes."""
+    """Call once a run's imports are done: freezes the objects made so far and turns garbage collection on."""
     if gc.isenabled():
         return
     gc.freeze()
@@ -66,7 +66,7 @@ def settle() -> None:
 
 
 def _build_schemas_late() -> None:
-    """Of pydantic's classes, libraries' too: a run uses few, and all of them take 0.3 s of each start."""
+    """Defer the schemas of all pydantic classes: a run uses few, and building all takes 0.3 s per start."""
     from pydantic import BaseModel
 
     BaseModel.model_config["defer_build"] = True
@@ -74,16 +74,14 @@ def _build_schemas_late() -> None:
 
 def _import_httpx() -> None:
     absent = [name for name in _OPTIONAL if name not in sys.modules]
-    sys.modules.update(
-        dict.fromkeys(absent, cast("ModuleType", None))
-    )  # what Python takes for "not installed"
-    import_module("httpx")  # now, as long as they are
+    sys.modules.update(dict.fromkeys(absent, cast("ModuleType", None)))  # marks the package as not installed
+    import_module("httpx")  # while they are marked
     for name in absent:
         del sys.modules[name]
 
 
 def _leave_unread(name: str, taken: Mapping[str, type]) -> None:
-    """The package stands there, and its modules can be imported; whatever else somebody takes from it reads it."""
+    """Make a package's modules importable without running its own code; using anything but `taken` imports it."""
     spec = find_spec(name)
     if spec and spec.loader and name not in sys.modules:
         sys.modules[name] = package = _unread(name, spec, spec.loader)
@@ -103,7 +101,7 @@ class _Unread(ModuleType):
         self._read: Callable[[ModuleType], None] | None = read
 
     def __getattr__(self, name: str) -> Any:
-        with _reading:  # whoever comes while another thread reads it waits
+        with _reading:  # other threads wait while one imports
             read, self._read = self._read, None
             if read is not None:
                 read(self)
@@ -114,11 +112,11 @@ LANGSMITH = "langsmith"
 
 
 class Untraced:
-    """In place of a traced run, of the client that sends it, and of an agent's address; nobody makes one."""
+    """Stands in for a traced run, its client and an agent's address; never instantiated."""
 
 
 def _tracing_context() -> dict[str, Any]:
-    """`get_tracing_context`."""
+    """Stands in for `get_tracing_context`."""
     fields = ("parent", "project_name", "tags", "metadata", "client", "replicas", "distributed_parent_id")
     return {**dict.fromkeys(fields), "enabled": False}
 
@@ -139,11 +137,11 @@ TAKEN: dict[str, dict[str, Any]] = {
     f"{LANGSMITH}.utils": {"tracing_is_enabled": _off},
     f"{LANGSMITH}.address": {"AgentAddress": Untraced},
 }
-"""What LangChain and LangGraph take where nothing is traced."""
+"""What LangChain and LangGraph use when nothing is traced."""
 
 
 def leave_tracing_out() -> None:
-    """Before anything of LangChain's is imported."""
+    """Call before importing anything of LangChain."""
     spec = find_spec(LANGSMITH)
     if spec is None or LANGSMITH in sys.modules:
         return
@@ -157,7 +155,7 @@ def leave_tracing_out() -> None:
 
 
 def is_left_out() -> bool:
-    """Nobody has taken anything else so far."""
+    """Whether LangSmith is still a stand-in."""
     return isinstance(sys.modules.get(LANGSMITH), _StandIn)
 
 

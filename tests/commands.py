@@ -1,4 +1,4 @@
-"""commands: what a command line gave back, in this process or in one of its own."""
+"""commands: runs a command line in this process or another, and returns its result."""
 
 import json
 import os
@@ -36,7 +36,7 @@ Ended = subprocess.CompletedProcess[str]
 def execute(
     folder: Path, *arguments: str, env: Mapping[str, str] | None = None, entry: Sequence[str] = ()
 ) -> Ended:
-    """In a process of its own, without a terminal; with an `entry` it starts from nothing."""
+    """Run in a separate process without a terminal; with an `entry`, without preloaded imports."""
     if not entry:
         return warm.run(arguments, cwd=folder, env={**os.environ, **(env or {})})
     return subprocess.run(
@@ -52,12 +52,12 @@ def execute(
 
 
 def one_call(tool: str, **args: Any) -> list[str]:
-    """The command line of a batch of one call."""
+    """The command line of a batch with one call."""
     call = {"id": "1", "name": tool, "args": args}
     return ["run", "tools", "--input", json.dumps({"calls": [call], "protocol": "native"})]
 
 
 def response(ended: Ended) -> dict[str, Any]:
-    """What became of that call."""
+    """That call's response."""
     assert ended.stdout, ended.stderr
     return json.loads(ended.stdout)["responses"][0]

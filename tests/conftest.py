@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# `make test` tries the same few examples each time, `make properties` many; outside of CI other ones each time.
+# `make test` tries the same few examples each time, `make properties` many; outside CI they vary.
 # The machine may be busy: how long an example takes says nothing about the code.
 settings.register_profile(
     "test",
@@ -30,11 +30,11 @@ settings.load_profile("test")
 
 GOLDEN = Path(__file__).parent / "golden"
 
-# `tests` is no package (importlib mode); shared programs below it are imported by their own name, like `fake_gemini`.
+# `tests` is no package (importlib mode): its shared programs are imported by their own name, like `fake_gemini`.
 sys.path.insert(0, str(Path(__file__).parent))
 pytest_plugins = ["fake_gemini.plugin", "outside"]
 
-# What would make a test depend on the machine, or reach a paid model.
+# Variables that would make a test depend on the machine, or reach a paid model.
 _REMOVED = (
     *("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GEMINI_MODEL", "GEMINI_SYSTEM_MD"),
     *("GOOGLE_CLOUD_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_GENAI_USE_VERTEXAI"),
@@ -68,7 +68,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """All that is imported and collected stays: no collection of garbage looks through it again."""
+    """Exclude everything imported and collected so far from garbage collection."""
     gc.collect()
     gc.freeze()
 
@@ -91,7 +91,7 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
 @pytest.fixture(autouse=True)
 def ends(request: pytest.FixtureRequest) -> Generator[None]:
-    """A test that hangs fails, and the suite goes on. No other test is near this limit, however busy the machine."""
+    """Fail a test that hangs, so that the suite continues. No other test comes near this limit on a busy machine."""
     limit_s = 3600 if request.node.get_closest_marker("sweep") else 300
 
     def hung(*_: object) -> None:
@@ -106,7 +106,7 @@ def ends(request: pytest.FixtureRequest) -> Generator[None]:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home of its own: user settings, keys and earlier runs of this machine don't reach a test."""
+    """An empty home, so that this machine's user settings, keys and runs don't reach a test."""
     folder = tmp_path_factory.mktemp("home")
     for name in _REMOVED:
         monkeypatch.delenv(name, raising=False)
@@ -125,7 +125,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
-    """`played(play, scene)`: what `play(scene, folder)` gave, played once for all tests of a file that look at it."""
+    """`played(play, scene)`: the result of `play(scene, folder)`, computed once for all tests of a file."""
     kept: dict[int, tuple[Any, Any]] = {}
 
     def once(play: Callable[[Any, Path], Any], scene: Any) -> Any:
@@ -150,7 +150,7 @@ def _is_here(host: object) -> bool:
 
 @pytest.fixture(autouse=True)
 def network_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections and name look-ups beyond loopback fail, whoever makes them in this process."""
+    """Make connections and name look-ups beyond loopback fail in this process."""
     connect, connect_ex, lookup = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
 
     def check(host: object) -> None:

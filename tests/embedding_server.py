@@ -1,6 +1,6 @@
-"""embedding_server: vectors over HTTP on loopback, as OpenAI's and Gemini's endpoints give them.
+"""embedding_server: embeddings over HTTP on loopback, like OpenAI's and Gemini's endpoints.
 
-A text's vector counts words that mean the same, so that a question can be near a chunk that shares none with it.
+A text's vector counts synonyms together, so a question can be near a chunk that shares no word with it.
 """
 
 import json
@@ -26,7 +26,7 @@ class EmbeddingServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.requests: list[dict[str, Any]] = []
         self.answers: list[int] = []
-        """Statuses that come before the vectors, one a request."""
+        """Statuses to return before the vectors, one per request."""
         self.length = len(MEANINGS)
 
     @property

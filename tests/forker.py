@@ -1,4 +1,4 @@
-"""forker: the process that `warm.py` has its processes from: it imports, then forks one for each request."""
+"""forker: the process behind `warm.py`: it imports once, then forks for each request."""
 
 import fcntl
 import io
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 STATUS = 4
-"""Bytes of a pid, and of how its process ended."""
+"""Bytes of a pid, and of a process's exit status."""
 WARM_UP = [
     {
         "tool_calls": [
@@ -44,7 +44,7 @@ def _serve(door: socket.socket) -> None:
 
 
 def _keep(request: int, stdin: int, stdout: int, stderr: int, told: int) -> NoReturn:
-    """Tell its pid, wait for its end, and tell that."""
+    """Report its pid, wait for its end, and report that."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
     pid = os.fork()
@@ -99,14 +99,14 @@ def _run(program: str) -> int:
 
 
 def _text(fd: int, mode: str, errors: str, by_line: bool = False) -> io.TextIOWrapper:
-    """As Python makes them at its start."""
+    """A stream as Python makes it at startup."""
     raw = io.FileIO(fd, mode, closefd=False)
     binary = io.BufferedReader(raw) if mode == "r" else io.BufferedWriter(raw)
     return io.TextIOWrapper(binary, "utf-8", errors, line_buffering=by_line)
 
 
 def _warm_up() -> None:
-    """What a run and a session import, by a run; nothing of it is left but the modules."""
+    """Import what a run and a session need by running one; only the modules are kept."""
     from importlib import import_module
     from pkgutil import iter_modules
 

@@ -1,7 +1,7 @@
-"""outside: who asks for what may be another at a replay, of all nodes that a test runs.
+"""outside: records, for all nodes that a test runs, which of them ask for things that may differ on replay.
 
-A replay gives such a node what it wrote then, by its declaration (`@node(outside=True)`); one that lacks it makes the
-replay go another way once a file, an index or the clock has changed.
+A replay gives such a node its recorded result if it is declared (`@node(outside=True)`); without the declaration, the
+replay diverges once a file, an index or the clock has changed.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -23,17 +23,17 @@ OUTSIDE: Mapping[str, frozenset[str]] = {
     "steps": frozenset({"spent_s"}),
     "modes": frozenset({"refusal"}),
 }
-"""Service → what it may say otherwise another time, and no record holds."""
+"""Service → methods whose results may differ another time and aren't recorded."""
 INSIDE: Mapping[str, frozenset[str]] = {
-    # Durations are told, and not compared.
+    # Durations are reported, not compared.
     "clock": frozenset({"monotonic"}),
-    # The system prompt is made anew, so that a replay names a changed one.
+    # The system prompt is rebuilt, so that a replay reports a changed one.
     "context": frozenset({"roots", "has_ide", "replacement", "rules", "facts"}),
     "modes": frozenset({"get", "all"}),
-    # A replay has the results of calls, and what was wrong with those that never ran.
+    # A replay has the results of calls, and the problems of those that never ran.
     "toolset": frozenset({"run", "plan", "preview", "invalid", "now"})
     | {"declarations", "info", "nearest", "summary"},
-    # What it writes is the run's own; its folder has the run's name.
+    # What it writes belongs to the run; its folder has the run's name.
     "plans": frozenset({"folder", "placed", "write", "hand_over"}),
     "steps": frozenset(
         {"started", "ended", "undone", "handed_on", "taken_up", "routed", "reasoned", "decided"}
@@ -43,13 +43,13 @@ RECORDED = frozenset(
     {
         *("transcript", "journal", "approvals", "outputs"),  # the record itself
         *("models", "hooks", "mcp", "tasks", "agents", "snapshots"),  # answered from it
-        *("info", "settings", "cancel", "policy", "emit"),  # the run's own, or nothing is said
+        *("info", "settings", "cancel", "policy", "emit"),  # the run's own, or nothing is returned
     }
 )
 
 
 class Watched:
-    """A service that notes what is asked of it."""
+    """A service that records the calls made to it."""
 
     def __init__(self, service: Any, name: str, note: Callable[[str, str], None]) -> None:
         self._service, self._name, self._note = service, name, note
@@ -65,7 +65,7 @@ class Watched:
 
 @pytest.fixture
 def undeclared(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """What nodes ask outside without saying so. What is `recorded` is found again when it runs again."""
+    """Outside calls of nodes that don't declare them. `recorded` nodes get their results back on a rerun."""
     undeclared: set[str] = set()
     called = _contract.called
 
@@ -93,7 +93,7 @@ def nodes_declare_what_they_ask(undeclared: set[str]) -> Generator[None]:
 
 
 def services() -> dict[str, set[str]]:
-    """Each service of `Deps`, with what nodes can ask of it."""
+    """Each service of `Deps`, with the methods that nodes can call."""
     hints = get_type_hints(Deps)
     asked: dict[str, dict[str, object]] = {
         name: dict(vars(kind)) for name, kind in hints.items() if isinstance(kind, type)

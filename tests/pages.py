@@ -1,4 +1,4 @@
-"""pages: follows a page as a reader does: writes the files that it shows, runs its commands, in its order."""
+"""pages: follows a page as a reader would: writes the files it shows and runs its commands, in order."""
 
 import os
 import re
@@ -13,7 +13,7 @@ _BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def followed(page: Path, work: Path, cwd: Path) -> "subprocess.CompletedProcess[str]":
-    """Exit 0 where each command ended with the code that stands behind it (`  # exit N`), else 99."""
+    """Exits with 0 if each command returned the code noted after it (`  # exit N`), else with 99."""
     env = {**os.environ, "WORK": str(work), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     return subprocess.run(
         ["bash", "-c", "\n".join(_script(page.read_text()))],

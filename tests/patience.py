@@ -1,4 +1,4 @@
-"""patience: how tests wait and how they count work, so that no result depends on how busy the machine is."""
+"""patience: how tests wait and count work, so that no result depends on how busy the machine is."""
 
 import sys
 import time
@@ -7,11 +7,11 @@ from types import FrameType
 from typing import Any
 
 HANG_S = 120.0
-"""Only a hang lasts so long: what a test waits for has come long before."""
+"""Seconds that only a hang takes: whatever a test waits for happens long before."""
 
 
 def until(holds: Callable[[], object], what: str = "it") -> None:
-    """Wait for what must come."""
+    """Wait until the condition holds."""
     given_up = time.monotonic() + HANG_S
     while not holds():
         assert time.monotonic() < given_up, f"{what} never came"
@@ -19,7 +19,7 @@ def until(holds: Callable[[], object], what: str = "it") -> None:
 
 
 def lines_run(deed: Callable[[], object]) -> int:
-    """How many lines of Python a call takes: the same on every machine, busy or not."""
+    """How many lines of Python a call runs: the same on every machine, busy or not."""
     lines = 0
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:

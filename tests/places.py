@@ -1,4 +1,4 @@
-"""places: a workspace with a store and a home of its own, in which workflows are run."""
+"""places: a workspace with a store and a home, in which workflows are run."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""sandboxes: a real sandbox around a folder; where none can be made, that this is said with exit code 44."""
+"""sandboxes: a real sandbox around a folder; where none is available, checks that exit code 44 says so."""
 
 import os
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from interlock.state.settings import ToolSettings
 
 
 def needs_sandbox() -> None:
-    """Skip where bubblewrap can't work, once it was seen that a run would be refused there."""
+    """Skip where bubblewrap doesn't work, after checking that a run would be refused there."""
     try:
         check_here(os.environ)
     except SandboxError as error:
@@ -24,7 +24,7 @@ def needs_sandbox() -> None:
 def sandbox_for(
     work: Path, *, included: Sequence[Path] = (), env: dict[str, str] | None = None, **tools: Any
 ) -> Sandbox:
-    """As a run opens it; home and state directory lie beside the folder, and may not be there."""
+    """Open a sandbox as a run does; home and state directory are beside the folder, and may not exist."""
     made = open_sandbox(
         ToolSettings.model_validate({"sandbox": True, **tools}),
         roots=[Path(os.path.realpath(folder)) for folder in (work, *included)],

@@ -1,4 +1,4 @@
-"""A budget counts the whole tree, is passed by one reply at most, and can be raised."""
+"""A budget covers the whole tree, is exceeded by one reply at most, and can be raised."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ PRICES = {"model": {"prices": {"script": {"input": 1000.0, "output": 10000.0}}}}
 
 
 def family(count: int, **more: Any) -> Replies:
-    """A parent with `count` agents, each of one reply."""
+    """A parent with `count` agents, each with one reply."""
     batch = [call("invoke_agent", agent_name="generalist", prompt=f"part {n}") for n in range(count)]
     workers = [says(f"generalist:0.{n}", complete(result="ok"), usage=COST, **more) for n in range(count)]
     return [{"tool_calls": batch, "usage": COST}, {"text": "done", "usage": COST}, *workers]
@@ -87,7 +87,7 @@ def test_turns_of_sub_agents_count_for_the_run(tmp_path: Path) -> None:
 
 
 def test_a_call_that_was_cut_counts_at_its_estimate(tmp_path: Path) -> None:
-    """What a kill leaves: a reservation of an earlier driver, without a reply."""
+    """The state after a kill: a reservation of an earlier driver, without a reply."""
     import sqlite3
 
     stage = Stage(tmp_path / "stage", [{"text": "", "usage": COST}, {"text": "done", "usage": COST}])

@@ -1,4 +1,4 @@
-"""Custom commands: what their text becomes, and that what they run in a shell is decided like any call."""
+"""Custom commands: how their text expands, and that their shell commands are decided like any call."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def play(place: Place, prompt: str, *choices: str, **options: Any) -> tuple[Outc
 
 
 def asked(outcome: Outcome) -> str:
-    """The prompt as the model has it."""
+    """The prompt as the model gets it."""
     content = next(m for m in outcome.output["history"] if m.get("origin") == "person")["content"]
     return content if isinstance(content, str) else "".join(p["text"] for p in content)
 

@@ -32,7 +32,7 @@ def compressor(text: str, **more: Any) -> dict[str, Any]:
 
 
 def talk(rounds: int, size: int = 400) -> list[dict[str, Any]]:
-    """A request, rounds of one call each, an answer; again and again."""
+    """Repeatedly a request, rounds of one call each, and an answer."""
     history: list[dict[str, Any]] = []
     for i in range(rounds):
         history += [
@@ -49,7 +49,7 @@ def talk(rounds: int, size: int = 400) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Scene:
-    """One compression: the model's replies, and what comes out."""
+    """One compression: the model's replies, and the expected result."""
 
     replies: Replies
     status: str
@@ -215,7 +215,7 @@ def test_the_new_chain_names_the_old_one_and_what_was_dropped_can_be_printed(tmp
 
 
 def test_the_compressor_is_sent_the_dropped_part_and_its_task(tmp_path: Path) -> None:
-    """The second request holds the draft; neither holds the rules, which stay where they are."""
+    """The second request contains the draft; neither contains the rules, which stay where they are."""
     record = tmp_path / "recorded.yaml"
     replies = [
         compressor(snapshot("one"), expect="scratchpad"),

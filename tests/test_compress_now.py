@@ -1,4 +1,4 @@
-"""A conversation of `main` that is compressed because somebody asks for it, between two prompts."""
+"""A conversation of `main` that is compressed on request, between two prompts."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""test_context: what a model is told before the first prompt, and that finding it out runs nobody's program."""
+"""test_context: what a model learns before the first prompt, and that gathering it runs nobody's program."""
 
 import asyncio
 import os
@@ -88,7 +88,7 @@ class OneAgent:
 
 
 PLAIN = [s for s in MAIN if s.only not in ("xml", "told by servers")]
-"""Their text is the same everywhere."""
+"""Sections with the same text everywhere."""
 
 
 def git(folder: Path, *args: str) -> None:
@@ -286,7 +286,7 @@ def test_the_repository_is_shown(opening: Open, work: Path) -> None:
 
 
 def summary(work: Path, **options: Any) -> str:
-    """The answer; a git that outlives its time would otherwise hold up the suite."""
+    """The summary; a git that outlives its time limit would otherwise hold up the suite."""
     return asyncio.run(asyncio.wait_for(git_summary(work, options.pop("env", os.environ), **options), 30))
 
 
@@ -319,7 +319,7 @@ def test_a_slow_git_is_ended_with_its_children(work: Path) -> None:
     text = summary(work, env={"PATH": f"{work}:{os.environ['PATH']}"}, seconds=1.0)
     assert "longer than 1 s" in text
     for pid in (work / "pids").read_text().split():
-        # Killed, it may take a moment to die.
+        # A killed process may take a moment to die.
         until(lambda pid=pid: _is_gone(pid), f"the end of {pid}")
 
 
@@ -346,7 +346,7 @@ def trap(work: Path) -> tuple[str, Path]:
 
 
 def sign(work: Path) -> None:
-    """Put a commit with a signature, which `git log` may check, in place of HEAD."""
+    """Replace HEAD with a signed commit, whose signature `git log` may check."""
     show = ["git", "cat-file", "commit", "HEAD"]
     commit = subprocess.run(show, cwd=work, check=True, capture_output=True, text=True).stdout
     lines = ["gpgsig -----BEGIN PGP SIGNATURE-----", " ", " x", " -----END PGP SIGNATURE-----"]

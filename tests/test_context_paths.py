@@ -1,4 +1,4 @@
-"""Path tests of `context` and `system-prompt`, and what they promise: the same inputs give the same bytes."""
+"""Path tests of `context` and `system-prompt`, and their promise: the same inputs give the same bytes."""
 
 import json
 from pathlib import Path

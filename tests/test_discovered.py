@@ -1,4 +1,4 @@
-"""Tools that a command of the project declares and another runs: under policy and journal, where it is trusted."""
+"""Tools declared by one command of the project and run by another: under policy and journal, where it is trusted."""
 
 import json
 import sys
@@ -87,7 +87,7 @@ def test_a_failure_tells_both_streams_and_arguments_are_held_to_the_schema(
 ) -> None:
     failed = response(interlock(*calls("fail"), "-y"))
     assert failed["status"] == "error"
-    first, *rest = failed["content"].splitlines()  # two pipes: which is read first is nobody's promise
+    first, *rest = failed["content"].splitlines()  # two pipes: which is read first isn't guaranteed
     assert (first, sorted(rest)) == ("fail failed (exit code 3).", ["to stderr", "to stdout"])
     for args, says in (
         ({"a": "x"}, "'a': 'x' is not of type 'integer'"),

@@ -1,4 +1,4 @@
-"""An edit that is cut off at any of its commits is made once, with the same answer, when the run goes on."""
+"""An edit cut off at any of its commits is made once, with the same answer, when the run is resumed."""
 
 import os
 from collections.abc import Callable
@@ -16,7 +16,7 @@ BEFORE, AFTER = "one\ntwo\n", "one\n2\n"
 
 
 class Cut(Exception):  # noqa: N818 - no error of ours: the process ends here
-    """Stands for a kill: what comes after it in the process isn't done."""
+    """Simulates a kill: nothing after it in the process is done."""
 
 
 def options(folder: Path) -> Options:
@@ -42,7 +42,7 @@ def edited(given: Options) -> Outcome:
 
 
 def cut(patch: pytest.MonkeyPatch, owner: type, name: str, *, after: bool) -> None:
-    """The first call of a method ends the process, before it did its work or right after."""
+    """Make the first call of a method end the process, before it does its work or right after."""
     real: Callable[..., Any] = getattr(owner, name)
     if name == "run":
 

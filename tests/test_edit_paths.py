@@ -1,4 +1,4 @@
-"""Path tests of `edit`: inputs and scripted helpers → how it ends, what stands in the file, which edges were taken."""
+"""Path tests of `edit`: inputs and scripted helpers → how it ends, the file's content, which edges were taken."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def fixer(search: str = "", replace: str = "", *, done: bool = False, **more: An
 
 @dataclass(frozen=True)
 class Scene:
-    """One edit of `a.py`, or of content."""
+    """One edit of `a.py`, or of given content."""
 
     old: str
     new: str
@@ -207,7 +207,7 @@ class Asked:
     after: str
     rule: str = ""
     meanwhile: str = ""
-    """Text of the file while the first request waits."""
+    """The file's text while the first request waits."""
 
 
 DENY = '[[rule]]\ntoolName = "replace"\ndecision = "deny"\npriority = 1\n'
@@ -375,7 +375,7 @@ def test_a_correction_is_made_on_what_the_earlier_calls_leave(tmp_path: Path) ->
 def test_what_nobody_was_asked_about_is_not_written_though_a_command_makes_it_possible(
     tmp_path: Path,
 ) -> None:
-    """When it was decided the edit couldn't be shown; after the command it could be made."""
+    """The edit couldn't be shown when it was decided; after the command it could be made."""
     later = replace(old_string="created by the command")
     options, outcome = run_batch(tmp_path, batch(shell("echo created by the command > a.py"), later), [])
     assert len(outcome.pending) == 1

@@ -1,4 +1,4 @@
-"""The examples: what their READMEs say works, from an empty folder to the end; killed anywhere, they end the same."""
+"""The examples: their READMEs work from an empty folder to the end; killed anywhere, they end the same."""
 
 import os
 import shutil
@@ -59,11 +59,11 @@ def staged(name: str, scripts: str, allowed: tuple[str, ...]) -> Callable[[Path]
 
 
 def happened(stage: Stage, request: Pending) -> bool:
-    """As a person who looks into the repository."""
+    """Check the repository, as a person would."""
     command = request["args"]["command"]
     if "git commit" in command:
         return len(git(stage.work, "log", "--oneline").splitlines()) > 1
-    return command.startswith("git tag v") and bool(git(stage.work, "tag"))  # what only looks is done again
+    return command.startswith("git tag v") and bool(git(stage.work, "tag"))  # what only looks is repeated
 
 
 def repository(stage: Stage) -> str:
@@ -71,7 +71,7 @@ def repository(stage: Stage) -> str:
 
 
 def one_of(request: Pending) -> Any:
-    """`slow.txt` is a question; all else as whoever agrees."""
+    """`slow.txt` is a question; everything else is answered by agreeing."""
     return said(request, "answer: question") if "issue" in request["reason"] else agrees(request)
 
 

@@ -28,7 +28,7 @@ INVALID: dict[str, dict[str, Any]] = {
     "thoughts only": {"thought": "I should think about it."},
     "a malformed call": {"text": "", "finish": "MALFORMED_FUNCTION_CALL"},
 }
-"""An answer that can't be used; asked for again, 4 times in all."""
+"""An unusable answer; requested 4 times in all."""
 UNREACHED: dict[str, dict[str, Any]] = {
     "429": {"error": 429},
     "429 with a delay": {"error": {"code": 429, "retry_delay": 7}},
@@ -37,7 +37,7 @@ UNREACHED: dict[str, dict[str, Any]] = {
     "500 in HTML": {"error": {"code": 500, "html": True}},
     "cut before a piece": {"text": "The answer", "cut_after": 0},
 }
-"""No answer; the request is made again, 10 times in all, and then of another model."""
+"""No answer; the request is made 10 times in all, then sent to another model."""
 PLACES: dict[str, list[dict[str, Any]]] = {"first": [], "after a tool": [READ]}
 TOLERATED = {("nothing said", "after a tool")}
 """An empty text after a tool's result is no fault of the stream (`pipelines.md` §2)."""
@@ -127,7 +127,7 @@ def test_a_fault_that_stays_ends_clearly_and_can_be_resumed(
 
 
 def test_an_empty_answer_after_a_tool_is_asked_on(tmp_path: Path, fake_gemini: FakeGemini) -> None:
-    """With the check who speaks next, which needs no model for it, an empty answer isn't the end."""
+    """With the next-speaker check, which needs no model for it, an empty answer isn't the end."""
     stage = Stage(tmp_path, fake_gemini, skipNextSpeakerCheck=False)
     verdict = {"text": '{"reasoning": "done", "next_speaker": "user"}'}
     outcome = stage.run([READ, {"text": ""}, GOOD, verdict])
@@ -254,7 +254,7 @@ def test_a_refusal_is_not_retried(status: int, tmp_path: Path, fake_gemini: Fake
 
 
 def test_helpers_that_fail_never_break_a_turn(tmp_path: Path, fake_gemini: FakeGemini) -> None:
-    """The classifier and the check who speaks next meet a broken server; the answer comes all the same."""
+    """The classifier and the next-speaker check meet a broken server; the answer comes all the same."""
     stage = Stage(tmp_path, fake_gemini, name="auto", skipNextSpeakerCheck=False)
     stage.options = Options(**{**vars(stage.options), "model": "auto"})
     broken = {"error": 503}

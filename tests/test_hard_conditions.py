@@ -139,9 +139,9 @@ def _version(file: Path, number: int) -> None:
 
 
 def test_a_full_disk_stops_the_run_and_loses_nothing(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite's own limit of pages stands in for the disk's end: the error is the same."""
+    """SQLite's own page limit simulates a full disk: the error is the same."""
     (work / "notes.txt").write_text("a line\n" * 500)
-    # Other arguments each time: the same call five times is a loop.
+    # Vary the arguments: five equal calls are a loop.
     calls = [{"name": "read_file", "args": {"file_path": "notes.txt", "limit": 400 + i}} for i in range(20)]
     replies = [{"tool_calls": [call]} for call in calls]
     (work / "s.json").write_text(json.dumps([*replies, {"text": "done"}]))

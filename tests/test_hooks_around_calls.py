@@ -58,15 +58,15 @@ class Scene:
     moves: tuple[Move, ...] = ()
     status: str = "done"
     says: tuple[str, ...] = ()
-    """Stands in the conversation at the end."""
+    """Appears in the conversation at the end."""
     warns: str = ""
-    """Begins the only warning."""
+    """The only warning's prefix."""
     fired: dict[str, int] = field(default_factory=dict[str, int])
     files: dict[str, str] = field(default_factory=dict[str, str])
     mode: str = "yolo"
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     killed: str = ""
-    """Event whose hooks a kill cuts off the first time."""
+    """Event whose hooks a kill interrupts the first time."""
     stopped: str = ""
     """Event during whose hooks somebody presses Ctrl-C the first time."""
     more: tuple[dict[str, Any], ...] = ()
@@ -78,7 +78,7 @@ ASK = answer(decision="ask", reason="have a look")
 STOP = answer(**{"continue": False, "stopReason": "that is enough"})
 NOTHING = "true"
 LOST = "[ -e $0.once ] || { touch $0.once; kill -9 $PPID; sleep 60; }"
-"""The first time, its supervisor is killed."""
+"""Kills its supervisor the first time."""
 OTHER = when("echo one", specific(tool_input={"command": "echo two > b.txt; cat b.txt"}))
 PLAN = [
     write("# Plan\n\n1. do it\n", "plan.md"),
@@ -220,7 +220,7 @@ SCENES: dict[str, Scene] = {
 
 
 class Killed(BaseException):
-    """In place of a kill: nothing of ours catches it."""
+    """Simulates a kill: no code of ours catches it."""
 
 
 def play(scene: Scene, folder: Path) -> tuple[Hooked, Outcome]:
@@ -256,7 +256,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Ho
 
 
 def cut_off(event: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first time that a hook of the event (or the `tool`) has run, the process ends before its end is noted."""
+    """End the process before the end of the event's (or `tool`'s) first run is recorded."""
     owner = SqlJournal if event == "tool" else HookLog
     finish, left = owner.finish, [event]
 
@@ -270,7 +270,7 @@ def cut_off(event: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def press_ctrl_c(event: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a hook of the event works."""
+    """Press Ctrl-C while a hook of the event runs."""
     drives: list[Drive] = []
     advance, run_hook = Drive.advance, hooks.run_hook
 

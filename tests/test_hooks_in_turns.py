@@ -23,7 +23,7 @@ LOOK = {"tool_calls": [call("list_directory", dir_path=".")]}
 
 
 def say(**fields: Any) -> str:
-    """A command that answers."""
+    """A command that prints an answer."""
     return f"echo {shlex.quote(json.dumps(fields))}"
 
 
@@ -37,7 +37,7 @@ def once(first: str, then: str = "true") -> str:
 
 
 def python(code: str) -> str:
-    """A command that runs `code` on `told`, what it was told."""
+    """A command that runs `code` with its input as `told`."""
     head = "import json, sys; told = json.load(sys.stdin)\n"
     return f'tail -n 1 "${{0%.0.sh}}.jsonl" | python3 -c {shlex.quote(head + code)}'
 
@@ -47,7 +47,7 @@ STOP = say(**{"continue": False, "stopReason": "enough"})
 
 
 class Hooked(Stage):
-    """A stage with hooks, each of which keeps what it was told."""
+    """A stage with hooks, each of which keeps its inputs."""
 
     hooks: Hooks
 
@@ -89,7 +89,7 @@ class Scene:
     status: str = "done"
     exit_code: int = 0
     error: str = ""
-    """Stands in the error's message."""
+    """Appears in the error's message."""
     workflow: str = "main"
     input: dict[str, Any] = field(default_factory=lambda: {"prompt": "go"})
     model: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -258,7 +258,7 @@ def _killed(*_: Any, **__: Any) -> None:
 def cut_short(
     stage: Hooked, scene: Scene, monkeypatch: pytest.MonkeyPatch, **decision: Any
 ) -> tuple[Outcome, Outcome]:
-    """What a kill right after a hook's work leaves: it ran, and nobody wrote down that it had. The stop, the end."""
+    """Simulate a kill right after a hook's work: it ran, but that isn't recorded. Returns the stop and the end."""
 
     stage.configure(scene.hooks)
     with monkeypatch.context() as patch:
@@ -286,7 +286,7 @@ def test_a_hook_that_a_kill_interrupted_runs_again_when_a_person_says_so(
 
 
 def cancelled(stage: Hooked, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> tuple[Outcome, Outcome]:
-    """Ctrl-C while the hook works. How that ended, and how the run that was resumed did."""
+    """Press Ctrl-C while the hook runs. Returns that outcome, and the resumed run's."""
     drives: list[Drive] = []
     advance, run_hook = Drive.advance, hooks.run_hook
 
@@ -322,7 +322,7 @@ def test_an_interrupted_hook_that_may_run_twice_is_not_asked_about(
 def test_every_scene_ends_as_it_should_and_they_take_every_edge_of_hooks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the graphs that fire hooks; their other edges are taken by other tables."""
+    """Covers the graphs that fire hooks; other tables take their other edges."""
     taken: set[tuple[str, str, str]] = set()
     for number, (name, scene) in enumerate(SCENES.items()):
         stage, outcome = play(scene, tmp_path / str(number))
@@ -357,7 +357,7 @@ def test_runs_without_hooks_enter_none_of_their_nodes(tmp_path: Path) -> None:
     assert [row["node"] for row in rows][-len(turn) - 1 :] == [*turn, "finish"]
 
 
-# What hooks are told, and what becomes of what they say
+# Input of hooks, and the effect of their answers
 
 
 def test_context_of_a_hook_is_a_message_of_its_own_and_nobody_takes_it_for_the_users_words(

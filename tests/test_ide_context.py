@@ -1,4 +1,4 @@
-"""What the user has open in an editor: told once, then what changed, and again in full after a compression."""
+"""The user's open files in an editor: sent once, then only changes, and again in full after a compression."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
 
 def shown(file: Path, *paths: str, selection: str = "", active: bool = True) -> None:
-    """The newest first."""
+    """Write the editor's open files, the newest first."""
     files: list[dict[str, Any]] = [
         {"path": p, "timestamp": 100 - i, "isActive": active and i == 0} for i, p in enumerate(paths)
     ]
@@ -29,7 +29,7 @@ def shown(file: Path, *paths: str, selection: str = "", active: bool = True) -> 
 
 
 def told(fake: FakeGemini) -> list[list[str]]:
-    """Of each request, the texts about the editor."""
+    """The texts about the editor in each request."""
     return [
         [p["text"] for c in r.contents for p in c["parts"] if "editor" in p.get("text", "")]
         for r in fake.requests

@@ -1,4 +1,4 @@
-"""`init`: the memory file is written from a look, shown before, never over one that stands; every edge of the graph."""
+"""`init`: writes the memory file after exploring, shows it first, never overwrites one; every edge of the graph."""
 
 import json
 from collections.abc import Callable
@@ -159,7 +159,7 @@ def test_what_stands_is_shown_as_a_diff_and_what_it_says_is_the_answer(tmp_path:
 
 
 def test_the_command_is_the_workflow_by_a_short_name(tmp_path: Path, home: Path) -> None:
-    """In a folder without git, and with the name that the user's settings want."""
+    """In a folder without git, and with the name set by the user."""
     (home / ".interlock").mkdir()
     (home / ".interlock" / "settings.json").write_text(json.dumps({"context": {"fileName": "CONTEXT.md"}}))
     work = tmp_path / "work"

@@ -1,4 +1,4 @@
-"""How the rooms lie: who may import whom, what is shipped, how large things are, and that importing does nothing."""
+"""How the rooms are organised: who may import whom, what is shipped, sizes, and that importing does nothing."""
 
 import ast
 import re
@@ -43,7 +43,7 @@ SERVICES_MAY_IMPORT = {
     "discovered": {"mcp"},
     "trust": {"config", "files", "hooks", "policy"},
 }
-"""The sub-rooms of `services/`, each with those that it may look into; they go one way."""
+"""Each sub-room of `services/` with those it may import; imports go one way."""
 SERVICES = [p for p in MODULES if p.is_relative_to(ROOT / "services")]
 
 MODULE_LINES, FUNCTION_LINES = 400, 40
@@ -131,7 +131,7 @@ def test_every_package_is_shipped() -> None:
 
 
 def test_what_is_imported_is_declared() -> None:
-    """What another package happens to bring along can go with its next version."""
+    """Transitive dependencies can disappear with the next version of what brings them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {re.split(r"[<>=;\[ ]", name)[0].lower().replace("_", "-") for name in project["dependencies"]}
     makers = packages_distributions()
@@ -187,7 +187,7 @@ def test_importing_any_module_does_nothing(tmp_path: Path, home: Path) -> None:
 
 
 def test_there_is_no_second_copy_of_a_room() -> None:
-    """A bare `import state` would make one: other classes under another name."""
+    """A bare `import state` would create one, with different classes under another name."""
     assert not MAY_IMPORT.keys() & {name for name, module in sys.modules.items() if _is_ours(module)}
     foreign = [p for p in sys.path if p and Path(p).resolve() == ROOT]
     assert foreign == [], "the root of the repository is on sys.path: run `pytest`, not `python -m pytest`"
@@ -199,7 +199,7 @@ def _is_ours(module: object) -> bool:
 
 
 def test_a_folder_of_the_users_does_not_shadow_ours(tmp_path: Path) -> None:
-    """The agent lives in other people's repositories, which have their own `state/` and `tools/`."""
+    """The agent runs in other people's repositories, which have their own `state/` and `tools/`."""
     for room in MAY_IMPORT:
         (tmp_path / room).mkdir()
         (tmp_path / room / "__init__.py").write_text("raise RuntimeError('the wrong one')\n")

@@ -55,7 +55,7 @@ def test_a_long_shell_output_is_summarised_and_the_whole_can_be_read(tmp_path: P
     assert path
     whole = Path(path[1]).read_text()
     assert whole.startswith("Output:\n1\n2\n") and "\n2500\n" in whole and whole.rstrip().endswith("\n5000")
-    # What the sentence promises works, and no more than that.
+    # Check that the sentence's promise works, and no more than that.
     reading = call("read_file", file_path=path[1], start_line=2500, end_line=2502)
     found = call("grep_search", dir_path=path[1], pattern="^4321$")
     writing = call("write_file", file_path=path[1], content="gone")
@@ -95,7 +95,7 @@ def test_without_a_summary_the_ends_stay(tmp_path: Path) -> None:
 
 
 def test_masking_moves_older_outputs_to_files_when_it_frees_enough(tmp_path: Path) -> None:
-    """Six outputs of 20,000 tokens: two stay, the newest is unseen; the chain before is still there."""
+    """Six outputs of 20,000 tokens: two stay, the newest is unseen; the earlier chain still exists."""
     stage = Stage(tmp_path / "s", quiet())
     for i in range(6):
         (stage.work / f"{i}.txt").write_text("\n".join(f"{i} {'x' * 40}" for _ in range(1850)))
@@ -130,7 +130,7 @@ TODOS = call(
 
 
 def test_after_twenty_compressions_rules_todos_and_open_approvals_are_there(tmp_path: Path) -> None:
-    """A window so small that every second turn compresses; the model is sent all of it each time."""
+    """The window is so small that every second turn compresses; each time the model gets all of it."""
     stage = Stage(tmp_path / "s", quiet(model={"compressionThreshold": 0.01}))
     (stage.work / "GEMINI.md").write_text("RULE: tabs, not spaces & <never> push.\n")
     replies: Replies = [{"tool_calls": [TODOS]}]
@@ -147,7 +147,7 @@ def test_after_twenty_compressions_rules_todos_and_open_approvals_are_there(tmp_
     assert outcome.status == "waiting", outcome.error
     home = stage.folder / "home"
     assert len(dropped(home, outcome.run)) >= 20, "compressions in a row"
-    # The approval waits, and the conversation so far, as the next request will send it:
+    # The approval is pending; this is the conversation as the next request will send it:
     messages = sent(home, outcome.run)
     assert messages[0].role == "system" and len(messages[0].text) > 1000
     assert "RULE: tabs, not spaces & <never> push." in messages[1].text

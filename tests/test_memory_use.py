@@ -1,4 +1,4 @@
-"""Memory files in use: those of sub-directories just in time, facts that are added by the model, and by a person."""
+"""Memory files in use: a sub-directory's are read just in time; the model and people add facts."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def play(place: Place, calls: list[dict[str, Any]], **options: Any) -> tuple[Outcome, list[dict[str, Any]]]:
-    """The run, and the messages of the program's own that it was given after its calls."""
+    """The run, and the program's own messages that it got after its calls."""
     script = place.folder / "script.json"
     replies = [*({"tool_calls": [call]} for call in calls), {"text": "done"}]
     script.write_text(json.dumps(replies))

@@ -1,4 +1,4 @@
-"""The `mode` pipeline, calls handed in as text, and the task loop's settings as rules of policy."""
+"""The `mode` pipeline, calls passed as text, and the task loop's settings as policy rules."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a project brings may be broken or hostile: one clear line for each, and the rest works."""
+"""A project's files may be broken or hostile: one clear line for each, and the rest works."""
 
 from pathlib import Path
 from typing import Any

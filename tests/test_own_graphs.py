@@ -1,4 +1,4 @@
-"""What a workflow of one's own is made of: joins, bounded loops, people, models, limits, workflows within."""
+"""Building blocks of a workflow of one's own: joins, bounded loops, people, models, limits, nested workflows."""
 
 import asyncio
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class Own(State, total=False):
 
 
 def step(name: str, **declared: Any) -> Any:
-    """A node that leaves its name."""
+    """A node that adds its name to the log."""
 
     @node(writes=("log",), **declared)
     async def leave(state: Own) -> Own:
@@ -81,7 +81,7 @@ def stage(tmp_path: Path) -> Stage:
 
 
 def branches(g: Graph, pure: bool = False) -> None:
-    """A short branch and a long one, which meet."""
+    """A short branch and a long one that join."""
     for name in ("short", "long", "longer", "meet"):
         g.node(name, step(name, pure=pure))
     g.edge("long", "longer")
@@ -176,7 +176,7 @@ def test_a_loop_goes_round_so_often_and_then_on(stage: Stage) -> None:
         g.edge("work", "again")
         loop(g, "again", most=3, again="work", enough=END)
 
-    # `loop` wires the edges of its node, which must be there.
+    # `loop` wires its node's edges; the node must exist.
     def wired(g: Graph) -> None:
         g.node("work", step("work"))
         loop(g, "again", most=3, again="work", enough=END)

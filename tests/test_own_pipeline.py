@@ -1,4 +1,4 @@
-"""A pipeline that is declared outside the package: run, stopped by an error, resumed, listed, like one of ours."""
+"""A pipeline declared outside the package: run, stopped by an error, resumed, listed, like one of ours."""
 
 import asyncio
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from interlock.state.run import RunChannels, WorkflowInput, WorkflowOutput, node
 from interlock.state.workflow import WorkflowContext
 
 READ: list[str] = []
-"""What `count` saw, one item a time that it ran."""
+"""What `count` saw, one item per execution."""
 BROKEN = [True]
 
 
@@ -91,7 +91,7 @@ def test_it_fails_where_a_node_fails_and_goes_on_from_there(tmp_path: Path) -> N
     BROKEN[0] = False
     done = asyncio.run(resume(failed.run, options=options(tmp_path)))
     assert (done.status, done.output) == ("done", {"words": 4, "long": True})
-    assert len(READ) == 1  # what was done before the failure wasn't done again
+    assert len(READ) == 1  # work done before the failure isn't repeated
     (row,) = list_runs(tmp_path / "state")
     assert (row.workflow, row.outcome, row.title) == ("count", "done", "one two three four")
 
@@ -132,7 +132,7 @@ def left(values: Mapping[str, Any], context: WorkflowContext) -> CountOutput:
 
 
 def changed(last: str, state: type = CountState, retired: frozenset[str] = frozenset()) -> Pipeline:
-    """The workflow as somebody wrote it anew."""
+    """The workflow after its author has changed it."""
 
     def build_anew() -> Graph:
         g = Graph("count", state, retired=retired)

@@ -1,6 +1,6 @@
 """Path tests: scripted replies and decisions → how it ends and which edges were taken, through the real engine.
 
-The last test holds that every declared edge of every pipeline is taken by some scene.
+The last test checks that every declared edge of every pipeline is taken by some scene.
 """
 
 import json
@@ -36,13 +36,13 @@ def edit(old: str, new: str, file: str = "a.txt") -> dict[str, Any]:
 
 
 def target(snippet: str) -> dict[str, Any]:
-    """What the helper says that is asked for the text that an edit means."""
+    """The reply of the helper that is asked for the text an edit means."""
     return {"role": "edit_target", "text": json.dumps({"corrected_target_snippet": snippet})}
 
 
 @dataclass
 class Stage:
-    """A workspace and a store of their own."""
+    """A workspace with its own store."""
 
     folder: Path
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -106,7 +106,7 @@ def answer(_: Stage, outcome: Outcome) -> list[Decision]:
 
 
 def crash_after_the_intent(stage: Stage, outcome: Outcome) -> list[Decision]:
-    """What a kill between intent and effect leaves: the row that says it was about to happen."""
+    """Simulate a kill between intent and effect: the row says that it was about to happen."""
     store = Store(stage.folder / "home")
     conn = store.connect()
     journal = SqlJournal(
@@ -129,7 +129,7 @@ class Scene:
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
     says: str = ""
-    """Stands in the conversation at the end."""
+    """Appears in the conversation at the end."""
     file: str = "one\ntwo\n"
     workflow: str = "main"
     input: dict[str, Any] = field(default_factory=lambda: {"prompt": "go"})
@@ -250,7 +250,7 @@ def test_a_scene_ends_as_it_should(name: str, played: Callable[..., Any]) -> Non
 
 
 def test_every_declared_edge_is_taken_by_some_scene(played: Callable[..., Any]) -> None:
-    """Of the graphs of tools; `main` and `turn` are in `test_turning_paths`, others have tables of their own."""
+    """Covers the graphs of tools; `main` and `turn` are in `test_turning_paths`, others have their own tables."""
     taken: set[tuple[str, str, str]] = set()
     for scene in SCENES.values():
         stage, outcome = played(play, scene)
@@ -273,7 +273,7 @@ def test_every_declared_edge_is_taken_by_some_scene(played: Callable[..., Any]) 
 
 
 def test_a_mixed_batch_does_what_was_said_of_each_call(tmp_path: Path) -> None:
-    """Approve one, edit one, reject one with a reason; decided in two goes, in other processes than the run's."""
+    """Approve one, edit one, reject one with a reason; decided in two steps, in processes other than the run's."""
     stage = Stage(tmp_path / "stage")
     for name in ("b.txt", "c.txt"):
         (stage.work / name).write_text("one\n")

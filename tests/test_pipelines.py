@@ -1,4 +1,4 @@
-"""What holds for every pipeline, and what the graph builder refuses."""
+"""Properties of every pipeline, and what the graph builder rejects."""
 
 import asyncio
 import operator
@@ -84,7 +84,7 @@ def test_an_unknown_name_gets_the_nearest() -> None:
         pipeline("mian")
 
 
-# What the builder refuses
+# What the builder rejects
 
 Seen = Annotated[dict[str, str], merge_by_key]
 
@@ -209,7 +209,7 @@ def test_a_part_shares_keys_of_the_same_type() -> None:
         graph().part("stranger", stranger)
 
 
-# What it refuses at run time
+# What it rejects at run time
 
 
 class Item(TypedDict):
@@ -376,7 +376,7 @@ def chained(control: RunControl | None = None) -> Graph:
 def walked(
     made: Graph, saver: InMemorySaver, control: RunControl | None = None, given: Any = None
 ) -> list[str]:
-    """The nodes that were told of, in order."""
+    """The nodes reported, in order."""
     app: Any = made.compile(saver)
     seen: list[str] = []
 
@@ -515,7 +515,7 @@ class Paid(TypedDict, total=False):
 
 
 def batch(calls: Calls, again: bool = True) -> Graph:
-    """begin (pure) → one graph for each job: pay (recorded) → END, or → wait; → tell (pure)."""
+    """begin (pure) → one graph per job: pay (recorded) → END, or → wait; → tell (pure)."""
 
     @node(reads=("jobs",), writes=("jobs",), pure=True)
     async def begin(state: Batch) -> Batch:
@@ -555,7 +555,7 @@ def _each_job(state: Batch) -> list[Job]:
 
 
 def ran(tmp_path: Path, graph: Graph, jobs: list[str], calls: Calls, rows: str) -> list[Any]:
-    """All of the jobs done, and what the store then holds of the steps."""
+    """Run all jobs; returns them done, and the steps in the store."""
     store = Store(tmp_path)
     store.open()
     conn = store.connect_driver()
@@ -643,7 +643,7 @@ def test_each_node_of_a_chain_has_a_step_and_a_task_of_its_own(tmp_path: Path) -
 def test_nodes_of_a_graph_that_ran_in_its_own_superstep_are_steps_inside_it(
     tmp_path: Path, ways: str, kept: list[str]
 ) -> None:
-    """Also when it parks, before the superstep is over."""
+    """Even if it parks before the superstep is over."""
     store = Store(tmp_path)
     store.open()
     conn = store.connect_driver()

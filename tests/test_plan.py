@@ -157,7 +157,7 @@ def test_every_edge_of_the_plan_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_person_sees_the_whole_plan_and_what_is_approved_is_what_is_handed_over(tmp_path: Path) -> None:
-    """The hand-over is a run of its own, linked, in the mode that was chosen; begun once, driven by who likes."""
+    """The hand-over is a linked run in the chosen mode; it is created once, and anyone can drive it."""
     after = [
         tools(
             call("write_todos", todos=[{"description": "add g", "status": "completed"}]),
@@ -188,7 +188,7 @@ def test_a_person_sees_the_whole_plan_and_what_is_approved_is_what_is_handed_ove
 
 
 def show(stage: Stage, run: str) -> str:
-    """As a person asks for it."""
+    """Run `interlock show`."""
     done = subprocess.run(
         [Path(sys.executable).with_name("interlock"), "show", run],
         env={"INTERLOCK_HOME": str(stage.folder / "home"), "PATH": os.environ["PATH"]},
@@ -236,7 +236,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "web_search": {"query": "x"},
     "codebase_search": {"query": "x"},
     "activate_skill": {"name": "x"},
-    # Not in `main`; that policy lets only those through that read: `test_nothing_leaks.py`.
+    # Not in `main`; `test_nothing_leaks.py` shows that policy allows only those that read.
     "apply_diff": {"path": "a.py", "diff": "x"},
     "insert_content": {"path": "a.py", "line": 0, "content": "x"},
     "search_files": {"path": ".", "regex": "x"},
@@ -250,7 +250,7 @@ ARGS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("tool", sorted(TOOLS.keys() - TASK_LOOP))
 def test_plan_mode_lets_nothing_through_but_reading_asking_and_the_plan(tool: str, tmp_path: Path) -> None:
-    """Every tool that there is, tried in a run that a policy allows everything."""
+    """Every existing tool, tried in a run whose policy allows everything."""
     assert tool in ARGS, "a new tool: say here what plan mode makes of it"
     policy = tmp_path / "all.toml"
     policy.write_text('[[rule]]\ntoolName = "*"\ndecision = "allow"\npriority = 999\n')
@@ -295,7 +295,7 @@ def test_only_markdown_that_really_lies_in_the_plans_folder_is_written(path: str
 
 
 def test_a_model_enters_and_leaves_plan_mode_in_a_main_run(tmp_path: Path) -> None:
-    """The mode holds from the next batch on, and after the approval edits are asked about again."""
+    """The mode applies from the next batch on, and after the approval, edits ask again."""
     change = call("write_file", file_path="b.py", content="x\n")
     replies: Replies = [
         tools(call("enter_plan_mode", reason="it is large")),
@@ -366,7 +366,7 @@ def test_the_rules_are_told_when_a_run_begins_in_plan_mode_and_the_approved_mode
 
 
 def test_main_gets_the_plan_that_was_approved_whatever_has_become_of_its_file(tmp_path: Path) -> None:
-    """A hook after the review writes to the file; what a person saw is what is carried out."""
+    """A hook writes to the file after the review; the plan that the person saw is carried out."""
     carried = {"text": "carried out", "expect": "test g"}
     stage = Stage(tmp_path / "stage", [tools(WRITE), tools(HAND_IN), carried])
     plans = stage.folder / "home/plans"

@@ -19,7 +19,7 @@ from interlock.state.errors import InputError
 
 
 def png(size: int = 1) -> bytes:
-    """A picture of `size` times `size` black points."""
+    """A black picture of `size` times `size` pixels."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
@@ -118,7 +118,7 @@ def test_what_does_not_fit_is_named_and_the_same_prompt_gives_the_same_parts(wor
 
 
 def sent(fake: FakeGemini, request: int = 0) -> list[dict[str, Any]]:
-    """The parts of the last content."""
+    """The last content's parts."""
     return fake.requests[request].contents[-1]["parts"]
 
 

@@ -1,4 +1,4 @@
-"""`search`: the workspace's code found in words: what is indexed, kept up to date, ranked, and said when it fails."""
+"""`search`: finds the workspace's code by a description: indexing, updates, ranking, and failure messages."""
 
 import fcntl
 import os
@@ -59,7 +59,7 @@ def server() -> Generator[EmbeddingServer]:
 
 
 def write(stage: Stage, name: str, text: str | bytes, settled: bool = True) -> Path:
-    """`settled`: it was there for a while, so that its time stamps can be believed."""
+    """`settled`: it is old enough for its time stamp to be trusted."""
     path = stage.work / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode() if isinstance(text, str) else text)
@@ -171,7 +171,7 @@ def test_what_git_and_the_user_ignore_and_what_is_no_text_is_not_found(stage: St
     assert paths(outcome) == []
     assert (
         outcome.output["index"]["files"] == 5
-    )  # the three, latin.py and the binary one, so that it is known
+    )  # the three, latin.py, and the binary one, so that it is known
     assert paths(search(stage, "a comment long enough")) == ["latin.py"]
 
 
@@ -349,7 +349,7 @@ def test_a_model_that_is_not_there_is_told_of(stage: Stage, tmp_path: Path) -> N
 
 
 def static_model(folder: Path) -> None:
-    """A model of the server's meanings, in model2vec's own format."""
+    """A model with the server's meanings, in model2vec's own format."""
     import numpy as np
     from embedding_server import MEANINGS
     from model2vec import StaticModel

@@ -1,4 +1,4 @@
-"""An index under kills, and under several processes at once: real processes, SIGKILL and SIGSTOP."""
+"""An index under kills, and used by several processes at once: real processes, SIGKILL and SIGSTOP."""
 
 import json
 import os
@@ -16,7 +16,7 @@ import pytest
 from patience import HANG_S, until
 
 FILES = 450
-"""Several batches."""
+"""Enough for several batches."""
 COMMAND = [sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())"]
 
 
@@ -57,7 +57,7 @@ def rows(home: Path, sql: str) -> list[Any]:
     with closing(sqlite3.connect(found[0], timeout=HANG_S)) as conn:
         try:
             return conn.execute(sql).fetchall()
-        except sqlite3.OperationalError:  # its tables aren't there yet
+        except sqlite3.OperationalError:  # its tables don't exist yet
             return []
 
 

@@ -1,4 +1,4 @@
-"""test_secrets: a planted secret is nowhere afterwards: not in the store, its files, the requests or what was shown."""
+"""test_secrets: a planted secret is left nowhere: not in the store, its files, the requests or the output."""
 
 import json
 import os
@@ -41,7 +41,7 @@ Interlock = Callable[..., Done]
 def interlock(
     work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Interlock:
-    """The command line, without a terminal; what it starts are real processes."""
+    """Run the command line without a terminal; it starts real processes."""
     monkeypatch.chdir(work)
     (tmp_path / "empty").touch()
 
@@ -68,7 +68,7 @@ def shell(command: str, **args: Any) -> dict[str, Any]:
 
 
 def found(home: Path, *secrets: str) -> list[str]:
-    """Files of the state directory that hold a secret: raw bytes, and every text that SQLite gives back."""
+    """Files of the state directory that contain a secret: raw bytes, and every text in SQLite."""
     texts = {str(f): f.read_bytes().decode("utf-8", "replace") for f in home.rglob("*") if f.is_file()}
     with sqlite3.connect(home / "interlock.db") as conn:
         for (table,) in conn.execute("select name from sqlite_master where type = 'table'").fetchall():
@@ -84,7 +84,7 @@ def test_what_commands_and_reads_bring_up_is_stored_and_shown_nowhere(
     work: Path, home: Path, interlock: Interlock, output: str
 ) -> None:
     (work / "config.txt").write_text(f"token = {GITHUB}\nvalue = {VALUE}\n")
-    # In two pieces, so that it comes over the border of two reads; and in an output too long to be shown.
+    # In two pieces, to straddle two reads; and in an output too long to be shown.
     half = f"import sys,time; w=sys.stdout; w.write({VALUE[:9]!r}); w.flush(); time.sleep(.2); w.write({VALUE[9:]!r})"
     (work / "half.py").write_text(half)
     (work / "long.py").write_text("t=open('config.txt').read()\nfor i in range(9000): print(i, t)")
@@ -195,7 +195,7 @@ def test_a_mark_never_replaces_a_secret_in_a_file_and_the_rest_of_it_can_be_chan
     assert [r["status"] for r in results] == ["error", "success"], done.stderr
     assert "only stands for a secret" in results[0]["error"]["message"]
     assert (work / "config.txt").read_text() == before.replace("1", "2")
-    assert found(home / "interlock", GITHUB) == []  # the diff of the change has it in its context
+    assert found(home / "interlock", GITHUB) == []  # the change's diff has it in its context
     assert GITHUB not in done.stdout
 
 

@@ -1,4 +1,4 @@
-"""Skills: named to the model, read when it asks, a project's only where it is trusted."""
+"""Skills: listed for the model, read on demand, a project's only where it is trusted."""
 
 import json
 from pathlib import Path

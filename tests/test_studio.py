@@ -1,6 +1,6 @@
 """LangGraph's own server (`langgraph dev`) loads every graph, and runs one to an interrupt and on, over its HTTP API.
 
-The server is a few dozen packages, so it isn't among those of `[dev]`: pip install -e '.[studio]', and this runs.
+The server is a few dozen packages, so it isn't part of `[dev]`; to run this: pip install -e '.[studio]'.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Sub-agents: what ends one, what it may call, what comes back, and every edge of its graph."""
+"""Sub-agents: what ends one, what it may call, what it returns, and every edge of its graph."""
 
 import json
 import socket
@@ -30,10 +30,10 @@ class Scene:
     result: str = ""
     workflow: str = "subagent"
     definition: str = ""
-    """Of an agent `worker` in the user's folder, which is then run."""
+    """Definition of an agent `worker` in the user's folder, which is then run."""
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     choice: str = ""
-    """What is said to whatever waits."""
+    """The answer to any pending request."""
 
 
 LOOP: Replies = [says(ME, LOOK) for _ in range(5)]
@@ -143,7 +143,7 @@ def tools_of_main(*calls: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_an_investigation_ends_with_a_validated_report(tmp_path: Path) -> None:
-    """Unlisted tools are refused, a report that doesn't fit goes back, and the loop goes on."""
+    """Unlisted tools are refused, an invalid report is returned, and the loop continues."""
     before = "def f(): pass\n"
     replies: Replies = [
         says(
@@ -220,7 +220,7 @@ def test_fifteen_turns_are_enforced(tmp_path: Path) -> None:
 
 
 def test_a_turn_is_cut_when_the_time_is_up(tmp_path: Path) -> None:
-    """The reply that was cut is asked for again, as the last chance."""
+    """The interrupted reply is requested again, as the last chance."""
     stage = Stage(tmp_path / "stage", [says("worker:0", DONE, delay_s=30)])
     write_agent(stage, "max_time_minutes: 0.01")
     stage.run("subagent", {"agent": "worker", "prompt": "go", "limits": {"timeout_s": 8}})
@@ -229,7 +229,7 @@ def test_a_turn_is_cut_when_the_time_is_up(tmp_path: Path) -> None:
 
 
 def test_a_call_is_cut_when_the_time_is_up(tmp_path: Path) -> None:
-    """A command that would run for hours, and a read of a server that never answers."""
+    """A command that would run for hours, and a read from a server that never answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         for name, args in (("run_shell_command", {"command": "sleep 7777"}), ("web_fetch", {"url": url})):
@@ -248,7 +248,7 @@ def test_the_clock_stops_while_a_person_decides(tmp_path: Path) -> None:
     write_agent(stage, "max_time_minutes: 2")
     outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"})
     assert outcome.status == "waiting"
-    stage.age(3600)  # far more than it has in all
+    stage.age(3600)  # far more than its total limit
     outcome = stage.resume(outcome, *approve(outcome))
     assert outcome.status == "goal", outcome
     assert outcome.output["duration_s"] < 120
@@ -375,7 +375,7 @@ def test_time_that_is_up_before_a_turn_leaves_the_last_chance(tmp_path: Path) ->
 
 
 def test_a_compression_that_failed_is_not_tried_at_every_turn_of_an_agent(tmp_path: Path) -> None:
-    """Its conversation has hardly grown since; the main agent's rule holds for it, too."""
+    """Its conversation has hardly grown since; the main agent's rule applies to it, too."""
     used = {"input": 11_000, "output": 5}
     said = [" ".join(str(n * i) for i in range(1500)) for n in range(2, 8)]
     turns = [says("worker:0", call("glob", pattern=text[:9]), text=text, usage=used) for text in said]

@@ -1,4 +1,4 @@
-"""Subtasks: linked runs on a stack, which park and go on like any other; the parent gets what came of them."""
+"""Subtasks: linked runs on a stack, which park and resume like any other; the parent gets their results."""
 
 import json
 import os
@@ -220,7 +220,7 @@ def test_a_task_on_the_command_line(
 
 
 def test_the_process_that_parked_a_child_is_gone_and_another_ends_it(tmp_path: Path) -> None:
-    """Two processes that know nothing of each other but the store."""
+    """Two processes that share nothing but the store."""
     work = tmp_path / "work"
     work.mkdir()
     (tmp_path / "s.json").write_text(json.dumps(THREE))

@@ -1,4 +1,4 @@
-"""`summarize` alone: one output → what the model gets, and where the whole of it is."""
+"""`summarize` alone: one output → what the model gets, and where the full output is."""
 
 import re
 from collections.abc import Callable

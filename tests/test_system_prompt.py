@@ -1,4 +1,4 @@
-"""The system prompt of the task loop: its sections come and go with their conditions, and say what there is."""
+"""The task loop's system prompt: each section appears under its conditions, and describes what exists."""
 
 import itertools
 import json
@@ -28,7 +28,7 @@ ORDER = (
         "instructions",
     ),
 )
-"""Of those that have a place of their own."""
+"""Sections with a fixed place."""
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def sections(told: dict[str, Any]) -> dict[str, str]:
 
 
 def table() -> list[tuple[str, str, dict[str, bool]]]:
-    """Protocol × what there is in one mode, and every mode with all of it and with nothing."""
+    """Protocol × features in one mode, and every mode with all features and with none."""
     every: list[dict[str, bool]] = [
         dict(zip(WHATS, on, strict=True)) for on in itertools.product((False, True), repeat=len(WHATS))
     ]
@@ -106,7 +106,7 @@ def test_what_doesnt_depend_on_the_workspace_has_at_most_4000_tokens(place: Plac
     whole = dict.fromkeys(WHATS, True)
     told = sections(task(place, {"mode": "code", "has": whole}))
     assert sum(map(estimate_tokens, told.values())) <= 4_000
-    # All files together, although some exclude each other.
+    # All files together, although some are mutually exclusive.
     files = [name for name in names() if name.startswith("task/")]
     assert len(files) >= 12
 

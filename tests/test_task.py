@@ -1,4 +1,4 @@
-"""The task loop: both protocols, one call a message, modes, mistakes, questions, results; every edge of its graph."""
+"""The task loop: both protocols, one call per message, modes, mistakes, questions, results; every edge of its graph."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ def tools(*calls: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def as_xml(replies: Replies) -> Replies:
-    """The same replies, the calls written as tags."""
+    """The same replies, with calls written as tags."""
     made: Replies = []
     for reply in replies:
         calls = [ToolCall(id="", **c) for c in reply.get("tool_calls", ())]
@@ -194,7 +194,7 @@ TRICKS = ["docs/../b.py", "./b.py", "b.md/../b.py", "link.md", "b.py", "b.md\n",
 def test_no_tool_under_any_name_writes_a_file_that_the_mode_doesnt_have(
     tool: str, path: str, tmp_path: Path
 ) -> None:
-    """Also with empty content, by links and by paths that look like others."""
+    """Even with empty content, through links and through similar paths."""
     args: dict[str, dict[str, Any]] = {
         "write_to_file": {"path": path, "content": ""},
         "write_file": {"file_path": path, "content": ""},
@@ -232,7 +232,7 @@ def test_a_link_that_came_after_the_decision_is_no_way_around_a_mode(tmp_path: P
     outcome = stage.run("task", {"prompt": "x", "mode": "architect"})
     (stage.work / "b.py").write_text("keep\n")
     (stage.work / "b.md").symlink_to("b.py")
-    while outcome.status == "waiting":  # what was approved isn't what is there now: it is asked again
+    while outcome.status == "waiting":  # what was approved isn't what exists now: it asks again
         outcome = stage.resume(outcome, *approve(outcome))
     assert (stage.work / "b.py").read_text() == "keep\n"
     assert "may only edit files" in answers(outcome)[0]
@@ -370,7 +370,7 @@ PLANNED = {
     "fetch_instructions": {"task": "create_mode"},
     "update_todo_list": {"todos": "[ ] x"},
 }
-"""What plan mode lets through of this loop."""
+"""The tools of this loop that plan mode allows."""
 
 
 @pytest.mark.parametrize("tool", sorted(TASK_LOOP - {"ask_followup_question", "switch_mode", "new_task"}))
@@ -404,7 +404,7 @@ def hook(command: str) -> list[dict[str, Any]]:
 
 
 def test_hooks_stand_before_the_prompt_and_hear_of_what_waits(tmp_path: Path) -> None:
-    """Every edge of the task loop that only hooks take, but for those that a kill leads to."""
+    """Every edge of the task loop that only hooks take, except those that a kill leads to."""
     heard = hook("cat >> ../heard")
     scenes: dict[str, tuple[Any, Replies, list[Move], str, dict[str, Any]]] = {
         "ends": (hook("echo no >&2; exit 2"), [DONE], list[Move](), "blocked_by_hook", {}),

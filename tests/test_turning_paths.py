@@ -1,4 +1,4 @@
-"""Path tests of `route`, `loop-check`, `next-speaker` and of what `turn` and `main` do with them."""
+"""Path tests of `route`, `loop-check`, `next-speaker` and of how `turn` and `main` use them."""
 
 import json
 import os
@@ -62,7 +62,7 @@ class Scene:
     model: dict[str, Any] = field(default_factory=dict[str, Any])
     """Settings under `model`."""
     second: Replies = field(default_factory=list[dict[str, Any]])
-    """What a second model says, which stands in for the first."""
+    """Replies of a second model, the fallback for the first."""
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -255,7 +255,7 @@ def options(scene: Scene, folder: Path) -> Options:
         home=folder / "home",
         user_home=folder / "user",
         workspace=work,
-        model="auto" if chain else f"script:{first}",  # another model answers under auto only
+        model="auto" if chain else f"script:{first}",  # only `auto` falls back to another model
         overrides={"model": {**quick, **aliases, **scene.model, "tokenLimits": limits or {}}},
         limits=scene.limits,
         env={"PATH": os.environ["PATH"]},
@@ -279,7 +279,7 @@ def test_a_scene_ends_as_it_should(name: str, played: Callable[..., Any]) -> Non
 
 
 def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path, played: Callable[..., Any]) -> None:
-    """Of `main` and `turn` also; the graphs of tools have scenes of their own, and so have hooks."""
+    """Covers `main` and `turn`, too; the graphs of tools, and hooks, have their own scenes."""
     taken: set[tuple[str, str, str]] = set()
     for scene in SCENES.values():
         taken |= taken_edges(scene.workflow, played(play, scene).path)
@@ -298,7 +298,7 @@ def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path, played: Call
     assert mine - taken == set()
 
 
-# What the table can't say
+# Beyond the table
 
 
 def test_why_this_model_is_told_kept_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

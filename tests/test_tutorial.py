@@ -1,4 +1,4 @@
-"""The tutorial and the scaffold: what they show works, word for word."""
+"""The tutorial and the scaffold work as shown, word for word."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ from pages import followed
 
 from interlock.cli.main import main
 
-pytestmark = pytest.mark.sweep  # half a minute: environments are made, and tests of tests run
+pytestmark = pytest.mark.sweep  # half a minute: creates environments, runs tests of tests
 
 PAGE = Path(__file__).parent.parent / "docs" / "tutorial.md"
 

@@ -1,7 +1,7 @@
-"""warm: `interlock` as a process of its own that need not import: it is forked from one that has.
+"""warm: `interlock` as a separate process without import time: it is forked from one that has imported everything.
 
-Arguments, folder, environment, streams, terminal, signals and end are its own. What a start itself does is proven by
-processes that are started from nothing: imports, the environment's block, what is typed before anything stands there.
+It has its own arguments, folder, environment, streams, terminal, signals and exit. Behaviour at startup is tested with
+processes started from scratch: imports, the environment block, what is typed before anything is shown.
 """
 
 import atexit
@@ -22,7 +22,7 @@ from patience import HANG_S
 
 
 class Warm:
-    """What `subprocess.Popen` is, as far as tests need it. A `terminal`, on its stdin, has the process alone.
+    """Like `subprocess.Popen`, as far as tests need it. A `terminal`, on its stdin, belongs to the process alone.
 
     `program`: a Python file to run in place of `interlock`.
     """
@@ -114,7 +114,7 @@ def run(
 
 @functools.cache
 def _door() -> socket.socket:
-    """To the process that forks, one for each worker of the suite."""
+    """A socket to the forking process, one per worker of the suite."""
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-P", str(Path(__file__).with_name("forker.py")), str(theirs.fileno())]
     process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)

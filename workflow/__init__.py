@@ -1,8 +1,8 @@
-"""workflow: everything that a workflow of your own is made of.
+"""workflow: everything you need to write a workflow of your own.
 
 A file `.interlock/workflows/NAME.py` declares `WORKFLOW = Workflow(NAME, build, Input, Output)`. `build` returns a
-`Graph`: nodes, parts and edges. A node is an async function of the state and, where it asks the world for something, of
-the `runtime`; it returns the keys that it changes. `docs/tutorial.md` makes one.
+`Graph`: nodes, parts and edges. A node is an async function of the state and, if it has side effects, of the
+`runtime`; it returns the keys that it changes. `docs/tutorial.md` makes one.
 """
 
 from langgraph.graph import END, START

@@ -1,6 +1,6 @@
 """blocks: the same corpus as search/replace blocks for `apply_diff`, with line hints that are right, nearly, or wrong.
 
-What stands twice must come out changed where the hint says, or be refused; nothing may land anywhere else.
+An ambiguous edit must be applied where the hint says, or be refused; nothing may be changed anywhere else.
 """
 
 import re
@@ -28,7 +28,7 @@ def as_diff(old: str, new: str, line: int) -> str:
 
 
 def by_apply_diff(before: bytes, old: str, new: str, line: int | None) -> bytes | None:
-    """What `apply_diff` would write."""
+    """The file as `apply_diff` would write it."""
     file = decode(before)
     assert file is not None
     work = applied("file", file, blocks_of(as_diff(old, new, line or 0)))
@@ -37,7 +37,7 @@ def by_apply_diff(before: bytes, old: str, new: str, line: int | None) -> bytes 
 
 
 def hinted_cases(random: Random, texts: list[str], per_kind: int, hint: str) -> Iterator[Case]:
-    """As many of each class as `cases` has. What an edit gets beside the strings, `expected`, is the hint here."""
+    """As many cases of each class as `cases` yields; `expected`, which the edit gets, holds the line hint here."""
     for case in cases(random, texts, per_kind):
         if case.kind != _TWICE:
             file = decode(case.before)
@@ -56,7 +56,7 @@ def _hint(random: Random, text: str, start: int, hint: str) -> int:
 
 
 def _twice(random: Random, seed: Seed, hint: str) -> Case:
-    """The window once more, at the end of the file: either may be meant."""
+    """A case with the window repeated at the end of the file: either may be meant."""
     text = f"{seed.text}\n{seed.old}\n"
     starts = (seed.start, len(seed.text) + 1)
     start = random.choice(starts)

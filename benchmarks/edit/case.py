@@ -1,4 +1,4 @@
-"""case: what an edit's case is, and the right edits that cases are made from."""
+"""case: an edit's case, and the correct edits that cases are made from."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ WORD = re.compile(r"[A-Za-z_]\w{3,}")
 
 @dataclass(frozen=True)
 class Case:
-    """`right` null: the edit must be refused."""
+    """One edit to apply. `right` None: the edit must be refused."""
 
     kind: str
     before: bytes
@@ -19,17 +19,17 @@ class Case:
     right: bytes | None
     expected: int | None = 1
     true_old: str = ""
-    """What a helper that knows the file would answer."""
+    """The answer of a model that knows the file."""
     true_new: str = ""
     repairable: bool = True
-    """False: not to be repaired without a model, if at all."""
+    """False: can't be repaired without a model, if at all."""
     where: tuple[int, int] = (0, 0)
-    """The window in the text that may change, by offsets."""
+    """Offsets of the window that may change."""
 
 
 @dataclass(frozen=True)
 class Seed:
-    """A right edit, before it is spoilt."""
+    """A correct edit, before it is spoilt."""
 
     text: str
     start: int
@@ -58,7 +58,7 @@ class Seed:
 
 
 def seeds(random: Random, texts: list[str], least: int = 3, most: int = 9) -> Iterator[Seed]:
-    """Windows of whole lines that stand in their file once, also when all whitespace is left out; and a change."""
+    """Windows of whole lines, unique in their file even without whitespace, each with a change."""
     while True:
         text = random.choice(texts)
         lines = text.split("\n")
@@ -75,7 +75,7 @@ def seeds(random: Random, texts: list[str], least: int = 3, most: int = 9) -> It
 
 
 def _changed(random: Random, window: list[str]) -> str:
-    """A line put in, taken out or changed; never the first or the last one, so that the window stays the window."""
+    """Insert, remove or change a line, but never the first or last, so that the window keeps its ends."""
     at = random.randrange(1, len(window) - 1) if len(window) > 2 else 0
     lines = list(window)
     line = lines[at]

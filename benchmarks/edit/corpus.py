@@ -1,7 +1,7 @@
-"""corpus: cases of edits as models get them wrong, each knowing by construction what is right.
+"""corpus: cases of edits as models get them wrong, each with a result that is right by construction.
 
-A case is made from the right edit backwards: a window of a real file, a change to it, and with them the text that must
-come out; then the strings (or the file around them) are spoilt. The matcher is never asked.
+A case is built backwards from a correct edit: a window of a real file, a change to it, and the text that must result;
+then the strings (or the file around them) are spoilt. The matcher is never consulted.
 """
 
 import re
@@ -29,7 +29,7 @@ Maker = Callable[[Random, Seed, str], Case | None]
 
 
 def drifted(random: Random, seed: Seed, kind: str) -> Case | None:
-    """Half of the words are others: only a helper that knows the file can tell what is meant."""
+    """A third of the words are kept: only a model that knows the file can tell what is meant."""
     words = sorted(set(WORD.findall(seed.old)))
     if len(words) < 6:
         return None
@@ -45,7 +45,7 @@ def drifted(random: Random, seed: Seed, kind: str) -> Case | None:
 
 
 def stale(random: Random, seed: Seed, kind: str) -> Case | None:
-    """The window is gone from the file: taken out, or its lines are others now."""
+    """The window is gone from the file: removed, or replaced by other lines."""
     lines = seed.old.split("\n")
     others = [f"{indent(line)}{''.join(random.choices('abcdefgh ', k=len(line.strip())))}" for line in lines]
     there = "\n".join(others) if random.random() < 0.5 else ""
@@ -54,7 +54,7 @@ def stale(random: Random, seed: Seed, kind: str) -> Case | None:
 
 
 def repeated(random: Random, seed: Seed, kind: str) -> Case | None:
-    """The window stands twice: refused when one was expected, both changed when two or all were."""
+    """The window occurs twice: refused if one was expected, both changed if two or all were."""
     text = seed.text + "\n" + seed.old + "\n"
     right = seed.right + "\n" + seed.new + "\n"
     made = replace(seed.case(kind), before=text.encode(), right=right.encode())
@@ -66,7 +66,7 @@ def repeated(random: Random, seed: Seed, kind: str) -> Case | None:
 
 
 def unicode(random: Random, seed: Seed, kind: str) -> Case | None:
-    """Text beyond ASCII: services or not, with other spaces and dashes than the file has."""
+    """Text beyond ASCII: normalized differently or not, with other spaces and dashes than in the file."""
     note = random.choice(
         ("naïve café – déjà vu", "Größe: 5 µm — “ok”", "日本語のコメント、テスト", "пример 🎉 текста")
     )
@@ -91,7 +91,7 @@ def unicode(random: Random, seed: Seed, kind: str) -> Case | None:
 
 
 def long_lines(random: Random, seed: Seed, kind: str) -> Case | None:
-    """A line of tens of thousands of characters: a piece of it as it is, or the whole of it but for blanks."""
+    """A line of tens of thousands of characters: an exact piece of it, or all of it with other whitespace."""
     body = ";".join(line.strip() for line in (seed.text * 6).split("\n")[:600] if line.strip())
     place = random.randrange(len(body) // 4, len(body) // 2)
     piece = f"uniquely_{random.randrange(10**9)}=[{random.randrange(999)}]"
@@ -123,7 +123,7 @@ MAKERS: dict[str, Maker] = {
 
 
 def cases(random: Random, texts: list[str], per_kind: int) -> Iterator[Case]:
-    """`per_kind` of each class. A case whose strings came out as something else in the file is left out."""
+    """`per_kind` cases of each class, without those whose `old` is blank or equals `new`."""
     stream = seeds(random, texts)
     for kind, make in MAKERS.items():
         made = 0

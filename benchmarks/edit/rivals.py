@@ -1,9 +1,9 @@
-"""rivals: what one would write in Python without a matcher: exact only, and difflib's closest window."""
+"""rivals: the obvious ways in Python without a matcher: exact only, and difflib's closest window."""
 
 from difflib import SequenceMatcher
 
 _CUTOFF = 0.6
-"""difflib.get_close_matches's own default."""
+"""The default of difflib.get_close_matches."""
 
 
 def exact_only(before: bytes, old: str, new: str, expected: int | None) -> bytes | None:
@@ -16,7 +16,7 @@ def exact_only(before: bytes, old: str, new: str, expected: int | None) -> bytes
 
 
 def closest(before: bytes, old: str, new: str, expected: int | None) -> bytes | None:
-    """The window of as many lines with the highest ratio, if it is at least 0.6."""
+    """The most similar window with the same number of lines, if its ratio is at least 0.6."""
     if (done := exact_only(before, old, new, expected)) is not None:
         return done
     text = _decoded(before)

@@ -1,6 +1,6 @@
 """run: the edit matcher on a generated corpus, beside Python's obvious alternatives; and `apply_diff` on the same.
 
-By itself: `python benchmarks/edit/run.py [SEED]`; a seed taken from the date runs too.
+To run it alone: `python benchmarks/edit/run.py [SEED]`; a seed taken from the date runs, too.
 """
 
 import importlib
@@ -22,7 +22,7 @@ HERE = str(Path(__file__).parent)
 SEED = 20240607
 PER_KIND = 90
 _RIVAL_CASES = 12
-"""Cases of a class that difflib gets: it takes a tenth of a second for each."""
+"""Cases per class for difflib, which takes a tenth of a second for each."""
 _AIM = 0.97
 
 Edit = Callable[[bytes, str, str, int | None], bytes | None]
@@ -38,7 +38,7 @@ def _sibling(name: str) -> Any:
 
 
 def matcher(before: bytes, old: str, new: str, expected: int | None) -> bytes | None:
-    """What `replace` would write."""
+    """The file as `replace` would write it."""
     file = decode(before)
     assert file is not None
     old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
@@ -47,7 +47,7 @@ def matcher(before: bytes, old: str, new: str, expected: int | None) -> bytes | 
 
 
 def judge(case: Any, edit: Edit) -> str:
-    """A column. With a model: its answer is the true strings, or the same again where nothing is right."""
+    """The result's column. The model's answer is the true strings, or the same again where nothing is right."""
     after = edit(case.before, case.old, case.new, case.expected)
     if after is None:
         if case.right is None and not case.true_old:
@@ -71,7 +71,7 @@ def _helped_right(case: Any) -> bytes:
 
 
 def _endings(data: bytes) -> tuple[bool, ...]:
-    """Mark, CRLF, LF alone, final newline; as far as a change of lines can't change them."""
+    """Byte order mark, encoding, CRLF, lone LF, final newline: what changing lines mustn't change."""
     file = decode(data)
     assert file is not None
     raw = file.raw
@@ -85,7 +85,7 @@ def _endings(data: bytes) -> tuple[bool, ...]:
 
 
 def _inside(case: Any, after: bytes) -> bool:
-    """Whether only the window that was meant has changed."""
+    """Whether only the intended window has changed."""
     if case.right is None:
         return False
     before, now = decode(case.before), decode(after)
@@ -97,7 +97,7 @@ def _inside(case: Any, after: bytes) -> bool:
 
 
 def table(title: str, cases: list[Any], edit: Edit) -> Counter[str]:
-    """One line a class; the sum."""
+    """Print one line per class; returns the sum."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     started = time.perf_counter()
     wrong: list[Any] = []
@@ -120,7 +120,7 @@ def table(title: str, cases: list[Any], edit: Edit) -> Counter[str]:
 
 
 def large() -> bool:
-    """A 5 MB file and 200 lines: milliseconds and memory. True when a limit is broken."""
+    """Measure a 5 MB file and 200 lines in milliseconds and memory. True if a limit is exceeded."""
     random = Random(SEED)
     lines = [
         f"{'    ' * random.randint(0, 3)}name_{random.randrange(10**6)} = f({random.random()}, key)"
@@ -161,7 +161,7 @@ def _timed(look: Any, text: str, wanted: str) -> float:
 
 
 def main(seed: int = SEED) -> int:
-    """0 when nothing landed in a wrong place, no line ending changed and the aim was met."""
+    """Returns 0 if nothing was changed in a wrong place, no line ending changed and the goal was met."""
     corpus, sources, rivals, blocks = map(_sibling, ("corpus", "sources", "rivals", "blocks"))
     today = int(datetime.now(UTC).strftime("%Y%m%d"))
     texts = sources.texts(Random(seed))

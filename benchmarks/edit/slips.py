@@ -1,4 +1,4 @@
-"""slips: edits that miss by little; each can be repaired without a model."""
+"""slips: edits with small mistakes; each can be repaired without a model."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def exact(_: Random, seed: Seed, kind: str) -> Case | None:
 
 
 def indentation(random: Random, seed: Seed, kind: str) -> Case | None:
-    """All lines out to the margin, or all further in or out by the same."""
+    """All lines moved to the margin, or indented further or less by the same amount."""
     depth = min(len(indent(line)) for line in seed.old.split("\n") if line.strip())
     how = random.choice(("margin", "in", "less"))
     if how == "in" or depth == 0:
@@ -51,7 +51,7 @@ def tabs(random: Random, seed: Seed, kind: str) -> Case | None:
 
 
 def trailing(random: Random, seed: Seed, kind: str) -> Case | None:
-    """Blanks at line ends: in the strings, or in the file, where lines that aren't changed keep them."""
+    """Trailing whitespace: in the strings, or in the file, where unchanged lines keep it."""
     if random.random() < 0.5:
         ends = {line: " " * random.randint(0, 3) for line in seed.old.split("\n")}
         return seed.case(kind, by_line(lambda line: line + ends.get(line, "  ")))
@@ -85,7 +85,7 @@ def crlf(random: Random, seed: Seed, kind: str) -> Case | None:
 
 
 def quotes(_: Random, seed: Seed, kind: str) -> Case | None:
-    """Typographers' quotes and dashes in the strings, where the file has none."""
+    """Typographic quotes and dashes in the strings, but not in the file."""
     if not seed.text.isascii() or not ({'"', "'"} & set(seed.old)):
         return None
 
@@ -100,7 +100,7 @@ def quotes(_: Random, seed: Seed, kind: str) -> Case | None:
 
 
 def escapes(random: Random, seed: Seed, kind: str) -> Case | None:
-    """Both strings escaped once too often: as JSON is, or their quotes only."""
+    """Both strings escaped once too often: as in JSON, or just their quotes."""
     both = replace(seed, both=True)
     if random.random() < 0.6:
         return both.case(kind, lambda text: json.dumps(text, ensure_ascii=False)[1:-1])
@@ -110,14 +110,12 @@ def escapes(random: Random, seed: Seed, kind: str) -> Case | None:
 
 
 def blank_lines(random: Random, seed: Seed, kind: str) -> Case | None:
-    """Blank lines that the file has left out, or such as it hasn't put in; the file's own stay."""
+    """Blank lines missing from the strings, or added to them; the file's own stay."""
     lines = seed.old.split("\n")
     now = seed.new.split("\n")
     fresh = [at for at, line in enumerate(now) if line not in lines]
     if any("" in now[max(0, at - 1) : at + 2] for at in fresh):
-        return (
-            None  # a line next to a blank one that both strings leave out: on which side of it can't be known
-        )
+        return None  # a line next to a blank one that both strings omit: its side can't be known
     if "" in lines and random.random() < 0.7:
         if any(not a.strip() and not b.strip() for a, b in pairwise(lines)):
             return None

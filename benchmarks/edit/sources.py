@@ -1,4 +1,4 @@
-"""sources: real source files of this machine, as texts to cut cases from."""
+"""sources: real source files of this machine, from which cases are made."""
 
 import site
 import sysconfig
@@ -24,11 +24,11 @@ FOLDERS = ("/usr/share", "/usr/lib", "/usr/include", "/usr/local/lib/node_module
 _LEAST_LINES, _MOST_LINES = 40, 400
 _PER_ENDING = 60
 _LOOKED_AT = 6_000
-"""Paths per folder and ending; a walk over everything takes minutes."""
+"""Paths examined per folder and extension; a walk over everything takes minutes."""
 
 
 def texts(random: Random) -> list[str]:
-    """Files of 40 to 400 lines, of as many languages as there are, evenly; LF, UTF-8, with a final newline."""
+    """Files of 40 to 400 lines, spread evenly over the languages found; LF, UTF-8, with a final newline."""
     folders = [Path(sysconfig.get_paths()["stdlib"]), *map(Path, site.getsitepackages()), *map(Path, FOLDERS)]
     found: list[str] = []
     for ending in ENDINGS:

@@ -1,4 +1,4 @@
-"""looping: sessions that loop; each maker says in which round that begins."""
+"""looping: sessions that loop; each maker returns the round in which the loop begins."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from maker import Maker, Round
 def cycle(make: Maker, length: int) -> tuple[list[Round], int]:
     before = make.before()
     calls = [make.call("read_file", file_path=f"{make.path()}{i}") for i in range(length)]
-    # 7 rounds of it: who doesn't stop it pays for all of them.
+    # 7 rounds of it: a detector that doesn't stop it pays for all of them.
     return [*before, *([c] for c in calls * 7)], len(before)
 
 
@@ -18,7 +18,7 @@ def chant(make: Maker) -> tuple[list[Round], int]:
 
 
 def numbered_chant(make: Maker) -> tuple[list[Round], int]:
-    """With a number that goes round: 1, 2, 3, 1, 2, 3, …"""
+    """A number that repeats: 1, 2, 3, 1, 2, 3, …"""
     before, phrase = make.before(), f"I will try once more to repair the {make.name()} now, attempt "
     text = "".join(f"{phrase}{i % make.rng.randint(2, 4) + 1}. " for i in range(40))
     return [*before, make.said(text)], len(before)
@@ -33,7 +33,7 @@ def apologies(make: Maker) -> tuple[list[Round], int]:
 
 
 def drifting_arguments(make: Maker) -> tuple[list[Round], int]:
-    """The same command with an argument that means nothing; the last level must see it."""
+    """The same command with a meaningless argument; the last level must notice."""
     before, name = make.before(), make.name()
     rounds = [
         [make.call("run_shell_command", command=f"pytest -q tests/{name}.py  # try {i}")] for i in range(90)
@@ -42,7 +42,7 @@ def drifting_arguments(make: Maker) -> tuple[list[Round], int]:
 
 
 def drifting_chant(make: Maker) -> tuple[list[Round], int]:
-    """One sentence a round, with a number that grows."""
+    """One sentence a round, with a growing number."""
     before, name = make.before(), make.name()
     rounds = [
         [
@@ -55,9 +55,9 @@ def drifting_chant(make: Maker) -> tuple[list[Round], int]:
 
 
 def growing_chant(make: Maker) -> tuple[list[Round], int]:
-    """Answers full of one sentence with a growing number, each cut off and gone on with.
+    """Answers full of one sentence with a growing number, each cut off and continued.
 
-    The texts between two occurrences all differ, like those of a list with a shared prefix: level 2 lets them be.
+    The texts between two occurrences all differ, like those of a list with a shared prefix: level 2 accepts them.
     """
     before, name = make.before(), make.name()
     rounds = [

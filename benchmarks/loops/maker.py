@@ -42,7 +42,7 @@ class Maker:
         return {"type": "tool_call", "name": name, "args": args}
 
     def said(self, text: str) -> list[Event]:
-        """Text as it streams: in pieces."""
+        """Text split as it streams."""
         size = self.rng.randint(4, 60)
         return [{"type": "content", "text": text[i : i + size]} for i in range(0, len(text), size)]
 

@@ -1,8 +1,8 @@
 """run: loop detection on sessions that loop and on sessions that only look like it: recall, false stops, waste.
 
-Levels 1 and 2 are ours alone. Level 3 asks models; here a judge stands in for each, that is right about nine times in
-ten (it knows the trace, and errs from the seed), so what it adds shows the rule (turn 30, intervals, double check),
-not a model's wit. Nothing is tuned to a seed: the second run takes the date.
+Levels 1 and 2 are our own. Level 3 asks models, replaced here by judges that are right about nine times in ten (they
+know the trace, and err by the seed), so its share shows the rule (turn 30, intervals, double check), not a model's
+judgement. Nothing is tuned to a seed: the second run uses the date.
 """
 
 import random
@@ -25,11 +25,11 @@ LEGITIMATE, LOOPING = 1_008, 440
 AIM_RECALL, AIM_FALSE = 0.95, 0.01
 _EVENTS = TypeAdapter(list[LoopEvent])
 _WRONG = 0.1
-"""How often a judge is wrong about a trace that it looks at."""
+"""How often a judge is wrong about a trace."""
 
 
 def detected(trace: Trace, judge: random.Random | None) -> tuple[int, str] | None:
-    """Round of the first detection, and its kind. Every round is a turn of one prompt."""
+    """Round and kind of the first detection. Every round is a turn of one prompt."""
     state = Replay()
     for number, events in enumerate(trace.rounds):
         (turn,) = _EVENTS.validate_python([{"type": "turn"}])
@@ -51,7 +51,7 @@ def _confidence(judge: random.Random, looping: bool) -> float:
 
 
 def measure(seed: int, with_judge: bool) -> tuple[float, float]:
-    """Print a table; (recall, false stops)."""
+    """Print a table; returns (recall, false stops)."""
     hits: dict[str, list[bool]] = defaultdict(list)
     wasted: dict[str, list[int]] = defaultdict(list)
     began = time.process_time()
@@ -59,7 +59,7 @@ def measure(seed: int, with_judge: bool) -> tuple[float, float]:
     for number, trace in enumerate(all_traces):
         judge = random.Random(f"{seed} judge {number}") if with_judge else None
         found = detected(trace, judge)
-        # Before it begins there is no loop: stopped there, it is a false stop like any other, and no hit.
+        # Stopping before the loop begins is a false stop like any other, and no hit.
         right = found is not None and (trace.begins is None or found[0] >= trace.begins)
         hits[trace.kind].append(right)
         if right and found is not None and trace.begins is not None:
@@ -89,7 +89,7 @@ def _share(hits: dict[str, list[bool]], kinds: set[str]) -> float:
 
 
 def main() -> int:
-    """1 when an aim is missed."""
+    """Returns 1 if a goal is missed."""
     missed = False
     for seed in (SEED, int(datetime.now(UTC).strftime("%Y%m%d"))):
         measure(seed, with_judge=False)

@@ -1,4 +1,4 @@
-"""traces: sessions that loop, and sessions that only look like it; known by construction, made from a seed.
+"""traces: sessions that loop and sessions that only look like it, known by construction, made from a seed.
 
 A trace is a list of rounds, a round a list of `loop-check` events; a looping one says in which round its loop begins.
 """
@@ -16,11 +16,11 @@ class Trace:
     kind: str
     rounds: list[Round]
     begins: int | None
-    """Round in which the loop begins; None: there is none."""
+    """Round in which the loop begins; None: no loop."""
 
 
 def traces(seed: int, legitimate: int, looping: int) -> list[Trace]:
-    """At least so many of each, spread evenly over the kinds."""
+    """At least that many of each, spread evenly over the kinds."""
     found: list[Trace] = []
     for kinds, least in ((LEGITIMATE, legitimate), (LOOPING, looping)):
         for number in range(-(-least // len(kinds)) * len(kinds)):

@@ -13,7 +13,7 @@ from interlock.state.calls import CallView, Risk
 from interlock.state.settings import Settings
 
 PLAIN_MS, SHELL_MS = 1.0, 3.0
-"""What issue 5 promises, at the median."""
+"""The medians that issue 5 promises."""
 ROUNDS = 400
 PROGRAMS = """
 git status, git diff, git log, git add, git commit, git branch, git show, git fetch, ls, cat, head,

@@ -1,4 +1,4 @@
-"""run: codebase search: how often the answer is among the first five, beside plain grep, plain words and meanings;
+"""run: codebase search: how often the answer is among the first five, beside plain grep, plain words and embeddings;
 and how fast the standard library with all installed packages is indexed.
 
     .venv/bin/python benchmarks/search/run.py [quality] [speed]
@@ -46,7 +46,7 @@ def ours(index: WorkspaceIndex) -> Search:
 
 
 def grep(corpus: Path) -> Search:
-    """Lines that hold the most of the question's words, as `grep -i` finds them, in the order of the files."""
+    """Lines with the most of the question's words, as `grep -i` finds them, in file order."""
     lines = [
         (str(file.relative_to(corpus)), number, line.lower())
         for file in sorted(corpus.rglob("*.py"))
@@ -63,7 +63,7 @@ def grep(corpus: Path) -> Search:
 
 
 def plain_words(index_file: Path) -> Search:
-    """The same chunks, stop words, weights and stemming, their words as they stand."""
+    """The same chunks, stop words, weights and stemming, but words are not split further."""
     conn = sqlite3.connect(":memory:", check_same_thread=False)
     conn.execute(f"attach '{index_file}' as i")
     conn.execute(
@@ -135,7 +135,7 @@ QUERIES = (
 
 
 async def speed(folder: Path) -> None:
-    """The standard library and what is installed beside it: the source files of both, copied."""
+    """Index the source files of the standard library and installed packages, copied."""
     corpus = folder / "python"
     for name in ("stdlib", "purelib"):
         left_out = {"__pycache__", "site-packages"} if name == "stdlib" else {"__pycache__"}

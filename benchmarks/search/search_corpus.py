@@ -15,9 +15,9 @@ PACKAGES = (
     "click==8.1.8",
     "rich==13.9.4",
 )
-"""The last two are asked about by nobody: they are there to be found wrongly."""
+"""No question asks about the last two: they are there to be found wrongly."""
 MODEL = "wordllama==0.4.0.post1"
-"""A wheel that holds a static model (256 dimensions, MIT); nothing is downloaded beside it."""
+"""A wheel with a static model (256 dimensions, MIT); nothing else is downloaded."""
 
 
 class Question(NamedTuple):
@@ -38,7 +38,7 @@ def installed(folder: Path, *packages: str) -> Path:
 
 
 def questions(corpus: Path) -> list[Question]:
-    """Raises `LookupError` for a definition that isn't there."""
+    """Raises `LookupError` for a definition that doesn't exist."""
     lines = Path(__file__).with_name("questions.tsv").read_text().splitlines()
     found: list[Question] = []
     for path, symbols, text in (line.split("\t") for line in lines):
@@ -50,7 +50,7 @@ def questions(corpus: Path) -> list[Question]:
 
 
 def _named(file: Path) -> dict[str, list[tuple[int, int]]]:
-    """Dotted name → the lines of each definition of that name."""
+    """Dotted name → the lines of each definition with that name."""
     names: dict[str, list[tuple[int, int]]] = {}
     around: list[Definition] = []
     for definition in definitions(file.read_bytes(), "python"):

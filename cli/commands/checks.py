@@ -1,4 +1,4 @@
-"""checks: what policy says of a call in this folder, and by which rule; which hooks count, and what an event runs."""
+"""checks: how policy decides on a call in this folder, and by which rule; which hooks apply, and what an event runs."""
 
 import argparse
 import sys
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from interlock.engine.check import Checked, HookCheck, PolicyCheck
 
 _LABEL = 12
-"""Columns of what stands before each line."""
+"""Columns of the label before each line."""
 _ANSWERS = {
     "proceed_once": "approve",
     "proceed_always": "approve always in this run",
@@ -127,7 +127,7 @@ def _scope(args: Args) -> dict[str, Any]:
 
 
 def _batch(check: "PolicyCheck", args: Args) -> int:
-    """What a line says of itself goes before what the flags say of all."""
+    """Check each line of a batch; its own fields override the flags."""
     import asyncio
 
     warn(check.warnings)
@@ -144,10 +144,10 @@ def _batch(check: "PolicyCheck", args: Args) -> int:
 
 
 def _shown(checked: "Checked", args: Args) -> dict[str, Any]:
-    """One flat object: the decision first."""
+    """One flat object, the decision first."""
     found = checked.explanation.model_dump(mode="json")
     verdict = found.pop("verdict")
-    verdict.pop("parts")  # the explanation has them with more
+    verdict.pop("parts")  # the explanation has them in more detail
     if not args.all:
         found.pop("considered")
     shown = {"decision": verdict.pop("decision"), "tool": found.pop("tool"), **verdict, **found}
@@ -209,7 +209,7 @@ def _considered(rules: Sequence[Shown], paint: Paint) -> Iterator[str]:
 
 
 def _at_home(rule: str) -> str:
-    """Files below the home directory as `~/…`."""
+    """Shorten a rule's paths in the home directory to `~/…`."""
     words: list[str] = rule.split(" ")
     return " ".join([place(word) for word in words])
 

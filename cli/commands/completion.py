@@ -1,8 +1,8 @@
-"""completion: TAB in bash, zsh and fish: the script that a shell reads, and what it is told at each TAB.
+"""completion: TAB in bash, zsh and fish: the script that a shell reads, and the answers it gets at each TAB.
 
 The scripts call `interlock __complete SHELL …`, so nothing heavy is imported here. The answer is a line
-`KIND<tab>PREFIX`, then one `value<tab>description` a line. KIND is `words`, or `files` or `dirs`, which the shell
-lists itself, after the PREFIX of the word that is no part of the path.
+`KIND<tab>PREFIX`, then one `value<tab>description` per line. KIND is `words`, or `files` or `dirs`, which the shell
+lists itself, after PREFIX, the part of the word that isn't part of the path.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def script(shell: str) -> str:
 
 
 _LISTED = frozenset({"63", "33", "64"})
-"""bash's COMP_TYPE where several are only shown, so that a description may stand beside them."""
+"""Values of bash's COMP_TYPE that only list candidates, so that descriptions may follow them."""
 _TITLE = 60
 
 
@@ -62,11 +62,11 @@ class Answer(NamedTuple):
     kind: str = "words"
     """words | files | dirs"""
     prefix: str = ""
-    """Of the word that is being typed: what isn't part of a file's path."""
+    """The part of the typed word that isn't part of a file's path."""
 
 
 def answer(arguments: Sequence[str]) -> int:
-    """`bash COMP_TYPE WORD LINE`, or `zsh|fish WORD…`; the last word is the one that is being typed."""
+    """Takes `bash COMP_TYPE WORD LINE` or `zsh|fish WORD…`; the last word is being typed."""
     if len(arguments) < 2:
         return 2
     shell, *words = arguments
@@ -77,7 +77,7 @@ def answer(arguments: Sequence[str]) -> int:
         found = candidates(words)
     except InterlockError:
         return 0
-    # bash completes what follows the last of its COMP_WORDBREAKS, like the file in --policy=FILE.
+    # bash completes only what follows the last of its COMP_WORDBREAKS, like the file in --policy=FILE.
     cut = len(words[-1]) - len(tail) if shell == "bash" and words[-1].endswith(tail) else 0
     print(f"{found.kind}\t{found.prefix[cut:]}")
     for word in found.words:
@@ -101,7 +101,7 @@ def _words_of(line: str) -> list[str]:
 
 
 def candidates(words: Sequence[str]) -> Answer:
-    """What the last of `words`, those after `interlock`, may become."""
+    """Completions of the last of `words`, the words after `interlock`."""
     from interlock.cli.main import command_of
 
     *before, current = words
@@ -128,7 +128,7 @@ def _commands() -> Iterator[Word]:
 
 
 def _of(action: argparse.Action, current: str, before: str, words: Sequence[str]) -> Answer:
-    """Values of one argument; `given` are the words before that belong to no flag."""
+    """Values of one argument; `words` are the words before it that belong to no flag."""
     if isinstance(action.type, OneOf):
         return _fitting([Word(before + value) for value in action.type.values], current)
     places = str(action.metavar or "").split(" ")
@@ -161,7 +161,7 @@ def _runs(_: Sequence[str]) -> list[Word]:
 
 
 def _run(words: Sequence[str]) -> str:
-    """The one that stands before; none: nothing is found of it."""
+    """The run named before this word; `-` if there is none."""
     return find_run(state_home(), words[0]).run if words else "-"
 
 
@@ -192,7 +192,7 @@ def _workflows(_: Sequence[str]) -> list[Word]:
 
 
 def _tools(_: Sequence[str]) -> list[Word]:
-    """A tool's file has its name; the table of them would import them all."""
+    """The names of the tools' files: importing the tool table would import them all."""
     from interlock import tools
 
     files = (file for folder in tools.__path__ for file in Path(folder).glob("[a-z]*.py"))
@@ -227,4 +227,4 @@ _KINDS: dict[str, Callable[[Sequence[str]], list[Word]]] = {
     "MODEL": _models,
     "MODE": _modes,
 }
-"""What an argument's value is called in the help, or a flag whose values are others → those that there are."""
+"""An argument's placeholder, or a flag with a different set of values → the values that exist."""

@@ -1,4 +1,4 @@
-"""draw: a graph as a diagram, a run as a page, and the diagrams that the repository keeps."""
+"""draw: draws a graph as a diagram, a run as a page, and the diagrams kept in the repository."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from interlock.graphs._pipeline import Pipeline
 
 _ENDINGS = {"dot": "dot", "gv": "dot", "svg": "svg", "png": "png"}
-"""Ending of a file → format."""
+"""File extension → format."""
 
 
 def diagram_parser() -> Parser:
@@ -69,7 +69,7 @@ def diagram(args: Args) -> int | None:
 
 
 def _pipeline(workflow: str, options: Options) -> "Pipeline":
-    """With the user's own nodes in it."""
+    """The workflow, including the user's own nodes."""
     from interlock.engine.driver.prepare import prepare
     from interlock.engine.driver.runner import with_own_nodes
     from interlock.engine.workflows import find_workflow
@@ -136,7 +136,7 @@ def _written(run: RunRow, shape: str) -> str:
         return visible_json(record, 2) + "\n"
     from interlock.cli.render.export import page, report
 
-    folder = Path(run.workspace)  # where it is gone, ours of that name
+    folder = Path(run.workspace)  # if it is gone, use our workflow of that name
     options = Options(home=state_home(), workspace=folder, env=dict(os.environ))
     workflow = _pipeline(run.workflow, options) if folder.is_dir() else run.workflow
     drawn = _drawn(workflow, "svg" if shape == "html" else "mermaid", 1, run)

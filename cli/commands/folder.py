@@ -1,4 +1,4 @@
-"""folder: what a folder brings along: whether its own settings count, and its memory files."""
+"""folder: a folder's trust (whether its own settings count) and its memory files."""
 
 import os
 import sys
@@ -87,7 +87,7 @@ def _show_brought(root: Path, files: "list[ProjectFile]") -> None:
 
 
 def _tell(root: Path, known: "Answer | None", wanted: bool) -> None:
-    """What holds now, and what to do where that isn't what was wanted."""
+    """Print the current trust, and what to do if it isn't what was wanted."""
     from interlock.services.trust import TRUST_FILE
 
     by = f", by {place(str(known.source))}" if known else ""
@@ -178,7 +178,7 @@ def _add_memory(args: Args, root: Path) -> int:
 
     name = _memory_names(root)[0]
     file = Path.home() / ".gemini" / name if vars(args)["global"] else root / name
-    file = Path(os.path.realpath(file))  # a link to where somebody keeps it stays one
+    file = Path(os.path.realpath(file))  # a symbolic link stays one
     try:
         before = file.read_text(encoding="utf-8") if file.exists() else ""
         after = with_fact(before, args.text)

@@ -1,4 +1,4 @@
-"""listing: what there is: workflows, and how to begin one of your own; tools, modes, sub-agents."""
+"""listing: lists workflows, tools, modes and sub-agents, and starts a workflow file of your own."""
 
 import re
 import sys
@@ -44,7 +44,7 @@ def workflows(args: Args) -> int | None:
 
 
 def _has_own(options: Options) -> bool:
-    """Without, it answers at once: no graph has to be loaded."""
+    """Whether there are workflows of one's own; if not, no graph has to be loaded."""
     folders = (options.workspace or Path.cwd(), options.user_home)
     return any((folder / WORKFLOWS_FOLDER).is_dir() for folder in folders) or bool(
         entry_points(group=WORKFLOWS_GROUP)

@@ -1,4 +1,4 @@
-"""mcp: MCP servers: which there are and what they offer; servers added to settings and taken out."""
+"""mcp: lists MCP servers and what they offer; adds servers to settings and removes them."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ Shown = Mapping[str, Any]
 
 class _McpParser(Parser):
     def parse(self, arguments: Sequence[str]) -> Args:
-        """Flags behind the command that is to be added are the server's."""
+        """Parse the words; flags after the command to be added belong to the server."""
         own, theirs = self._split(list(arguments))
         args = super().parse(own)
         args.args = [*args.args, *theirs]
@@ -232,7 +232,7 @@ def _auth(args: Args) -> int:
 
 
 def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
-    """A browser is opened where there is a screen. One elsewhere can't come back, so its address is taken here."""
+    """Open a browser if there is a screen. One on another machine can't redirect here, so its address can be pasted."""
     print(f"Sign in with a browser at:\n  {visible(address)}", file=sys.stderr)
     if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

@@ -1,4 +1,4 @@
-"""runs: lists: the runs, what waits in them, the steps of one, and what changed between two."""
+"""runs: lists runs, what waits in them, the steps of one, and what changed between two."""
 
 import json
 import re
@@ -173,7 +173,7 @@ def _step_cells(step: Step) -> tuple[str, ...]:
 
 
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
-"""Ids of records, which nobody reads to their end."""
+"""Ids of records, too long to show in full."""
 
 
 def diff_parser() -> Parser:
@@ -228,7 +228,7 @@ def diff(args: Args) -> int | None:
 
 
 def _file_diff(run: RunRow, args: Args) -> int:
-    """Of all its calls as one, without what others did in between to other files."""
+    """The diff of all the run's calls combined, without changes others made to other files."""
     from interlock.cli.commands.travel import tell_unkept
     from interlock.engine.travel.files import chosen_of, diff_of
 
@@ -260,7 +260,7 @@ def _message_lines(messages: "Sequence[Message]", sign: str) -> Iterator[str]:
 
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[str | None, str | None]]:
-    """Dotted key → (before, after) as JSON; None: not there."""
+    """Dotted key → (before, after) as JSON; None: absent."""
     was, now = _flat(old), _flat(new)
     return {k: (was.get(k), now.get(k)) for k in {**was, **now} if was.get(k) != now.get(k)}
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _ENDS = {"goal": "green", "": "yellow"}
 _LABELS = {"use_model": "model", "note_loop": "loop"}
-"""Nodes whose reasons people want to know without asking; the others are in --json."""
+"""Nodes whose reasons are shown unasked; the others are in --json."""
 
 
 def show_parser() -> Parser:
@@ -106,7 +106,7 @@ def _object(home: Path, run: RunRow) -> dict[str, Any]:
 
 
 def _lines(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
-    # An outcome that is no more than "failed" is told better by its error's type.
+    # The error's type says more than the outcome "failed".
     why = run.error.get("type", "") if run.error and run.outcome == "failed" else run.outcome
     status = run.status + (f" ({why})" if run.status == "failed" and why else "")
     yield f"{paint(run.run, 'bold')}  {run.workflow}  {paint(status, 'bold')}"
@@ -150,7 +150,7 @@ def _path(home: Path, run: str, paint: Paint) -> Iterator[str]:
 
 
 def _reasons(home: Path, run: str) -> Iterator[str]:
-    """One line for each, the label only where it changes."""
+    """One line per reason; the label only where it changes."""
     shown = ""
     for found in reasons(home, run):
         if label := _LABELS.get(found.node, ""):
@@ -159,7 +159,7 @@ def _reasons(home: Path, run: str) -> Iterator[str]:
 
 
 def _agents(home: Path, run: str, paint: Paint) -> Iterator[str]:
-    """A line for each: state or reason of its end, turns, tokens, time."""
+    """One line per sub-agent: its state or why it ended, turns, tokens, time."""
     found = agents(home, run)
     for agent, branches in zip(found, _branches(found), strict=True):
         name = agent.path.rpartition("/")[2]
@@ -171,10 +171,10 @@ def _agents(home: Path, run: str, paint: Paint) -> Iterator[str]:
 
 
 def _branches(found: Sequence[Agent]) -> list[str]:
-    """For each the lines that lead to it from its parents."""
+    """The tree lines that lead to each agent from its parents."""
     marks: list[str] = []
     going_on = set[int]()
-    """Levels on which another agent follows, below the same parent."""
+    """Levels on which another agent with the same parent follows."""
     for agent in reversed(found):
         lines = ["│ " if level in going_on else "  " for level in range(agent.depth)]
         marks.append("".join([*lines, "├─" if agent.depth in going_on else "└─"]))
@@ -183,7 +183,7 @@ def _branches(found: Sequence[Agent]) -> list[str]:
 
 
 def _plan(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
-    """The file, the phase while it is made, the steps once it is approved."""
+    """The plan's file, its phase while in progress, its steps once approved."""
     carries_out = run.parent and run.workflow == "main"
     if run.workflow != "plan" and not carries_out and not (home / "plans" / run.run).is_dir():
         return
@@ -203,7 +203,7 @@ def _plan(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
 
 
 def _tasks(home: Path, run: RunRow) -> Iterator[str]:
-    """The task that asked for this one, and those that it asked for."""
+    """The task that requested this one, and those it requested."""
     if run.workflow != "task":
         return
     if run.parent:
@@ -213,12 +213,12 @@ def _tasks(home: Path, run: RunRow) -> Iterator[str]:
 
 
 def _plan_state(home: Path, run: str) -> dict[str, Any]:
-    """Nothing of a run that was killed before its first checkpoint."""
+    """The run's state; empty for a run that was killed before its first checkpoint."""
     from interlock.engine.store.runs import state_at, state_within
 
     try:
         state = state_at(home, run)
-        # A batch moves the phase when its review begins, the run when the batch is over.
+        # A batch updates the phase when its review begins, the run only when the batch is over.
         return {**state, **{k: v for k, v in state_within(home, run).items() if k == "plan_phase"}}
     except UserError:
         return {}

@@ -1,4 +1,4 @@
-"""travel: to another time of a run: fork, rewind, undo, replay."""
+"""travel: goes to another point in a run: fork, rewind, undo, replay."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""work: what drives a run: a prompt or a session, any workflow, going on with what waits or was cut short."""
+"""work: drives a run: a prompt or a session, any workflow, and resuming what waits or was interrupted."""
 
 import argparse
 import sys
@@ -77,7 +77,7 @@ def prompt(args: Args) -> int | None:
 
 
 def _opens_session(args: Args) -> bool:
-    """A person at a terminal, who didn't ask for an answer alone."""
+    """Whether a person is at a terminal and didn't ask for just an answer."""
     if args.first is not None and not _at_terminal():
         raise UserError("-i opens a session, and this is no terminal. Without one: interlock -p 'what to do'")
     return args.prompt is None and args.output_format == "text" and _at_terminal()
@@ -91,7 +91,7 @@ _CANCELLED = 130
 
 
 class _RunParser(Parser):
-    """A workflow's own scalar inputs are flags, too, once it is known."""
+    """Turns a workflow's scalar inputs into flags once the workflow is known."""
 
     workflow: "Pipeline"
     own: tuple[str, ...] = ()
@@ -167,7 +167,7 @@ def _run_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
 
 
 def _add_own_flags(made: Parser, workflow: "Pipeline") -> list[str]:
-    """A flag for each scalar input that isn't one already; their names."""
+    """Add a flag for each scalar input that isn't one already; returns their names."""
     taken = {a.dest for a in made._actions}  # pyright: ignore[reportPrivateUsage]
     group = made.add_argument_group(f"inputs of {workflow.name}")
     added: list[str] = []
@@ -185,7 +185,7 @@ def _add_own_flags(made: Parser, workflow: "Pipeline") -> list[str]:
 
 
 def _scalar(annotation: Any) -> type | None:
-    """str, int, float or bool of `T`, `T | None` or a Literal of strings; None for anything else."""
+    """str, int, float or bool for `T`, `T | None` or a Literal of strings; None for anything else."""
     if annotation in (str, int, float, bool):
         return annotation
     if str(get_origin(annotation)) == "typing.Literal":
@@ -195,9 +195,9 @@ def _scalar(annotation: Any) -> type | None:
 
 
 def _run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: Options) -> int:
-    """One output a line, in order; a bad line doesn't stop the rest.
+    """Write one output per line, in order; a bad line doesn't stop the rest.
 
-    42 when a line was bad, else the first exit code that isn't 0. Ctrl-C ends the batch with the line it hits.
+    Returns 42 if a line was bad, else the first exit code that isn't 0. Ctrl-C ends the batch at the current line.
     """
     from interlock.cli.render.structured import error_object, outcome_object
     from interlock.engine import run_sync
@@ -215,8 +215,8 @@ def _run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: O
             tell_trace(outcome, options)
             code = outcome.exit_code
         except RunError:
-            raise  # of the store: no line could run
-        except InterlockError as error:  # its model or workspace can't be used, or its input
+            raise  # a store error: no line could run
+        except InterlockError as error:  # an unusable model, workspace or input
             fields = error_object(error)
             del fields["code"]
             write_json({"error": {"field": "", **fields}})

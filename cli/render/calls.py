@@ -1,4 +1,4 @@
-"""calls: a run's tool calls, each with who decided what of it, in one line and in full."""
+"""calls: a run's tool calls and who decided on each, in one line and in full."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ _MARKS = {"success": "✓", "cancelled": "–"}
 
 
 def call_lines(home: Path, run: str, paint: Paint) -> Iterator[str]:
-    """What each call was and came to, and below it who decided; the newest ones."""
+    """The newest calls with their results, each followed by who decided on it."""
     made = calls(home, run)
     if len(made) > _CALLS:
         yield paint(f"        … {len(made) - _CALLS} earlier calls: interlock show {run} --calls", "dim")
@@ -62,7 +62,7 @@ def who_decided(call: Call) -> str:
 
 
 def _stands(decision: DecisionRow, later: list[dict[str, Any]]) -> bool:
-    """An ask that somebody answered, and a verdict on arguments that were changed, decide nothing."""
+    """Whether a policy verdict counts: an answered ask and a verdict on arguments changed later don't."""
     if any(other["by"] == "policy" for other in later):
         return False
     ended = any(other["by"] == "person" or other["decision"] in ("block", "stop") for other in later)
@@ -121,7 +121,7 @@ def came_to(call: Call) -> str:
 
 
 def call_in_full(number: int, call: Call, paint: Paint) -> Iterator[str]:
-    """Everything that is known of a call's decisions, a line each."""
+    """Everything known about a call's decisions, one per line."""
     yield f"{number:>3}  {paint(call.tool, 'bold')} · {came_to(call)} · {one_line(call.summary, 100)}"
     yield f"     arguments {visible_json(call.args)}"
     for decision in call.decided:
@@ -155,6 +155,6 @@ def _entry(decision: DecisionRow, paint: Paint) -> Iterator[str]:
 
 
 def clock(at: float) -> str:
-    """`09:02:41`, with the date when it isn't today's; local time."""
+    """Local time as `09:02:41`, with the date unless it is today's."""
     then, now = time.localtime(at), time.localtime()
     return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%Y-%m-%d %H:%M:%S", then)

@@ -1,4 +1,4 @@
-"""events: what is said of a run's events, in a session and on stderr alike."""
+"""events: texts for a run's events, shared by sessions and stderr."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ from interlock.state.events import (
 )
 
 _HEAD, _TAIL = 20, 5
-"""Lines of live output that are shown as they come, and at the end when there were more."""
+"""Lines of live output shown as they come, and shown at the end if there were more."""
 _PARTIAL = 10_000
-"""Characters of a line without an end, which can grow for ever; what a terminal would show of it is its end."""
+"""Characters kept of an unfinished line, which can grow without limit; a terminal would show its end."""
 _MARKS = {"success": ("✓", "green"), "error": ("✗", "red"), "cancelled": ("–", "yellow")}
 
 
 def call_summary(event: ToolUse | ToolStart | ToolResultEvent) -> str:
-    """A sub-agent's call says whose it is."""
+    """The call's summary, with the sub-agent that made it."""
     summary = event.summary or event.tool_name
     return one_line(f"{event.agent} › {summary}" if event.agent else summary)
 
@@ -42,7 +42,7 @@ def call_mark(event: ToolResultEvent) -> tuple[str, str]:
 
 
 def call_facts(event: ToolResultEvent) -> Iterator[str]:
-    """What is said of a call that is over, besides what it was."""
+    """Facts about a finished call, besides what it was."""
     yield from filter(None, (diff_stat(event.diff), event.exit or _why(event)))
     if event.duration_ms >= 100:
         yield elapsed(event.duration_ms / 1000)
@@ -61,7 +61,7 @@ def agent_end(event: AgentEnd) -> str:
 
 @dataclass
 class RunningCall:
-    """What a call has printed so far: its first and its last lines, and how many there are."""
+    """A call's output so far: its first and last lines, and how many there are."""
 
     summary: str
     first: int = _HEAD
@@ -73,13 +73,13 @@ class RunningCall:
     """The last lines of those after the first."""
 
     def feed(self, text: str) -> list[str]:
-        """Takes a piece of output; those of the first lines that are whole now."""
+        """Add a piece of output; returns new lines that belong to the first ones."""
         *lines, self.partial = (self.partial + text).split("\n")
         self.partial = self.partial[-_PARTIAL:]
         return self._take(lines)
 
     def end(self) -> list[str]:
-        """A last line without a line end is one, too."""
+        """Count an unterminated last line; returns it if it belongs to the first ones."""
         line, self.partial = self.partial, ""
         return self._take([line] if line.strip() else [])
 
@@ -107,7 +107,7 @@ def bar(event: Progress, width: int = 20) -> str:
 
 
 def notice(event: Event, verbose: bool) -> str:
-    """One line; empty: nothing is said of it."""
+    """The event's notice in one line; empty: none."""
     match event:
         case Retry():
             reason = one_line(event.reason)

@@ -1,4 +1,4 @@
-"""export: a run written down: as one HTML page that needs nothing else (no script, no request), or as Markdown."""
+"""export: a run as a self-contained HTML page (no script, no request), or as Markdown."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-ur
 
 
 def page(record: Record, drawn: bytes) -> str:
-    """`drawn`: the diagram as SVG."""
+    """The HTML page. `drawn`: the diagram as SVG."""
     title = escape(f"Run {record['run']}: {one_line(record['title'], 80)}")
     style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
     body = "\n".join(part for section in _SECTIONS for part in section(record, drawn))
@@ -116,7 +116,7 @@ def _files(record: Record, _: bytes) -> Iterator[str]:
 
 
 def _diff(text: str) -> str:
-    """With the words that changed, as on a terminal; of what is no diff the lines."""
+    """A diff with changed words marked, as on a terminal; any other text as its lines."""
     from interlock.cli.render.worddiff import SIGNS, DiffLine, diff_lines
 
     if not text:
@@ -168,12 +168,12 @@ _LINE = re.compile(r"[\r\n]")
 
 
 def _text(text: str) -> str:
-    """What a model or a file named, as text and nothing else."""
+    """A name from a model or a file, escaped to plain text."""
     return escape(harmless(text) if _LINE.search(text) else visible(text))
 
 
 def report(record: Record, drawn: str) -> str:
-    """`drawn`: the diagram as Mermaid text."""
+    """The Markdown report. `drawn`: the diagram as Mermaid text."""
     return harmless(
         "\n".join([*_report_head(record), "", *_block(drawn, "mermaid"), *_decided_calls(record)]) + "\n"
     )
@@ -230,6 +230,6 @@ def usage_lines(models: Mapping[str, Record]) -> Iterator[str]:
 
 
 def _block(text: str, kind: str) -> Iterator[str]:
-    """Fenced longer than any fence in it."""
+    """A code block whose fence is longer than any inside it."""
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     yield from (f"{fence}{kind}", text.rstrip("\n"), fence)

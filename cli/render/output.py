@@ -1,4 +1,4 @@
-"""output: what every command writes with: colours, one-line texts, figures, tables, JSON. Light."""
+"""output: what every command writes with: colours, one-line texts, figures, tables, JSON. Imports little."""
 
 import os
 import re
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "reverse": "7"}
 DECIDED = {"none": "dim", "allow": "green", "ask": "yellow", "deny": "red", "block": "red"}
 CHANGED = {"A": "green", "M": "yellow", "D": "red"}
-"""Decisions, and changes of files, with their colours."""
+"""Colours of decisions and file changes."""
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-"""Colours, cursor movements, titles: what programs send to a terminal."""
+"""Colours, cursor movements and titles that programs send to a terminal."""
 
 _BREAKS = re.compile(r"[ \t\r\n]+")
 _OURS = re.compile(rf"(\x1b\[(?:(?:{'|'.join(_CODES.values())})(?:;\d+)*|0)m)")
 
 
 class Paint:
-    """Colours for one stream; none unless it is a terminal (`NO_COLOR`, `TERM=dumb` turn them off there)."""
+    """Colours for one stream; none unless it is a terminal (`NO_COLOR` and `TERM=dumb` turn them off there)."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -40,9 +40,9 @@ class Paint:
         return f"\x1b[{';'.join(_CODES[s] for s in styles)}m{text}\x1b[0m"
 
     def print(self, line: str = "", *, reading: bool = False) -> None:
-        """Write one line; whoever named what stands in it, of control characters only our own colours come through.
+        """Write one line; control characters are escaped, except our own colours.
 
-        `reading`: a text of several lines, of which only what is harmful is written out.
+        `reading`: the text has several lines, and only harmful characters are escaped.
         """
         parts = _OURS.split(line) if self.on else [line]
         shown = [harmless(p) if reading else visible(p).replace("\n", "\\n") for p in parts[::2]]
@@ -60,7 +60,7 @@ class Paint:
 
 
 def plain(output: str) -> str:
-    """A program's output line without colours; of what overwrites itself the last state."""
+    """A line of a program's output without colours; if it overwrites itself, its last state."""
     return harmless(_SEQUENCE.sub("", output).rstrip("\r").rpartition("\r")[2])
 
 
@@ -112,18 +112,18 @@ def way(path: Iterable[tuple[str, int]]) -> str:
 
 
 def bug(error: object) -> BugError:
-    """What is none of ours, in one line."""
+    """A one-line error for an exception that isn't ours."""
     return BugError(f"a bug: {type(error).__name__}: {error}. See where with -d")
 
 
 def place(folder: str) -> str:
-    """A folder, below the home directory as `~/…`."""
+    """A folder, with the home directory as `~`."""
     home = str(Path.home())
     return "~" + folder[len(home) :] if folder == home or folder.startswith(home + "/") else folder
 
 
 def diff_stat(diff: str) -> str:
-    """`+3 −1` of a unified diff; empty when it is none."""
+    """`+3 −1` for a unified diff; empty for any other text."""
     body = [line for line in diff.splitlines() if not line.startswith(("+++ ", "--- "))]
     added = sum(line.startswith("+") for line in body)
     removed = sum(line.startswith("-") for line in body)
@@ -137,7 +137,7 @@ def is_diff(text: str) -> bool:
 
 
 def show_table(rows: Sequence[Sequence[str]], header: Sequence[str] = (), flexible: int = -1) -> None:
-    """Aligned columns on stdout; on a terminal the `flexible` one is cut so that a row is one line."""
+    """Aligned columns on stdout; on a terminal, the `flexible` one is cut so that each row fits one line."""
     paint = Paint(sys.stdout)
     table = [
         [visible(cell).replace("\n", " ") for cell in row]
@@ -170,12 +170,12 @@ def warn(warnings: Iterable[str]) -> None:
 
 
 def close_stdout() -> None:
-    """The reader is gone (`| head`): leave nothing behind that Python would try to flush at exit."""
+    """Redirect stdout to nowhere once its reader is gone (`| head`), so that Python's flush at exit can't fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def redacted(text: str) -> str:
-    """Errors quote what they met: settings, URLs, answers of servers; headlines quote the prompt."""
+    """Redact secrets: errors quote settings, URLs and servers' responses; headlines quote the prompt."""
     from interlock.services.secrets.environment import secret_variables
     from interlock.services.secrets.redaction import Redactor
 
@@ -183,7 +183,7 @@ def redacted(text: str) -> str:
 
 
 def ring(event: "NotificationEvent", stream: TextIO) -> None:
-    """A run waits: the terminal's bell, or by OSC 9 or 777 a notification of the desktop; nothing elsewhere."""
+    """Notify that a run waits, by the bell or a desktop notification (OSC 9 or 777); on a terminal only."""
     if not stream.isatty():
         return
     title, message = (visible(" ".join(text.split())) for text in (event.title, event.message))

@@ -1,4 +1,4 @@
-"""pending: what waits for a person: what would happen, why it is asked, and the commands that decide it."""
+"""pending: renders pending requests: what would happen, why it is asked, and the commands that decide it."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from interlock.cli.render.output import DECIDED, Paint, counted, cut, diff_stat,
 PREVIEW_LINES = 120
 PLAN_REVIEW = "exit_plan_mode"
 _NAME, _HEADLINE = 60, 80
-"""Characters; what is cut here stands whole in the preview below."""
+"""Characters; the preview below shows in full what is cut here."""
 _TARGETS = ("command", "file_path", "path", "dir_path", "pattern", "url", "prompt", "plan_filename")
 """Arguments that say what a call is about."""
 ALWAYS = {
@@ -19,7 +19,7 @@ ALWAYS = {
     "proceed_always_server": ("--always-server", "… whole server"),
     "proceed_always_and_save": ("--always-save", "… and save it"),
 }
-"""Choice → flag of `resume`, and how it is called beside the command."""
+"""Choice → flag of `resume`, and its label beside the command."""
 
 Request = Mapping[str, Any]
 
@@ -27,7 +27,7 @@ Request = Mapping[str, Any]
 def screen(
     run: str, title: str, requests: Sequence[Request], paint: Paint, limit: int | None = PREVIEW_LINES
 ) -> Iterator[str]:
-    """Everything that a person needs to decide on a run, line by line; `limit`: lines of each preview."""
+    """Everything a person needs to decide on a run, line by line; `limit`: lines per preview."""
     count = len(requests)
     yield paint(f"Run {run} is waiting for {counted(count, 'decision')}.", "bold", "yellow")
     if title:
@@ -68,7 +68,7 @@ def _asked(request: Request) -> str:
 
 
 def question(run: str, request: Request, count: str, paint: Paint, limit: int | None) -> Iterator[str]:
-    """What would happen, why it is asked, and what an always would cover."""
+    """What would happen, why it is asked, and what an always-choice would cover."""
     kind = {"outcome": "unknown outcome of "}.get(request["kind"], "")
     title = paint(f"{count}{kind}{cut(headline(request), _HEADLINE)}", "bold")
     yield title + paint(f"   [{request['id']}]", "cyan")
@@ -90,7 +90,7 @@ def _preview(run: str, request: Request, paint: Paint, limit: int | None) -> Ite
         return
     lines = visible(request["preview"]).splitlines()
     if lines == [brief(request["args"])] and lines[0] in cut(headline(request), _HEADLINE):
-        return  # the headline says it all
+        return  # the headline shows everything
     text = request["preview"]
     yield from islice(marked(text, paint), limit) if paint.on and is_diff(text) else lines[:limit]
     if limit is not None and len(lines) > limit:
@@ -98,7 +98,7 @@ def _preview(run: str, request: Request, paint: Paint, limit: int | None) -> Ite
 
 
 def marked(diff: str, paint: Paint) -> Iterator[str]:
-    """The diff as it is, coloured, the words that changed in reverse."""
+    """The diff in colour, with changed words in reverse video."""
     from interlock.cli.render.worddiff import SIGNS, diff_lines
 
     styles = {"added": "green", "removed": "red", "hunk": "cyan", "file": "bold"}
@@ -122,7 +122,7 @@ def _parts(request: Request, paint: Paint) -> Iterator[str]:
 
 
 def _why(part: Mapping[str, str]) -> str:
-    """The reason without the command that stands beside it."""
+    """The reason without the command, which is shown beside it."""
     return one_line(part["reason"].removeprefix(f"`{part['text']}` "))
 
 
@@ -141,7 +141,7 @@ def option_label(option: Any) -> str:
 
 
 def commands(run: str, request: Request) -> list[tuple[str, str]]:
-    """(what it does, the exact command) for every choice of one request."""
+    """(what it does, the exact command) for every choice of a request."""
     start, name, choices = f"interlock resume {run}", request["number"], request["choices"]
     if request["kind"] == "question":
         rows = [("answer", f"{start} --answer {name}='your answer'")]
@@ -155,7 +155,7 @@ def commands(run: str, request: Request) -> list[tuple[str, str]]:
         always = [(what, f"{approve} {flag}") for c, (flag, what) in ALWAYS.items() if c in choices]
         rows = [("approve", approve), *always]
     if "modify" in choices and request["kind"] == "approval":
-        # Of a plan's review the text is changed, not the call's arguments.
+        # A plan review edits the plan's text, not the call's arguments.
         named = ("plan", "approval_mode") if request["tool_name"] == PLAN_REVIEW else request["args"]
         keys = ", ".join(map(one_line, named))
         rows.append(("change it", f"{start} --edit {name}   (in your editor; or {name}=JSON: {keys})"))

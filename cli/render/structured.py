@@ -1,4 +1,4 @@
-"""structured: the formats for programs: one JSON object, or one event a line (`cli.md`, Output)."""
+"""structured: output for programs: one JSON object, or one event per line (`cli.md`, Output)."""
 
 import sys
 import threading
@@ -14,14 +14,14 @@ from interlock.state.events import Event
 from interlock.state.text import visible_json
 
 _CONVERSATIONS = ("main", "plan", "task")
-"""Workflows that answer with `{session_id, response, stats}`; the others with their Output object."""
+"""Workflows whose result is `{session_id, response, stats}`; the others' is their Output object."""
 _OURS = {
     "tool_use": ("summary",),
     "tool_start": ("summary", "parameters"),
     "tool_result": ("tool_name", "duration_ms", "diff", "summary", "exit"),
     "init": ("workflow",),
 }
-"""Fields beyond gemini-cli's; left out where they say nothing."""
+"""Fields beyond gemini-cli's; left out when empty."""
 
 
 def timestamp() -> str:
@@ -41,7 +41,7 @@ class JsonView(View):
 
 
 class StreamJsonView(View):
-    """One event a line, the result last."""
+    """One event per line, the result last."""
 
     def __init__(self, now: Callable[[], str] = timestamp) -> None:
         self._now = now
@@ -81,7 +81,7 @@ class StreamJsonView(View):
 
 
 def event_object(event: Event) -> dict[str, Any]:
-    """An event as `stream-json` shows it: fields that say nothing are left out."""
+    """An event in `stream-json` format, without empty optional fields."""
     fields = event.model_dump(mode="json")
     for key in ("agent", "delta", "error", "route", *_OURS.get(event.type, ())):
         if not fields.get(key):
@@ -90,13 +90,13 @@ def event_object(event: Event) -> dict[str, Any]:
 
 
 def outcome_object(outcome: Outcome) -> dict[str, Any]:
-    """The `json` format."""
+    """The result in `json` format."""
     result: dict[str, Any] = {"session_id": outcome.run}
     if outcome.workflow in _CONVERSATIONS:
         result["response"] = outcome.output.get("response", "")
         if outcome.workflow == "plan":
             result["plan"] = outcome.output
-    elif outcome.output:  # its own error is in it
+    elif outcome.output:  # includes its own error
         return outcome.output
     result["stats"] = outcome.stats
     if outcome.error:

@@ -63,10 +63,10 @@ def _batch(request: str) -> str:
 
 
 class TextView(View):
-    """Lines for a person. On a terminal the answer streams; else it is written whole, at the end."""
+    """Lines for a person. On a terminal the answer streams; otherwise it is written whole, at the end."""
 
     def __init__(self, title: str = "", decided: Sequence[str] = (), verbose: bool = False) -> None:
-        """`decided`: requests that were decided right before, of a run that goes on."""
+        """`decided`: requests of a resumed run that were decided just before."""
         self._paint = Paint(sys.stderr)
         self._streams = sys.stdout.isatty()
         self._title, self._decided, self._verbose = title, decided, verbose
@@ -81,7 +81,7 @@ class TextView(View):
         self._ended = False
         self._warned: set[str] = set()
         self._later: set[str] = set()
-        """Requests that a person, asked right away, left for later."""
+        """Requests that the person was asked about and left for later."""
 
     def __call__(self, event: Event, /) -> None:
         with self._lock:
@@ -131,12 +131,12 @@ class TextView(View):
 
     def _show(self, event: Event) -> None:
         if isinstance(event, AgentBlocked) and not event.agent:
-            self._intermediate()  # the model goes on, or has said what nobody was to take for the answer
+            self._intermediate()  # a blocked answer isn't the result
         if line := notice(event, self._verbose):
             self._line(line if isinstance(event, Retry | InvalidStream) else self._paint(line, "dim"))
         match event:
             case MessageEvent() | Thought() if event.agent:
-                pass  # what a sub-agent says on its way is no answer; its result is the call's
+                pass  # a sub-agent's text is no answer; its result is the call's
             case AgentStart() | AgentEnd():
                 self._tools.agent(event)
             case MessageEvent(role="assistant"):
@@ -166,7 +166,7 @@ class TextView(View):
                 self._note(event)
 
     def _note(self, event: Event) -> None:
-        """What only moves the spinner, or is for --verbose."""
+        """Handle events that only move the spinner, or are for --verbose."""
         if isinstance(event, Progress) and self._progress:
             self._progress.detail = bar(event)
         elif isinstance(event, Finished):
@@ -185,7 +185,7 @@ class TextView(View):
     def _message(self, event: MessageEvent) -> None:
         if not event.delta:
             if self._text:
-                return  # the whole of what came in pieces
+                return  # the full text of what streamed in pieces
             self._text = event.content
         else:
             self._text += event.content
@@ -196,7 +196,7 @@ class TextView(View):
             self._printed = True
 
     def _intermediate(self) -> None:
-        """The model's words before its calls aren't the answer: they go to stderr where the answer is kept apart."""
+        """Text before calls isn't the answer: it goes to stderr where stdout isn't a terminal."""
         if self._text.strip():
             if self._printed:
                 self._break_line()
@@ -213,7 +213,7 @@ class TextView(View):
         if self._printed:
             self._break_line()
             if self._text.strip() == response.strip():
-                return  # it streamed, whole
+                return  # streamed already
         if response and outcome.status != "waiting":
             shown = harmless(response) if self._streams else response
             sys.stdout.write(shown if shown.endswith("\n") else shown + "\n")
@@ -257,11 +257,11 @@ class ToolLines:
     def __init__(self, paint: Paint, line: Callable[..., None]) -> None:
         self._paint, self._line = paint, line
         self._calls: dict[tuple[str, str], RunningCall] = {}
-        """By agent and id, which is an agent's own."""
+        """By agent and call id, which is unique per agent."""
 
     @property
     def running(self) -> str:
-        """The calls that are under way, for the spinner."""
+        """Summaries of calls in flight, for the spinner."""
         return ", ".join(call.summary for call in self._calls.values())
 
     def agent(self, event: AgentStart | AgentEnd) -> None:
@@ -271,7 +271,7 @@ class ToolLines:
             self._line(f"{self._paint('▪', 'cyan')} {event.agent}: {agent_end(event)}")
 
     def begin(self, event: ToolUse | ToolStart) -> None:
-        """A call was asked for, or runs now: somebody may have changed it in between."""
+        """Record a call that was requested or started; its arguments may have been changed in between."""
         self._calls[event.agent, event.tool_id] = RunningCall(call_summary(event))
 
     def output(self, event: ToolOutput) -> None:
@@ -297,12 +297,12 @@ class ToolLines:
         self._line(self._paint(f"  │ {self._cut(plain(line), 4)}", "dim"), reading=True)
 
     def _cut(self, text: str, less: int = 2) -> str:
-        """To the terminal's width; whole where the output goes to a file."""
+        """Cut to the terminal's width; not cut where output goes to a file."""
         return cut(text, self._paint.width - less) if self._paint.terminal else text
 
 
 class Spinner:
-    """One moving line: what runs, for how long, how many tokens so far; hidden while text streams."""
+    """One moving line: what runs, for how long, tokens so far; hidden while text streams."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
@@ -328,7 +328,7 @@ class Spinner:
         from rich.live import Live
 
         if self._live is None:
-            # Its own redirection of stdout and stderr would delay and reflow what we print.
+            # Rich's own redirection of stdout and stderr would delay and reflow what we print.
             self._live = Live(
                 self,
                 console=self._console,

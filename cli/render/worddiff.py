@@ -1,4 +1,4 @@
-"""worddiff: a unified diff line by line, and inside of lines the words that changed; for every place that shows one."""
+"""worddiff: parses a unified diff line by line and marks the words that changed, for every place that shows one."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,18 +11,18 @@ from interlock.state.text import visible
 
 Kind = Literal["file", "hunk", "same", "removed", "added", "note"]
 Pieces = tuple[tuple[str, bool], ...]
-"""Texts, each with whether it is what changed; at least one."""
+"""Pieces of a line, each with whether it changed; at least one."""
 
 SIGNS: dict[Kind, str] = {"removed": "-", "added": "+", "same": " "}
-"""What a line of the diff begins with, which its pieces are without."""
+"""The sign that each kind of line begins with, which its pieces leave out."""
 _WORD = re.compile(r"\w+|\s+|.")
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _MOST_PIECES = 400
-"""Words of a line that are compared; a longer line is marked as a whole."""
+"""Words of a line to compare; a longer line is marked as a whole."""
 _MOST_PAIRS = 2_500
-"""Removed lines times added ones of a change in which those that belong together are looked for."""
+"""Removed times added lines of a change beyond which related lines aren't matched up."""
 _ALIKE = 0.5
-"""Of a line's words that must be common, that it is shown as changed and not as another line."""
+"""Least share of common words for a line to count as changed instead of replaced."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class DiffLine:
     kind: Kind
     pieces: Pieces
     number: int = 0
-    """In the new file; of a removed line in the old one. 0: it has none."""
+    """Line number in the new file, or in the old one for a removed line. 0: none."""
 
     @property
     def text(self) -> str:
@@ -38,7 +38,7 @@ class DiffLine:
 
 
 def diff_lines(diff: str) -> Iterator[DiffLine]:
-    """What tools preview and report (`tools/_diff.py`). Names are written out, so that none deceives."""
+    """Parse a diff that tools preview and report (`tools/_diff.py`). Deceptive characters are escaped."""
     left = right = 0
     removed: list[str] = []
     added: list[str] = []
@@ -76,7 +76,7 @@ def _count(written: str | None) -> int:
 
 
 def _change(removed: Sequence[str], added: Sequence[str], old: int, new: int) -> Iterator[DiffLine]:
-    """Lines that went, then those that came; of those that belong together only the words that differ are marked."""
+    """Removed lines, then added ones; in matching lines only the words that differ are marked."""
     marks_old: dict[int, Pieces] = {}
     marks_new: dict[int, Pieces] = {}
     for i, j in _pairs(removed, added):
@@ -89,7 +89,7 @@ def _change(removed: Sequence[str], added: Sequence[str], old: int, new: int) ->
 
 
 def _pairs(removed: Sequence[str], added: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """One by one where they are as many; else, in order, those that are most alike."""
+    """Pair lines one by one if there are equally many, else those most alike, in order."""
     if len(removed) == len(added):
         yield from zip(range(len(removed)), range(len(added)), strict=True)
         return
@@ -99,7 +99,7 @@ def _pairs(removed: Sequence[str], added: Sequence[str]) -> Iterator[tuple[int, 
 
 
 def _aligned(alike: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
-    """The pairs in both orders that are most alike in all, of those that are alike at all."""
+    """Pairs in both sequences' order with the highest total similarity, each above the threshold."""
     rows, columns = len(alike), len(alike[0])
     best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
     for i in range(rows - 1, -1, -1):
@@ -120,12 +120,12 @@ def _aligned(alike: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
 
 
 def _similarity(one: str, other: str) -> float:
-    """In characters, quickly; words decide later."""
+    """Quick similarity by characters; words decide later."""
     return LCSseq.normalized_similarity(one[:_MOST_PIECES], other[:_MOST_PIECES])
 
 
 def _marked(old: str, new: str) -> tuple[Pieces, Pieces] | None:
-    """None: they have too little in common, or are too long."""
+    """Mark the differing words; None: the lines have too little in common, or are too long."""
     one, other = _WORD.findall(old), _WORD.findall(new)
     if not one or not other or max(len(one), len(other)) > _MOST_PIECES:
         return None
@@ -143,7 +143,7 @@ def _marked(old: str, new: str) -> tuple[Pieces, Pieces] | None:
 
 
 def _joined(pieces: Sequence[tuple[str, bool]]) -> Pieces:
-    """Neighbours of one kind are one piece, and a blank between two changes belongs to them."""
+    """Merge neighbours of one kind; a space between two changes belongs to them."""
     shown: list[tuple[str, bool]] = []
     for number, (text, changed) in enumerate(pieces):
         if not text:

@@ -1,1 +1,1 @@
-"""session: `interlock` in a terminal: one place to prompt, watch, decide and look; every run in it is a durable one."""
+"""session: `interlock` in a terminal: one place to prompt, watch, decide and look, on durable runs."""

@@ -1,4 +1,4 @@
-"""app: the terminal of a session: what is finished is printed above, once; below it what moves, and the prompt."""
+"""app: a session's terminal: finished output is printed above, once; live output and the prompt are below."""
 
 import asyncio
 import os
@@ -39,17 +39,17 @@ from interlock.state.events import NotificationEvent
 
 T = TypeVar("T")
 _WATCH_S = 2.0
-"""Seconds between two looks at the branch, the cost, and what waits elsewhere."""
+"""Seconds between checks of the branch, the cost, and what waits elsewhere."""
 _SPIN_S = 1 / 8
-"""Seconds between two paintings while the agent works and has nothing to say."""
+"""Seconds between paintings while the agent works without output."""
 FRAME_S = 1 / 60
-"""Seconds between two paintings at least."""
+"""Least seconds between two paintings."""
 _QUIET_S = 0.4
-"""Seconds without a key until a question takes keys: what was being typed is no answer to it."""
+"""Seconds without a key before a question accepts keys: what was being typed is no answer to it."""
 _ALONE_S = 0.15
-"""Seconds without another key before and after one that decides: a word that is typed holds a `y`, too."""
+"""Seconds without another key before and after one that decides: a typed word may contain a `y`, too."""
 _AGAIN_S = 2.0
-"""Seconds in which a second Ctrl-C leaves."""
+"""Seconds within which a second Ctrl-C leaves."""
 
 
 class App:
@@ -63,7 +63,7 @@ class App:
         self.screen.changed = self.paint
         self.panel: Panel | None = None
         self._waiting: Collection[str] = ()
-        """Requests that nobody has decided yet."""
+        """Ids of requests still undecided."""
         self.picker: Picker | None = None
         self.pastes = Pastes()
         self.buffer = self._input_buffer()
@@ -72,7 +72,7 @@ class App:
         self._hint, self._interrupted_at = "", -_AGAIN_S
         self._key_before, self._key_at = 0.0, 0.0
         self._above = ""
-        """What is still to be printed."""
+        """Output still to be printed above."""
         self._live = ANSI("")
         self._painted_at, self._due = 0.0, False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -84,17 +84,17 @@ class App:
             output=self.output,
             color_depth=None if self.color else ColorDepth.DEPTH_1_BIT,
         )
-        self.app.ttimeoutlen, self.app.timeoutlen = 0.05, 0.3  # Esc alone, and before another key
+        self.app.ttimeoutlen, self.app.timeoutlen = 0.05, 0.3  # Esc alone; Esc before another key
         self.app.key_processor.before_key_press += self._pressed
 
     async def run(self, prompt: str, run: str | None) -> None:
-        """Until the person leaves."""
+        """Run the session until the person leaves."""
         self._loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             self._loop.add_signal_handler(number, self.exit)
 
         self._spin = self._loop.call_soon(self.paint)
-        before = get_typeahead(self.app.input)  # comes after the prompt that the session is begun with
+        before = get_typeahead(self.app.input)  # typed ahead; goes after the initial prompt
 
         def begin() -> None:
             self.session.driver.begin()
@@ -121,17 +121,17 @@ class App:
             self.output.flush()
 
     def _bug(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """The session can be used all the same."""
+        """Show a bug as one line; the session stays usable."""
         self.session.failed(bug(context.get("exception") or context["message"]))
 
-    # What the session asks for
+    # What the session calls
 
     def exit(self) -> None:
         if self.app.is_running and not self.app.is_done:
             self.app.exit()
 
     def paint(self) -> None:
-        """Soon; from any thread, and cheap where it was asked for already."""
+        """Schedule a painting. Thread-safe, and cheap if one is scheduled already."""
         if not self._due and self._loop is not None:
             self._due = True
             self._loop.call_soon_threadsafe(self._schedule)
@@ -141,7 +141,7 @@ class App:
             self._loop.call_soon_threadsafe(ring, event, sys.stdout)
 
     async def decide(self, run: str, requests: Sequence[Mapping[str, Any]]) -> list[Decision]:
-        """What the person says to them now; what isn't among the answers is left for later."""
+        """Ask for decisions on the requests; those without one are left for later."""
         made: list[Decision] = []
         draft = ""
         self._waiting = {request["id"] for request in requests}
@@ -171,14 +171,14 @@ class App:
         return made
 
     def still_asked(self, waiting: Collection[str]) -> None:
-        """A request that no longer waits was decided elsewhere: nothing is asked of it any more."""
+        """Withdraw the question if its request was decided elsewhere."""
         self._waiting = waiting
         if self.panel is not None and self.panel.request["id"] not in waiting:
             self.screen.note("Decided in another terminal.")
             self.panel.withdraw()
 
     async def handed_over(self, work: Callable[[], T]) -> T:
-        """Do something that needs the whole terminal, such as an editor, in a thread of its own."""
+        """Do something that needs the whole terminal, such as an editor, in its own thread."""
         return await run_in_terminal(work, in_executor=True)
 
     async def pick(self, title: str, rows: Sequence[Row], at: int = 0) -> Row | None:
@@ -197,12 +197,12 @@ class App:
         return bool(picked and picked.value)
 
     def suggest(self, text: str) -> None:
-        """Something to send, which the person can change first."""
+        """Put text into an empty input line, for the person to change and send."""
         if not self.buffer.text:
             self.buffer.document = Document(text)
 
     def take_back(self, texts: Sequence[str]) -> None:
-        """Into the input line, before what is typed."""
+        """Put queued prompts back into the input line, before what is typed."""
         self.buffer.document = Document("\n\n".join([*texts, *filter(None, [self.buffer.text])]))
 
     def _input_buffer(self) -> Buffer:
@@ -222,7 +222,7 @@ class App:
         self.paint()
 
     async def _watch(self) -> None:
-        """What the status line says of the world outside."""
+        """Keep the status line's outside figures up to date."""
         while True:
             if await asyncio.to_thread(self._figures.read, self.session):
                 self.paint()
@@ -302,7 +302,7 @@ class App:
         return [("fg:ansicyan bold", "› ")] if not line and not wrapped else [("", "  ")]
 
     def _status(self) -> StyleAndTextTuples:
-        """What to press now stands there instead, for as long as it is true."""
+        """The status line, or a hint about what to press for as long as it applies."""
         if self._hint:
             return [("class:dim", self._hint)]
         return status_line(self._figures.of(self.session), size().columns)
@@ -353,12 +353,12 @@ class App:
         event.app.create_background_task(unless_typing())
 
     def _take_back(self, _: KeyPressEvent) -> None:
-        """The newest queued prompt, to be changed or dropped."""
+        """Take the newest queued prompt back, to change or drop it."""
         self.buffer.text = self.session.queue.pop()
         self.buffer.cursor_position = len(self.buffer.text)
 
     def _interrupt(self, _: KeyPressEvent) -> None:
-        """Once: stop what is under way, or drop what is typed. Twice: leave."""
+        """Once: stop what is running, or drop what is typed. Twice: leave."""
         now = time.monotonic()
         again, self._interrupted_at = now - self._interrupted_at < _AGAIN_S, now
         if again:
@@ -377,8 +377,8 @@ def _key(work: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
 
 
 def execute(options: Options, workflow: str, prompt: str = "", run: str | None = None) -> int:
-    """A session, until the person leaves; the exit code."""
-    sys.setswitchinterval(0.001)  # a key waits for whatever the engine's thread does
+    """Run a session until the person leaves; returns the exit code."""
+    sys.setswitchinterval(0.001)  # lets a key interrupt the engine's thread sooner
     terminal = App(options, workflow)
     asyncio.run(terminal.run(prompt, run))
     left = terminal.session.run

@@ -1,4 +1,4 @@
-"""asking: what stands in place of the prompt: the keys that decide a request, or a list to pick from."""
+"""asking: what takes the prompt's place: the keys that decide a request, or a list to pick from."""
 
 import asyncio
 import io
@@ -30,7 +30,7 @@ _HELD = "\N{NO-BREAK SPACE}"
 
 
 def shown(run: str, request: Fields, count: str, color: bool) -> str:
-    """The request as lines for the terminal; of control characters only our colours are in them. Without a plan."""
+    """The request as terminal lines, without a plan's text; the only control characters are our colours."""
     request = {**request, "preview": ""} if plan_of(request) else request
     text = io.StringIO()
     paint = Paint(text) if not color else _Colored(text)
@@ -39,7 +39,7 @@ def shown(run: str, request: Fields, count: str, color: bool) -> str:
 
 
 def plan_of(request: Fields) -> str:
-    """The Markdown that is reviewed; empty: it is no plan."""
+    """The plan's Markdown in a plan review; empty for any other request."""
     return str(request["preview"]) if request["tool_name"] == PLAN_REVIEW else ""
 
 
@@ -50,13 +50,13 @@ class _Colored(Paint):
 
 
 class Panel:
-    """One request that is being decided: keys, or a line of text that the prompt's buffer takes."""
+    """A request being decided: by a key, or by a line of text typed into the prompt's buffer."""
 
     def __init__(self, request: Fields, handed_over: HandedOver) -> None:
         self.request, self._handed_over = request, handed_over
         self.keys = _keys_of(request)
         self.asks_for = ""
-        """What the line of text is; empty: a key is waited for."""
+        """What to type as a line of text; empty: a key is expected."""
         self.problem = ""
         self.elsewhere = False
         """Somebody else has decided it."""
@@ -67,7 +67,7 @@ class Panel:
             self.asks_for = answers_wanted(request)[0]
 
     def hint(self, columns: int) -> str:
-        """The keys, or what to type; a line ends between two of them."""
+        """The keys, or what to type; wrapped between keys."""
         if self.asks_for:
             later = "" if self.asks_for.startswith("why") else ", Esc later"
             return f"{self.asks_for} (Enter{later})"
@@ -75,7 +75,7 @@ class Panel:
         return textwrap.fill(keys, columns, break_on_hyphens=False).replace(_HELD, " ")
 
     async def press(self, key: str) -> None:
-        """One of the keys."""
+        """Handle one of the panel's keys."""
         self.problem = ""
         name = self.request["id"]
         if key == "l":
@@ -90,7 +90,7 @@ class Panel:
             self._end(Decision(name, offered(self.request)[key]))
 
     def say(self, text: str) -> None:
-        """The line of text: a reason, or an answer."""
+        """Take the line of text: a reason, or an answer."""
         self.problem = ""
         if self.request["kind"] != "question":
             self._end(Decision(self.request["id"], "reject", feedback=text.strip() or None))
@@ -109,14 +109,14 @@ class Panel:
             self.problem, self.asks_for = str(error), wanted[0]
 
     def back(self) -> None:
-        """From a reason to the keys; from anything else: later."""
+        """From a reason back to the keys; from anything else: later."""
         if self.asks_for and self.request["kind"] != "question":
             self.asks_for = ""
         else:
             self._end(None)
 
     def withdraw(self) -> None:
-        """Nothing is asked any more."""
+        """Stop asking: it was decided elsewhere."""
         self.elsewhere = True
         self._end(None)
 
@@ -142,7 +142,7 @@ def _keys_of(request: Fields) -> dict[str, str]:
 
 
 def spoken(request: Fields, decision: Decision) -> str:
-    """What the person said, on one line."""
+    """The person's decision, on one line."""
     if decision.text is not None:
         text = decision.text
     elif decision.choice == "reject":
@@ -159,7 +159,7 @@ _MARK = "❯ "
 
 @dataclass(frozen=True)
 class Row:
-    """What can be picked."""
+    """One choice in a picker."""
 
     name: str
     about: str = ""
@@ -170,7 +170,7 @@ class Picker:
     """A list in place of the input line; `chosen` is the row, or None."""
 
     def __init__(self, title: str, rows: Sequence[Row], width: Callable[[], int], at: int = 0) -> None:
-        """`at`: the row that is marked first."""
+        """`at`: the row marked first."""
         self.chosen: asyncio.Future[Row | None] = asyncio.get_running_loop().create_future()
         self._title, self._rows, self._width = title, rows, width
         self._names = Names([f"{row.name} {row.about}" for row in rows])
@@ -213,7 +213,7 @@ class Picker:
         return lines[:-1]
 
     def _line(self, row: Row, marked: bool) -> StyleAndTextTuples:
-        """Names stand in one column; what is said about them gets at least two fifths."""
+        """Names share a column; what describes them gets at least two fifths of the width."""
         width = self._width() - len(_MARK) - 1
         name, about = one_line(row.name), one_line(row.about)
         column = min(self._longest, max(width * 3 // 5, width - 2 - self._longest_about) if about else width)

@@ -1,4 +1,4 @@
-"""blocks: what the session shows besides answers: prompts, calls, diffs, steps, endings; and what moves meanwhile."""
+"""blocks: what the session shows besides answers: prompts, calls, diffs, steps, endings, and live progress."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,14 +35,14 @@ _MARKS = {"completed": ("✓", "good"), "in_progress": ("▸", "accent"), "cance
 _STYLES = {"green": "good", "red": "bad", "yellow": "warn"}
 
 _WHY = 6
-"""Lines of an error, which the record has whole."""
+"""Lines of an error to show; the record has all of it."""
 _SHELLS = ("run_shell_command", "execute_command")
 
 Todo = Mapping[str, Any]
 
 
 def clipped(text: Text, width: int) -> Text:
-    """One line of at most `width` cells."""
+    """Cut the text to one line of at most `width` cells."""
     if text.cell_len > width:
         kept = set_cell_size(text.plain, max(width - 1, 0)).rstrip()
         text = text[: len(kept)] if text.plain.startswith(kept) else text[: max(len(kept) - 1, 0)]
@@ -51,7 +51,7 @@ def clipped(text: Text, width: int) -> Text:
 
 
 def prompt(text: str, width: int, limit: int = PROMPT_LINES) -> Iterator[Text]:
-    """What the user said; of a long paste the beginning."""
+    """The user's prompt; only the beginning of a long paste."""
     lines = harmless(text).strip("\n").split("\n")
     for number, line in enumerate(lines[:limit]):
         yield from hanging(Text.assemble(("❯ " if number == 0 else "  ", "prompt"), (line, "strong")), width)
@@ -60,7 +60,7 @@ def prompt(text: str, width: int, limit: int = PROMPT_LINES) -> Iterator[Text]:
 
 
 def call(event: ToolResultEvent, output: RunningCall | None, width: int) -> Iterator[Text]:
-    """One line, below it what it printed, folded; why it failed has lines of its own where it doesn't fit."""
+    """One line for the call, its output folded below; an error that doesn't fit gets lines of its own."""
     mark, colour = call_mark(event)
     facts = [*call_facts(event)]
     why = facts.pop(0) if event.status == "error" else ""
@@ -77,7 +77,7 @@ def call(event: ToolResultEvent, output: RunningCall | None, width: int) -> Iter
 
 
 def commanded(tool: str, summary: str) -> str:
-    """A shell line looks like one."""
+    """The summary, with `$ ` before a shell command."""
     return f"$ {summary}" if tool in _SHELLS else summary
 
 
@@ -95,7 +95,7 @@ def _output(line: str) -> Text:
 
 
 def _running(call: RunningCall, width: int, seconds: float, lines: int) -> Iterator[Text]:
-    """A call that is under way, with the last lines that it printed."""
+    """A call in flight, with the last lines of its output."""
     count = f" · {call.lines:,} lines" if call.lines > lines else ""
     facts = Text(count + (f" · {since(seconds)}" if seconds >= 1 else ""), "dim")
     what = clipped(Text(call.summary), max(width - 2 - facts.cell_len, 8))
@@ -108,7 +108,7 @@ def _running(call: RunningCall, width: int, seconds: float, lines: int) -> Itera
 
 
 def since(seconds: float) -> str:
-    """A clock that runs: whole seconds."""
+    """A running clock, in whole seconds."""
     return f"{int(seconds)} s" if seconds < 100 else elapsed(seconds)
 
 
@@ -118,7 +118,7 @@ def diff(text: str, limit: int | None = DIFF_LINES, folded: str = "") -> list[Te
 
     lines = [line for line in diff_lines(text) if line.kind != "file" or line.text.startswith("+++ ")]
     if sum(line.kind == "file" for line in lines) == 1:
-        lines = [line for line in lines if line.kind != "file"]  # the call says which
+        lines = [line for line in lines if line.kind != "file"]  # the call names the file
     hunks = [line for line in lines if line.kind == "hunk"]
     lines = [line for line in lines if not hunks or line is not hunks[0]]
     wide = max((len(str(line.number)) for line in lines if line.number), default=0)
@@ -143,7 +143,7 @@ def _diff_line(line: "DiffLine", wide: int) -> Text:
 
 
 def todos_of(event: ToolUse) -> Sequence[Todo] | None:
-    """The steps that a call writes down; None: it writes none."""
+    """The steps that a call writes down; None if it writes none."""
     todos = event.parameters.get("todos")
     if event.tool_name == "update_todo_list" and isinstance(todos, str):
         from interlock.tools.update_todo_list import steps_of
@@ -155,7 +155,7 @@ def todos_of(event: ToolUse) -> Sequence[Todo] | None:
 
 
 def todo_panel(todos: Sequence[Todo], limit: int) -> list[Text]:
-    """The steps, of many those around the one that is done now."""
+    """The steps; of a long list, those around the active one."""
     done = sum(todo.get("status") == "completed" for todo in todos)
     active = next((n for n, todo in enumerate(todos) if todo.get("status") == "in_progress"), done)
     first = max(0, min(active - limit // 3, len(todos) - limit + 1)) if len(todos) >= limit else 0
@@ -171,7 +171,7 @@ def todo_panel(todos: Sequence[Todo], limit: int) -> list[Text]:
 
 
 def ending(event: Result, tokens: int) -> Iterator[Text]:
-    """How a drive ended that didn't end well; nothing else is said of one that did."""
+    """How a drive ended, if it didn't end well."""
     if event.status in ENDED_WELL or event.status == "waiting":
         return
     message = one_line(str((event.error or {}).get("message", "")))
@@ -200,7 +200,7 @@ def _spent(stats: Mapping[str, Any], tokens: int) -> Iterator[str]:
 
 
 def headline(thought: str) -> str:
-    """What a thought is about: its title, else its first sentence."""
+    """A thought's title, else its first sentence."""
     text = one_line(harmless(thought))
     if text.startswith("**") and "**" in text[2:]:
         return text[2:].partition("**")[0].strip()
@@ -210,7 +210,7 @@ def headline(thought: str) -> str:
 
 _FRAMES, _FRAME_S = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", 0.1
 _HEAD, _TAIL, _LIVE = 3, 5, 5
-"""Lines of a call's output that stay: its first and its last ones; and those that are seen while it runs."""
+"""Lines of a call's output kept from its start and end, and lines shown while it runs."""
 _AT_WORK = {
     "compress": "compressing the conversation",
     "summarize": "shortening a long output",
@@ -219,7 +219,7 @@ _AT_WORK = {
     "next_speaker": "checking whether it is done",
     "route": "choosing a model",
 }
-"""Workflow → what is said of it while it works."""
+"""Workflow → what the spinner says while it runs."""
 
 
 @dataclass
@@ -241,7 +241,7 @@ class _Agent:
 
 @dataclass
 class Work:
-    """Of one drive, since a moment of the screen's clock."""
+    """One drive's progress, since a moment of the screen's clock."""
 
     since: float
     doing: str = ""
@@ -252,7 +252,7 @@ class Work:
     _agents: dict[str, _Agent] = field(default_factory=dict[str, _Agent])
 
     def call(self, event: ToolUse | ToolStart | ToolOutput, now: float) -> None:
-        """A call was asked for, runs, or printed something."""
+        """Record that a call was requested, started, or printed something."""
         key = (event.agent, event.tool_id)
         if isinstance(event, ToolOutput):
             call = self._calls.setdefault(key, _new(event.agent, one_line(event.tool_id), now))
@@ -266,7 +266,7 @@ class Work:
             agent.calls += call.started
 
     def ended(self, event: ToolResultEvent) -> RunningCall | None:
-        """What the call printed; None: nothing is known of it."""
+        """Remove the call; returns its output, None if the call is unknown."""
         call = self._calls.pop((event.agent, event.tool_id), None)
         if call:
             call.printed.end()
@@ -283,7 +283,7 @@ class Work:
         )
 
     def note(self, event: Finished | Progress | NodeStart) -> None:
-        """What only moves the spinner."""
+        """Take in an event that only moves the spinner."""
         if isinstance(event, Finished):
             self.tokens += event.usage.get("input", 0) + event.usage.get("output", 0)
             if agent := self._agents.get(event.agent):
@@ -295,7 +295,7 @@ class Work:
             self.progress = ""
 
     def lines(self, width: int, height: int, now: float) -> Iterator[Text]:
-        """The calls that run, each with its last output, and the sub-agents."""
+        """The running calls, each with its latest output, and the sub-agents."""
         running = [call for call in self._calls.values() if call.started and not call.agent]
         each = min(_LIVE, max(0, (height - 2) // max(len(running), 1) - 1))
         for call in running:

@@ -1,4 +1,4 @@
-"""choices: what the next prompt runs with: model, modes; and how the session looks and is typed in."""
+"""choices: what the next prompt runs with (model, modes), and how the session looks and takes input."""
 
 import base64
 from asyncio import to_thread
@@ -27,7 +27,7 @@ APPROVAL_MODES = {
     "auto_edit": "edits files without asking; asks before commands",
     "plan": "reads, and writes a plan that you approve",
 }
-"""What Shift-Tab goes through. `yolo` is only for sessions that were started with it."""
+"""What Shift-Tab cycles through. `yolo` is only for sessions started with it."""
 
 
 def _settings(session: "Session") -> "Settings":
@@ -37,7 +37,7 @@ def _settings(session: "Session") -> "Settings":
 
 
 async def _chosen(session: "Session", title: str, rows: Sequence[Row], now: str, rest: str) -> str | None:
-    """What was named, or picked."""
+    """The name typed, or the one picked."""
     if rest.strip():
         return rest.strip()
     at = next((place for place, row in enumerate(rows) if row.value == now), 0)
@@ -63,7 +63,7 @@ async def model(session: "Session", rest: str) -> None:
     if name is None:
         return
     options = replace(session.options, model=name, workspace=session.workspace)
-    await to_thread(lambda: prepare(options, needs_model=True))  # says what is wrong with it
+    await to_thread(lambda: prepare(options, needs_model=True))  # raises if the model can't be used
     session.options, session.model = replace(session.options, model=name), name
     session.screen.note(f"From the next prompt on {name} answers.")
 
@@ -111,13 +111,13 @@ async def approval_mode(session: "Session", rest: str) -> None:
 
 
 def set_approval_mode(session: "Session", name: str) -> None:
-    """From the next prompt on."""
+    """Set the mode from the next prompt on."""
     session.approval_mode = name
     session.options = replace(session.options, approval_mode=name)
 
 
 def next_approval_mode(session: "Session") -> None:
-    """Shift-Tab."""
+    """Switch to the next mode (Shift-Tab)."""
     there = [*approval_modes(session, "")]
     now = there.index(session.approval_mode) if session.approval_mode in there else -1
     set_approval_mode(session, there[(now + 1) % len(there)])
@@ -173,7 +173,7 @@ def _last_answer(session: "Session") -> str:
 
 
 async def copy(session: "Session", _: str) -> None:
-    """By the terminal itself (OSC 52), which works through ssh, too."""
+    """Copy the last answer through the terminal (OSC 52), which works over ssh, too."""
     if is_plain():
         raise UserError("This terminal has no clipboard that a program can reach.")
     text = await to_thread(lambda: _last_answer(session))
@@ -191,7 +191,7 @@ def mcp_words(session: "Session", typed: str) -> Iterable[str]:
 
 
 async def mcp(session: "Session", rest: str) -> None:
-    """Signing in needs the whole terminal."""
+    """Run an `mcp` command; signing in needs the whole terminal."""
 
     typed = words(rest)
     if typed[:1] == ["serve"]:
@@ -224,7 +224,7 @@ async def theme(session: "Session", rest: str) -> None:
 
 
 async def dress(session: "Session") -> None:
-    """As settings say. Those that can't be read are told when a run needs them."""
+    """Apply the settings; a run reports those that can't be read."""
     from interlock.cli.session.theme import THEMES, find_theme
 
     if session.run is None and not session.busy:
@@ -254,7 +254,7 @@ async def vim(session: "Session", _: str) -> None:
 
 
 async def _keep(session: "Session", section: str, key: str, value: object) -> None:
-    """In the user's own settings. Raises `ConfigError`."""
+    """Save a value in the user's own settings. Raises `ConfigError`."""
     from interlock.services.config.formats import changed_settings
 
     def write() -> None:

@@ -21,7 +21,7 @@ Run = Callable[["Session", str], Awaitable[None]]
 Complete = Callable[["Session", str], Iterable[str]]
 Given = Callable[["Session", list[str]], list[str]]
 _NAME = re.compile(r"/(\?|[\w.:-]*)(?:\s+(.*))?$", re.DOTALL)
-"""A path is no command: `/etc/hosts is gone` is a prompt."""
+"""A path isn't a command: `/etc/hosts is gone` is a prompt."""
 
 
 KEYS = (
@@ -35,7 +35,7 @@ KEYS = (
     ("↑ ↓, Ctrl-R", "what was typed here before, and a search in it"),
     ("Ctrl-G, Ctrl-X Ctrl-E", "write in $EDITOR"),
 )
-"""Of the input line."""
+"""Keys of the input line."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Slash:
     complete: Complete | None = None
     aliases: str = ""
     waits: bool = False
-    """While the agent works, which it would disturb."""
+    """Waits while the agent works, which it would disturb."""
 
     @property
     def name(self) -> str:
@@ -58,7 +58,7 @@ def _here(session: "Session", typed: list[str]) -> list[str]:
 
 
 def _this_run(session: "Session", typed: list[str]) -> list[str]:
-    """Or another that is named first."""
+    """Prepend this run, unless the arguments name another."""
     named = typed and not typed[0].startswith("-") and not typed[0].isdecimal()
     return typed if named else [travel.this_run(session), *typed]
 
@@ -75,7 +75,7 @@ def _export(session: "Session", typed: list[str]) -> list[str]:
 
 
 def _printing(usage: str, summary: str, given: Given = lambda _, typed: typed, aliases: str = "") -> Slash:
-    """What `interlock NAME` prints, with what TAB offers in a shell; `given` makes its arguments of what was typed."""
+    """A command that prints what `interlock NAME` does, completed as in a shell; `given` makes its arguments."""
     name = usage.partition(" ")[0]
 
     async def run(session: "Session", rest: str) -> None:
@@ -181,7 +181,7 @@ _BY_ALIAS = {alias: command for command in _LISTED for alias in command.aliases.
 
 
 def known(session: "Session") -> Mapping[str, Slash]:
-    """With what the user and the project add, which never hides one of the session's own."""
+    """All commands; the user's and the project's never hide a built-in one."""
     own = session.available.own()
     skills = {name: _own(name, summary, _skill) for name, summary in own.skills.items()}
     added = {name: _own(name, summary, _prompt) for name, summary in own.commands.items()}
@@ -193,7 +193,7 @@ def _own(name: str, summary: str, run: "Callable[[str, Session, str], Awaitable[
 
 
 async def _prompt(name: str, session: "Session", rest: str) -> None:
-    """The run expands it (`nodes/command.py`)."""
+    """Submit a custom command; the run expands it (`nodes/command.py`)."""
     session.submit(f"/{name} {rest}".strip())
 
 
@@ -202,7 +202,7 @@ async def _skill(name: str, session: "Session", rest: str) -> None:
 
 
 def offers(session: "Session", typed: str) -> Mapping[str, Offer]:
-    """What a name that is being typed can become: with the prompts of the MCP server that it begins with."""
+    """Completions for a name being typed, including an MCP server's prompts after `SERVER:`."""
     there = dict(known(session))
     server, colon, _ = typed.partition(":")
     for name in session.available.own().servers:
@@ -216,7 +216,7 @@ def offers(session: "Session", typed: str) -> Mapping[str, Offer]:
 
 
 def find(session: "Session", name: str) -> Slash:
-    """By its name, an alias, or a beginning that only one has. Raises `UserError`."""
+    """Find a command by name, alias or unique prefix. Raises `UserError`."""
     there = known(session)
     if found := there.get(name) or _BY_ALIAS.get(name):
         return found
@@ -233,7 +233,7 @@ def find(session: "Session", name: str) -> Slash:
 
 
 def typed(session: "Session", line: str) -> None:
-    """What was sent: a command, a shell line, or a prompt. What would disturb the agent that works waits in line."""
+    """Handle a sent line: a command, a shell line or a prompt. What would disturb a working agent is queued."""
     if line.startswith("!") and line[1:].strip() and not session.busy:
         session.pursue(lambda: run_shell_line(session, line[1:].strip()))
         return

@@ -1,4 +1,4 @@
-"""completion: what can be typed: `/commands` of the user and the project, their arguments, files behind an `@`."""
+"""completion: completes what is typed: `/commands`, including custom ones, their arguments, and files behind `@`."""
 
 import re
 import time
@@ -19,18 +19,18 @@ from interlock.state.tooling import Workspace
 
 
 class Names:
-    """Names that are looked through again and again, as letters are typed."""
+    """Names searched again with every letter typed."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
         self._lower = [name.lower() for name in names]
 
     def matching(self, typed: str, most: int) -> list[int]:
-        """Places of the names that have the typed letters in this order, whatever their case; the likeliest first."""
+        """Indices of names with the typed letters in order, ignoring case; the likeliest first."""
         wanted = typed.lower()
         if not wanted:
             return list(range(min(most, len(self._names))))
-        # Each letter up to its first occurrence: one pass over a name, whatever is typed.
+        # Match each letter at its first occurrence: one pass over a name, whatever is typed.
         pattern = re.compile("".join(f"[^{_in_class(c)}]*{re.escape(c)}" for c in wanted), re.DOTALL)
         found = (place for place, name in enumerate(self._lower) if pattern.match(name))
         return nsmallest(most, found, key=lambda place: self._rank(place, wanted))
@@ -54,7 +54,7 @@ def _in_class(letter: str) -> str:
 
 
 _COMMANDS_FRESH_S = 2.0
-"""Seconds that what was read counts as new."""
+"""Seconds until a reading is stale."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Own:
 
 
 class Available:
-    """Read anew when it may have changed. What can't be read isn't there; a run says why."""
+    """The user's and project's commands, reread when stale. Unreadable ones are missing; a run says why."""
 
     def __init__(self, options: Options, workspace: Path) -> None:
         self._options, self._root = options, workspace
@@ -101,7 +101,7 @@ class Available:
         )
 
     def prompts(self, server: str) -> Mapping[str, str]:
-        """Those of an MCP server, which is started for it the first time."""
+        """Prompts of an MCP server, which is started on first use."""
         if server not in self._prompts:
             self._prompts[server] = self._asked(server)
         return self._prompts[server]
@@ -119,30 +119,30 @@ class Available:
 
 
 _MOST = 50
-"""Offers at a time; who types on sees others."""
+"""Most completions offered at a time; typing on narrows them."""
 _FILES_FRESH_S = 3.0
-"""Seconds that a list of files counts as new."""
+"""Seconds until a list of files is stale."""
 _LONGEST = 400
-"""Characters of what is completed; nobody types more of a name."""
+"""Characters beyond which nothing is completed; nobody types more of a name."""
 _AT = re.compile(r"""(?<![^\s(\[{<"',;:])@(?:"([^"\n]*)|((?:\\.|[^\s\\,;!"'`(){}\[\]<>|])*))$""")
 """As `services/context/references` reads them, up to the cursor."""
 _PLAIN = re.compile(r"""[^\s\\,;!"'`(){}\[\]<>|]+""")
 _CUT_OFF = (".", ":", "?")
-"""What is taken for the sentence's at the end of a name without quotes."""
+"""Taken for the sentence's punctuation at the end of an unquoted name."""
 
 
 @dataclass(frozen=True)
 class Offer:
     summary: str
     arguments: Callable[[str], Iterable[str]] | None = None
-    """What may stand in place of the last word of what is typed behind its name."""
+    """Completions for the last word typed after the name."""
 
 
 class Files:
-    """The workspace's files and folders, as tools see them; read anew when they may have changed, beside the typing."""
+    """The workspace's files and folders, as tools see them; reread in the background when stale."""
 
     def __init__(self, workspace: Callable[[], Workspace]) -> None:
-        """`workspace` is asked for in a thread of its own, once."""
+        """`workspace` is called once, in the reading thread."""
         self._open = workspace
         self._workspace: Workspace | None = None
         self._names = Names(())
@@ -151,7 +151,7 @@ class Files:
         self._lock = Lock()
 
     def matching(self, typed: str, most: int) -> list[str]:
-        """Paths, folders with a `/` at their end; the likeliest first."""
+        """Paths, folders with a final `/`; the likeliest first."""
         if self._read_at is None:
             self._read()
         elif time.monotonic() - self._read_at > _FILES_FRESH_S and not self._lock.locked():
@@ -169,7 +169,7 @@ class Files:
 
 
 def files_of(folder: Path) -> Workspace:
-    """A workspace as runs in this folder have it."""
+    """The workspace as runs in this folder see it."""
     from interlock.engine.travel.files import settings_of
     from interlock.services.files.workspace import open_workspace
 
@@ -177,7 +177,7 @@ def files_of(folder: Path) -> Workspace:
 
 
 def _listed(workspace: Workspace) -> Iterator[str]:
-    """Files, and each folder on the way to one."""
+    """Files, and each folder above them."""
     for root in workspace.roots:
         folders = {"", str(root)}
         for file in workspace.walk(root):
@@ -192,7 +192,7 @@ def _listed(workspace: Workspace) -> Iterator[str]:
 
 
 def reference(path: str) -> str:
-    """The path as it is written behind an `@`: in quotes where it needs them."""
+    """The path as written behind `@`, quoted where necessary."""
     if _PLAIN.fullmatch(path) and not path.endswith(_CUT_OFF):
         return f"@{path}"
     if '"' not in path:
@@ -201,10 +201,10 @@ def reference(path: str) -> str:
 
 
 class SessionCompleter(Completer):
-    """Never raises: what can't be had isn't offered."""
+    """Never raises: what can't be read isn't offered."""
 
     def __init__(self, commands: Callable[[str], Mapping[str, Offer]], files: Files) -> None:
-        """`commands`: those that there are for a name that is being typed."""
+        """`commands`: returns the commands for a name being typed."""
         self._commands, self._files = commands, files
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002 - as Completer

@@ -1,4 +1,4 @@
-"""driver: the engine's thread of a session: a loop of its own that drives one run at a time, through the one call."""
+"""driver: the session's engine thread: drives one run at a time on an event loop of its own."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Driver:
-    """Used from the session's thread. Events reach `renderer` on a thread of the event bus."""
+    """Used from the session's thread. `renderer` receives events on a thread of the event bus."""
 
     def __init__(self, renderer: Renderer) -> None:
         self._renderer = renderer
@@ -33,12 +33,12 @@ class Driver:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         quick_start.begin()
-        import_module("interlock.engine.driver.runner")  # heavy: read while the person types
+        import_module("interlock.engine.driver.runner")  # heavy: imported while the person types
 
         self._loop.run_forever()
 
     async def start(self, workflow: str, prompt: str, options: Options) -> Outcome:
-        """A new run. Raises `InterlockError`."""
+        """Start a new run. Raises `InterlockError`."""
         from interlock import engine
 
         def call(stop: "Stop") -> Awaitable[Outcome]:
@@ -52,7 +52,7 @@ class Driver:
     async def go_on(
         self, run: str, options: Options, prompt: str | None = None, decisions: Sequence[Decision] = ()
     ) -> Outcome:
-        """Decisions, what was interrupted, or one more prompt. Raises `InterlockError`."""
+        """Resume a run with decisions, with another prompt, or where it was interrupted. Raises `InterlockError`."""
         from interlock import engine
 
         return await self._driven(
@@ -68,7 +68,7 @@ class Driver:
         )
 
     def cancel(self) -> None:
-        """What is under way stops, cleanly; the drive's outcome says so."""
+        """Stop the drive cleanly; its outcome says so."""
         if self.busy:
             self._loop.call_soon_threadsafe(self._cancel)
 

@@ -1,4 +1,4 @@
-"""editing: the input line: its keys, its history, long pastes folded, an editor for longer texts."""
+"""editing: the input line: keys, history, folded pastes, and an editor for longer texts."""
 
 import json
 import os
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from interlock.cli.session.session import Session
 
 _FOLDED_LINES, _FOLDED_CHARS = 10, 1_000
-"""A paste that has more is folded."""
+"""Lines and characters beyond which a paste is folded."""
 _MARK = re.compile(r"\[pasted [\d,]+ (?:lines|characters) #(\d+)\]")
 _ENTRIES = 1_000
-"""That are kept of a workspace."""
+"""Entries kept for a workspace."""
 _LARGEST = 100_000
-"""Characters of an entry with its pastes; a larger one is kept in its run alone."""
+"""Characters of an entry with its pastes; a larger one is kept only in its run."""
 _FILE_SIZE = 4_000_000
-"""Bytes from which the file is cut back to its newest entries."""
+"""Bytes beyond which the file is cut back to its newest entries."""
 
 
 class Pastes:
-    """Long pastes, each shown as one short mark in the input, and sent whole."""
+    """Long pastes, each a short mark in the input, sent in full."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def fold(self, text: str) -> str:
-        """The mark for a paste, or a short one itself; line ends as LF."""
+        """Returns a mark for a long paste, a short one as it is; line ends become LF."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.count("\n") + (not text.endswith("\n"))
         if lines <= _FOLDED_LINES and len(text) <= _FOLDED_CHARS:
@@ -53,26 +53,26 @@ class Pastes:
         return f"[pasted {size} #{number}]"
 
     def whole(self, text: str) -> str:
-        """With each mark's text in its place."""
+        """The text with each mark replaced by its paste."""
         return _MARK.sub(lambda mark: self._texts.get(mark[1], mark[0]), text)
 
     def mark_before(self, text: str) -> str:
-        """The mark of a paste that the text ends with, or nothing."""
+        """The mark that ends the text, or nothing."""
         found = re.search(rf"{_MARK.pattern}$", text)
         return found[0] if found and found[1] in self._texts else ""
 
     def parts(self, text: str) -> list[str]:
-        """What the marks in it stand for, in order."""
+        """The pastes behind the text's marks, in order."""
         return [self._texts[mark[1]] for mark in _MARK.finditer(text) if mark[1] in self._texts]
 
     def put_back(self, text: str, parts: Iterable[str]) -> str:
-        """A text with marks of an earlier session, each with the number that it has in this one."""
+        """Fold an earlier session's pastes again, renumbering the text's marks."""
         left = iter(parts)
         return _MARK.sub(lambda mark: self.fold(part) if (part := next(left, None)) else mark[0], text)
 
 
 class InputHistory(History):
-    """A file with one JSON line an entry, only its owner's to read. Secrets are redacted in it."""
+    """A JSON Lines file, readable by its owner only, with secrets redacted."""
 
     def __init__(self, home: Path, workspace: Path, pastes: Pastes, redact: Callable[[str], str]) -> None:
         """`home`: the state directory."""
@@ -81,12 +81,12 @@ class InputHistory(History):
         self._pastes, self._redact = pastes, redact
 
     def load_history_strings(self) -> list[str]:
-        """The newest first, each text once."""
+        """The newest first, without duplicates."""
         found = [self._pastes.put_back(*entry) for line in reversed(self._lines()) if (entry := _entry(line))]
         return list(dict.fromkeys(found))
 
     def store_string(self, string: str) -> None:
-        """What can't be kept (a full disk) isn't; nobody's work depends on it."""
+        """Append an entry; best-effort, so a full disk only loses it."""
         entry = {"text": self._redact(string), "pasted": [*map(self._redact, self._pastes.parts(string))]}
         if len(entry["text"]) + sum(map(len, entry["pasted"])) > _LARGEST:
             return
@@ -111,7 +111,7 @@ class InputHistory(History):
 
 
 def _entry(line: str) -> tuple[str, list[str]] | None:
-    """None: the line isn't whole; whoever wrote it was killed."""
+    """None if the line is incomplete: its writer was killed."""
     try:
         read: object = json.loads(line)
     except ValueError:
@@ -123,7 +123,7 @@ def _entry(line: str) -> tuple[str, list[str]] | None:
 
 
 _SHIFT_ENTER = ("\x1b[13;2u", "\x1b[27;2;13~")
-"""As terminals send it that tell it from Enter (kitty's protocol, xterm's modifyOtherKeys)."""
+"""Shift-Enter, from terminals that report it (kitty's protocol, xterm's modifyOtherKeys)."""
 
 
 STYLE = Style.from_dict(
@@ -142,17 +142,17 @@ STYLE = Style.from_dict(
         "search-toolbar": "fg:ansibrightblack",
     }
 )
-"""The sixteen colours that each terminal maps to what can be read on its own background."""
+"""The sixteen colours that every terminal maps to something readable on its background."""
 
 
 def input_buffer(
     send: Callable[[str], None], completer: Completer, history: InputHistory, pastes: Pastes
 ) -> Buffer:
-    """`send` gets what was typed, with the pastes whole."""
+    """`send` gets the typed text with its pastes in full."""
 
     def accept(buffer: Buffer) -> bool:
         send(pastes.whole(buffer.text))
-        return False  # cleared
+        return False  # clear the buffer
 
     return Buffer(
         name="input",
@@ -165,7 +165,7 @@ def input_buffer(
 
 
 def input_control(buffer: Buffer, search: SearchBufferControl) -> BufferControl:
-    """What a search finds is seen while it is typed."""
+    """The input's control; shows a search's match while it is typed."""
     marked: list[Processor] = [HighlightIncrementalSearchProcessor()]
     return BufferControl(buffer, marked, search_buffer_control=search, preview_search=True)
 
@@ -173,7 +173,7 @@ def input_control(buffer: Buffer, search: SearchBufferControl) -> BufferControl:
 def input_keys(
     session: "Session", buffer: Buffer, pastes: Pastes, next_mode: Callable[[], None]
 ) -> KeyBindings:
-    """Of the input, besides those of emacs and vi. `next_mode`: of approval."""
+    """The input's keys, besides those of emacs and vi. `next_mode` switches the approval mode."""
     for sequence in _SHIFT_ENTER:
         ANSI_SEQUENCES[sequence] = Keys.ControlJ
     keys, typing = KeyBindings(), has_focus(buffer)
@@ -202,7 +202,7 @@ def input_keys(
 def _add_sending(keys: KeyBindings, typing: Filter, buffer: Buffer) -> None:
     @keys.add("enter", filter=typing)
     def _enter(_: KeyPressEvent) -> None:
-        """What is marked in the menu stands in the line already; only a command's name is sent with the same Enter."""
+        """Send, or accept the marked completion, already in the line; only a command's name is sent as well."""
         marked = buffer.complete_state and buffer.complete_state.current_completion
         buffer.complete_state = None
         if marked and not marked.text.startswith("/"):
@@ -232,7 +232,7 @@ def _add_pasting(keys: KeyBindings, typing: Filter, buffer: Buffer, pastes: Past
 
 
 def _add_escape(keys: KeyBindings, typing: Filter, session: "Session", buffer: Buffer) -> None:
-    """Closes the menu; else stops the agent; twice clears the line, which the history keeps."""
+    """Escape closes the menu, else stops the agent; twice clears the line, which the history keeps."""
     plain = emacs_mode | vi_navigation_mode
 
     @keys.add("escape", filter=typing & plain)

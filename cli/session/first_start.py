@@ -1,6 +1,6 @@
-"""first_start: where there is no key and no model: asks for one, tries it with a real request, and stores it.
+"""first_start: without a key or a model, asks for one, tries it with a real request, and stores it.
 
-Plain lines, so that it works in every terminal. Nothing is written before all of it is known and has worked.
+It prints plain lines, so it works in every terminal. Nothing is written until everything is known and has worked.
 """
 
 import signal
@@ -29,16 +29,16 @@ Welcome to Interlock. It needs a model to work with:
   2  a server that speaks OpenAI's protocol: Ollama, llama.cpp, vLLM, LM Studio, OpenAI, …
 """
 _LOCAL = "http://localhost:11434/v1"
-"""Ollama's, where nothing else is set."""
+"""Ollama's address, unless another is set."""
 _WAIT_S = 30.0
 _LOADING_S = 300.0
-"""A local server may read a model from the disk first."""
+"""A local server may have to read a model from disk first."""
 _SHOWN = 20
 _TRIAL = "This is a test of the connection. Answer with one word: ready"
 
 
 class _RefusedError(Exception):
-    """What is wrong with what was typed, in one line; it is asked for again."""
+    """What is wrong with what was typed, in one line; the question is repeated."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class _Chosen:
 
 
 def is_needed(options: Options) -> bool:
-    """No model is named, by a flag or in settings, and there is no key for the one that would be used."""
+    """Whether no flag names a model and the configured one has no key."""
     if options.model or options.fake or any(options.env.get(name) for name in GEMINI_KEYS):
         return False
     from interlock.services.models.names import check_credentials
@@ -57,7 +57,7 @@ def is_needed(options: Options) -> bool:
         check_credentials(*_settings(options))
     except CredentialsError:
         return True
-    except UserError:  # a model that isn't installed, or that there isn't: the run says so
+    except UserError:  # an unknown model, or one that isn't installed: the run reports it
         return False
     return False
 
@@ -75,7 +75,7 @@ def _settings(options: Options) -> "tuple[Settings, Mapping[str, str]]":
 
 
 def ask(options: Options) -> None:
-    """Until something works, and is stored. Raises `KeyboardInterrupt` where the person leaves; nothing is stored."""
+    """Ask until something works, then store it. Raises `KeyboardInterrupt` if the person leaves; nothing is stored."""
     print(_WELCOME)
     settings, env = _settings(options)
     try:
@@ -92,7 +92,7 @@ def _asked(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
 
 
 def _until_it_works(work: Callable[[], T], end: str = "\n") -> T:
-    """Again after each refusal, which is told."""
+    """Repeat the work after each refusal, which is printed."""
     while True:
         try:
             return work()
@@ -101,7 +101,7 @@ def _until_it_works(work: Callable[[], T], end: str = "\n") -> T:
 
 
 def _line(question: str, hidden: bool = False) -> str:
-    """What is typed, before the question stands, too. `hidden`: its letters are stars, or nothing is seen."""
+    """Read a line, with anything typed before the question. `hidden`: shows stars, or nothing."""
     if is_plain():
         line = input(question)
         print(end="\n" * hidden)
@@ -127,7 +127,6 @@ def _one_of(*known: str) -> Callable[[str], str]:
 
 
 def _secret(prompt: str) -> str:
-    """Not shown while it is typed."""
     key = _line(prompt, hidden=True).strip().strip("'\"")
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise _RefusedError("That is no key: a key has only letters, digits and signs, and no spaces.")
@@ -155,7 +154,7 @@ def _gemini(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
 
 
 def _gemini_tried(base: str, settings: "Settings") -> tuple[str, list[str]]:
-    """A key that works, and what it opens."""
+    """A working key, and the models it gives access to."""
     if not (key := _secret("Key (isn't shown): ")):
         raise _RefusedError("Paste the key, then press Enter; Ctrl-C leaves.")
     models = _gemini_models(base, key)
@@ -214,7 +213,7 @@ def _bearer(key: str) -> dict[str, str]:
 
 
 def _served(base: str, headers: Mapping[str, str]) -> tuple[str, list[str]]:
-    """The address as the protocol wants it, with `/v1` where it was left out; and the models that are there."""
+    """The base address, with `/v1` added if it was missing, and the models served there."""
     try:
         found = _fetched(f"{base}/models", headers)
     except _RefusedError:
@@ -243,7 +242,7 @@ def _picked(models: Sequence[str]) -> str:
 
 
 def _fetched(url: str, headers: Mapping[str, str], body: object = None) -> dict[str, Any]:
-    """The JSON that a server answers. Raises `_RefusedError` with what it says, in one line."""
+    """The server's JSON response. Raises `_RefusedError` with its message, in one line."""
     import httpx
 
     try:
@@ -263,7 +262,7 @@ def _fetched(url: str, headers: Mapping[str, str], body: object = None) -> dict[
 
 
 def _object(value: Any) -> dict[str, Any]:
-    """A server may answer anything."""
+    """The value if it is an object, else `{}`: a server may answer anything."""
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
@@ -278,7 +277,7 @@ def _store(chosen: _Chosen, home: Path) -> None:
     from interlock.services.config.formats import changed_settings, set_variables
 
     file, settings = home / ".gemini" / ".env", home / ".interlock" / "settings.json"
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # both, or none of it
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # both are written, or neither
     try:
         if chosen.model != "auto":
             with changed_settings(settings, "model") as data:

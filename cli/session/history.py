@@ -1,4 +1,4 @@
-"""history: a run's conversation as events made again from its record, as a renderer was told them."""
+"""history: recreates a run's conversation from its record, as the events that a renderer saw."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,11 +15,11 @@ from interlock.state.messages import Message, ToolCall
 from interlock.tools.table import TOOLS
 
 MOST = 400
-"""Messages that are shown of a long conversation, its newest."""
+"""Messages shown of a long conversation: the newest."""
 
 
 def events(home: Path, run: str) -> list[Event]:
-    """What was said and done so far; what was compressed away, too. Reads the store alone."""
+    """The conversation so far, with what was compressed away. Reads the store alone."""
     try:
         state = state_at(home, run)
     except UserError:  # killed before its first checkpoint
@@ -33,7 +33,7 @@ def events(home: Path, run: str) -> list[Event]:
 
 
 def keyed(events: list[Event]) -> dict[tuple[str, str], Event]:
-    """Each by what it stays known by while the record grows: results come in among the calls that wait for theirs."""
+    """Events by a key that stays stable while the record grows: results are inserted among pending calls."""
     counts = Counter[str]()
     found: dict[tuple[str, str], Event] = {}
     for event in events:
@@ -44,7 +44,7 @@ def keyed(events: list[Event]) -> dict[tuple[str, str], Event]:
 
 
 def newest(events: list[Event], most: int = MOST) -> tuple[list[Event], int]:
-    """The last ones, from a prompt on, and how many are left out."""
+    """The last `most` events at most, starting at a prompt if possible, and how many are left out."""
     if len(events) <= most:
         return events, 0
     starts = [n for n, e in enumerate(events) if isinstance(e, MessageEvent) and e.role == "user"]
@@ -53,7 +53,7 @@ def newest(events: list[Event], most: int = MOST) -> tuple[list[Event], int]:
 
 
 def _conversation(home: Path, run: str, head: str) -> list[Message]:
-    """Compression and masking put others in the place of messages: the ones of before are what was seen."""
+    """The messages as first seen: what compression and masking replaced is restored."""
     messages = messages_at(home, run, head)
     gone = [message for past in dropped(home, run) for message in past]
     answered = Counter(message.tool_call_id for message in gone if message.role == "tool")
@@ -70,7 +70,7 @@ def _events(message: Message, made: Mapping[str, Mapping[str, Any]]) -> Iterator
             yield MessageEvent(role="assistant", content=message.text)
         for call in message.tool_calls:
             yield from _call(call, made.get(call.id))
-    # What a tool answered is told with its call, from the journal: that has more of it.
+    # A tool's result comes with its call from the journal, which has more of it.
 
 
 def _call(call: ToolCall, result: Mapping[str, Any] | None) -> Iterator[Event]:
@@ -94,7 +94,7 @@ def _call(call: ToolCall, result: Mapping[str, Any] | None) -> Iterator[Event]:
 
 
 def _text(content: object) -> str:
-    """Of a message's content, which may come in parts."""
+    """The text of a message's content, which may come in parts."""
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in cast("list[dict[str, Any]]", content))
     return str(content or "")

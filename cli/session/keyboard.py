@@ -1,4 +1,4 @@
-"""keyboard: what the terminal doesn't echo: what is typed while nothing reads it, and a key where lines are typed."""
+"""keyboard: turns the terminal's echo off: while nothing reads what is typed, and for an API key in plain mode."""
 
 import signal
 import sys
@@ -11,28 +11,26 @@ from interlock.cli.driving import is_plain
 
 @contextmanager
 def held() -> Generator[None]:
-    """What is typed while nothing reads it isn't shown, and is there for the next question or prompt.
+    """Hide what is typed while nothing reads it, and keep it for the next question or prompt.
 
-    From here to the process's last moment; before, the terminal echoes. Where the cursor can't be moved, lines are
-    typed in the terminal itself, and nothing is held.
+    Lasts until the process ends; before this, the terminal echoes. Where the cursor can't be moved, lines are typed
+    in the terminal itself, and nothing is held.
     """
     if is_plain():
         yield
         return
-    with _quiet(termios.ICRNL, termios.ECHO | termios.ICANON):  # an Enter stays one
+    with _quiet(termios.ICRNL, termios.ECHO | termios.ICANON):  # Enter stays \r
         try:
             _keep()
             yield
-        except (
-            SystemExit
-        ):  # out of a question, wherever it was: pastes are unmarked again, the cursor is seen
+        except SystemExit:  # interrupted in a question: turn bracketed paste off and show the cursor
             print("\x1b[?2004l\x1b[?25h", end="", flush=True)
             raise
 
 
 @contextmanager
 def unechoed() -> Generator[None]:
-    """Where the terminal itself echoes lines, it doesn't echo these. What was typed before isn't lost."""
+    """Turn echo off where the terminal itself echoes lines. What was typed before isn't lost."""
     if not is_plain():
         yield
         return
@@ -42,7 +40,7 @@ def unechoed() -> Generator[None]:
 
 @contextmanager
 def _quiet(input_flags: int, local_flags: int) -> Generator[None]:
-    """Without these flags. Ctrl-C interrupts as ever, and SIGTERM gives the terminal back, too."""
+    """Clear these terminal flags. Ctrl-C still interrupts; SIGTERM restores the terminal first."""
     before, quiet = termios.tcgetattr(sys.stdin), termios.tcgetattr(sys.stdin)
     quiet[0] &= ~input_flags
     quiet[3] &= ~local_flags
@@ -61,7 +59,7 @@ def _leave(number: int, _: object) -> None:
 
 
 def _keep() -> None:
-    """What was typed before: the terminal has made new lines of its Enters."""
+    """Keep what was typed before; the terminal had turned its Enters into newlines."""
     from prompt_toolkit.input import create_input
     from prompt_toolkit.input.typeahead import store_typeahead
     from prompt_toolkit.key_binding.key_processor import KeyPress

@@ -1,4 +1,4 @@
-"""markdown: an answer while it streams: blocks that can't change any more become lines once, the rest is its tail."""
+"""markdown: streams an answer: finished blocks become lines once, the rest is a live tail."""
 
 import re
 from collections.abc import Sequence
@@ -9,41 +9,41 @@ from rich.text import Text
 from interlock.cli.session.page import Page, is_apart, language_of, parsed
 
 LIMIT = 16_000
-"""Characters of an unfinished block; beyond them it is finished where it stands, so that the work stays linear."""
+"""Characters of an unfinished block beyond which it is finished as it is, which keeps the work linear."""
 _CHUNK, _CONTEXT = 12, 48
-"""Lines of a code fence that are finished together, and those before them by which they are highlighted."""
+"""Lines of a code fence finished together, and lines before them that give the highlighter context."""
 _SEEN = 6_000
-"""Characters of the unfinished text that its tail is made of."""
+"""Characters of unfinished text used for the tail."""
 _GROWTH = 1.25
-"""A text that was parsed in vain is parsed again when it has grown by that."""
+"""Factor by which a text must grow after a fruitless parse before it is parsed again."""
 _BEGINS = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)]|```|~~~|#)")
-"""A list item, a fence, a heading: what comes before may be finished."""
+"""A list item, a fence or a heading: what comes before it may be finished."""
 _UNDECIDED = re.compile(r"\s*(?:[-=*_#>`~+|: ]+|\d+[.)]?)\s*")
-"""The beginning of a line that can still become anything: shown when it is known what it is."""
+"""The start of a line that can still become anything: shown once it is clear what it is."""
 _CLOSED_BY_BLANK = {"paragraph", "table", "blockquote"}
 _CLOSED_AT_ONCE = {"heading", "hr"}
 
 
 class MarkdownStream:
-    """Takes an answer in pieces. What comes out doesn't depend on how it was cut."""
+    """Takes an answer in pieces. The result doesn't depend on how it was split."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
-        """May be replaced by one of another width; what is finished stays as it was."""
+        """May be replaced to change the width; finished lines stay as they are."""
         self._partial: list[str] = []
         self._partial_size = 0
         self._pending: list[str] = []
         self._size = 0
         self._next_try = 0.0
         self._before = ""
-        """Type of the block that was finished last."""
+        """Type of the last finished block."""
         self._gap = False
-        """A blank line was read since."""
+        """A blank line has followed it."""
         self._number = 0
-        """Of the next item, where a list goes on whose first items are finished."""
+        """Number of the next item in a list whose first items are finished; 0: none."""
         self._fence: _Fence | None = None
         self.worked = 0
-        """Characters that were parsed or highlighted so far."""
+        """Characters parsed or highlighted so far."""
 
     def feed(self, text: str) -> list[Text]:
         shown: list[Text] = []
@@ -61,7 +61,7 @@ class MarkdownStream:
         return shown + self._settle(final=True)
 
     def tail(self) -> list[Text]:
-        """What isn't finished, as it looks now; of a long text the end."""
+        """The unfinished text as it looks now; only the end of a long one."""
         self._partial = ["".join(self._partial)]
         partial = self._partial[0][-_SEEN:]
         if self._fence:
@@ -88,7 +88,7 @@ class MarkdownStream:
         return [*([Text("")] if apart else []), *first, *rest]
 
     def _add(self, piece: str) -> list[Text]:
-        """Of a line that hasn't ended; a very long one is cut at a blank."""
+        """Add to an unfinished line; a very long one is split at a space."""
         shown: list[Text] = []
         while self._partial_size + len(piece) > LIMIT:
             room = LIMIT - self._partial_size
@@ -124,7 +124,7 @@ class MarkdownStream:
         return self._settle() if decides and self._size >= self._next_try else []
 
     def _settle(self, final: bool = False) -> list[Text]:
-        """Finish what can't change, or everything."""
+        """Finish the blocks that can't change any more; `final`: all of them."""
         lines, self._pending = self._pending, []
         self.worked += self._size
         nodes = parsed(lines)
@@ -149,7 +149,7 @@ class MarkdownStream:
         return shown
 
     def _last(self, node: SyntaxTreeNode, lines: Sequence[str], final: bool) -> tuple[list[Text], int]:
-        """The last block as far as it is finished, and the line that what isn't begins on."""
+        """The finished part of the last block, and the line its unfinished part starts on."""
         start = (node.map or (0, 0))[0]
         if node.type == "fence" and not final:
             shown = self._opening(node, lines)
@@ -179,7 +179,7 @@ class MarkdownStream:
         return shown
 
     def _opening(self, node: SyntaxTreeNode, lines: Sequence[str]) -> list[Text]:
-        """The blank line above a block, where one stands."""
+        """The blank line above a block, if it needs one."""
         at = (node.map or (0, 0))[0]
         goes_on = self._number > 0
         before, self._before = self._before, node.type
@@ -190,7 +190,7 @@ class MarkdownStream:
         return [Text("")] if before and (gap or not (goes_on or close)) else []
 
     def _forced(self) -> list[Text]:
-        """A block that is too long ends here; of a table the head stands above what follows, too."""
+        """Finish a block that is too long; a table's head is kept, and repeated above what follows."""
         lines = self._pending
         shown = self._settle(final=True)
         nodes = parsed(lines[:2]) if len(lines) > 2 else []
@@ -202,7 +202,7 @@ class MarkdownStream:
 
 
 class _Fence:
-    """A code block that is open: its lines can't change any more."""
+    """An open code block: its lines can't change any more."""
 
     def __init__(self, opening: str, node: SyntaxTreeNode) -> None:
         self._indent = len(opening) - len(opening.lstrip(" "))
@@ -221,7 +221,7 @@ class _Fence:
         return self.rest(page) if len(self._lines) >= _CHUNK else []
 
     def rest(self, page: Page) -> list[Text]:
-        """The lines that wait, finished."""
+        """Finish the pending lines."""
         shown = self._shown(page, self._lines)
         self._worked += sum(map(len, self._context)) + sum(map(len, self._lines))
         self._context = [*self._context, *self._lines][-_CONTEXT:]
@@ -233,7 +233,7 @@ class _Fence:
         return self._shown(page, [*self._lines, *last])
 
     def worked(self) -> int:
-        """Characters that were highlighted since this was asked last."""
+        """Characters highlighted since the last call."""
         worked, self._worked = self._worked, 0
         return worked
 

@@ -1,4 +1,4 @@
-"""page: parsed Markdown as lines for a terminal; code keeps its long lines, the terminal wraps them."""
+"""page: lays out parsed Markdown as terminal lines; long lines of code are left for the terminal to wrap."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ _ANSI = ANSISyntaxTheme(
     }
 )
 _CLOSE = {"paragraph", "bullet_list", "ordered_list"}
-"""What stands below what comes before it without a blank line, where it is written so."""
+"""Blocks that follow each other without a blank line, unless the source has one."""
 _SYSTEMS = {
     "standard": ColorSystem.STANDARD,
     "256": ColorSystem.EIGHT_BIT,
@@ -53,33 +53,33 @@ _ALIGN = re.compile(r"text-align:(left|right|center)")
 
 @cache
 def _parser() -> MarkdownIt:
-    """Without references: what an answer's end defines can't change the beginning, and nothing of it vanishes."""
+    """Without reference links: the end of an answer can't change its beginning, and no text disappears."""
     made = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     return made.disable("reference")
 
 
 def parsed(lines: Sequence[str]) -> list[SyntaxTreeNode]:
-    """The blocks of the text, each with the lines that it stands on (`map`)."""
+    """The text's blocks, each with its source lines (`map`)."""
     return SyntaxTreeNode(_parser().parse("\n".join(lines))).children
 
 
 class Page:
-    """Lays out blocks at a width."""
+    """Lays out blocks at a given width."""
 
     def __init__(self, console: Console, width: int, code: str) -> None:
         """`code`: the Pygments style of code, `ansi`, or empty."""
         self._console, self._width, self._code = console, width, code
 
     def blocks(self, nodes: Sequence[SyntaxTreeNode], source: Sequence[str]) -> list[Text]:
-        """Lines of blocks that follow each other, with what separates them."""
+        """Lines of consecutive blocks, with the blank lines between them."""
         return self._sequence(nodes, source, self._width)
 
     def block(self, node: SyntaxTreeNode, source: Sequence[str], number: int = 0) -> list[Text]:
-        """`number`: of a list's first item, instead of its own."""
+        """`number`: replaces the number of a list's first item."""
         return self._block(node, source, self._width, number)
 
     def code(self, lines: Sequence[str], language: str, skip: int = 0) -> list[Text]:
-        """Highlighted, without the first `skip` lines, which only say what the others are part of."""
+        """Highlighted lines, without the first `skip` ones, which only give context."""
         lexer = _lexer(language) if self._code and language else None
         if lexer is None:
             return [Text(line) for line in lines[skip:]]
@@ -88,14 +88,14 @@ class Page:
         for kind, text in lexer.get_tokens("\n".join(lines)):
             shown.append(text, _without_background(theme.get_style_for_token(kind)))
         made = [*shown.split("\n", allow_blank=True)]
-        # Where the lexer makes another text of it, it stays uncoloured.
+        # A line stays uncoloured if the lexer changed its text.
         return [
             made[n] if n < len(made) and made[n].plain == lines[n] else Text(lines[n])
             for n in range(skip, len(lines))
         ]
 
     def fences(self) -> bool:
-        """Whether code is told from text by its fences alone."""
+        """Whether to show fences, because nothing else marks code."""
         return not self._code
 
     def _sequence(self, nodes: Sequence[SyntaxTreeNode], source: Sequence[str], width: int) -> list[Text]:
@@ -163,7 +163,7 @@ class Page:
 
 
 def _wrap(line: Text, width: int) -> Iterator[Text]:
-    """A word that is longer than a line is left whole: the terminal wraps it, and it can be copied."""
+    """Wrap at spaces. A word longer than a line stays whole: the terminal wraps it, and it can be copied."""
     line.expand_tabs(4)
     breaks: list[int] = []
     used = 0
@@ -179,18 +179,18 @@ def _wrap(line: Text, width: int) -> Iterator[Text]:
 
 
 def safe(line: Text) -> Text:
-    """Whoever wrote it: nothing that a terminal would obey."""
+    """The line without control characters that a terminal would obey."""
     plain = harmless(line.plain)
     return line if plain == line.plain else Text(plain, line.style)
 
 
 def ansi(line: Text, console: Console) -> Iterator[str]:
-    """The line as a terminal takes it, with its end; whole, however long it is."""
+    """The line as ANSI text with its line end, whole however long it is."""
     if "\t" in line.plain:
         line = line.copy()
         line.expand_tabs(4)
     system = _SYSTEMS[console.color_system or "standard"]
-    if not line.spans:  # rich renders those without their style
+    if not line.spans:  # rich drops the style of a text without spans
         line = Text.assemble((line.plain, line.style))
     for text, style, _ in line.render(console, "\n"):
         if not style:
@@ -209,26 +209,26 @@ def _lexer(language: str) -> Lexer | None:
 
 @cache
 def _without_background(style: Style) -> Style:
-    """One would end with the text and not with the line, and be copied nowhere."""
+    """The style without a background, which would end with the text instead of the line."""
     return Style(
         color=style.color, bold=style.bold, italic=style.italic, underline=style.underline, dim=style.dim
     )
 
 
 def language_of(info: str) -> str:
-    """The first word behind a fence: `python` of `python title="x"`, `{.python}`."""
+    """The first word of a fence's info string: `python` of `python title="x"` or `{.python}`."""
     return next(iter(info.strip().strip("{}").lstrip(".").replace(",", " ").split()), "")
 
 
 def is_apart(before: str, node: SyntaxTreeNode, source: Sequence[str]) -> bool:
-    """A blank line stands between a block and the one before it."""
+    """Whether a blank line separates a block from the one before it."""
     at = (node.map or (0, 0))[0]
     written = at > 0 and not source[at - 1].strip(" \t>")
     return written or (node.type != "list_item" and not {before, node.type} <= _CLOSE)
 
 
 def hanging(line: Text, width: int) -> Iterator[Text]:
-    """Wrapped at blanks; what doesn't fit goes on below, two further in than the line begins."""
+    """Wrap at spaces; continuation lines are indented two more than the line itself."""
     line = line.copy()
     line.expand_tabs(4)
     if line.cell_len <= width:
@@ -240,7 +240,7 @@ def hanging(line: Text, width: int) -> Iterator[Text]:
 
 
 def fold(text: Text, width: int) -> list[Text]:
-    """As a terminal of this width wraps a long line."""
+    """Split the line the way a terminal of this width wraps it."""
     text = text.copy()
     text.expand_tabs(4)
     if text.cell_len <= width:
@@ -290,7 +290,7 @@ def _pieces(node: SyntaxTreeNode, style: Style | str) -> Iterator[tuple[str, Sty
 
 
 def _link(node: SyntaxTreeNode, style: Style | str) -> Iterator[tuple[str, Style | str]]:
-    """With its address beside it: where a link leads is seen, and nothing hides it."""
+    """Link text followed by its address, so that nobody is misled about where it leads."""
     words = [*_all(node, style)]
     yield from ((text, "link") for text, _ in words)
     url = _url(node, "href")

@@ -1,4 +1,4 @@
-"""painting: how a session writes to its terminal: several changes at once, never much, and keys don't wait."""
+"""painting: how a session writes to its terminal: batched, in limited portions, with keys never kept waiting."""
 
 import os
 import sys
@@ -12,11 +12,11 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 PRINTED = 65_536
-"""Characters that one painting prints above: what a terminal needs a while for mustn't keep a key waiting."""
+"""Characters that one painting prints above: a slow terminal mustn't keep a key waiting."""
 
 
 class HeldOutput(Vt100_Output):
-    """Several paintings as one write, so that nothing flickers."""
+    """Batches several paintings into one write, which avoids flicker."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream, size, term=os.environ.get("TERM"), enable_cpr=False)
@@ -36,7 +36,7 @@ class HeldOutput(Vt100_Output):
             return
         try:
             super().flush()
-        except OSError:  # the terminal is gone; the run is stopped cleanly all the same
+        except OSError:  # the terminal is gone; the run is still stopped cleanly
             self._buffer.clear()
 
 
@@ -56,7 +56,7 @@ def cut_lines(text: str) -> tuple[str, str]:
 
 
 def once(app: Application[None], work: Callable[[], None]) -> Callable[[object], None]:
-    """For an event of `app.after_render`: the work, after the first painting alone."""
+    """A handler of `app.after_render` that does the work once, after the first painting."""
 
     def called(_: object) -> None:
         app.after_render -= called
@@ -66,7 +66,7 @@ def once(app: Application[None], work: Callable[[], None]) -> Callable[[object],
 
 
 class Turns:
-    """Whoever paints comes next: Python's own locks mostly go back to the thread that has just let go."""
+    """A lock that prefers the painter: Python's own mostly go back to the thread that has just released them."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -87,7 +87,7 @@ class Turns:
 
     @contextmanager
     def last(self) -> Generator[None]:
-        """For the thread that feeds."""
-        self._nobody_waits.wait(1.0)  # a count that two threads changed at once holds nobody up for long
+        """Take the lock for feeding events, once no painter waits."""
+        self._nobody_waits.wait(1.0)  # times out in case two threads changed the count at once
         with self._lock:
             yield

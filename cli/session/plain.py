@@ -1,4 +1,4 @@
-"""plain: a session where the cursor can't be moved: prompt, answer, prompt, line by line, with the same commands."""
+"""plain: a session where the cursor can't be moved: prompts and answers line by line, with the same commands."""
 
 import asyncio
 import signal
@@ -22,18 +22,18 @@ from interlock.state.events import NotificationEvent
 T = TypeVar("T")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOK_S = 0.05
-"""Seconds between two looks at what is finished."""
+"""Seconds between checks for finished output."""
 
 
 class Lines:
-    """In `App`'s place: what is written and read line by line. Nothing else happens while a line is read."""
+    """Takes `App`'s place, reading and writing line by line. Nothing else happens while a line is read."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self.left = False
 
     async def run(self, session: Session, prompt: str, run: str | None) -> None:
-        """Until the person leaves."""
+        """Run the session until the person leaves."""
         self._cancel = session.cancel
         self._listen()
         session.driver.begin()
@@ -58,7 +58,7 @@ class Lines:
             asyncio.get_running_loop().add_signal_handler(number, action)
 
     async def _line(self) -> str | None:
-        """What is typed; None: the person, or a signal, ends the session. `input` may miss a signal."""
+        """Read a line; None when the person, or a signal, ends the session. `input` may miss a signal."""
         loop, came = asyncio.get_running_loop(), asyncio.Event()
         for number in _SIGNALS:
             loop.add_signal_handler(number, lambda: (self.exit(), came.set()))
@@ -88,7 +88,7 @@ class Lines:
         sys.stdout.flush()
 
     def paint(self) -> None:
-        """What is finished is looked for."""
+        """No-op: finished output is polled."""
 
     def exit(self) -> None:
         self.left = True
@@ -102,7 +102,7 @@ class Lines:
             return ask(run, requests, Paint(sys.stderr))
 
     def still_asked(self, waiting: Collection[str]) -> None:
-        """Who decides elsewhere is first: that is told when the answer comes."""
+        """No-op: a decision that comes too late is reported when it is made."""
 
     async def handed_over(self, work: Callable[[], T]) -> T:
         self._write()
@@ -140,7 +140,7 @@ class Lines:
 
 @contextmanager
 def _interrupted() -> Generator[None]:
-    """A signal ends what reads a line: asyncio would only note it."""
+    """Let a signal interrupt reading a line: asyncio would only note it."""
 
     def end(*_: object) -> NoReturn:
         raise KeyboardInterrupt

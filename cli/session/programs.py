@@ -1,4 +1,4 @@
-"""programs: what other programs print, shown in the session: `interlock NAME …`, and the user's own `!command`."""
+"""programs: shows other programs' output in the session: `interlock NAME …`, and the user's `!command`."""
 
 import asyncio
 import codecs
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from interlock.cli.session.session import Session
 
 _MOST_LINES = 400
-"""Of a command's output; what is longer is read better in a pager."""
+"""Lines of a command's output to show; a pager suits longer output better."""
 _alone = Lock()
-"""Output of the process has one place at a time."""
+"""The process's stdout and stderr can be redirected to one place at a time."""
 
 
 class _Page(io.StringIO):
-    """Taken for a terminal, so that what is printed has its colours and its width."""
+    """Pretends to be a terminal, so that output has its colours and width."""
 
     def isatty(self) -> bool:
         return True
 
 
 def printed(name: str, arguments: list[str]) -> tuple[int, str]:
-    """Run `interlock NAME ARGUMENTS`, which can ask nobody; the exit code and all that it says, with its colours."""
+    """Run `interlock NAME ARGUMENTS`, which can't ask anyone; its exit code and output, with colours."""
     page = _Page()
     with _alone, redirect_stdout(page), redirect_stderr(page), _nobody_there():
         try:
@@ -60,7 +60,7 @@ def _nobody_there() -> Generator[None]:
 
 
 async def show_printed(session: "Session", name: str, arguments: Sequence[str]) -> str:
-    """What `interlock NAME ARGUMENTS` prints, which is shown; nothing where it failed."""
+    """Show the output of `interlock NAME ARGUMENTS`, and return it; empty if it failed."""
     code, text = await to_thread(lambda: printed(name, [*arguments]))
     lines = text.split("\n") if text else []
     shown = "\n".join(lines[:_MOST_LINES])
@@ -73,7 +73,7 @@ async def show_printed(session: "Session", name: str, arguments: Sequence[str]) 
 
 
 def words(rest: str) -> list[str]:
-    """As a shell splits them. Raises `UserError`."""
+    """Split as a shell does. Raises `UserError`."""
     try:
         return shlex.split(rest)
     except ValueError as error:
@@ -81,24 +81,24 @@ def words(rest: str) -> list[str]:
 
 
 _HEAD, _TAIL = 60, 40
-"""Lines of the output that are shown."""
+"""Lines shown from the output's start and end."""
 _KEPT = 200_000
-"""Characters of its beginning, and as many of its end, that are kept for the model."""
+"""Characters kept for the model from each of its two ends."""
 _CHUNK = 65_536
 _LOOK_S = 0.1
-"""Seconds of silence after which is looked whether the line is over."""
+"""Seconds of silence before checking whether the line is over."""
 _GRACE_S = 2.0
 """Seconds from Ctrl-C until it is killed."""
 
 
 @dataclass
 class Output:
-    """What a program printed: its beginning and its end."""
+    """The beginning and the end of a program's output."""
 
     head: str = ""
     tail: str = ""
     left_out: int = 0
-    """Characters."""
+    """In characters."""
     _decode: codecs.IncrementalDecoder = field(
         default_factory=lambda: codecs.getincrementaldecoder("utf-8")(errors="replace")
     )
@@ -120,7 +120,7 @@ class Output:
 
 
 async def run_shell_line(session: "Session", line: str) -> None:
-    """To its end, or until the session's `cancel`. What it leaves running in the background stays."""
+    """Run the line to its end, or until the session's `cancel`. Background processes it leaves keep running."""
     from interlock.state.events import ToolOutput, ToolStart
 
     loop, output = asyncio.get_running_loop(), Output()
@@ -155,7 +155,7 @@ async def run_shell_line(session: "Session", line: str) -> None:
 
 
 async def _next(stream: asyncio.StreamReader, process: asyncio.subprocess.Process) -> bytes:
-    """The next output; nothing once the line is over, though what it left in the background may hold the pipe."""
+    """The next output; empty once the line is over, even if a background process holds the pipe open."""
     reading = asyncio.ensure_future(stream.read(_CHUNK))
     while not (await asyncio.wait({reading}, timeout=_LOOK_S))[0]:
         if process.returncode is not None:

@@ -1,4 +1,4 @@
-"""screen: a run's events as lines: those that are finished, once, and those that still change."""
+"""screen: turns a run's events into lines: finished ones, handed out once, and live ones that still change."""
 
 import re
 import time
@@ -39,13 +39,13 @@ from interlock.state.events import (
 from interlock.state.text import harmless
 
 STYLES = re.compile(r"(\x1b\[[\d;]*m)")
-"""Colours, bold and the like, as rich writes them."""
+"""SGR sequences (colours, bold) as rich writes them."""
 _PORTION = 4096
-"""Characters of an answer that are taken in at once: some 20 ms in which nothing can be painted."""
+"""Characters of an answer processed at a time: some 20 ms during which nothing can be painted."""
 
 
 class Screen:
-    """A renderer (`__call__`) whose lines somebody else paints; from any thread."""
+    """A renderer (`__call__`) whose lines somebody else paints. Thread-safe."""
 
     def __init__(
         self,
@@ -55,32 +55,32 @@ class Screen:
         thoughts: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`thoughts`: shown in full. `clock`: seconds; it moves the spinner."""
+        """`thoughts`: show them in full. `clock`: seconds; it moves the spinner."""
         self.changed: Callable[[], None] = lambda: None
-        """Called when there is something new; from the thread that brought it."""
+        """Called when there is something new, on the thread that brought it."""
         self.thoughts = thoughts
         self.typed_above = False
-        """What the user says stands there as it was typed."""
+        """The prompt is on the screen already, as it was typed."""
         self._lock = Turns()
         self.width = width
         self._clock, self._color, self._theme = clock, color, theme
         self._console = theme.console(width, color)
         self._out: list[str] = []
         self._kind = ""
-        """Of what was finished last: blank lines stand between kinds."""
+        """Kind of the last finished block: blank lines separate kinds."""
         self._answer: MarkdownStream | None = None
         self._text: list[str] = []
-        """The answer so far; the last one until the next begins."""
+        """The current answer, or the last one until the next begins."""
         self._thought: list[str] = []
         self._work: Work | None = None
         self._todos: Sequence[blocks.Todo] = ()
         self._asked: dict[tuple[str, str], Sequence[blocks.Todo]] = {}
-        """Steps of calls that aren't over."""
+        """Todo lists of calls still in flight."""
         self._waits = False
         """The last drive ended because a person must decide."""
         self._warned: set[str] = set()
         self._previewed: set[int] = set()
-        """Hashes of diffs that the person was asked about: they stand above."""
+        """Hashes of diffs already shown when the person was asked about them."""
 
     @property
     def theme(self) -> Theme:
@@ -94,7 +94,7 @@ class Screen:
         self.changed()
 
     def resize(self, width: int) -> None:
-        """What is finished stays as it is."""
+        """Set the width; finished lines stay as they are."""
         if width == self.width:
             return
         with self._lock:
@@ -109,7 +109,7 @@ class Screen:
             self.changed()
 
     def _portions(self, event: Event) -> Iterator[Event]:
-        """A long text in pieces: between two of them somebody paints, and keys are answered."""
+        """Split a long text into pieces, so that painting and keys get their turn in between."""
         whole = isinstance(event, Result) or (isinstance(event, MessageEvent) and not event.delta)
         text = self._unsaid(event)
         if len(text) <= _PORTION:
@@ -124,7 +124,7 @@ class Screen:
             yield event.model_copy(update={"response": ""})
 
     def _unsaid(self, event: Event) -> str:
-        """What an event adds to the run's own answer."""
+        """The text that an event adds to the run's own answer."""
         match event:
             case MessageEvent(role="assistant") if not event.agent and (event.delta or not self._answer):
                 return event.content
@@ -150,7 +150,7 @@ class Screen:
         self.changed()
 
     def markdown(self, text: str) -> None:
-        """A text that came whole, as answers are shown."""
+        """Show a complete text the way answers are shown."""
         with self._lock:
             self._finish_answer()
             stream = MarkdownStream(self._page())
@@ -159,7 +159,7 @@ class Screen:
         self.changed()
 
     def show(self, renderable: RenderableType) -> None:
-        """Tables, diffs, Markdown, as rich draws them at this width; a text's lines go on below their beginning."""
+        """Show a rich table, diff or Markdown at this width; a text's lines are wrapped with a hanging indent."""
         with self._lock:
             self._finish_answer()
             if isinstance(renderable, Text):
@@ -175,13 +175,13 @@ class Screen:
         self.changed()
 
     def finished(self) -> str:
-        """Whole lines to be printed above now; each is handed out once."""
+        """Whole lines to print above now; each is handed out once."""
         with self._lock:
             out, self._out = self._out, []
         return "".join(out)
 
     def end(self) -> None:
-        """The drive is over: what was live becomes finished. Steps stay where it only waits for a person."""
+        """End the drive: live lines become finished. Steps stay if it only waits for a person."""
         with self._lock:
             self._finish_answer()
             if not self._waits:
@@ -190,7 +190,7 @@ class Screen:
         self.changed()
 
     def live(self, height: int) -> str:
-        """At most `height` lines, none wider than the screen, without a line end behind the last."""
+        """At most `height` lines, none wider than the screen, without a final line end."""
         if height <= 0:
             return ""
         with self._lock:
@@ -261,7 +261,7 @@ class Screen:
 
     def _message(self, event: MessageEvent) -> None:
         if not event.delta and self._answer:
-            return  # the whole of what came in pieces
+            return  # the full text of what streamed in pieces
         self._finish_thought()
         if self._answer is None:
             if not event.content.strip():
@@ -321,7 +321,7 @@ class Screen:
             self._steps(event, todos)
             return
         if event.agent and well and not event.diff and not (printed and printed.lines):
-            return  # a sub-agent's look around is part of its own line
+            return  # a sub-agent's exploring belongs to its own line
         self._put(blocks.call(event, printed, self.width), "line")
         if event.diff and hash(event.diff) not in self._previewed:
             self._put(blocks.diff(event.diff), "line")

@@ -1,4 +1,4 @@
-"""session: the run that a session goes on with, what waits to be said, and what commands and panels work with."""
+"""session: the session's current run, its queue of prompts, and what commands and panels work with."""
 
 import asyncio
 from collections import deque
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _UNFINISHED = ("cancelled", "timeout", "interrupted", "budget", "lost")
-"""Ends after which a run stands in the middle of something."""
+"""Statuses that leave a run unfinished."""
 _LOOK_S = 0.4
-"""Seconds between two looks at what others do to the run."""
+"""Seconds between checks for changes other processes make to the run."""
 _TAKEN_UP = 5
-"""Looks until a run that was decided elsewhere counts as left to us."""
+"""Checks before a run decided elsewhere counts as ours to resume."""
 
 
 @dataclass
 class Used:
-    """What the status line says of the run."""
+    """The run's figures for the status line."""
 
     tokens: int = 0
-    """Of all requests in this session."""
+    """All requests of this session."""
     context: int = 0
-    """Of the last request: what the model's window holds."""
+    """The last request: how much of the model's window is filled."""
 
 
 class Terminal(Protocol):
-    """What a session asks of the terminal that it runs in: `App`, or `Lines` where the cursor can't be moved."""
+    """What a session needs from its terminal: `App`, or `Lines` where the cursor can't be moved."""
 
     def paint(self) -> None: ...
     def exit(self) -> None: ...
@@ -56,7 +56,7 @@ class Terminal(Protocol):
 
 
 class Session:
-    """One conversation at a time; each is a durable run. Used from the painting thread only."""
+    """One conversation at a time, each a durable run. Use from the painting thread only."""
 
     def __init__(self, options: Options, workflow: str, screen: "Screen", terminal: "Terminal") -> None:
         self.options: Options = options
@@ -64,40 +64,40 @@ class Session:
         self.home = options.home
         self.workspace = (options.workspace or Path.cwd()).resolve()
         self.run: str | None = None
-        """None: the next prompt begins one."""
+        """None: the next prompt starts one."""
         self.model, self.mode = options.model or "", options.mode or ""
         self.approval_mode = options.approval_mode or "default"
         self.used = Used()
         self.queue: deque[str] = deque()
-        """Prompts that were typed while the agent works."""
+        """Prompts typed while the agent works."""
         self.take: Callable[[str], None] = self.submit
-        """What is done with a line from the queue."""
+        """Handles a line taken from the queue."""
         self.busy = False
         self.status = ""
-        """Of the run, as it stands: `waiting`, `cancelled`, …; empty: it has ended, or there is none."""
+        """The run's status, such as `waiting` or `cancelled`; empty when it has ended or there is none."""
         self.may_yolo = self.approval_mode == "yolo"
         self.available = Available(options, self.workspace)
         self.driver = Driver(self._event)
         self.stop: Callable[[], None] | None = None
-        """Ends what is under way besides a run."""
+        """Stops whatever is running that isn't a run."""
         self._mode: str | None = options.mode
         self._wished: str | None = options.approval_mode
-        """The modes of work and of approval that new runs begin with; None: settings decide."""
+        """Mode of work and approval mode for new runs; None: settings decide."""
         self._failed = False
         """The last drive ended with an error."""
         self._later: set[str] = set()
-        """Requests that are left for later, until the session comes back to their run."""
+        """Requests left for later, until the session comes back to their run."""
         self._shown: set[tuple[str, str]] = set()
-        """What of the run's record stands on the screen."""
+        """Keys of the run's events that are on the screen already."""
         self._work: set[asyncio.Task[None]] = set()
 
     @property
     def at_work(self) -> bool:
-        """Something is under way: a run, a command."""
+        """Whether a run or a command is in progress."""
         return self.busy or bool(self._work)
 
     def submit(self, text: str) -> None:
-        """A prompt, which waits for its turn while the agent works; nothing at all goes on with what was cut short."""
+        """Send a prompt, or queue it while the agent works; an empty one resumes what was interrupted."""
         if self.busy:
             if text.strip():
                 self.queue.append(text)
@@ -106,7 +106,7 @@ class Session:
             self._spawn(self._pursue(text.strip() or None))
 
     def cancel(self) -> None:
-        """Stop what is under way; a run stays, and goes on with the next prompt. What was queued can be changed."""
+        """Stop what is running and put queued prompts back into the input; the next prompt resumes the run."""
         (self.stop or self.driver.cancel)()
         self._take_back()
 
@@ -119,7 +119,7 @@ class Session:
         self.terminal.exit()
 
     async def close(self) -> None:
-        """Stop what is under way, and wait until it has."""
+        """Stop what is running, and wait until it has stopped."""
         self.queue.clear()
         (self.stop or self.driver.cancel)()
         while self.driver.busy:
@@ -128,7 +128,7 @@ class Session:
             task.cancel()
 
     def switch(self, run: str | None) -> None:
-        """The session goes on with this run, or a new one. Raises `UserError`."""
+        """Continue the session with this run, or a new one. Raises `UserError` while the agent works."""
         if self.busy:
             raise UserError("The agent works. Stop it first: Ctrl-C")
         self.run, self.status, self.used = None, "", Used()
@@ -140,7 +140,7 @@ class Session:
         self._spawn(self._taken_up(row))
 
     async def edit(self, text: str, suffix: str) -> str | None:
-        """In $VISUAL or $EDITOR. None: it failed, which is told."""
+        """Edit the text in $VISUAL or $EDITOR. None after a failure, which is shown."""
         from interlock.cli.decisions import in_editor
 
         try:
@@ -150,20 +150,20 @@ class Session:
             return None
 
     def pursue(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Something of the user's own in the run's place: prompts wait for it, and `stop` ends it."""
+        """Run a command of the user's in place of the run: prompts wait for it, and `stop` ends it."""
         self._spawn(self._errors_shown(work))
 
     async def go_on(self) -> None:
-        """With the run as it stands, without a prompt."""
+        """Resume the run without a prompt."""
         await self._pursued(None)
 
     def begin_beside(self, workflow: str, prompt: str) -> None:
-        """A run of another workflow; then this conversation goes on as it was."""
+        """Start a run of another workflow, then return to this conversation."""
 
         async def work() -> None:
             kept = self.run, self.workflow, self.status, self.options
             self.run, self.workflow, self.status = None, workflow, ""
-            self.options = replace(self.options, attach=(), notes=())  # they are for this conversation
+            self.options = replace(self.options, attach=(), notes=())  # they belong to this conversation
             try:
                 await self._errors_shown(lambda: self._pursued(prompt))
             finally:
@@ -172,11 +172,11 @@ class Session:
         self._spawn(work())
 
     def note_for_model(self, what: str, text: str) -> None:
-        """With the next prompt."""
+        """Attach a note to the next prompt."""
         self.options = replace(self.options, notes=(*self.options.notes, (what, text)))
 
     def aside(self, work: Coroutine[Any, Any, None]) -> None:
-        """Something beside the run; what goes wrong is one line."""
+        """Do something beside the run; an error is shown as one line."""
 
         async def done() -> None:
             try:
@@ -197,7 +197,7 @@ class Session:
         task.add_done_callback(self._work.discard)
 
     async def _pursue(self, prompt: str | None) -> None:
-        """A prompt, or going on: to its end, or to where a person leaves the rest for later."""
+        """Send a prompt, or resume, until the run ends or the person leaves the rest for later."""
         if prompt:
             self.screen.show_prompt(prompt)
         await self._errors_shown(lambda: self._pursued(prompt))
@@ -207,7 +207,7 @@ class Session:
         await self._settled()
 
     async def _errors_shown(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Whatever goes wrong is one line, and the session can be used."""
+        """Show any error as one line and keep the session usable."""
         self.busy, well = True, False
         self.terminal.paint()
         try:
@@ -231,7 +231,7 @@ class Session:
             self.take(self.queue.popleft())
 
     async def _settled(self) -> None:
-        """Ask what waits and go on with what is said, until nothing waits or the rest is left for later."""
+        """Ask for pending decisions and resume with them, until nothing waits or the rest is left for later."""
         while self.run and self.status in ("waiting", "running"):
             if self.status == "running":
                 await self._followed(self.run)
@@ -244,23 +244,23 @@ class Session:
                 if self.status == "waiting":
                     self.screen.note(f"Left for later: /resume {self.run}, or interlock resume {self.run}")
                     return
-                if self.status != "interrupted":  # it goes on elsewhere, or is over already
+                if self.status != "interrupted":  # resumed elsewhere, or already over
                     await self._followed(self.run)
                     continue
             try:
                 await self._advanced(None, decisions)
             except BusyError:
                 self.status = "running"
-            except UserError as error:  # somebody was first: asked again, of what waits now
+            except UserError as error:  # somebody decided first: ask again about what still waits
                 self.failed(error)
 
     def _to_ask(self, run: str) -> list[Pending]:
-        """What waits, but for what the person has left for later."""
+        """Pending requests, without those left for later."""
         waiting = (request.fields for request in waiting_requests(self.home, run))
         return [request for request in waiting if request["id"] not in self._later]
 
     async def _without_us(self, run: str) -> str:
-        """How the run stands; who decides elsewhere has a moment to drive on."""
+        """The run's status, giving whoever decided elsewhere a moment to resume it."""
         status = find_run(self.home, run).status
         for _ in range(_TAKEN_UP):
             if status != "interrupted":
@@ -270,12 +270,12 @@ class Session:
         return status
 
     async def _followed(self, run: str) -> None:
-        """Show what another process does with the run, from its record, until it no longer drives it."""
+        """Follow the run in its record and show it, until no other process drives it."""
         from interlock.cli.session.history import events, keyed
 
         self.screen.note(f"{find_run(self.home, run).owner or 'Another process'} goes on with this run.")
         while True:
-            self.status = find_run(self.home, run).status  # before the record, which may grow on
+            self.status = find_run(self.home, run).status  # before the record, which may keep growing
             by_key = keyed(await asyncio.to_thread(events, self.home, run))
             for key in [key for key in by_key if key not in self._shown]:
                 self._shown.add(key)
@@ -287,7 +287,7 @@ class Session:
         self._stands()
 
     async def watch(self) -> None:
-        """Notice what is done to the run elsewhere: decisions while they are asked here, and whole drives."""
+        """Watch for what others do to the run: decisions while they are asked here, and whole drives."""
         changed = Changes(self.home)
         while True:
             await asyncio.sleep(_LOOK_S)
@@ -301,7 +301,7 @@ class Session:
                 self._spawn(self._errors_shown(self._settled))
 
     async def _advanced(self, prompt: str | None, decisions: Sequence[Decision]) -> None:
-        """One drive, and on with the run that carries out a plan."""
+        """One drive, then on to the run that carries out an approved plan."""
         if self.run is None or (self.status == "waiting" and not decisions):
             self.run, self.status = None, ""
             outcome = await self.driver.start(self.workflow, prompt or "", self._drive_options(new=True))
@@ -324,7 +324,7 @@ class Session:
         self._stands()
 
     def _drive_options(self, new: bool = False, prompted: bool = True) -> Options:
-        """Of the next drive. What was asked of a run is kept by it: its mode may have moved since."""
+        """Options of the next drive. A mode is passed once: the run keeps it and may have changed it since."""
         options = self.options
         self.options = replace(options, approval_mode=None, mode=None, compress=False)
         if prompted:
@@ -335,7 +335,7 @@ class Session:
         return replace(options, workspace=None)
 
     def _stands(self) -> None:
-        """Only what the run waits for is kept in mind of how it ended."""
+        """Keep the status only if the run waits or is unfinished."""
         if self.status in _UNFINISHED:
             self.screen.note("It stopped midway: press Enter to go on, or say what to do instead.")
         elif self.status not in ("waiting", "running"):
@@ -349,7 +349,7 @@ class Session:
         self.screen.note(one_line(redacted(str(error))), "bad")
 
     async def _taken_up(self, row: RunRow) -> None:
-        """Show the conversation of a run, and where it stands."""
+        """Show a run's conversation and its status."""
         from interlock.cli.session.history import events, newest
 
         async def shown() -> None:
@@ -367,7 +367,7 @@ class Session:
         await self._errors_shown(shown)
 
     async def _learn(self) -> None:
-        """What the run's state says: its mode may have been moved by a person, a plan or the model."""
+        """Read the run's state: a person, a plan or the model may have changed its mode."""
         from interlock.cli.session.history import events, keyed
         from interlock.engine.store.runs import state_at
 
@@ -375,7 +375,7 @@ class Session:
             return
         try:
             state = await asyncio.to_thread(state_at, self.home, self.run)
-        except UserError:  # it has no checkpoint yet
+        except UserError:  # no checkpoint yet
             return
         self._shown = {*keyed(await asyncio.to_thread(events, self.home, self.run))}
         if self.options.approval_mode is None:

@@ -1,4 +1,4 @@
-"""status: the line below the input: model, modes, what is left of the context, tokens, cost, branch, what waits."""
+"""status: the line below the input: model, modes, context left, tokens, cost, branch, what waits elsewhere."""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _BETWEEN = " · "
 _LOW = 20
-"""Percent of the context from which what is left is a warning."""
+"""Percent of the context left below which it is shown as a warning."""
 _MODES = {
     "plan": ("plan mode", "class:plan"),
     "auto_edit": ("accepts edits", "class:auto_edit"),
@@ -28,7 +28,7 @@ _LONGEST_NAME = 28
 
 @dataclass(frozen=True)
 class Figures:
-    """What the line shows; 0, "" and None: nothing is known, or nothing to tell."""
+    """What the line shows; 0, "" and None: unknown, or nothing to show."""
 
     model: str = ""
     approval_mode: str = "default"
@@ -39,11 +39,11 @@ class Figures:
     usd: float | None = None
     branch: str = ""
     elsewhere: int = 0
-    """Requests that wait for a person in other runs."""
+    """Pending requests of other runs."""
 
 
 def status_line(figures: Figures, width: int) -> StyleAndTextTuples:
-    """On one line of `width` columns; what doesn't fit is left out, what can be missed first."""
+    """The line, cut to `width` columns; the least important parts are dropped first."""
     parts = _parts(figures)
     while len(parts) > 1 and _width(parts) > width:
         parts.remove(min(parts, key=lambda part: part[0]))
@@ -88,7 +88,7 @@ def _short(name: str) -> str:
 
 
 def git_branch(folder: Path) -> str:
-    """The branch that is checked out, or the beginning of a commit; empty outside a repository. Starts no program."""
+    """The current branch, or a commit's prefix; empty outside a repository. Runs no program."""
     from interlock.services.context.memory import git_root
 
     root = git_root(folder)
@@ -105,14 +105,14 @@ def git_branch(folder: Path) -> str:
 
 
 class Readings:
-    """What isn't known from a run's events; read in a thread."""
+    """What a run's events don't tell; read in a thread."""
 
     def __init__(self) -> None:
         self._known, self._window = Figures(), 0
         self._stamp: tuple[object, ...] = ()
 
     def read(self, session: "Session") -> bool:
-        """Whether something has changed. Costs a few looks at files while nothing runs anywhere."""
+        """Read the figures; whether any has changed. While no run moves, it only checks a few files."""
         before = self._known, self._window
         self._known = replace(self._known, branch=git_branch(session.workspace))
         files = (session.home / name for name in ("interlock.db", "interlock.db-wal"))

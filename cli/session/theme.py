@@ -1,4 +1,4 @@
-"""theme: the colours of the session, by what they mean; `default` is readable on any background."""
+"""theme: the session's colours by meaning; `default` is readable on any background."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ _COMMON = {
     "added.word": "bold reverse green",
     "hunk": "cyan dim",
 }
-"""The sixteen colours that every terminal maps to what can be read on its own background."""
+"""The sixteen colours that every terminal maps to something readable on its background."""
 _DARK = {
     "code": "#8ec7d2",
     "accent": "#7aa2f7",
@@ -66,7 +66,7 @@ _COLORBLIND = {
     "removed.word": "bold reverse magenta",
     "added.word": "bold reverse blue",
 }
-"""Blue and magenta differ for who can't tell red from green; marks and signs say the same."""
+"""Blue and magenta can be told apart without telling red from green; marks and signs say the same."""
 _PLAIN = {
     **dict.fromkeys(_COMMON, "none"),
     "dim": "dim",
@@ -84,12 +84,12 @@ _PLAIN = {
 class Theme:
     name: str
     styles: Mapping[str, str]
-    """Meaning → rich style, over those of `default`."""
+    """Meaning → rich style, on top of those of `default`."""
     code: str = ""
     """Pygments style of code; empty: not coloured."""
 
     def console(self, width: int, color: bool = True) -> Console:
-        """What turns rich texts into ANSI, into a string."""
+        """A console that renders rich texts into an ANSI string."""
         theme = self if color else THEMES["no-color"]
         styles = Styles({**_COMMON, **theme.styles})
         system = cast(_System, Console(file=StringIO(), force_terminal=True).color_system or "standard")
@@ -136,7 +136,7 @@ _GEMINI_DARK = {
 
 
 def find_theme(name: str) -> Theme | None:
-    """By its name or one of gemini-cli's (`GitHub Light`, `NoColor`, `ANSI Light`); None: unknown. Empty: `default`."""
+    """Find by name or gemini-cli's name (`GitHub Light`, `NoColor`, `ANSI Light`); None: unknown. Empty: `default`."""
     plain = name.strip().lower().replace("_", "-")
     if not plain:
         return THEMES[DEFAULT]

@@ -1,4 +1,4 @@
-"""travel: to another run, to an earlier step of this one, and back from what was done to the files."""
+"""travel: switches to another run or an earlier step of this one, and undoes changes to files."""
 
 from asyncio import to_thread
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from interlock.cli.session.session import Session
 
 _FIRST = ("waiting", "interrupted")
-"""Runs that stand somewhere; they are offered before the others."""
+"""Statuses of unfinished runs, which are offered first."""
 _SHOWN = 20
 
 
@@ -34,7 +34,7 @@ async def clear(session: "Session", _: str) -> None:
 
 
 def _of_here(session: "Session") -> list[RunRow]:
-    """Those that stand somewhere first, then the newest; a subtask goes on with the task above it."""
+    """This workspace's runs: unfinished ones first, then the newest; a subtask is continued by its parent."""
     rows = [row for row in list_runs(session.home) if row.workspace == str(session.workspace)]
     there = {row.run for row in rows}
     tops = [row for row in rows if not (row.workflow == "task" and row.parent in there)]
@@ -72,7 +72,7 @@ def _row(row: RunRow) -> Row:
 
 
 async def fork(session: "Session", rest: str) -> None:
-    """Here the files are as they are, so that the fork can go on in their midst; of an earlier step they are not."""
+    """Without a step, fork in place and switch; files here don't match an earlier step, so `interlock fork` does it."""
     from interlock.engine import fork_sync
 
     run = this_run(session)
@@ -88,11 +88,11 @@ async def fork(session: "Session", rest: str) -> None:
 class Point(NamedTuple):
     prompt: str
     before: int | None
-    """The step whose state didn't know it yet; None: the run began with it."""
+    """The last step before the prompt; None: the run began with it."""
 
 
 def points(session: "Session", run: str) -> list[Point]:
-    """Each prompt of a run, the newest first."""
+    """The run's prompts, newest first."""
     from interlock.engine.store.runs import messages_at, state_at
 
     found: list[Point] = []
@@ -174,7 +174,7 @@ async def undo(session: "Session", rest: str) -> None:
 
 
 def _last_change(session: "Session", run: str) -> tuple[str, str]:
-    """The newest call whose change stands, and what it was."""
+    """The newest call whose change is still in place, and what it was."""
     from interlock.engine.read.calls import calls
     from interlock.engine.travel.files import RunFiles, chosen_of
 

@@ -1,4 +1,4 @@
-"""stage: a workspace and a store of their own, for runs with sub-agents and plans."""
+"""stage: a workspace and a store for runs with sub-agents and plans."""
 
 import json
 import os
@@ -27,11 +27,11 @@ HOOK_NODES = frozenset(
         *("pre_compress", "ask_hook", "await_hook", "before_tool", "after_tool", "notify"),
     }
 )
-"""`test_hooks_in_turns` and `test_hooks_around_calls` take their edges."""
+"""Nodes whose edges `test_hooks_in_turns` and `test_hooks_around_calls` cover."""
 
 
 def of_hooks(edge: tuple[str, str, str]) -> bool:
-    """Whether hooks are at one end of an edge."""
+    """Whether an edge starts or ends at a hook node."""
     return bool(HOOK_NODES.intersection(edge[1:]))
 
 
@@ -85,7 +85,7 @@ class Stage:
         return run_sync(workflow, given, options=chosen, renderers=[self.events.append])
 
     def resume(self, outcome: Outcome, *decisions: Decision, **options: Any) -> Outcome:
-        """In another drive, as another process would."""
+        """Resume in another drive, as another process would."""
         chosen = replace(self.options, **options)
         return resume_sync(outcome.run, decisions=decisions, options=chosen, renderers=[self.events.append])
 
@@ -98,7 +98,7 @@ class Stage:
             conn.close()
 
     def age(self, seconds: float) -> None:
-        """As if so much time had gone by since the run parked."""
+        """Pretend that the run parked so many seconds earlier."""
         with closing(sqlite3.connect(self.folder / "home" / "interlock.db")) as conn, conn:
             conn.execute("update steps set started = started - ?", (seconds,))
 

@@ -1,4 +1,4 @@
-"""check: what bash runs of a random line, against what the parser saw of it and policy let."""
+"""check: compares what bash runs for a random line with what the parser saw and policy allowed."""
 
 import sys
 import time
@@ -20,7 +20,7 @@ from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 
 WORKERS = 4
-"""They mostly wait for bash."""
+"""Workers mostly wait for bash."""
 MODES = ("default", "auto_edit", "yolo")
 COUNTS = ("lines", "clear", "allowed", "ran", "caught")
 RULES = Path(__file__).parent.parent / "services" / "shell"
@@ -36,7 +36,7 @@ def policy_of(name: str, folder: Path) -> RulePolicy:
 
 
 def shown(words: Sequence[Word], argv: Sequence[str]) -> bool:
-    """Whether the words may have become this argv."""
+    """Whether the words may expand to this argv."""
     if not words:
         return not argv
     first = words[0]
@@ -52,7 +52,7 @@ def _lead(word: Word) -> str:
 
 
 def seen(line: ShellLine, argv: Sequence[str]) -> bool:
-    """Stubs log their names without the folder."""
+    """Whether the parser saw this command. Stubs log their names without the folder."""
     known = [c.words for c in line.commands if c.words and c.words[0].literal]
     return any(shown((literal(words[0].text.rsplit("/", 1)[-1]), *words[1:]), argv) for words in known)
 
@@ -64,7 +64,7 @@ def denied(argv: Sequence[str]) -> bool:
 
 
 def written(line: ShellLine, ran: Ran) -> set[str]:
-    """Files that appeared though no redirection says so."""
+    """Files that were created without a redirection naming them."""
     targets = [r.target for r in line.redirects if r.kind == "write" and r.target is not None]
     # A bent `env -i ORACLE_LOG=…` makes the stubs log elsewhere.
     if any(not t.literal for t in targets) or "-i" in line.text:
@@ -74,12 +74,12 @@ def written(line: ShellLine, ran: Ran) -> set[str]:
 
 @dataclass
 class Tally:
-    """What one worker met."""
+    """One worker's results."""
 
     policy: RulePolicy
     lines: int = 0
     clear: int = 0
-    """Lines that can be seen through."""
+    """Lines that the parser understands."""
     allowed: int = 0
     ran: int = 0
     """Commands."""
@@ -88,7 +88,7 @@ class Tally:
     wrong: list[str] = field(default_factory=list)
 
     def look(self, line: str) -> tuple[ShellLine, bool]:
-        """What is said of a line; whether any mode allows it."""
+        """Parse a line; returns it and whether any mode allows it."""
         parsed = parse(line)
         call = CallView(id="1", name="run_shell_command", args={"command": line})
         verdicts = {self.policy.check(call, "execute", m).decision for m in MODES}
@@ -110,7 +110,7 @@ class Tally:
 
 
 def betrayed(line: str, ran: Ran) -> list[str]:
-    """What an allowed line did that no rule of `narrow_rules.toml` is about."""
+    """What an allowed line did that `narrow_rules.toml` doesn't allow."""
     found: list[str] = []
     for argv, folder in zip(ran.argvs, ran.folders, strict=True):
         own = argv[:2] in (["git", "status"], ["npm", "test"])
@@ -124,7 +124,7 @@ def betrayed(line: str, ran: Ran) -> list[str]:
 
 
 def work(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: int, until: float) -> Tally:
-    """Any lines, under a rule for everything and denials."""
+    """Run any lines, under a rule that allows everything and some denials."""
     lines, tally = Lines(seed), Tally(policy)
     while tally.lines < most and time.monotonic() < until and len(tally.wrong) < 20:
         line = lines.line()
@@ -134,14 +134,14 @@ def work(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: int, un
         parsed, allowed = tally.look(line)
         tally.clear += parsed.opaque is None
         tally.allowed += allowed
-        # What is refused needs no proof; a few are run to know that they were refused for a reason.
+        # Refused lines prove nothing; a few are run to see that they were refused for a reason.
         if allowed or parsed.opaque is None or tally.lines % 8 == 0:
             tally.judge(line, parsed, allowed, run_line(line, stubs, folder, tally.lines))
     return tally
 
 
 def work_narrow(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: int, until: float) -> Tally:
-    """Constructs, under narrow rules: what is allowed in default mode runs nothing else."""
+    """Run constructs under narrow rules: an allowed line in default mode runs nothing else."""
     lines, tally = Constructs(seed), Tally(policy)
     while tally.lines < most and time.monotonic() < until and len(tally.wrong) < 20:
         line = lines.line()
@@ -173,7 +173,7 @@ def run(
     lines: int = sys.maxsize,
     seconds: float = float("inf"),
 ) -> tuple[str, list[Tally]]:
-    """`WORKERS` side by side, each for so many lines or so long; a line of counts, and what each of them met."""
+    """Run `WORKERS` in parallel for so many lines or so long; returns a line of counts, and each one's results."""
     stubs = make_stubs(folder / "bin")
     until = time.monotonic() + seconds
     with ThreadPoolExecutor(WORKERS) as pool:

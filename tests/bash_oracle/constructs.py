@@ -1,6 +1,6 @@
 """constructs: random uses of what bash evaluates, sets and wraps: conditions, expansions, assignments, wrappers.
 
-Each line ends with commands that `narrow_rules.toml` allows, so that one which is let through for the rest of it runs.
+Each line ends with commands that `narrow_rules.toml` allows, so a line that is wrongly let through gets run.
 The environment holds canaries (`stubs.py`): `c3`, `evil`, `touch`, an option `--evil`, and another folder are proof.
 """
 
@@ -254,7 +254,7 @@ _JOINS = ("; ", " && ", " || ", " | ", "\n", " & ", "&&", ";")
 
 
 class Constructs:
-    """`line()` makes another one each time."""
+    """`line()` returns a new random line each time."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)

@@ -1,4 +1,4 @@
-"""lines: random lines of bash: right ones by a small grammar, then bent, and denied commands hidden in them."""
+"""lines: random lines of bash: valid ones from a small grammar, then mutated, with denied commands hidden in them."""
 
 import random
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from collections.abc import Callable
 PROGRAMS = ("c1", "c2", "c3", "rm", "git", "npm")
 """Commands that the lines run. All are stubs."""
 DENIED = ("rm -rf q", "git push --force", "npm publish", "c3")
-"""What `shell_oracle_rules.toml` is against."""
+"""Commands that `shell_oracle_rules.toml` denies."""
 
 _OPERATORS = (" && ", " || ", "; ", " | ", "\n", "; ", " |& ", "&&", ";", "|", " & ", "\n# x\n", " \\\n&& ")
 _PIECES = (
@@ -255,7 +255,7 @@ _EVALUATORS = (
 
 
 class Lines:
-    """`line()` makes another one each time."""
+    """`line()` returns a new random line each time."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -270,7 +270,7 @@ class Lines:
         return self.bent(text) if self.random.random() < 0.45 else text
 
     def hidden(self, command: str, most: int = 3) -> str:
-        """The command, embedded so that bash runs it (nearly always)."""
+        """The command, embedded so that bash (nearly always) runs it."""
         text = command
         if self.random.random() < 0.6:
             text = " ".join(self.respelled(w) for w in text.split(" "))
@@ -285,7 +285,7 @@ class Lines:
         return self.bent(text) if self.random.random() < 0.3 else text
 
     def respelled(self, word: str) -> str:
-        """The same word to bash."""
+        """Another spelling of the word for bash."""
         r = self.random
         at = r.randint(0, len(word))
         head, tail = word[:at], word[at:]

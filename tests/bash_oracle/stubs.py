@@ -1,4 +1,4 @@
-"""stubs: runs a line under a real bash whose commands only log their arguments, and that can write nowhere else."""
+"""stubs: runs a line in a real bash whose commands only log their arguments and can't write elsewhere."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from interlock.state.errors import SandboxError
 BASH = shutil.which("bash")
 TRAPS = ("CI=", "x+=", "x=", "a=", "TERM=", "sub")
 CANARIES = {"v": "--evil", "w": "a[$(c3)]", "z": "[$(c3)]", "q": "c3"}
-"""Variables of the environment: an option, a value that runs `c3` where it is evaluated, its end, and a command."""
+"""Environment variables: an option, a value that runs `c3` when evaluated, the end of one, and a command."""
 _LIMITED = b'ulimit -u 200 -t 2 -f 1000 -v 2000000 2>/dev/null; exec bash -c "$1"'
 _REAL = ("env", "nohup", "timeout", "nice", "xargs", "bash", "sh", "find", "cat", "true", "stdbuf")
 _LOGS = """#!/bin/sh
@@ -31,11 +31,11 @@ class Ran:
     """What a line did."""
 
     argvs: list[list[str]]
-    """Of every stub, in the order in which they began."""
+    """Arguments of every stub, in starting order."""
     folders: list[str]
-    """Where each of them ran."""
+    """The folder each of them ran in."""
     files: set[str]
-    """That appeared in the working directory."""
+    """Files created in the working directory."""
 
 
 def make_stubs(folder: Path) -> Path:
@@ -54,7 +54,7 @@ def make_stubs(folder: Path) -> Path:
 
 @cache
 def cage(folder: Path) -> list[str]:
-    """What a bash is started by, so that no redirection of a random line leaves `folder`; empty: there is none here."""
+    """The command that confines bash's redirections to `folder`; empty where no sandbox is available."""
     try:
         check_here(os.environ)
     except SandboxError:
@@ -65,12 +65,12 @@ def cage(folder: Path) -> list[str]:
 
 
 def run_line(line: str, stubs: Path, folder: Path, number: int) -> Ran:
-    """Run it in a folder of its own, and in a cage: nothing where there is none.
+    """Run the line in its own folder, in a sandbox; runs nothing without one.
 
-    `number`: another one for each line; `timeout` lets a command outlive its line.
+    `number` is unique per line; `timeout` lets a command outlive its line.
     """
     log, cwd = folder / f"log{number}", folder / f"cwd{number}"
-    for trap in TRAPS:  # a program where only an assignment should be read, and one in a folder below
+    for trap in TRAPS:  # a program where only an assignment should be read, and one in a subfolder
         (cwd / trap).mkdir(parents=True, exist_ok=True)
         (cwd / trap / "evil").symlink_to(stubs / "evil")
     env = {"PATH": str(stubs), "ORACLE_LOG": str(log), "HOME": str(folder), "LC_ALL": "C.UTF-8", **CANARIES}

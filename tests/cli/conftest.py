@@ -36,7 +36,7 @@ def cli(tmp_path: Path) -> Cli:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """`main(…)` in the workspace `tmp_path/work`, without a terminal. A file adds what it needs: `def run(run, …)`."""
+    """Call `main(…)` in `tmp_path/work`, without a terminal. A file may extend it: `def run(run, …)`."""
     workspace, given = tmp_path / "work", tmp_path / "stdin"
     workspace.mkdir(exist_ok=True)
     monkeypatch.chdir(workspace)
@@ -53,7 +53,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 class StoreMaker:
-    """Rows as the engine writes them, in the store that the command line reads."""
+    """Writes rows to the store as the engine does, for the command line to read."""
 
     def __init__(self, home: Path) -> None:
         self.store = Store(home)
@@ -69,7 +69,7 @@ class StoreMaker:
             self.execute("update runs set created = ?, updated = ? where run = ?", updated, updated, name)
 
     def edit(self, run: str, **changes: object) -> str:
-        """A waiting request to edit calc.py."""
+        """A pending request to edit calc.py."""
         args = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
         return self.ask(run, "replace", args, DIFF, "edits ask in mode default", **changes)
 
@@ -101,7 +101,7 @@ class StoreMaker:
         return name
 
     def hold(self, run: str, owner: tuple[str, str, int, str], held: int = 1) -> None:
-        """A lease row of some process."""
+        """Insert a process's lease row."""
         self.execute("insert into lease values (?, ?, ?, ?, ?, 1, 1, ?)", run, *owner, held)
 
     def execute(self, sql: str, *values: object) -> None:

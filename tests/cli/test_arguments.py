@@ -1,4 +1,4 @@
-"""What is typed: flags under every name, and one line for each mistake."""
+"""Command-line arguments: flags under every name, and one line for each mistake."""
 
 import ast
 import json
@@ -252,7 +252,7 @@ def test_an_unknown_word_is_a_prompt_only_when_no_command_is_near() -> None:
 def test_nothing_that_users_or_models_read_cites_a_page_of_the_project(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Schemas, tools, help, prompts, and every string of the code that is no docstring."""
+    """Schemas, tools, help, prompts, and every string in the code except docstrings."""
     shown = [
         json.dumps([p.input.model_json_schema(), p.output.model_json_schema()])
         for p in map(pipeline, PIPELINES)

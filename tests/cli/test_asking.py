@@ -1,4 +1,4 @@
-"""At a terminal what waits is asked right away; through a real one, the command line in a process of its own."""
+"""Pending requests are asked about right away at a terminal; runs the command line on a real one."""
 
 import json
 import os
@@ -19,7 +19,7 @@ ASKS = "later] "
 
 
 class Terminal:
-    """`interlock …` with a terminal of its own, and what stands on it."""
+    """`interlock …` on its own terminal, and what it shows."""
 
     def __init__(self, cwd: Path, *arguments: str) -> None:
         self._master, slave = pty.openpty()
@@ -30,7 +30,7 @@ class Terminal:
         self.text = ""
 
     def until(self, *texts: str) -> str:
-        """What came since the last time, up to and with one of the texts."""
+        """New output up to and including one of the texts."""
         deadline = time.monotonic() + HANG_S
         while not any(text in self.text[self._seen :] for text in texts):
             if not self._read(deadline):
@@ -58,7 +58,7 @@ class Terminal:
             return False
         try:
             data = os.read(self._master, 65536)
-        except OSError:  # how Linux says that the other side was closed
+        except OSError:  # how Linux reports that the other side was closed
             return False
         self.text += _SEQUENCE.sub("", data.decode(errors="replace")).replace("\r\n", "\n")
         return bool(data)
@@ -69,7 +69,7 @@ Open = Callable[..., Terminal]
 
 @pytest.fixture
 def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Open]:
-    """Start `interlock -p go` with scripted replies; more arguments may follow."""
+    """Start `interlock -p go` with scripted replies and more arguments."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
     opened: list[Terminal] = []
@@ -158,7 +158,7 @@ def test_questions_are_answered_and_what_was_typed_ahead_is_no_answer(terminal: 
     run.until(ASKS)
     run.type("y\n")
     until((tmp_path / "work" / "x").exists)
-    run.type("1\n")  # while the command runs: nothing is asked yet
+    run.type("1\n")  # while the command runs: no question yet
     (tmp_path / "work" / "go").touch()
     assert "2. full" in run.until(ASKS)
     run.type("2\n")

@@ -1,4 +1,4 @@
-"""TAB completes what may stand there, in real shells; the flags are those of the real parsers."""
+"""TAB completes what may follow, in real shells; the flags are those of the real parsers."""
 
 import os
 import pty
@@ -139,7 +139,7 @@ class Shell:
         return process, ours
 
     def type(self, text: str, until: str) -> str:
-        """What is shown from here until `until` is there."""
+        """Type the text; returns what is shown until `until` appears."""
         self.seen = ""
         os.write(self._fd, text.encode())
         while until not in self.seen:

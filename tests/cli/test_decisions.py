@@ -1,4 +1,4 @@
-"""What is typed after `resume` becomes one checked decision for each request."""
+"""Arguments of `resume` become one checked decision per request."""
 
 import json
 from pathlib import Path
@@ -154,7 +154,7 @@ def test_the_editor_gets_the_arguments_and_its_result_replaces_them(
 
 
 def test_a_number_is_the_requests_own_and_no_place_in_a_batch() -> None:
-    """Batches of agents side by side have places in common."""
+    """Batches of parallel agents share indices."""
     waiting = [_request(1), {**_request(1), "id": "aa11-3.1", "number": 2}]
     typed = parser().parse(["aa11", "--approve", "2", "--reject", "2.1"]).decisions
     assert decisions_from(typed, waiting) == [

@@ -1,4 +1,4 @@
-"""Ways out of the workspace by the command line: everything is allowed, and still nothing leads out."""
+"""Escapes from the workspace through the command line: everything is allowed, yet nothing gets out."""
 
 import json
 import subprocess

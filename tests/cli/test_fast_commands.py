@@ -1,4 +1,4 @@
-"""Commands that people and scripts ask often answer at once, and import nothing heavy."""
+"""Frequently used commands answer at once and import nothing heavy."""
 
 import json
 import subprocess

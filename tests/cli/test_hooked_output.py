@@ -1,4 +1,4 @@
-"""What a terminal and programs are told of runs that hooks stopped, blocked or sent on."""
+"""What terminals and programs see of runs that hooks stopped, blocked or continued."""
 
 import json
 from pathlib import Path

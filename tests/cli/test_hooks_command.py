@@ -1,4 +1,4 @@
-"""`interlock hooks` shows which hooks count; `hooks test` what an event would run, and with --run what they say."""
+"""`interlock hooks` shows the hooks in effect; `hooks test` what an event would run, and with --run their replies."""
 
 import json
 import subprocess

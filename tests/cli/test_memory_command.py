@@ -1,4 +1,4 @@
-"""`interlock memory`: what the memory files hold, and one more line for them."""
+"""`interlock memory`: shows the memory files and adds a line to them."""
 
 import json
 from pathlib import Path

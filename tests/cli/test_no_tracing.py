@@ -1,4 +1,4 @@
-"""What stands in for LangSmith is all that a run takes of it, says what the library says, and makes room for it."""
+"""LangSmith's stand-in has everything a run uses, says what the library says, and makes way for it."""
 
 import ast
 import subprocess
@@ -58,7 +58,7 @@ def test_whoever_takes_anything_else_gets_the_library_turned_off(tmp_path: Path)
 
 
 def test_all_names_that_langchain_and_langgraph_import_are_there() -> None:
-    """Those which only types need aside, and those in modules that no run loads."""
+    """Except names needed only for types, and those in modules that no run loads."""
     known = {*TAKEN, *(f"{module}.{name}" for module, names in TAKEN.items() for name in names)}
     files = [
         (file, file.relative_to(root).as_posix())

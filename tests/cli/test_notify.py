@@ -1,4 +1,4 @@
-"""Whoever wants to be told that a run waits is told once, by a command, a webhook or the terminal."""
+"""Waiting runs notify once, by a command, a webhook or the terminal."""
 
 import json
 import os
@@ -99,7 +99,7 @@ def test_a_command_gets_the_run_once_for_each_time_that_it_parks(work: Path, hom
     assert [one["args"]["file_path"] for one in given["waiting"]] == ["a.txt", "b.txt"]
     assert execute(work, "resume", run).returncode == 75
     assert execute(work, "resume", run, "--approve", "1").returncode == 75
-    assert len(told.read_text().splitlines()) == 1  # it still waits, for what was told already
+    assert len(told.read_text().splitlines()) == 1  # it still waits, but was announced already
     assert execute(work, "resume", run, "--approve", "2").returncode == 0
     assert len(told.read_text().splitlines()) == 1
 

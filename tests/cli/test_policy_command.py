@@ -26,7 +26,7 @@ denyMessage = "Nothing leaves."
 
 @pytest.fixture
 def run(run: Run, home: Path) -> Run:
-    """`main(…)` with rules of the user's."""
+    """`main(…)` with the user's rules."""
     put(home / ".interlock/policies/mine.toml", MINE)
     return run
 

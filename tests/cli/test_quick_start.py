@@ -1,4 +1,4 @@
-"""What the command line leaves for later no run needs, is there when it is asked for, and is its affair alone."""
+"""What the command line defers isn't needed by any run, is available on demand, and doesn't affect other programs."""
 
 import subprocess
 import sys

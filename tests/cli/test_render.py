@@ -371,7 +371,7 @@ def test_a_long_preview_says_that_it_is_cut_and_where_the_rest_is() -> None:
 
 
 class _Terminal:
-    """A pseudo-terminal in place of stdout and stderr; collects what was written."""
+    """A pseudo-terminal in place of stdout and stderr; collects the output."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._master, slave = pty.openpty()
@@ -387,7 +387,7 @@ class _Terminal:
         try:
             while data := os.read(self._master, 65536):
                 self._data += data
-        except OSError:  # how Linux says that the other side was closed
+        except OSError:  # how Linux reports that the other side was closed
             return
 
     def text(self) -> str:

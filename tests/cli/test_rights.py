@@ -71,7 +71,7 @@ def test_a_run_keeps_the_rules_it_started_with(run: Run, tmp_path: Path, home: P
 def test_rules_are_asked_once_about_each_call_also_of_one_that_waits(
     run: Run, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, decision: str, calls: int
 ) -> None:
-    """A lone call is decided on the way, as far as that goes; of two each is in a task of its own."""
+    """A lone call is decided inline, as far as possible; of two, each has its own task."""
     decide, asked = RulePolicy.decide, list[str]()
 
     async def noted(self: RulePolicy, call: CallView, *more: Any) -> Verdict:

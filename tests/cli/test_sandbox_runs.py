@@ -31,7 +31,7 @@ def prompt(tmp_path: Path, *more: str) -> tuple[str, ...]:
 
 
 def told(home: Path) -> list[str]:
-    """Which sections about the sandbox the run's system prompt has."""
+    """The sandbox sections in the run's system prompt."""
     records = b"".join(file.read_bytes() for file in (home / "interlock/outputs").iterdir())
     last = {name: load(f"main/sandbox_{name}").text().splitlines()[-1] for name in SECTIONS}
     return [

@@ -1,4 +1,4 @@
-"""What a run stands on fails under it: store, disk, supervisor, odd files. One clear line, never "a bug"."""
+"""Faults under a run: store, disk, supervisor, odd files. Each gives one clear line, never "a bug"."""
 
 import errno
 import json
@@ -35,7 +35,7 @@ COMMANDS = (
 
 @pytest.fixture
 def run(run: Run, tmp_path: Path) -> Run:
-    """Runs one command; every one must end in one clear line, and a stream of events with its result."""
+    """Runs a command, which must end with one clear line, and an event stream with its result."""
     (tmp_path / "script.json").write_text(json.dumps(REPLIES))
     (tmp_path / "work" / "a.txt").write_text("a\n")
 
@@ -59,7 +59,7 @@ def home(home: Path) -> Path:
 
 
 def damaged(run: Run, home: Path, change: str) -> None:
-    """One statement, in a copy of the store; then every command."""
+    """Run one statement in a copy of the store, then every command."""
     whole = home.with_name("whole")
     if not whole.exists():
         shutil.copytree(home, whole)

@@ -1,4 +1,4 @@
-"""What a folder brings along: shown, trusted, remembered; ignored in one line, or refused where it is needed."""
+"""What a folder brings along: shown, trusted, remembered; ignored with one line, or refused where it is needed."""
 
 import json
 import os

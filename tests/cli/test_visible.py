@@ -1,4 +1,4 @@
-"""What models and files name can be seen: no line that people read or copy has a character that hides or deceives."""
+"""Names from models and files are visible: no line that people read or copy hides or disguises characters."""
 
 import json
 import os
@@ -23,14 +23,14 @@ from interlock.state.text import harmless, visible, visible_json
 HIDING = "\x1b[2K\x9b1m\x85\u202e\u2066\u200b\u200d\u2060\u3164\u2800\u115f\u034f\ufe0f\u00a0\u3000\U000e0041"
 NASTY = f"na{HIDING}me"
 HOST = "http://gооgle.com/"
-"""With two Cyrillic letters."""
+"""Contains two Cyrillic letters."""
 
 READING = "\u061c\u200e\u200f\u200c\u200d\ufe0e\ufe0f\u2800\u00a0\u3000"
-"""What texts that are read keep: letters and symbols are joined with it, and `tree` indents with it."""
+"""Characters that prose keeps: they join letters and symbols, and `tree` indents with them."""
 
 
 def hiding(text: str, allowed: str = "") -> set[str]:
-    """What of it people would not see. Not taken from the code that is tested."""
+    """Its characters that people wouldn't see. Independent of the code under test."""
     return {
         c
         for c in text
@@ -87,7 +87,7 @@ def every_event() -> Iterator[type[events.Event]]:
 
 
 def filled(kind: type[events.Event], text: str) -> events.Event:
-    """Every field that can hold text holds this one."""
+    """An event with this text in every text field."""
 
     def value(annotation: Any) -> Any:
         if annotation is str or annotation is Any or annotation.__class__.__name__ == "TypeAliasType":
@@ -116,7 +116,7 @@ def test_no_event_brings_hiding_characters_to_the_text_view(
         view(one)
     view(turn_events.Finished(reason=NASTY, usage={}, duration_ms=1))
     view.flush()
-    read = kind in (events.Thought, events.MessageEvent, events.ToolOutput)  # texts keep letters' own joiners
+    read = kind in (events.Thought, events.MessageEvent, events.ToolOutput)  # prose keeps joiners
     assert hiding(capsys.readouterr().err, READING if read else "") == set()
 
 

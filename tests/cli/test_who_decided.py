@@ -1,4 +1,4 @@
-"""Who decided what, as `interlock show` tells it, and what a refusal makes of a run; through the real command line."""
+"""Who decided what, as `interlock show` reports it, and how refusals affect a run; through the real command line."""
 
 import json
 from pathlib import Path

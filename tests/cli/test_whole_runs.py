@@ -1,4 +1,4 @@
-"""Runs from the command line to the end: parked, decided elsewhere, resumed, looked at, deleted."""
+"""Complete runs from the command line: parked, decided elsewhere, resumed, inspected, deleted."""
 
 import json
 import shutil
@@ -292,7 +292,7 @@ def test_latest_is_the_newest_run_of_this_folder(
 def test_a_command_that_fails_is_marked_and_one_that_a_person_changed_is_named(
     run: Run, tmp_path: Path
 ) -> None:
-    """As it happens, in `show`, and for programs."""
+    """In live output, in `show`, and for programs."""
     calls = [{"name": "run_shell_command", "args": {"command": c}} for c in ("touch x", "touch y")]
     (tmp_path / "script.yaml").write_text(json.dumps([{"tool_calls": calls}, {"text": "Done."}]))
     assert run(*_model(tmp_path), "-p", "go").code == 75

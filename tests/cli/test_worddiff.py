@@ -1,4 +1,4 @@
-"""What a diff marks: the words that changed, in lines that belong together, and nothing of what deceives."""
+"""What a diff marks: the words that changed in matching lines; deceptive characters are escaped."""
 
 from hypothesis import given
 from hypothesis import strategies as st

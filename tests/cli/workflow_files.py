@@ -1,4 +1,4 @@
-"""files: a workflow file, as a user writes one, in a folder that is trusted."""
+"""files: a workflow file as a user writes it, in a trusted folder."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ WORKFLOW = Workflow("note", build, NoteInput, NoteOutput, prompt_field="topic")
 
 
 def declare(root: Path, name: str, text: str, home: Path | None = None) -> Path:
-    """Write the file; with `home` the folder is trusted there."""
+    """Write the file; with `home`, trust the folder there."""
     file = root / ".interlock" / "workflows" / f"{name}.py"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)

@@ -1,4 +1,4 @@
-"""driven: a process that drives until a signal stops it: `python driven.py quick|brief|busy|slow|raw|after`."""
+"""driven: drives a run until a signal stops it: `python driven.py quick|brief|busy|slow|raw|after`."""
 
 import asyncio
 import sys
@@ -18,10 +18,10 @@ async def main(deed: str) -> None:
         print("driving", flush=True)
         await told.wait()
         print("stopping", *drained, flush=True)
-        if deed == "busy":  # a loop that nothing on the loop can interrupt
+        if deed == "busy":  # a loop that the event loop can't interrupt
             while True:
                 pass
-        if deed == "brief":  # still there when the second one comes
+        if deed == "brief":  # still running when the second one comes
             await asyncio.sleep(0.3)
         if deed == "raw":
             tty.setraw(0)

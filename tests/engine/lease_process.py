@@ -1,4 +1,4 @@
-"""lease_process: a process for the tests of the lease, started as `python lease_process.py HOME RUN DEED [KEY=VALUE…]`.
+"""lease_process: a process for the lease tests, started as `python lease_process.py HOME RUN DEED [KEY=VALUE…]`.
 
 It prints one line for each thing that happens. Deeds: hold, stop-in-transaction, stop-before-effect, hold-gil, race.
 """
@@ -23,7 +23,7 @@ def say(*words: object) -> None:
 
 
 def turn_clock(seconds: float) -> None:
-    """Wall clock only: a monotonic clock can't be set."""
+    """Shift the wall clock only: a monotonic clock can't be set."""
     real, real_ns = time.time, time.time_ns
     time.time = lambda: real() + seconds
     time.time_ns = lambda: real_ns() + int(seconds * 1e9)
@@ -48,7 +48,7 @@ async def take(store: Store, run: str, options: dict[str, str]) -> Lease | None:
 
 
 async def hold(lease: Lease) -> None:
-    """Until a line comes in."""
+    """Hold the lease until a line comes in."""
     await asyncio.to_thread(sys.stdin.readline)
     lease.release()
     say("released")
@@ -89,11 +89,11 @@ def intend(conn: sqlite3.Connection, lease: Lease) -> None:
 
 
 def hold_gil(seconds: float) -> None:
-    ctypes.PyDLL(None).usleep(int(seconds * 1e6))  # PyDLL keeps the interpreter while C runs
+    ctypes.PyDLL(None).usleep(int(seconds * 1e6))  # PyDLL keeps the GIL while C runs
 
 
 def race(store: Store, run: str, options: dict[str, str]) -> None:
-    """Forked from here, warm, `drivers` processes acquire at the same moment; the winner holds on till the end."""
+    """Fork `drivers` warm processes that acquire at the same moment; the winner holds on until the end."""
     start, go = os.pipe()
     leave, end = os.pipe()
     children: list[int] = []

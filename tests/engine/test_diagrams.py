@@ -1,4 +1,4 @@
-"""What diagrams show is what the compiled graphs are; every format can be drawn, and files are kept current."""
+"""Diagrams match the compiled graphs; every format can be drawn, and files are kept current."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""The way that a run took, read from the rows that a real run leaves in the store."""
+"""The path a run took, read from the rows that a real run leaves in the store."""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,4 @@
-"""Generated blocks say what the code says, and a stale one is found."""
+"""Generated blocks match the code, and a stale one is detected."""
 
 import json
 import re

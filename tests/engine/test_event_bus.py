@@ -35,7 +35,7 @@ def use(name: str) -> ToolUse:
 
 
 class Gate:
-    """A renderer that stands still until it is opened."""
+    """A renderer that blocks until it is opened."""
 
     def __init__(self) -> None:
         self.seen: list[Event] = []

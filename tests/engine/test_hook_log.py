@@ -1,4 +1,4 @@
-"""A hook runs once, whatever kills the run: what nobody can know is asked, and nothing comes twice unasked."""
+"""A hook runs once, even if the run is killed: an unknown outcome is asked about, and nothing is repeated unasked."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from interlock.state.hooks import HookOutcome
 
 
 class Stage:
-    """One store, and as many drives of the run as a test needs."""
+    """A store, and as many drives of the run as a test needs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,7 +48,7 @@ class Stage:
         return asyncio.run(go())
 
     def cut(self, word: str) -> None:
-        """As a kill leaves it: the hook with this word in its command has begun, and nothing says that it ended."""
+        """Simulate a kill: the hook with this word in its command has started, and its end isn't recorded."""
         self.conn.execute("delete from hook_calls where hook = ''")
         self.conn.execute(
             "update hook_calls set state = 'intent', reply = null where command like ?", (f"%{word}%",)

@@ -1,11 +1,11 @@
-"""A run that is killed ends as the undisturbed one (`engine.md`, What "the same" means in a kill test).
+"""A killed run ends like the undisturbed one (`engine.md`, What "the same" means in a kill test).
 
-One kill at a moment, before and after every commit, effect and node; and several at random ones, from a seed that is
-printed (KILL_SEED sets another). The programs: a run with approvals and commands; one with hooks around its prompts and
+One kill at a moment, before and after every commit, effect and node; and several at random ones, from a printed seed
+(KILL_SEED sets another). The programs: a run with approvals and commands; one with hooks around its prompts and
 answers, and one around its calls, with the record of who decided what; one that is summarised and compressed; a parent
-with three running sub-agents, of which none may be lost; a task with a subtask that has a subtask; one with calls of
-an MCP server, which asks a person, too; a long session that goes through all that a turn does by itself. `make sweeps`
-takes every moment, the usual run of the tests a few.
+with three running sub-agents, none of which may be lost; a task with a subtask that has a subtask; one with MCP calls,
+one of which asks a person; a long session with everything that a turn does by itself. `make sweeps` takes every
+moment, an ordinary test run a few.
 """
 
 import os
@@ -14,7 +14,7 @@ import pytest
 from kill_runs.started import killed, seed
 
 SHARES = 2
-"""The long ones are cut in shares, for the workers of the suite."""
+"""The long ones are split into shares for the suite's workers."""
 STATES = {
     "program": 30,
     "hooks_program": 38,
@@ -24,16 +24,16 @@ STATES = {
     "mcp_program": 30,
     "tasks_program": 120,
 }
-"""How many different states a program's kills leave at least."""
+"""Least number of distinct states that a program's kills leave."""
 SAMPLE = {"agents_program": 4, "tasks_program": 12, "mcp_program": 6}
-"""Of the slowest programs one state in so many; all of them with KILL_EVERY=1."""
+"""Take one state in so many of the slowest programs; KILL_EVERY=1 takes all."""
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("program", STATES)
 def test_a_kill_at_any_moment_changes_nothing(program: str, share: int) -> None:
-    """Of the moments that leave the same behind one. KILL_EVERY=1 takes all 1,500: half an hour."""
+    """One kill per group of moments that leave the same state. KILL_EVERY=1 takes all 1,500: half an hour."""
     every = "KILL_EVERY" in os.environ
     shares = SHARES * (1 if every else SAMPLE.get(program, 1))
     told = killed(program, "every" if every else "states", share, shares)

@@ -1,4 +1,4 @@
-"""test_lease: one driver a run, with real processes (`engine.md` 17)."""
+"""test_lease: one driver per run, with real processes (`engine.md` 17)."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ Start = Callable[..., "Process"]
 
 
 class Process:
-    """A real other process, and what it says."""
+    """A real separate process, and its output."""
 
     def __init__(self, home: Path, run: str, deed: str, **options: object) -> None:
         words = [f"{key}={value}" for key, value in options.items()]
@@ -79,7 +79,7 @@ def take(store: Store, stale_after_s: float = 30, *, wait: bool = True) -> Lease
 
 @pytest.fixture
 def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever takes a lease doesn't watch its owner first."""
+    """Don't watch a lease's owner before taking it over."""
 
     async def watched(*_: object) -> None:
         pytest.fail("it waited for an owner that is gone")

@@ -1,4 +1,4 @@
-"""What renderers get of events that hold secrets, whole or in pieces, from agents and calls side by side."""
+"""Renderers never get a secret, whether events hold it whole or in pieces, even from parallel agents and calls."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Going on with a run: in another process, at the same moment, after a crash, after Ctrl-C, after a time-out."""
+"""Resuming a run: in another process, at the same moment, after a crash, after Ctrl-C, after a time-out."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def test_an_accepted_decision_survives_a_crash_right_after_it(tmp_path: Path) ->
     store = Store(place.home)
     (request,) = _waiting(place)
     record_decisions(store, run, [Decision(request, "proceed_once")])
-    # The process that accepted it is gone; another goes on without being told again.
+    # The process that accepted it is gone; another resumes without being told again.
     outcome = resume_sync(run, options=place.options)
     assert (outcome.status, place.log()) == ("done", ["ran"])
 
@@ -166,7 +166,7 @@ def test_whatever_ends_a_driver_in_a_command_its_outcome_is_asked(
 
 
 def test_a_finished_run_tells_its_end_again(tmp_path: Path) -> None:
-    """The process may have been killed between the last checkpoint and the answer on the screen."""
+    """The process may have been killed between the last checkpoint and showing the answer."""
     place = Place(tmp_path / "p", [{"text": "the answer"}])
     run_sync("main", {"prompt": "go"}, options=place.options)
     again = place.start("resume", "latest")
@@ -181,7 +181,7 @@ def test_the_model_hears_which_background_processes_ended(tmp_path: Path) -> Non
         [{"tool_calls": [server]}, {"tool_calls": [shell("echo ran >> ../log")]}, {"text": "done"}],
     )
     outcome = run_sync("main", {"prompt": "go"}, options=place.options)
-    for _ in range(2):  # one process starts it, the next one runs the other command
+    for _ in range(2):  # one process starts it, the next runs the other command
         decisions = [Decision(p["id"], "proceed_once") for p in outcome.pending]
         outcome = resume_sync(outcome.run, decisions=decisions, options=place.options)
     assert (outcome.status, place.log()) == ("done", ["ran"])
@@ -211,14 +211,14 @@ def test_a_failed_run_can_be_tried_again(tmp_path: Path) -> None:
 def test_runs_of_an_earlier_version_are_gone_on_with(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that waits, one that a kill cut in a command of a batch, one that is done (`tests/stores/make.py`)."""
+    """One that waits, one killed during a batch's command, one that is done (`tests/stores/make.py`)."""
     with tarfile.open(store) as files:
-        # `filter=` came with Python 3.11.4; what Python before did by itself does for an archive of ours.
+        # `filter=` came with Python 3.11.4; earlier versions' default is fine for an archive of ours.
         files.extraction_filter = lambda member, _path: member
         files.extractall(tmp_path)
     with sqlite3.connect(
         tmp_path / "home" / "interlock.db"
-    ) as conn:  # the workspace moved; requests name files in it
+    ) as conn:  # the workspace has moved; requests name files in it
         ((old,),) = conn.execute("select workspace from runs where run = 'parked'")
         conn.execute(
             "update approvals set request = replace(request, ?, ?)", (old, str(tmp_path / "work" / "parked"))

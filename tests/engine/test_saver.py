@@ -1,4 +1,4 @@
-"""The saver is LangGraph's, and keeps the promises of ours."""
+"""The saver conforms to LangGraph's interface and keeps our guarantees."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ def test_it_passes_langgraphs_conformance_suite(tmp_path: Path, buffered: bool) 
 
 
 def test_a_crafted_checkpoint_runs_nothing(tmp_path: Path) -> None:
-    """A pickle, or a msgpack extension that names a callable, is data at most, also without the environment's lock."""
+    """A pickle, or a msgpack extension naming a callable, is just data, even without the variable that forbids them."""
     store = Store(tmp_path)
     store.open()
     conn = store.connect()

@@ -1,4 +1,4 @@
-"""How checkpoints are kept: long ones deflated, those of earlier versions as they are."""
+"""Serialized checkpoints: long ones are deflated, earlier versions' are still readable."""
 
 import zlib
 from hashlib import sha256

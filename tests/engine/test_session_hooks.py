@@ -1,4 +1,4 @@
-"""A session's hooks stand around every workflow that a user starts; a run without them pays nothing."""
+"""A session's hooks run around every workflow that a user starts; a run without them pays nothing."""
 
 import json
 import os

@@ -71,7 +71,7 @@ def test_the_second_signal_ends_the_process_at_once(deed: str, second: signal.Si
 def test_an_echo_of_the_first_signal_is_not_a_second() -> None:
     process = start("brief")
     lines(process, 1)
-    process.send_signal(signal.SIGSTOP)  # so that both are there when it goes on
+    process.send_signal(signal.SIGSTOP)  # so that both are pending when it continues
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGCONT)
@@ -84,7 +84,7 @@ def test_under_timeout_a_run_parks() -> None:
     command = ["timeout", "--preserve-status", "600", sys.executable, DRIVEN, "brief"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert lines(process, 1) == ["driving"]
-    process.send_signal(signal.SIGTERM)  # sent on as when the time is over: to its child, then to the group
+    process.send_signal(signal.SIGTERM)  # forwarded as on a time-out: to its child, then to the group
     assert lines(process, 2) == ["stopping signal", "parked"]
     assert finish(process) == 0
 
@@ -126,7 +126,7 @@ def test_a_hang_up_that_nohup_ignores_stays_ignored() -> None:
 
 
 def test_a_signal_before_the_drive_begins_stops_it() -> None:
-    """Also one that comes before asyncio would install a handler of its own."""
+    """Even before asyncio would install a handler of its own."""
     seen = list[bool]()
 
     async def drive() -> None:

@@ -1,4 +1,4 @@
-"""A run that is stopped by a signal or a time-out, and resumed, ends as the undisturbed one (`engine.md` 24)."""
+"""A run stopped by a signal or a time-out and then resumed ends like the undisturbed one (`engine.md` 24)."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ def test_a_stop_while_a_model_or_a_command_works_is_no_answer(name: str, tmp_pat
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", SCENES)
 def test_a_stop_at_any_node_request_or_command_changes_nothing(name: str, tmp_path: Path) -> None:
-    """Every moment, the ways in turn. STOP_WAYS=all tries every way at each: four times as long."""
+    """Every moment, alternating the ways. STOP_WAYS=all tries every way at each: four times as long."""
 
     def pick(moments: list[str]) -> list[tuple[int, signal.Signals | None]]:
         if os.environ.get("STOP_WAYS") == "all":

@@ -18,11 +18,11 @@ from interlock.state.settings import Settings
 from interlock.state.tooling import ToolRun
 
 SECRET = "token-of-the-outside"
-"""Within which every call must have answered, whatever it was pointed at."""
+"""The content of every file outside."""
 
 
 class Desk:
-    """`root` with the tools of a run; beside it `outside`, whose files all hold the secret."""
+    """`root` with a run's tools; beside it `outside`, whose files all hold the secret."""
 
     def __init__(self, folder: Path, included: Sequence[Path] = ()) -> None:
         self.root, self.outside = folder / "work", folder / "outside"
@@ -39,7 +39,7 @@ class Desk:
         return self
 
     def _tools(self) -> BuiltinToolset:
-        """As in one run: the workspace stays, while each call here has a loop of its own."""
+        """As in a run: the workspace is shared, though each call here has its own loop."""
         env = tool_environment(os.environ)
         return BuiltinToolset(
             workspace=self._workspace,
@@ -49,7 +49,7 @@ class Desk:
         )
 
     def snapshot(self) -> dict[str, tuple[int, int, bytes]]:
-        """All that is outside: inode, mode and bytes of each name."""
+        """Everything outside: inode, mode and bytes of each name."""
         return {
             str(p.relative_to(self.outside)): (
                 p.lstat().st_ino,
@@ -60,12 +60,12 @@ class Desk:
         }
 
     def call(self, tool: str, **args: Any) -> ToolResult:
-        """As a run does it: checked, planned where it writes, then run."""
+        """Call a tool as a run does: check, plan if it writes, then run."""
         problem = self._tools().invalid(CallView(id="c", name=tool, args=args))
         return failure("invalid", problem) if problem else self.run(tool, **args)
 
     def run(self, tool: str, **args: Any) -> ToolResult:
-        """Planned where it writes, then run."""
+        """Plan if it writes, then run."""
         call, tools = CallView(id="c", name=tool, args=args), self._tools()
         result = asyncio.run(asyncio.wait_for(_run(tools, call), HANG_S))
         assert result.error is None or result.error["type"] != "unhandled_exception", result.content

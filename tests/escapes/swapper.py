@@ -1,4 +1,4 @@
-"""swapper: a process that puts links in the place of directories and files, and takes them away, without a pause.
+"""swapper: a process that constantly replaces directories and files with links and puts them back.
 
 Arguments: the workspace, the directory outside.
 """
@@ -10,9 +10,9 @@ from pathlib import Path
 
 
 def swap(path: Path, target: Path) -> None:
-    """Both stay for about the time that a check takes."""
+    """Swap; both states last about as long as a check takes."""
     real = path.with_name(path.name + ".real")
-    with suppress(OSError):  # a tool may have made anew what isn't there for a moment, here and below
+    with suppress(OSError):  # here and below: a tool may have recreated what is briefly absent
         path.rename(real)
     with suppress(OSError):
         path.symlink_to(target)

@@ -1,4 +1,4 @@
-"""fake: the server, in a thread of its own."""
+"""fake: the server, on its own thread."""
 
 import json
 import sys
@@ -66,7 +66,7 @@ class FakeGemini:
             self.requests.clear()
 
     def log(self, method: str, model: str, body: dict[str, Any], headers: dict[str, str]) -> int:
-        """Keep a request; its number."""
+        """Keep a request; returns its number."""
         shown = {k.lower(): "***" if k.lower() == "x-goog-api-key" else v for k, v in headers.items()}
         with self._lock:
             self.requests.append(Asked(method, model, body, shown))
@@ -77,7 +77,7 @@ class FakeGemini:
             return len(self.requests)
 
     def serve(self) -> None:
-        """Until `shutdown`."""
+        """Serve until `shutdown`."""
         self._server.serve_forever(poll_interval=0.02)
 
     def __enter__(self) -> "FakeGemini":

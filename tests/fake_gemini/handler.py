@@ -1,4 +1,4 @@
-"""handler: the HTTP side: paths, errors, server-sent events and what can go wrong with them."""
+"""handler: the HTTP side: paths, errors, server-sent events and their failures."""
 
 import json
 import re
@@ -40,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
     fake: "FakeGemini"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing on stderr."""
+        """Print nothing on stderr."""
 
     def do_GET(self) -> None:
         path = _PATH.fullmatch(urlsplit(self.path).path)
@@ -128,13 +128,13 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def _cut(self) -> None:
-        """A reset, not an orderly end."""
+        """Send a reset instead of an orderly end."""
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close_connection = True
         self.connection.close()
 
     def _hang(self) -> None:
-        """Until the client goes away."""
+        """Wait until the client goes away."""
         self.connection.settimeout(_HANG_S)
         self.connection.recv(1)
         self.close_connection = True

@@ -1,4 +1,4 @@
-"""history: what the real API refuses in a request's contents."""
+"""history: checks a request's contents for what the real API refuses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ Json = Mapping[str, Any]
 
 
 def texts(content: Json) -> str:
-    """Visible text of a content."""
+    """A content's visible text."""
     return "\n".join(p["text"] for p in content.get("parts", []) if p.get("text") and not p.get("thought"))
 
 
@@ -20,14 +20,14 @@ def calls(content: Json) -> list[Json]:
 
 
 def refused(contents: Sequence[Json], *, signatures: bool) -> str | None:
-    """The message of the 400 that this history gets, or None."""
+    """The message of this history's 400 response, or None."""
     if not contents:
         return "* GenerateContentRequest.contents: contents is not specified"
     return _shape(contents) or _pairs(contents) or (_unsigned(contents) if signatures else None)
 
 
 def _shape(contents: Sequence[Json]) -> str | None:
-    """Stricter than the real API, which takes neighbours of one role: clients that alternate are taken by all."""
+    """Stricter than the real API, which accepts neighbours of one role: alternating roles are accepted everywhere."""
     before = "model"
     for index, content in enumerate(contents):
         role = content.get("role", "user")
@@ -42,7 +42,7 @@ def _shape(contents: Sequence[Json]) -> str | None:
 
 
 def _pairs(contents: Sequence[Json]) -> str | None:
-    """Every turn of calls is followed by as many answers, of the same names and in their order."""
+    """Every turn of calls is followed by as many answers, with the same names in the same order."""
     open_calls: list[Json] = []
     for content in contents:
         given = answers(content)
@@ -60,7 +60,7 @@ def _pairs(contents: Sequence[Json]) -> str | None:
 
 
 def _unsigned(contents: Sequence[Json]) -> str | None:
-    """Gemini 3: in the current turn the first call of each step carries a thought signature."""
+    """Gemini 3: in the current turn, the first call of each step carries a thought signature."""
     asked = [i for i, c in enumerate(contents) if c.get("role") == "user" and texts(c) and not answers(c)]
     start = asked[-1] + 1 if asked else 0
     for index, content in enumerate(contents[start:], start):

@@ -14,12 +14,12 @@ def tokens(text: str) -> int:
 
 
 def signature(seed: str) -> str:
-    """A signature in base64 that is the same for the same seed."""
+    """A base64 signature, the same for the same seed."""
     return base64.b64encode(b"sig:" + hashlib.sha256(seed.encode()).digest()[:18]).decode()
 
 
 def responses(reply: Mapping[str, Any], model: str, prompt_chars: int, number: int) -> list[Json]:
-    """One object a chunk."""
+    """One object per chunk."""
     if "raw" in reply:
         return reply["raw"] if isinstance(reply["raw"], list) else [reply["raw"]]
     if reply.get("empty"):
@@ -39,7 +39,7 @@ def responses(reply: Mapping[str, Any], model: str, prompt_chars: int, number: i
 
 
 def merged(chunks: list[Json]) -> Json:
-    """The chunks as one answer, as `generateContent` gives it."""
+    """The chunks merged into one, as `generateContent` returns it."""
     if not chunks:
         return {}
     parts = [

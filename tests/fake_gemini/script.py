@@ -1,4 +1,4 @@
-"""script: which reply answers a request."""
+"""script: chooses the reply to a request."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def facts(body: Json, model: str) -> dict[str, Any]:
 
 
 class Script:
-    """Replies in order, rules before them. Safe for many threads."""
+    """Replies in order, rules before them. Thread-safe."""
 
     def __init__(self, script: Json | Sequence[Any] = ()) -> None:
         self._lock = threading.Lock()

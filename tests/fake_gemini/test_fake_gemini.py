@@ -70,7 +70,7 @@ def test_it_answers_as_gemini_does(fake_gemini: FakeGemini) -> None:
 
 
 def test_rules_choose_by_what_the_request_holds(fake_gemini: FakeGemini) -> None:
-    """So that a client that was killed and asks again gets the same."""
+    """A client that was killed and asks again gets the same."""
     fake_gemini.play(
         {
             "rules": [

@@ -1,4 +1,4 @@
-"""stage: runs whose settings have hooks that are real bash scripts; each firing leaves a line in a log."""
+"""stage: runs whose settings have hooks that are real bash scripts; each invocation writes a line to a log."""
 
 import json
 import shlex
@@ -10,7 +10,7 @@ from agent_runs.stage import Stage
 
 
 def answer(**fields: Any) -> str:
-    """A line of bash that answers."""
+    """Bash that prints an answer."""
     return f"echo {shlex.quote(json.dumps(fields))}"
 
 
@@ -19,7 +19,7 @@ def specific(**fields: Any) -> str:
 
 
 def when(pattern: str, then: str) -> str:
-    """Only for an input that holds `pattern`."""
+    """Bash that acts only on an input containing `pattern`."""
     return f'case "$input" in *{shlex.quote(pattern)}*) {then};; esac'
 
 
@@ -51,7 +51,7 @@ class Hooked(Stage):
         settings.write_text(json.dumps({"hooks": events}))
 
     def seen(self, event: str) -> list[dict[str, Any]]:
-        """What the hook of an event was given, each time that it ran."""
+        """The inputs of an event's hook, one per invocation."""
         log = self.fired / event
         return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 

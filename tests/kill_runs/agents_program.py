@@ -1,4 +1,4 @@
-"""agents_program: kills a parent with three sub-agents side by side; each looks, two run and write."""
+"""agents_program: kills a parent with three parallel sub-agents; each reads, two run commands and write."""
 
 import json
 import sqlite3
@@ -60,16 +60,16 @@ REPLIES: tuple[dict[str, Any], ...] = (
 
 @dataclass(frozen=True)
 class AgentsEnding:
-    """How the tree ended; times and ids of records aside."""
+    """How the tree ended, without times and record ids."""
 
     status: str
     response: str
     tree: dict[str, tuple[str, int]]
     effects: tuple[str, ...]
     agents: tuple[tuple[Any, ...], ...]
-    """Path, state, turns, reason: none lost, one child a call."""
+    """Path, state, turns, reason: none lost, one child per call."""
     chains: dict[str, str]
-    """Agent → everything it said and heard."""
+    """Agent → its whole conversation."""
     journal: dict[str, str]
     again: tuple[str, ...]
     """Steps that were completed, and run once more."""
@@ -78,7 +78,7 @@ class AgentsEnding:
     def differences(self, expected: "AgentsEnding") -> list[str]:
         names = ("status", "response", "tree", "effects", "agents", "again")
         found = unlike_in(names, self, expected)
-        if not self.asked:  # else the answers to what was asked differ, as they should
+        if not self.asked:  # otherwise answers to what was asked differ, as they should
             found += unlike("chain", self.chains, expected.chains)
             found += unlike("journal", self.journal, expected.journal)
         return found
@@ -143,5 +143,5 @@ def sound(scene: Scene, found: AgentsEnding) -> bool:
 
 
 if __name__ == "__main__":
-    # Agents side by side may shift their moments by a few.
+    # Parallel agents may shift their moments by a few.
     show(Play(REPLIES, ending=agents_ending, sound=sound, times=(1, 5), exact=False))

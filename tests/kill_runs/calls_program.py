@@ -1,7 +1,7 @@
 """calls_program: kills a run with hooks around its calls.
 
-Each event has a hook that leaves a word in a file, which may not run twice behind anybody's back, and one that only
-answers, and may. Compared are also the records of who decided what.
+Each event has a hook that appends a word to a file, which mustn't run twice unnoticed, and one that only answers,
+which may. The records of who decided what are compared, too.
 """
 
 import json
@@ -63,7 +63,7 @@ class HookedScene(Scene):
 
 
 def happened(scene: Scene, request: dict[str, Any]) -> bool:
-    """As a person who looks into the file."""
+    """Check the file, as a person would."""
     return _word(scene, request) in scene.effects()
 
 
@@ -82,7 +82,7 @@ def _word(scene: Scene, request: dict[str, Any]) -> str:
 
 
 def hooked_ending(scene: Scene) -> Ending:
-    """With the records of who decided what. A call of which a person said that it happened has no result for a hook."""
+    """The ending with the records of who decided what. Hooks get no result of a call that a person confirmed."""
     conn = sqlite3.connect(scene.store)
     try:
         rows = conn.execute("select idx, attempt, body from decisions").fetchall()

@@ -25,11 +25,11 @@ class Ending:
     effects: tuple[str, ...]
     unanswered: tuple[str, ...]
     asked_calls: frozenset[str]
-    """Calls whose outcome was asked; their answers and attempts may differ."""
+    """Calls whose outcome was asked about; their answers and attempts may differ."""
     damage: tuple[str, ...]
     """Records of the chain that are missing or were changed."""
     more: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What else must be the same of this scene, unless an outcome was asked."""
+    """What else must be the same for this scene, unless an outcome was asked about."""
 
     @property
     def asked(self) -> int:
@@ -49,7 +49,7 @@ class Ending:
 
 
 def _without(chain: tuple[tuple[Any, ...], ...], asked: frozenset[str]) -> list[tuple[Any, ...]]:
-    """The chain, with the answers of asked calls left blank."""
+    """The chain, with the answers of asked calls blanked."""
     return [(*record[:3], "asked") if record[2] in asked else record for record in chain]
 
 
@@ -109,9 +109,9 @@ def _unanswered(outcome: dict[str, Any]) -> list[str]:
 def _journal(
     conn: sqlite3.Connection, outputs: Path, asked: frozenset[str]
 ) -> dict[str, tuple[str, str, str]]:
-    """Place of the call → tool, state, result; calls whose outcome was asked are left out.
+    """Place of the call → tool, state, result, without calls whose outcome was asked about.
 
-    Keys hold record ids, which depend on earlier answers: the place (ordinal of the message, index) is compared.
+    Keys hold record ids, which depend on earlier answers, so the place (ordinal of the message, index) is compared.
     """
     rows = conn.execute(
         "select message, idx, attempt, tool, state, result, result_file from journal"
@@ -133,7 +133,7 @@ def _journal(
 
 
 def store_matches(scene: Scene) -> str | None:
-    """After a kill: runs and approvals say what the checkpoints say (`engine.md` 5). None: they do."""
+    """After a kill, runs and approvals must agree with the checkpoints (`engine.md` 5). None: they do."""
     if not scene.exists():
         return None
     lines = differences(scene.folder / "home")

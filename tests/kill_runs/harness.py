@@ -1,10 +1,9 @@
 """harness: kills a run at random moments, or at every commit and effect, and compares its end with an undisturbed one.
 
-`random N SEED`: runs that are killed at random, until N kills were made. `every FIRST STRIDE`: one kill a run, at each
-STRIDE-th moment from FIRST; `states`: of moments that leave the same behind only one.
+`random N SEED`: kills runs at random until N kills were made. `every FIRST STRIDE`: one kill per run, at each
+STRIDE-th moment from FIRST; `states`: only one of the moments that leave the same state.
 
-Children are forked from a warm parent. Prints one JSON object: counts, and every
-difference with the moment of its kill.
+Children are forked from a warm parent. Prints one JSON object: counts, and every difference with its kill's moment.
 """
 
 import faulthandler
@@ -31,11 +30,11 @@ from kill_runs.scene import RUN, SHORT, Replies, Scene
 from interlock.engine import Decision, resume_sync, run_sync
 
 Disturb = Callable[[int], tuple[Callable[[], None], float | None]]
-"""What the n-th child of a run suffers: a call before it begins, and seconds after which it is killed."""
+"""What disturbs a run's n-th child: a call before it begins, and seconds after which it is killed."""
 
 
 class Broken(Exception):  # noqa: N818 - a finding
-    """The kills can't go on: a child failed or hung, or a kill left the store in disorder."""
+    """The kills can't continue: a child failed or hung, or a kill left the store inconsistent."""
 
 
 class Judged(Protocol):
@@ -49,7 +48,7 @@ class Judged(Protocol):
 
 
 def word_is_there(scene: Scene, request: dict[str, Any]) -> bool:
-    """As a person who looks into the file for the word that the command leaves there."""
+    """Look in the file for the word that the command leaves there, as a person would."""
     return request["call"]["args"]["command"].split()[1] in scene.effects()
 
 
@@ -59,25 +58,25 @@ def ended_well(scene: Scene, found: Any) -> bool:
 
 @dataclass(frozen=True)
 class Play:
-    """What is killed, and what its end is held to."""
+    """What is killed, and what its end is compared with."""
 
     replies: Replies
     short: Replies = ()
-    """For the kills at every moment; without them `replies`."""
+    """For the kills at every moment; `replies` by default."""
     scene: type[Scene] = Scene
     happened: Callable[[Scene, dict[str, Any]], bool] = word_is_there
-    """Whether what a request asks about was done. All else is approved."""
+    """Whether the effect that a request asks about has happened. Everything else is approved."""
     ending: Callable[[Scene], Judged] = ending
     sound: Callable[[Scene, Any], bool] = ended_well
     """Whether the undisturbed run ended as it must."""
     crossed: Callable[[Scene], dict[str, int]] = lambda _: {}
-    """What the undisturbed run went through, for who reads the result."""
+    """What the undisturbed run went through, for the reader of the result."""
     times: tuple[int, int] = (1, 6)
-    """How often one run is killed at random, at least and at most."""
+    """Least and most random kills of one run."""
     within: tuple[float, float] = (0.0, 0.5)
-    """Between which parts of the undisturbed run's duration a child is killed at random."""
+    """Range for random kills, as shares of the undisturbed run's duration."""
     exact: bool = True
-    """Each process has the same moments every time, so that each planned kill happens."""
+    """Each process has the same moments every time, so every planned kill happens."""
     hung_s: float = 120.0
     """Seconds after which a child counts as hung."""
     given: tuple[str, dict[str, Any]] = ("main", {"prompt": "Do it."})
@@ -86,7 +85,7 @@ class Play:
 
 @dataclass
 class Told:
-    """What is printed."""
+    """The printed result."""
 
     seed: int = 0
     moments: int = 0
@@ -99,7 +98,7 @@ class Told:
 
 
 class Stage:
-    """Where one play is shown again and again, in one folder: paths are part of what is compared."""
+    """Where one play runs again and again, in the same folder: paths are compared, too."""
 
     def __init__(self, play: Play, folder: Path, replies: Replies, told: Told) -> None:
         self.play, self.folder, self.told = play, folder, told
@@ -132,7 +131,7 @@ class Stage:
         return Decision(name, "reject" if happened else "proceed_once", text="skip" if happened else "redo")
 
     def child(self, before: Callable[[], None], kill_after: float | None = None) -> bool:
-        """Whether it was killed. `kill_after` in seconds."""
+        """Run a child; whether it was killed. `kill_after` in seconds."""
         pid = os.fork()
         if pid == 0:
             try:
@@ -156,7 +155,7 @@ class Stage:
             if found:
                 return status
             time.sleep(min(0.002, left))
-        if kill_after is None:  # where it hangs is told on stderr
+        if kill_after is None:  # stderr shows where it hangs
             os.kill(pid, signal.SIGUSR1)
             time.sleep(1)
         os.kill(pid, signal.SIGKILL)
@@ -166,7 +165,7 @@ class Stage:
         return status
 
     def to_the_end(self, disturb: Disturb) -> int:
-        """Drive until the run is over. The number of kills; after each the store must be in order."""
+        """Drive until the run is over; returns the number of kills. The store must be consistent after each."""
         kills = 0
         for attempt in range(400):
             if self.child(*disturb(attempt)):
@@ -178,7 +177,7 @@ class Stage:
         raise Broken("the run never ended")
 
     def undisturbed(self) -> tuple[Judged, list[list[str]]]:
-        """How it ends, and the moments in each of its processes; the scene before each process is kept."""
+        """The run's ending, and the moments in each of its processes; keeps the scene before each process."""
         moments: list[list[str]] = []
         self.fresh()
         while not moments or self.scene.outcome()["status"] == "waiting":
@@ -195,7 +194,7 @@ class Stage:
         return found, moments
 
     def judge(self, name: str, disturb: Disturb, expected: Judged) -> int:
-        """Show it once, disturbed. The number of kills."""
+        """Run it once, disturbed; returns the number of kills."""
         mark = self.folder / "moment"
         problem, kills, lines = "", 0, list[str]()
         try:
@@ -214,11 +213,11 @@ class Stage:
 
 
 def nothing() -> None:
-    """Before a child that isn't disturbed, or is killed from outside."""
+    """For a child that isn't disturbed, or is killed from outside."""
 
 
 def random_kills(stage: Stage, count: int, seed: int) -> None:
-    """Runs, each killed a few times at moments spread over the whole run, until `count` kills were made."""
+    """Kill each run a few times, at moments spread over all of it, until `count` kills were made."""
     rng, told, play = random.Random(seed), stage.told, stage.play
     told.seed = seed
     started = time.monotonic()
@@ -238,13 +237,13 @@ def random_kills(stage: Stage, count: int, seed: int) -> None:
 
 
 def every_moment(stage: Stage, first: int, stride: int, states: bool = False) -> None:
-    """A kill before and after every commit and every effect. `states`: at one of those that leave the same."""
+    """Kill before and after every commit and effect. `states`: at one of those that leave the same state."""
     expected, processes = stage.undisturbed()
     chosen = [one_of_each_state(seen) if states else range(1, len(seen) + 1) for seen in processes]
     places = [(process, moment) for process, some in enumerate(chosen) for moment in some]
     stage.told.moments = len(places)
     for process, moment in places[first::stride]:
-        # The processes before this one were undisturbed: what they left is taken from a copy.
+        # The processes before this one were undisturbed: restore the copy of what they left.
         shutil.rmtree(stage.folder)
         shutil.copytree(stage.before(process), stage.folder, symlinks=True)
 
@@ -258,14 +257,14 @@ def every_moment(stage: Stage, first: int, stride: int, states: bool = False) ->
 
 
 def warm(folder: Path) -> None:
-    """Children shouldn't pay for imports and declarations: this process drives a run of its own, elsewhere."""
+    """Drive a run in this process, so that its children needn't pay for imports and declarations."""
     stage = Stage(Play(SHORT), folder, SHORT, Told())
     stage.fresh()
     stage.drive()
     while stage.scene.outcome()["status"] == "waiting":
         stage.drive()
     faulthandler.register(signal.SIGUSR1)
-    gc.freeze()  # else a child's collections copy the pages that it shares with us
+    gc.freeze()  # otherwise a child's collections copy the pages that it shares with us
 
 
 def show(play: Play) -> None:

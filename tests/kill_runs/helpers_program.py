@@ -1,6 +1,5 @@
-"""helpers_program: kills runs in which helper models work: a long session with everything at random, and one that is
-summarised and compressed at every moment.
-"""
+"""helpers_program: kills runs that use helper models: at random in a long session with everything, and at every moment
+in one that is summarised and compressed."""
 
 import json
 import sqlite3
@@ -21,11 +20,11 @@ from interlock.engine.store.runs import dropped, state_at
 
 _TURNS = 156
 _BIG = range(20, 26)
-"""Turns that read 20,000 tokens each: those that masking moves to files."""
+"""Turns that read 20,000 tokens each, which masking moves to files."""
 _COMPRESSED = (45, 90, 130)
-"""Turns after which the conversation is taken for half the window."""
+"""Turns after which the conversation counts as half the window."""
 _LOOPS = range(60, 65)
-"""Five calls in a row that are the same."""
+"""Five equal calls in a row."""
 _LOST_MODEL = 75
 """Turn at which the first model is gone for good."""
 _SILENT = 100
@@ -103,7 +102,7 @@ SESSION = [*TURNS[:_LOST_MODEL], GONE, *TURNS[_LOST_MODEL:], *HELPERS]
 
 @dataclass(frozen=True)
 class HelperScene(Scene):
-    """A scene with settings of its own, and a second model to fall back to."""
+    """A scene with its own settings, and a second model to fall back to."""
 
     def prepare(self) -> None:
         super().prepare()
@@ -115,13 +114,13 @@ class HelperScene(Scene):
     def options(self) -> Options:
         first, second = (f"script:{self.folder / name}" for name in ("script.json", "second.json"))
         model = {"retryDelayScale": 0, "streamRetryDelay": 0, "fallback": [first, second]}
-        model |= {"aliases": {"auto": first}}  # another model answers only under it
+        model |= {"aliases": {"auto": first}}  # only `auto` falls back to another model
         options = replace(super().options, model="auto", limits={"max_turns": 400})
         return replace(options, overrides={"model": model})
 
 
 def crossed(scene: Scene) -> dict[str, int]:
-    """What the run went through: chains that were left, steps by node, models that answered."""
+    """What the run went through: old chains, steps by node, models that answered."""
     conn = sqlite3.connect(scene.store)
     try:
         nodes = Counter(node for (node,) in conn.execute("select node from steps"))
@@ -140,7 +139,7 @@ def crossed(scene: Scene) -> dict[str, int]:
 
 
 def whole_ending(scene: Scene) -> Ending:
-    """The head names the whole conversation, what was dropped from it included."""
+    """The ending with the head, which identifies the whole conversation, including what was dropped."""
     return replace(ending(scene), more={"head": state_at(scene.options.home, RUN)["head"]})
 
 

@@ -1,7 +1,7 @@
 """hooks_program: kills a run with hooks around its prompt, its requests and its answers.
 
-Each event has a hook that leaves a line in a file, which may not run twice behind anybody's back, and two have another
-that only answers, and may.
+Each event has a hook that appends a line to a file, which mustn't run twice unnoticed; two have another that only
+answers, and may.
 """
 
 import json
@@ -52,7 +52,7 @@ class HookedScene(Scene):
 
 
 def happened(scene: Scene, request: dict[str, Any]) -> bool:
-    """As a person who looks into the file: more lines than hooks whose end is known, so it happened."""
+    """Check the file, as a person would: it happened if it has more lines than hooks with a known end."""
     event = request["call"]["name"]
     known = "select count(*) from hook_calls where event = ? and name = ? and state in ('done', 'skipped')"
     conn = sqlite3.connect(scene.store)

@@ -1,6 +1,6 @@
-"""mcp_program: kills a run that calls an MCP server: asked about, with an effect, and one that asks a person for input.
+"""mcp_program: kills a run that calls an MCP server: with approval, with an effect, and asking a person for input.
 
-What the server did it writes down itself; each call may have been done once.
+The server itself records what it did; each call may have been made only once.
 """
 
 import json
@@ -48,7 +48,7 @@ class ServedScene(Scene):
 
 
 def happened(scene: Scene, request: dict[str, Any]) -> bool:
-    """As a person who looks into what the server wrote down; a picture leaves nothing there."""
+    """Check the server's record, as a person would; a picture leaves nothing there."""
     return request["call"]["args"].get("text") in scene.effects()
 
 

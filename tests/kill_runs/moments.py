@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Moments:
-    """Lists moments in `file`, or kills this process at one of them and notes there which it was."""
+    """Lists moments in `file`, or kills this process at one of them and records which there."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -28,7 +28,7 @@ class Moments:
 
     def _here(self, where: str) -> None:
         if threading.current_thread() is not threading.main_thread():
-            return  # heartbeats: how many there are depends on how busy the machine is
+            return  # heartbeats: their number depends on how busy the machine is
         self._seen.append(where)
         if self._at is None:
             self._file.write_text(json.dumps(self._seen))
@@ -58,7 +58,7 @@ class Moments:
         _replace_everywhere(original, transaction)
         self._around(file_calls, "write_atomically", "write")
         self._around(transcript, "store_file", "output file")
-        # Between two nodes, of which the first waits with what it wrote for a commit.
+        # Between two nodes, when the first one's writes wait for a commit.
         self._around(steps.StepLog, "ended", "the end of a node")
         self._around_async(processes.SupervisedProcesses, "run", "command")
         self._around_async(servers.Servers, "call", "call of a server")
@@ -88,11 +88,11 @@ class Moments:
 
 
 _DURABLE = ("after commit", "after write", "after output file", "after command", "after call of a server")
-"""After these the disk, or the world, is another. Kills between two of them leave the same."""
+"""These change the disk or the world. Kills between two of them leave the same state."""
 
 
 def one_of_each_state(moments: list[str]) -> list[int]:
-    """Moments, from 1: one of all that leave the same behind, now an early one and now a late one."""
+    """Moments, counted from 1: one per distinct state, alternately early and late."""
     states: list[list[int]] = [[]]
     for number, where in enumerate(moments, 1):
         if where in _DURABLE:
@@ -102,7 +102,7 @@ def one_of_each_state(moments: list[str]) -> list[int]:
 
 
 def _replace_everywhere(old: Any, new: Any) -> None:
-    """Modules import functions by name; each copy is replaced."""
+    """Replace every copy of a function: modules import them by name."""
     import sys
 
     for name, module in list(sys.modules.items()):

@@ -57,12 +57,12 @@ SHORT: Replies = [
     },
     {"text": "All done."},
 ]
-"""Everything of the long one once, for the test that kills at each moment."""
+"""Everything from the long one once, for the test that kills at each moment."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """One run in a folder of its own."""
+    """One run in its own folder."""
 
     folder: Path
     replies: tuple[dict[str, Any], ...] = tuple(REPLIES)
@@ -91,7 +91,7 @@ class Scene:
         return self.folder / "home" / "interlock.db"
 
     def expected_effects(self) -> tuple[str, ...]:
-        """What the shell commands of the script write, each once."""
+        """What the script's shell commands write, each once."""
         calls = [c for reply in self.replies for c in reply.get("tool_calls", ())]
         commands = [c["args"]["command"] for c in calls if c["name"] == "run_shell_command"]
         return tuple(sorted(command.split()[1] for command in commands))
@@ -102,7 +102,7 @@ class Scene:
         return log.read_text().split() if log.exists() else []
 
     def tree(self) -> dict[str, tuple[str, int]]:
-        """Every file of the workspace: hash of its bytes, and its mode. A leftover would be one more."""
+        """Every file of the workspace: hash of its bytes, and its mode. Shows leftovers, too."""
         work = self.folder / "work"
         return {
             str(p.relative_to(work)): (
@@ -113,7 +113,7 @@ class Scene:
         }
 
     def save(self, outcome: Outcome) -> None:
-        """What the child tells its parent."""
+        """Save what the child reports to its parent."""
         told = {
             "status": outcome.status,
             "exit_code": outcome.exit_code,
@@ -129,7 +129,7 @@ class Scene:
         return json.loads((self.folder / "outcome.json").read_text())
 
     def waiting(self) -> list[tuple[str, dict[str, Any]]]:
-        """Unanswered requests that the run stopped for."""
+        """Pending requests that the run stopped for."""
         if not self.store.exists():
             return []
         with sqlite3.connect(self.store) as conn:
@@ -140,7 +140,7 @@ class Scene:
         return [(name, json.loads(request)) for name, request in rows]
 
     def exists(self) -> bool:
-        """The run is in the store: from then on it is resumed, never started again."""
+        """Whether the run is in the store: from then on it is resumed, never restarted."""
         if not self.store.exists():
             return False
         conn = sqlite3.connect(self.store)

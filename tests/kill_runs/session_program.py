@@ -1,4 +1,4 @@
-"""session_program: kills a long session that crosses everything a turn does by itself."""
+"""session_program: kills a long session that covers everything a turn does by itself."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def read(start: int) -> dict[str, Any]:
 
 
 def replies() -> list[dict[str, Any]]:
-    """One conversation; the same in both scripts, because the place in it is counted over both models."""
+    """One conversation; both scripts share it, because the position is counted over both models."""
     said = [read(1 + 20 * turn) for turn in range(TURNS)]
     said[LOOP_AT : LOOP_AT + 5] = [read(7)] * 5
     said[CONTINUE_AT] = {"text": "I have read most of it. Now I will read the rest."}
@@ -77,7 +77,7 @@ class Session(Scene):
             home=self.folder / "home",
             user_home=self.folder / "user",
             workspace=self.folder / "work",
-            model="auto",  # another model answers only under it
+            model="auto",  # only `auto` falls back to another model
             limits={"max_turns": TURNS + 20},
             overrides={
                 "model": {
@@ -116,7 +116,7 @@ def crossed(scene: Scene) -> dict[str, int]:
 
 
 def session_ending(scene: Scene) -> Ending:
-    """All that it answered is the same, and what it went through."""
+    """The ending, with its whole output and what it went through."""
     output = {k: v for k, v in scene.outcome()["output"].items() if k != "stats"}
     return replace(ending(scene), more={"output": output, "crossed": crossed(scene)})
 

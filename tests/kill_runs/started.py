@@ -1,4 +1,4 @@
-"""started: what tests need of the programs that kill: start one, read what it found."""
+"""started: starts a killing program for a test, and reads its findings."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import warm
 def killed(
     program: str, kind: Literal["random", "every", "states"], first: int, second: int
 ) -> dict[str, Any]:
-    """`random N SEED`, `every|states FIRST STRIDE`. What it found is printed, so that a failing test shows it."""
+    """`random N SEED` or `every|states FIRST STRIDE`. Prints the findings, so that a failing test shows them."""
     done = warm.run(
         [kind, str(first), str(second)],
         program=Path(__file__).with_name(f"{program}.py"),
@@ -26,5 +26,5 @@ def killed(
 
 
 def seed(usual: int) -> int:
-    """KILL_SEED sets another."""
+    """KILL_SEED, or else the usual seed."""
     return int(os.environ.get("KILL_SEED", usual))

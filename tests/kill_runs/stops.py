@@ -1,6 +1,6 @@
-"""stops: stops a run at a node, a request or a command, by a signal or a time-out, and goes on with it.
+"""stops: stops a run at a node, a request or a command, by a signal or a time-out, and resumes it.
 
-Every workflow, alone: a run that was stopped and resumed ends as the undisturbed one.
+For every workflow alone: a run that was stopped and resumed ends like the undisturbed one.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ def _long(turns: int) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Scene:
-    """One workflow, its input and what its models say."""
+    """One workflow, its input and its models' replies."""
 
     workflow: str
     given: dict[str, Any]
@@ -170,11 +170,11 @@ class Ending:
     tree: dict[str, bytes]
     effects: str
     asked: int
-    """Outcomes that a person had to tell: answers to these may differ."""
+    """Outcomes that a person had to report: their answers may differ."""
 
 
 class Place:
-    """One run in a folder of its own, which is the same for all: paths are part of what is compared."""
+    """One run in a folder shared by all runs: paths are compared, too."""
 
     def __init__(self, folder: Path, scene: Scene) -> None:
         self.folder, self.scene, self.asked, self.stops = folder, scene, 0, 0
@@ -198,7 +198,7 @@ class Place:
         )
 
     def play(self) -> Ending:
-        """To its end, whatever stops it; everything is approved, unknown outcomes are looked up."""
+        """Run to the end, whatever stops it; everything is approved, unknown outcomes are looked up."""
         outcome = run_sync(self.scene.workflow, self.scene.given, options=self.options, run_id="stoprun1")
         for _ in range(20):
             if outcome.status in _STOPPED:
@@ -235,7 +235,7 @@ class Place:
         )
 
     def unfinished(self) -> int:
-        """Calls of the journal that never got a result."""
+        """Calls in the journal that never got a result."""
         conn = sqlite3.connect(self.folder / "home" / "interlock.db")
         try:
             (count,) = conn.execute("select count(*) from journal where state = 'intent'").fetchone()
@@ -245,7 +245,7 @@ class Place:
 
 
 def _untimed(value: Any) -> Any:
-    """Without what differs from run to run."""
+    """The value without what differs from run to run."""
     if isinstance(value, dict):
         return {k: _untimed(v) for k, v in value.items() if k not in _TIMED}
     return [_untimed(v) for v in value] if isinstance(value, list) else value
@@ -272,7 +272,7 @@ class Moments:
 
     @contextmanager
     def watching(self) -> Generator[None]:
-        """At the start of every node, in every request to a model, and in every command."""
+        """Watch the start of every node, every request to a model, and every command."""
         made, guarded = Stop.__init__, Token.guarded
         stream, run = ScriptProvider.stream, SupervisedProcesses.run
 
@@ -306,7 +306,7 @@ class Moments:
 
 
 def _in_a_node() -> bool:
-    """The lease is waited for under the same guard."""
+    """Whether a node is running: waiting for the lease uses the same guard."""
     import sys
 
     return sys._getframe(3).f_code.co_name == "node"
@@ -317,7 +317,7 @@ Pick = Callable[[list[str]], list[tuple[int, signal.Signals | None]]]
 
 
 def swept(name: str, folder: Path, pick: Pick) -> tuple[int, list[str]]:
-    """Stop a scene at the chosen moments, one a run. How many stops there were, and every difference."""
+    """Stop a scene at the chosen moments, one per run; returns the number of stops, and every difference."""
     scene, moments = SCENES[name], Moments()
     with moments.watching():
         place = Place(folder, scene)

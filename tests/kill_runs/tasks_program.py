@@ -1,4 +1,4 @@
-"""tasks_program: kills a task whose subtask has a subtask: each level asks, runs a command, and hands its result up."""
+"""tasks_program: kills a task whose subtask has a subtask: each asks, runs a command, and hands its result up."""
 
 import json
 import sqlite3
@@ -22,7 +22,7 @@ def _calls(agent: str, name: str, **args: Any) -> dict[str, Any]:
 
 
 def _level(agent: str, word: str, mode: str = "") -> list[dict[str, Any]]:
-    """What a task says: it changes a file, runs a command, perhaps hands on, and reports what it was told."""
+    """A task's replies: it changes a file, runs a command, perhaps delegates, and reports."""
     below = [_calls(agent, "new_task", mode=mode, message=f"below {word}", todos="[ ] it")] if mode else []
     return [
         *below,
@@ -46,7 +46,7 @@ class TaskScene(Scene):
 
 @dataclass(frozen=True)
 class TasksEnding:
-    """How the stack ended; times and ids of records aside."""
+    """How the stack ended, without times and record ids."""
 
     status: str
     response: str
@@ -54,16 +54,16 @@ class TasksEnding:
     tree: dict[str, tuple[str, int]]
     effects: tuple[str, ...]
     runs: tuple[tuple[Any, ...], ...]
-    """Run, parent, status and outcome: one child a call, none lost."""
+    """Run, parent, status and outcome: one child per call, none lost."""
     chains: dict[str, str]
-    """Run → everything it said and heard."""
+    """Run → its whole conversation."""
     journal: dict[str, str]
     asked: int
 
     def differences(self, expected: "TasksEnding") -> list[str]:
         names = ("status", "response", "mode", "tree", "effects", "runs")
         found = unlike_in(names, self, expected)
-        if not self.asked:  # else the answers to what was asked differ, as they should
+        if not self.asked:  # otherwise answers to what was asked differ, as they should
             found += unlike("chain", self.chains, expected.chains)
             found += unlike("journal", self.journal, expected.journal)
         return found

@@ -1,4 +1,4 @@
-"""Servers that ask a person for input while they work: the run parks, and the call is made again with the answer."""
+"""Servers that ask a person for input during a call: the run parks, and the call is repeated with the answer."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What npm has: the reference servers, and gemini-cli as a client of `mcp serve`. Skipped where npm is missing."""
+"""Programs from npm: the reference servers, and gemini-cli as a client of `mcp serve`. Skipped without npm."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Servers that hang, die, flood, talk nonsense or change their mind: one clear answer each, and the run goes on."""
+"""Servers that hang, die, flood, talk nonsense or change their mind: one clear answer each, and the run continues."""
 
 import asyncio
 import signal
@@ -20,7 +20,7 @@ ALL = {"toolName": "*", "mcpName": "odd", "decision": "allow"}
 
 @pytest.fixture(autouse=True)
 def allowed(place: Place) -> None:
-    """Its calls need no asking; it isn't trusted."""
+    """Allow its calls without trusting the server."""
     place.rules({**ALL, "priority": 100})
 
 
@@ -52,7 +52,7 @@ def test_what_a_trusted_server_calls_idempotent_is_not_asked_about(place: Place)
         {"expect": "again done", "text": "over"},
     )
     assert outcome.status == "done", outcome.error
-    assert place.noted() == ["die x", "again y"]  # it was connected to again in between
+    assert place.noted() == ["die x", "again y"]  # it was reconnected in between
 
 
 def test_a_run_that_was_killed_in_a_call_asks_what_became_of_it_and_leaves_no_server(place: Place) -> None:
@@ -98,7 +98,7 @@ def test_a_lost_server_is_tried_again_some_times_and_then_left(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = 0.0123
-    """As long as nothing else takes."""
+    """A delay that nothing else uses."""
     delays: list[float] = []
     waited = asyncio.timeout
 

@@ -1,4 +1,4 @@
-"""What servers offer besides tools: resources for models, prompts for people, what they say of themselves."""
+"""What servers offer besides tools: resources for models, prompts for people, instructions."""
 
 import os
 
@@ -75,7 +75,7 @@ def test_pictures_and_papers_of_a_server_are_shown_to_models(place: Place, fake_
     assert [p["inlineData"] for p in answered if "inlineData" in p] == [png, pdf]
     told = answered[0]["functionResponse"]["response"]["output"]
     assert "image (image/png, 19 bytes) is in" in told and "[resource odd://a]\nembedded" in told
-    assert told.count("shown beside this text") == 2  # what only claims to be a picture is but a file
+    assert told.count("shown beside this text") == 2  # what only claims to be a picture is treated as a file
 
 
 def test_a_sub_agent_has_only_the_tools_of_servers_that_it_names(place: Place) -> None:

@@ -1,4 +1,4 @@
-"""A server's tool from its declaration to its result: asked about, parked, resumed, done once."""
+"""A server's tool from its declaration to its result: approved, parked, resumed, executed once."""
 
 from mcp_servers.place import Place, calls
 

@@ -1,4 +1,4 @@
-"""Servers on the official SDK over each transport, and real ones from the package index and from npm."""
+"""Servers built on the official SDK over each transport, and real published ones."""
 
 import asyncio
 import os
@@ -122,7 +122,7 @@ def test_an_answer_of_some_megabytes_is_one(tmp_path: Path) -> None:
 
 
 def test_a_changed_list_is_heard_of_under_todays_protocol(tmp_path: Path) -> None:
-    """Under older ones: `test_odd_servers`."""
+    """For older protocols see `test_odd_servers`."""
 
     async def played(server: Behind) -> None:
         servers = among(tmp_path, server)

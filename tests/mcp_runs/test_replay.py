@@ -1,4 +1,4 @@
-"""A run with MCP servers replays from what they told then: none is started, none is asked."""
+"""A run with MCP servers replays from their recorded answers: none is started or called."""
 
 from typing import Any
 

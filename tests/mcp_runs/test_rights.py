@@ -1,4 +1,4 @@
-"""What a server says changes no right: rules, trust, and what is told visibly."""
+"""What a server says changes no permission: rules, trust, and visible texts."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def test_plan_mode_lets_nothing_of_a_server_through(place: Place) -> None:
 
 
 def test_a_tool_that_would_pass_for_another_servers_is_left_out(place: Place) -> None:
-    """`odd` with the tool `b:note` would be called as `odd_b` with `note`, which is trusted."""
+    """`odd` with the tool `b:note` would be called like `odd_b` with `note`, which is trusted."""
     place.servers(
         odd=place.odd(env={"ODD_TOOLS": "note,b:note"}),
         odd_b=place.odd(trust=True, env={"ODD_TOOLS": "look"}),

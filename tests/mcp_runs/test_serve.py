@@ -1,4 +1,4 @@
-"""`interlock mcp serve`, driven by the SDK's client: workflows as tools, approvals asked of the client's person."""
+"""`interlock mcp serve`, driven by the SDK's client: workflows as tools, approvals by the client's user."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Servers that one signs in to: by the SDK's OAuth, against a server of the tests' own; tokens stay out of reach."""
+"""Servers that require signing in: the SDK's OAuth against a test server; tokens stay secret."""
 
 import json
 import sys
@@ -37,13 +37,13 @@ def server(place: Place, accounts: Accounts) -> Generator[Behind]:
 def auth(
     place: Place, server: Behind, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Auth:
-    """`interlock mcp auth …`, with a browser that goes where it is sent."""
+    """`interlock mcp auth …`, with a browser that follows redirects."""
     browser = place.user / "browser.py"
     browser.write_text(BROWSER)
     monkeypatch.setenv("HOME", str(place.user))
     monkeypatch.setenv("INTERLOCK_HOME", str(place.home))
     monkeypatch.setenv("DISPLAY", ":0")
-    # The same for all tests: it is looked up once in a process.
+    # The same for all tests: a process looks it up only once.
     does = 'import os; exec(open(os.environ["BROWSER_DOES"]).read())'
     monkeypatch.setenv("BROWSER", f"{sys.executable} -c '{does}' %s")
     monkeypatch.setenv("BROWSER_DOES", str(browser))

@@ -1,4 +1,4 @@
-"""accounts: an OAuth server in memory, that says yes (or no) for the person at once, and a browser that follows it."""
+"""accounts: an in-memory OAuth server that says yes (or no) for the person, and a browser that follows it."""
 
 import time
 from typing import Any
@@ -29,7 +29,7 @@ class Accounts(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self.lives_s = 3600
         self.says_no = False
         self.asked: list[str] = []
-        """What tokens were given for, in order."""
+        """The grants that tokens were issued for, in order."""
 
     def settings(self, origin: str, url: str) -> AuthSettings:
         may = ClientRegistrationOptions(enabled=True)
@@ -98,7 +98,7 @@ class Accounts(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         number = len(self.asked)
         known: dict[str, Any] = {"client_id": client.client_id, "scopes": [], "resource": resource}
         access, refresh = f"access-to-everything-{number}", f"refresh-of-everything-{number}"
-        # As long as it takes to be asked for something: what has ended is found out by a 401.
+        # Lasts until the next request: expiry shows as a 401.
         ends = int(time.time()) + self.lives_s
         self.access[access] = AccessToken(token=access, expires_at=ends, **known)
         self.refresh[refresh] = RefreshToken(token=refresh, **known)

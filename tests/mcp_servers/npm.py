@@ -1,4 +1,4 @@
-"""npm: packages from npm, installed once on a machine into a folder of their own; what lacks them is skipped."""
+"""npm: npm packages, installed once per machine into their own folder; tests without them are skipped."""
 
 import fcntl
 import shutil
@@ -20,7 +20,7 @@ _INSTALL = ("install", "--no-audit", "--no-fund", "--ignore-scripts", "--logleve
 
 @cache
 def programs() -> Path:
-    """Where their programs are."""
+    """The folder of their programs."""
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("npm isn't installed: servers from npm and gemini-cli aren't tried")

@@ -1,6 +1,6 @@
-"""odd: a server on stdio in plain Python, which starts at once and can misbehave in every way that is tested.
+"""odd: a stdio server in plain Python, which starts at once and can misbehave in every tested way.
 
-What it does outside itself it writes down, a line each, in the file ODD_LOG.
+It logs its side effects, one per line, in the file ODD_LOG.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""place: a workspace with MCP servers, and runs in it with a script in the model's place."""
+"""place: a workspace with MCP servers, and runs in it with a scripted model."""
 
 import json
 import os
@@ -30,7 +30,7 @@ class Place:
         (self.user / ".interlock" / "settings.json").write_text(json.dumps(settings))
 
     def odd(self, **changes: Any) -> dict[str, Any]:
-        """The odd server as settings name it."""
+        """The odd server's entry in settings."""
         env = {"ODD_LOG": str(self.log), **changes.pop("env", {})}
         return {"command": sys.executable, "args": ["-I", "-S", str(SERVER)], "env": env, **changes}
 
@@ -38,7 +38,7 @@ class Place:
         self.settings(mcpServers=servers)
 
     def rules(self, *tables: dict[str, Any]) -> None:
-        """The user's policy; JSON is TOML for what rules hold, but for tables."""
+        """The user's policy; JSON is valid TOML for a rule's values, except tables."""
         folder = self.user / ".interlock" / "policies"
         folder.mkdir(exist_ok=True)
         texts = ("".join(f"{key} = {_toml(value)}\n" for key, value in table.items()) for table in tables)
@@ -59,27 +59,27 @@ class Place:
         return f"script:{file}"
 
     def main(self, *replies: dict[str, Any], **changes: Any) -> Any:
-        """One prompt to `main`; the outcome."""
+        """Send one prompt to `main`; returns the outcome."""
         options = self.options(model=self.script(*replies), **changes)
         return run_sync("main", {"prompt": "go"}, options=options, renderers=[self.events.append])
 
     @property
     def told(self) -> list[str]:
-        """Warnings and errors that people were shown."""
+        """Warnings and errors shown to people."""
         return [event.message for event in self.events if event.type == "error"]
 
     def resume(self, run: str, **changes: Any) -> Any:
         return resume_sync(run, options=self.options(), **changes)
 
     def path(self, run: str) -> Any:
-        """Which way the run took."""
+        """The run's path through the graph."""
         with closing(sqlite3.connect(self.home / "interlock.db")) as conn:
             conn.row_factory = sqlite3.Row
             rows = conn.execute("select * from steps where run = ? order by seq", (run,)).fetchall()
         return run_path(rows, ended=True)
 
     def noted(self) -> list[str]:
-        """What the server did outside itself, but for its own starts and ends."""
+        """The server's logged side effects, without its own starts and ends."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return [line for line in lines if not line.startswith(("start", "end"))]
 

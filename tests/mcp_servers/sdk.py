@@ -70,7 +70,7 @@ class Behind:
         accounts: "Accounts | None" = None,
         door: Door | None = None,
     ) -> None:
-        """`door`: answers in the server's place, where it answers."""
+        """`door` may answer a request in the server's place."""
         self._socket = socket.create_server(("127.0.0.1", port))
         self.port: int = self._socket.getsockname()[1]
         origin = f"http://127.0.0.1:{self.port}"
@@ -82,7 +82,7 @@ class Behind:
         )
         app = made(**doors).streamable_http_app() if kind == "http" else made(**doors).sse_app()
         app = _guarded(app, door) if door else app
-        # An open stream of events would be waited for at the end.
+        # Otherwise shutdown would wait for an open event stream.
         config = uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=0)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=lambda: self._server.run(sockets=[self._socket]), daemon=True)
@@ -99,7 +99,7 @@ class Behind:
 
 
 def no_handshake(asked: dict[str, Any]) -> Answer | None:
-    """A door of servers that speak today's protocol alone."""
+    """A door that imitates servers speaking only today's protocol."""
     if asked.get("method") != "initialize":
         return None
     data = {"supported": ["2026-07-28"], "requested": asked["params"]["protocolVersion"]}

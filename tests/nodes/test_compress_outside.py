@@ -1,4 +1,4 @@
-"""What a run knows by itself is in the message of every snapshot: plan, list of steps, open requests."""
+"""Every snapshot's message includes what the run itself knows: plan, list of steps, open requests."""
 
 import json
 from pathlib import Path

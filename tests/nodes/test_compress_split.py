@@ -28,7 +28,7 @@ def answer(call: str, text: str = "x") -> Message:
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Message]:
-    """Valid ones: prompts, rounds with any number of parallel calls, nudges between, perhaps an earlier snapshot."""
+    """Valid conversations: prompts, rounds of parallel calls, nudges in between, perhaps an earlier snapshot."""
     messages = list(OPENING) if draw(st.booleans()) else []
     if draw(st.booleans()):
         messages.append(Message(role="user", origin="snapshot", content="<state_snapshot/>"))
@@ -75,7 +75,7 @@ def test_a_cut_splits_no_round_and_loses_nothing(messages: list[Message], preser
 def test_no_more_is_kept_than_the_share_a_round_and_the_request(
     messages: list[Message], preserve: float
 ) -> None:
-    """Unless there is no place to cut after the share: then the last prompt before it begins what is kept."""
+    """Unless nothing after the share can be cut: then the last prompt before it is the first message kept."""
     cut = find_cut(messages, preserve)
     if cut is None or cut.carried >= 0:
         return

@@ -1,4 +1,4 @@
-"""What is gathered of a history that grows, is cut or is replaced is what a fresh look at it gives."""
+"""Data gathered incrementally from a history that grows, is cut or is replaced equals a fresh pass over it."""
 
 from random import Random
 

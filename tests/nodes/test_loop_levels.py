@@ -1,4 +1,4 @@
-"""Levels 1 to 3 of loop detection, to the constant; and that neither pieces nor speed change what is found."""
+"""Levels 1 to 3 of loop detection, with exact constants; neither chunking nor speed changes the result."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ assert len(UNIT) == 50
 
 
 def first(text: str, size: int = 7) -> int | None:
-    """Characters that were fed when a loop was found."""
+    """Characters fed when the loop was found."""
     chants = Chants()
     for at in range(0, len(text), size):
         if chants.feed(text[at : at + size]):
@@ -31,7 +31,7 @@ def first(text: str, size: int = 7) -> int | None:
 
 
 def naive(text: str) -> bool:
-    """The rule as it is written, for plain text: every chunk against all places where it stands."""
+    """The rule as documented, for plain text: compare every chunk with all its occurrences."""
     places: dict[str, list[int]] = {}
     for at in range(len(text) - 49):
         found = places.setdefault(text[at : at + 50], [])
@@ -68,14 +68,14 @@ def test_tables_rules_dots_and_blanks_are_no_loop(text: str) -> None:
 
 @pytest.mark.parametrize(("times", "found"), [(9, False), (10, True)])
 def test_the_tenth_occurrence_is_a_loop(times: int, found: bool) -> None:
-    # Between the occurrences stand two texts in turn: nothing longer than the unit repeats as often.
+    # Two texts alternate between the occurrences: nothing longer than the unit repeats as often.
     text = "".join(UNIT + ("!" if i % 2 else "?") for i in range(times))[: 51 * times - 1]
     assert bool(first(text)) is found
 
 
 @pytest.mark.parametrize(("gap", "found"), [(250, True), (251, False)])
 def test_occurrences_lie_250_apart_at_most(gap: int, found: bool) -> None:
-    filler = "".join(f"{i:03d}" for i in range(gap))[: gap - 50]  # nothing in it comes twice
+    filler = "".join(f"{i:03d}" for i in range(gap))[: gap - 50]  # nothing in it occurs twice
     assert bool(first((UNIT + filler) * 9 + UNIT)) is found
 
 
@@ -151,7 +151,7 @@ def test_plain_text_is_judged_as_the_rule_is_written(parts: list[tuple[str, int]
 
 
 def test_a_text_twice_as_long_costs_twice_as_much() -> None:
-    """Pieces of 20 characters, as they stream; a text whose chunks come again but are no loop."""
+    """Pieces of 20 characters, as they stream; a text whose chunks recur without being a loop."""
     prefix = "the worker has finished the next batch of items, all of them, and now goes on with number "
     log = "".join(f"{prefix}{i}\n" for i in range(2_000))
 
@@ -253,7 +253,7 @@ def test_another_prompt_begins_anew_and_the_same_one_does_not() -> None:
 
 
 def test_what_the_models_saw_no_progress_in_is_named() -> None:
-    """The nudge of level 3 says what was repeated, as those of the other levels do."""
+    """The nudge of level 3 says what was repeated, like those of the other levels."""
     calls = [
         ToolCall(id=f"{n}.0", name="read_file", args={"file_path": "a.txt", "start_line": n})
         for n in range(6)

@@ -1,4 +1,4 @@
-"""Which older outputs are masked, and what stays in their place."""
+"""Which older outputs are masked, and what replaces them."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Stack traces and warnings are found whole, in the shapes that programs write them."""
+"""Stack traces and warnings are found in full, in the formats that programs print."""
 
 import textwrap
 

@@ -1,4 +1,4 @@
-"""test_prompt_files: prompts load, say what is wrong with them, and leave slot values as they are."""
+"""test_prompt_files: prompts load, report their own errors, and leave slot values as they are."""
 
 import re
 import subprocess

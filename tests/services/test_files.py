@@ -117,7 +117,7 @@ FULL = """
 
 
 def test_when_there_is_no_room_the_old_file_stays_and_nothing_else(tmp_path: Path) -> None:
-    """A limit on file sizes stands in for a full disk: the write fails half way."""
+    """A limit on file sizes simulates a full disk: the write fails half way."""
     path = tmp_path / "a"
     path.write_bytes(b"old")
     argv = [sys.executable, "-c", textwrap.dedent(FULL), str(path)]

@@ -1,4 +1,4 @@
-"""How files are cut into chunks, and code into words."""
+"""How files are split into chunks, and code into words."""
 
 from hypothesis import given
 from hypothesis import strategies as st

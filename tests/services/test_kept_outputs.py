@@ -1,4 +1,4 @@
-"""Whole outputs can be read although they lie outside the workspace, and nothing else there can."""
+"""Full outputs can be read although they are outside the workspace; nothing else there can."""
 
 from pathlib import Path
 

@@ -22,7 +22,7 @@ def put(folder: Path, files: Mapping[str, str | bytes]) -> None:
 
 
 def memory(folder: Path, *roots: str) -> list[tuple[str, str]]:
-    """(path, text), paths relative to `folder`; home is `folder/home`, the root by default `folder/repo`."""
+    """(path, text), with paths relative to `folder`; home is `folder/home`, the root by default `folder/repo`."""
     wanted = [folder / r for r in roots or ("repo",)]
     found = load_memory(roots=wanted, home=folder / "home", names=NAMES)
     return [(f.path.relative_to(folder).as_posix(), f.text) for f in found]

@@ -1,4 +1,4 @@
-"""Ways out of the workspace, each tried with every tool that takes a path, on a real file system."""
+"""Escapes from the workspace, each tried with every tool that takes a path, on a real file system."""
 
 import os
 import socket
@@ -32,11 +32,11 @@ NAMED = [
     ),
     *("\uff49d_rsa", "ID_RSA", "id_r\u017fa", ".netrc.", "gha-creds-\n.json", ".git\u00ad-credentials"),
 ]
-"""Spellings that some file system takes for a private name."""
+"""Spellings that some file system treats as a private name."""
 
 
 def out(desk: Desk) -> dict[str, str]:
-    """Paths that lead out, by what they are."""
+    """Paths that lead outside, by kind."""
     root, outside = desk.root, desk.outside
     (root / "link").symlink_to(outside)
     (root / "file-link").symlink_to(outside / "secret.txt")
@@ -74,12 +74,12 @@ def out(desk: Desk) -> dict[str, str]:
 
 
 def endless(desk: Desk) -> Iterator[socket.socket]:
-    """What would be waited for for ever, under names in the workspace."""
+    """Files in the workspace that would block forever."""
     os.mkfifo(desk.root / "pipe")
     (desk.root / "to-pipe").symlink_to("pipe")
     with socket.socket(socket.AF_UNIX) as listening:
         here = Path.cwd()
-        os.chdir(desk.root)  # the name of a socket is short
+        os.chdir(desk.root)  # socket names must be short
         listening.bind("socket")
         os.chdir(here)
         yield listening
@@ -91,7 +91,7 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def attempts(desk: Desk, path: str) -> dict[str, str]:
-    """What each tool answered."""
+    """Each tool's answer."""
     directory = path.rpartition("/")[0] or path
     done = {
         "read_file": desk.call("read_file", file_path=path),
@@ -185,7 +185,7 @@ def test_names_that_no_file_has_are_told_and_made_nowhere(desk: Desk, path: str)
 
 
 def test_a_file_whose_name_is_not_utf8_is_found_and_read(desk: Desk) -> None:
-    """It can't be named in a call, which holds text."""
+    """No call can name it, because calls hold text."""
     name = os.fsdecode(b"caf\xe9.txt")
     (desk.root / name).write_text("needle")
     assert "needle" in desk.call("read_many_files", include=["*.txt"]).content
@@ -216,7 +216,7 @@ def test_another_name_of_a_private_file_above_it_is_closed_too(desk: Desk, priva
 
 
 def test_files_with_several_names_are_read_as_any(desk: Desk) -> None:
-    """Package managers link every file that they install."""
+    """Package managers hard-link every file that they install."""
     (desk.root / ".env").write_text(SECRET)
     (desk.root / "store").write_text("fine")
     os.link(desk.root / "store", desk.root / "src" / "installed")

@@ -1,4 +1,4 @@
-"""Another process swaps directories and files for links without a pause, while every file tool works on them."""
+"""Another process constantly swaps directories and files for links while every file tool works on them."""
 
 import json
 import subprocess
@@ -16,12 +16,12 @@ from interlock.state.calls import ToolResult
 
 SWAPPER = Path(__file__).parents[1] / "escapes" / "swapper.py"
 NAMES = ("top", "a/b/c", "flat")
-"""Directories that are swapped themselves, that lie below one that is, and whose file is."""
+"""Directories that are swapped, that are below a swapped one, or that contain a swapped file."""
 
 
 @pytest.fixture
 def still(tmp_path: Path) -> Desk:
-    """The same names inside and outside, so that a link that is followed is always found out."""
+    """The same names inside and outside, so that following a link is always noticed."""
     made = tmp_path.resolve()
     for name in ("outside/only-outside", "outside/b/c", "outside/c"):
         (made / name).mkdir(parents=True)
@@ -48,7 +48,7 @@ def desk(still: Desk) -> Iterator[Desk]:
 def play(
     desk: Desk, rounds: int, calls: Callable[[int, str], Iterator[tuple[str, ToolResult]]]
 ) -> Counter[str]:
-    """How often each tool succeeded. Nothing that it tells is from outside, and outside nothing changes."""
+    """How often each tool succeeded. Nothing it returns is from outside, and outside nothing changes."""
     done: Counter[str] = Counter()
     for turn in range(rounds):
         for name in NAMES:
@@ -94,7 +94,7 @@ def test_no_search_leaves_the_workspace(desk: Desk) -> None:
 
 
 class Hasty(FolderWorkspace):
-    """What is checked is swapped for a link right after each check, and back right before the next."""
+    """Swaps a checked path for a link right after each check, and back right before the next."""
 
     def __init__(self, desk: Desk, swapped: str, target: str) -> None:
         super().__init__(desk.root)

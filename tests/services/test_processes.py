@@ -1,4 +1,4 @@
-"""Commands run under supervision: what comes back, what ends them, and that nothing is left behind."""
+"""Supervised commands: their results, what ends them, and that nothing is left behind."""
 
 import asyncio
 import gc
@@ -46,7 +46,7 @@ def play(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Play]:
     sandboxed = getattr(request, "param", None) == "sandboxed"
     if sandboxed:
         needs_sandbox()
-    gc.collect()  # what earlier tests left isn't this one's
+    gc.collect()  # garbage of earlier tests doesn't count
     before = open_descriptors()
     benches: list[Bench] = []
 
@@ -62,7 +62,7 @@ def play(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Play]:
 
 
 EITHER_WAY = pytest.mark.parametrize("play", ["on the machine", "sandboxed"], indirect=True)
-"""What a sandbox must not change."""
+"""For what a sandbox mustn't change."""
 
 
 def open_descriptors() -> int:
@@ -116,7 +116,7 @@ def test_stdin_is_what_was_given(play: Play) -> None:
 
 @EITHER_WAY
 def test_output_is_shown_while_it_comes_and_characters_are_never_cut(play: Play, tmp_path: Path) -> None:
-    """The command goes on when what it wrote first was seen."""
+    """The command continues once its first output was seen."""
     go, seen = tmp_path / "go", list[str]()
 
     def show(text: str) -> None:
@@ -272,7 +272,7 @@ def test_what_a_finished_command_left_behind_is_ended(play: Play, tmp_path: Path
 
 @pytest.mark.parametrize("who", ["$PPID", "$(ps -o ppid= -p $PPID) $PPID"], ids=["worker", "both"])
 def test_silence_of_a_killed_supervisor_is_no_result(play: Play, tmp_path: Path, who: str) -> None:
-    """And the command doesn't outlive it: neither what stays in its session nor what left it."""
+    """The command doesn't outlive it either: neither what stays in its session nor what left it."""
     beat, other = tmp_path / "beat", tmp_path / "other"
     loops = [f"while :; do date +%N > {file}; sleep 0.05; done" for file in (beat, other)]
     command = f"setsid bash -c '{loops[1]}' & while [ ! -e {other} ]; do sleep 0.02; done; kill -9 {who}; {loops[0]}"

@@ -1,4 +1,4 @@
-"""test_redaction: which texts are secrets, in whole texts and in pieces, and which are not."""
+"""test_redaction: which texts are secrets, whole or in pieces, and which aren't."""
 
 import base64
 import hashlib
@@ -208,4 +208,4 @@ def test_marks_are_counted() -> None:
     ],
 )
 def test_a_long_text_takes_linear_time(text: str) -> None:
-    SHAPES(text[:5_000_000])  # quadratic, it would take days
+    SHAPES(text[:5_000_000])  # quadratic work would take days

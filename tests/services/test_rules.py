@@ -1,4 +1,4 @@
-"""Rule files: which count, in which order, and what becomes of odd ones."""
+"""Rule files: which count, in which order, and what happens to odd ones."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The sandbox around shell commands, with real bubblewrap: what a command sees, what it can change, whom it reaches."""
+"""The sandbox around shell commands, with real bubblewrap: what a command sees, can change, and can connect to."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ class Place:
     def sh(
         self, command: str, env: dict[str, str] | None = None, included: tuple[Path, ...] = (), **tools: Any
     ) -> Ended:
-        """One command in the workspace, as `run_shell_command` runs it."""
+        """Run a command in the workspace, as `run_shell_command` does."""
         whole = {"PATH": os.environ["PATH"], "HOME": str(self.home), **(env or {})}
         sandbox = sandbox_for(self.work, included=included, env=whole, **tools)
         outputs = OutputFiles(self.work.parent)
@@ -216,7 +216,7 @@ def test_a_git_file_alone_opens_no_folder(place: Place, tmp_path: Path) -> None:
     (theirs / "gitdir").write_text(str(tmp_path / "another/.git"))
     (place.work / ".git").write_text(f"gitdir: {theirs}\n")
     assert place.sh(f"ls {tmp_path}/theirs").exit_code == 2
-    # What came with the workspace may name itself, but not another repository.
+    # The workspace's own git file may name itself, but no other repository.
     ours = place.work / "own/worktrees/w"
     ours.mkdir(parents=True)
     (ours / "gitdir").write_text(str(place.work / ".git"))
@@ -248,7 +248,7 @@ def test_a_folder_of_dependencies_is_not_searched_for_secrets_but_stays_readable
 
 @pytest.fixture
 def server() -> Iterator[int]:
-    """Says hello to whoever connects."""
+    """Greets every connection."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:

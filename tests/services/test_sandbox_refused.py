@@ -1,4 +1,4 @@
-"""Where there can be no sandbox, or not the one that was asked for, nothing runs, and one line says why (exit 44)."""
+"""Without a sandbox, or without the one requested, nothing runs, and one line says why (exit 44)."""
 
 import importlib.metadata
 import os

@@ -1,4 +1,4 @@
-"""test_settings: which source wins, what is kept, and what an error says."""
+"""test_settings: which source wins, what is kept, and what errors say."""
 
 import json
 import os
@@ -17,7 +17,7 @@ SOURCES = ["home/.gemini", "home/.interlock", "work/.gemini", "work/.interlock"]
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
-    """Write settings files given by folder, then load."""
+    """Write settings files by folder, then load them."""
 
     def do(
         files: Mapping[str, Any] = {},
@@ -112,7 +112,7 @@ def test_unknown_keys_are_kept_and_reported(load: Load, tmp_path: Path) -> None:
         *[("tools.exlude", "tools.exclude"), ("tools.Exclude", "tools.exclude")],
         ("general.default_aproval_mode", "general.defaultApprovalMode"),
         ("model.maxSessionTurn", "model.maxSessionTurns"),
-        # Settings of gemini-cli that mean nothing here are no slips.
+        # gemini-cli settings without meaning here aren't typos.
         *[("privacy", ""), ("telemetry", ""), ("context.includeDirectoryTree", "")],
         *[("general.preview", ""), ("tools.enableHooks", ""), ("agents.overrides", ""), ("output", "")],
     ],

@@ -1,4 +1,4 @@
-"""test_settings_env_and_trust: `.env` files beside the environment, and whose folders count."""
+"""test_settings_env_and_trust: `.env` files beside the environment, and which folders are trusted."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""test_settings_jsonc: JSON with comments and trailing commas reads as what it means, errors keep their place."""
+"""test_settings_jsonc: JSON with comments and trailing commas parses to its meaning, errors keep their position."""
 
 import contextlib
 import json

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def marker() -> Iterator[str]:
-    """A word in the command lines of what a test starts; whatever is left at its end is killed."""
+    """A word in the command lines of what a test starts; leftovers are killed at its end."""
     word = f"interlock-survivor-{secrets.token_hex(6)}"
     yield word
     for pid in alive(word):
@@ -46,7 +46,7 @@ def marker() -> Iterator[str]:
 
 
 def alive(marker: str) -> list[int]:
-    """Processes with the marker among their arguments, supervisors and the driver left out."""
+    """Processes with the marker among their arguments, except supervisors and the driver."""
     found: list[int] = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
@@ -72,7 +72,7 @@ def start_driver(folder: Path, mode: str, command: str) -> subprocess.Popen[byte
 
 
 def command_of(shape: str, marker: str) -> str:
-    # `exec -a` names the process, so that it is found whatever became of its parents.
+    # `exec -a` names the process, so that it is found whatever happened to its parents.
     return SHAPES[shape].format(body=f'bash -c "exec -a {marker} sleep 7777"')
 
 
@@ -128,7 +128,7 @@ def test_what_a_background_command_left_behind_lives_until_the_run_ends(
     driver = start_driver(tmp_path, mode, command_of("ampersand_ended", marker))
     try:
         until(lambda: named(marker))
-        time.sleep(0.6)  # the command itself has ended by then
+        time.sleep(0.6)  # the command itself has ended by now
         assert named(marker)
     finally:
         driver.kill()
@@ -186,12 +186,12 @@ process = subprocess.Popen(program, pass_fds=(life, tell), start_new_session=Tru
 os.close(tell)
 print(open(told).read(), process.wait(), [p for p in os.listdir("/proc") if p.isdigit() and p != str(os.getpid())])
 """
-"""Nothing of ours needs to be readable: another user runs it, with the machine's own Python."""
+"""Needs no file of ours to be readable: another user runs it, with the machine's own Python."""
 
 
 @pytest.fixture
 def bounded() -> Iterator[Path]:
-    """A control group of at most 3000 processes: what gets past the supervisor stops there."""
+    """A control group of at most 3000 processes, to stop what gets past the supervisor."""
     if not os.environ.get("INTERLOCK_FORK_BOMB"):
         pytest.skip(
             "starves what else runs on the machine; alone: INTERLOCK_FORK_BOMB=1 make test TESTS='-k fork_bomb'"
@@ -213,14 +213,14 @@ def bounded() -> Iterator[Path]:
 @pytest.mark.parametrize("bomb", BOMBS)
 @pytest.mark.parametrize("user", ["root", "nobody"])
 def test_a_fork_bomb_ends_with_a_clear_result(bounded: Path, user: str, bomb: str) -> None:
-    """In a pid namespace, whose end would end them all."""
+    """In a pid namespace, whose end would kill all."""
     python = "/usr/bin/python3"
     apart = ["sh", "-c", f'echo $$ > {bounded}/cgroup.procs; exec "$@"', "sh"]
     apart += ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     apart += ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if user == "nobody" else []
     if subprocess.run([*apart, python, "-c", ""], capture_output=True, check=False).returncode:
         pytest.skip("no pid namespace can be made here (root, unshare, setpriv and /usr/bin/python3)")
-    folder = Path(tempfile.mkdtemp())  # pytest's own is closed to others
+    folder = Path(tempfile.mkdtemp())  # pytest's own is closed to other users
     try:
         folder.chmod(0o777)
         program = shutil.copy(supervisor.__file__, folder)

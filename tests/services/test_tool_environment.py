@@ -1,4 +1,4 @@
-"""What the environment of a tool holds and what it doesn't."""
+"""What a tool's environment contains and what it doesn't."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The built-in toolset: declared, checked, summarised, run; whatever a tool does is an answer."""
+"""The built-in toolset: declared, checked, summarised, run; every failure of a tool is an answer."""
 
 import asyncio
 from collections.abc import Mapping

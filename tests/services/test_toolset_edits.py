@@ -1,4 +1,4 @@
-"""Edits: previewed over each other, planned, written exactly as planned, and the same after a crash."""
+"""Edits: previewed on top of each other, planned, written exactly as planned, and the same after a crash."""
 
 import asyncio
 import os
@@ -61,7 +61,7 @@ def preview(root: Path, call: CallView, earlier: Sequence[CallView] = ()) -> Pre
 
 
 def identity(path: Path) -> tuple[int, int]:
-    """Another one after each write."""
+    """Changes with every write."""
     return path.stat().st_ino, path.stat().st_mtime_ns
 
 

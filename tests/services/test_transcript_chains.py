@@ -1,4 +1,4 @@
-"""A new chain names the old one, and what is wrong with either is found."""
+"""A new chain names the old one, and damage to either is found."""
 
 from collections.abc import Iterator
 from pathlib import Path

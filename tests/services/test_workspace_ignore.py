@@ -1,4 +1,4 @@
-"""Ignore rules: as git has them, with the user's own files having the last word."""
+"""Ignore rules: like git's, with the user's own files having the last word."""
 
 import subprocess
 from pathlib import Path

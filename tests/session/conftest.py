@@ -1,4 +1,4 @@
-"""conftest: a folder to work in, and a session in it that a script answers."""
+"""conftest: a folder to work in, and a session in it with scripted replies."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def opens(folder: Path) -> Opens:
-    """`opens(replies, *arguments)`: a session that these replies answer; without any, the ones of before."""
+    """`opens(replies, *arguments)`: a session with these replies, or else the previous ones."""
 
     def made(replies: Replies | None, *arguments: str, **given: Any) -> Terminal:
         script = folder.parent / "replies.json"

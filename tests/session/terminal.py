@@ -21,9 +21,9 @@ from warm import Warm
 
 ENTRY = Path(sys.executable).with_name("interlock")
 FROM_NOTHING = (str(ENTRY),)
-"""For tests of what is there before the imports are made."""
+"""For tests of what happens before the imports."""
 WAIT_S = float(os.environ.get("WAIT_S", HANG_S))
-"""A wait ends at once when the text is there; only what never comes lasts so long."""
+"""Seconds. A wait ends at once when the text appears; only a failure lasts this long."""
 KEYS = {
     "enter": "\r",
     "escape": "\x1b",
@@ -39,7 +39,7 @@ KEYS = {
 
 
 class Terminal:
-    """`with Terminal(folder, "-m", "script:replies.yaml") as terminal: …`; by a `command` it starts from nothing."""
+    """`with Terminal(folder, "-m", "script:replies.yaml") as terminal: …`; with a `command`, nothing is preloaded."""
 
     def __init__(
         self,
@@ -107,13 +107,13 @@ class Terminal:
 
     @property
     def screen(self) -> list[str]:
-        """The lines that are seen now."""
+        """The visible lines."""
         with self._lock:
             return [line.rstrip() for line in self._pyte.display]
 
     @property
     def scrollback(self) -> list[str]:
-        """The lines that have left the screen at its top, then those that are seen."""
+        """The lines scrolled off the top, then the visible ones."""
         with self._lock:
             width = self._pyte.columns
             gone = ["".join(line[x].data for x in range(width)).rstrip() for line in self._pyte.history.top]
@@ -123,11 +123,11 @@ class Terminal:
         os.write(self._own, text.encode())
 
     def paste(self, text: str) -> None:
-        """As terminals do it: between marks."""
+        """Paste as terminals do: between bracketed-paste marks."""
         self.type(f"\x1b[200~{text}\x1b[201~")
 
     def press(self, *keys: str) -> None:
-        """`enter`, `c-c`, `s-tab`, `up`, … or a character; several come at once, however busy the machine."""
+        """`enter`, `c-c`, `s-tab`, `up`, … or a character; several arrive together, however busy the machine."""
         controls = ((key, re.fullmatch("c-(.)", key)) for key in keys)
         self.type("".join(chr(ord(c[1]) & 0x1F) if c else KEYS.get(key, key) for key, c in controls))
 
@@ -138,15 +138,15 @@ class Terminal:
         self.press("enter")
 
     def types_ahead(self, text: str) -> None:
-        """Before anything stands there, as soon as it isn't shown."""
+        """Type before anything is shown, as soon as echo is off."""
         until(lambda: not self.echoes, "the keyboard's hold")
         self.type(text)
 
     def waits_for(self, text: str, *, gone: bool = False, anywhere: bool = False) -> None:
-        """Until it stands on the screen (`anywhere`: or has scrolled away), or no longer does."""
+        """Wait until the text is on the screen (`anywhere`: or has scrolled away), or is `gone`."""
         end = time.monotonic() + WAIT_S
         while True:
-            # Asked before the screen is: what it wrote last stands there then.
+            # Asked before looking at the screen, which then has the last output.
             over = time.monotonic() >= end or (
                 self.process.poll() is not None and not self._reader.is_alive()
             )
@@ -157,19 +157,19 @@ class Terminal:
             time.sleep(0.01)
 
     def ends(self) -> int:
-        """Wait until the process has ended; its exit code."""
+        """Wait until the process has ended; returns its exit code."""
         code = self.process.wait(WAIT_S)
         self._reader.join(WAIT_S)
         return code
 
     @property
     def echoes(self) -> bool:
-        """What is typed is shown, whoever reads it."""
+        """Whether the terminal echoes what is typed."""
         return bool(termios.tcgetattr(self._own)[3] & termios.ECHO)
 
     @property
     def restored(self) -> bool:
-        """The terminal is as it was: it echoes, waits for whole lines, marks no pastes and shows its cursor."""
+        """The terminal is as before: it echoes, reads whole lines, marks no pastes and shows its cursor."""
         modes = termios.tcgetattr(self._own)[3]
         written = self.written.decode(errors="replace")
         pastes, cursor = (re.findall(rf"\x1b\[\?{number}([hl])", written) for number in (2004, 25))
@@ -183,7 +183,7 @@ class Terminal:
         self.process.send_signal(signal.SIGWINCH)
 
     def hang_up(self) -> None:
-        """Its window is closed."""
+        """Close the terminal's window."""
         os.close(self._own)
         self._own = os.open(os.devnull, os.O_RDONLY)
 
@@ -208,12 +208,12 @@ HELD: dict[str, Any] = {
         }
     ]
 }
-"""A reply that keeps the agent at work from when `began` is there until `go` is, in its folder."""
+"""A reply that keeps the agent busy, from when `began` exists in its folder until `go` does."""
 
 
 LATE: dict[str, Any] = {"text": "too late", "delay_s": 60}
 ASKED = "choosing a model"
-"""What stands there while a reply is waited for: by then the run is there, and has the prompt."""
+"""Shown while a reply is awaited: by then the run exists and has the prompt."""
 
 
 def edit(text: str = "new\n", file: str = "notes.txt") -> dict[str, Any]:

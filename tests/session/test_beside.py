@@ -1,4 +1,4 @@
-"""test_beside: what a session has from elsewhere: servers that one signs in to, their prompts, subtasks."""
+"""test_beside: what a session gets from elsewhere: servers that need signing in, their prompts, subtasks."""
 
 import json
 import sys

@@ -8,7 +8,7 @@ from session.terminal import HELD, Opens, Terminal, edit
 
 
 def command(terminal: Terminal, line: str, *shown: str) -> None:
-    """Send it; wait for what it shows."""
+    """Send the command, and wait for what it shows."""
     terminal.type(line)
     terminal.waits_for(line[-20:])
     terminal.press("enter")

@@ -1,4 +1,4 @@
-"""test_deciding: what is asked is answered here, later, or elsewhere; what is being typed is no answer to it."""
+"""test_deciding: questions are answered here, later, or elsewhere; what is being typed is no answer."""
 
 import time
 from pathlib import Path
@@ -10,7 +10,7 @@ from interlock.engine.read import list_runs
 
 
 def elsewhere(terminal: Terminal, *arguments: str) -> str:
-    """A command in another terminal."""
+    """Run a command in another terminal."""
     done = warm.run(arguments, cwd=terminal.folder, env=terminal.env)
     return done.stdout + done.stderr
 
@@ -24,7 +24,7 @@ def test_a_word_that_is_typed_into_a_question_decides_nothing(folder: Path, open
             "always ",
             "every ",
             "yacht",
-        ):  # letters of a word come together, however slow we are
+        ):  # a word's letters arrive together, however slow we are
             terminal.type(word)
             time.sleep(0.02)
         time.sleep(1)
@@ -162,7 +162,7 @@ def test_what_is_being_typed_when_a_question_comes_is_no_answer_to_it(folder: Pa
         assert not (folder / "notes.txt").exists()
         terminal.press("y")
         terminal.waits_for("Written.")
-        assert any(line.startswith("› yyy") for line in terminal.screen)  # the draft is there again
+        assert any(line.startswith("› yyy") for line in terminal.screen)  # the draft is back
 
 
 def test_the_editor_changes_what_will_run(folder: Path, opens: Opens, tmp_path: Path) -> None:

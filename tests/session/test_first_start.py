@@ -1,4 +1,4 @@
-"""test_first_start: from an empty home to the first prompt: a key or a server is asked for, tried, and stored."""
+"""test_first_start: from an empty home to the first prompt: a key or a server is requested, tried, and stored."""
 
 import json
 import signal
@@ -20,7 +20,7 @@ KEY = "AIzaSyD-0123456789-0123456789-0123456"
 
 
 class _Checking(Handler):
-    """Refuses every other key, in Google's words."""
+    """Refuses every key but one, in Google's words."""
 
     def _refuses(self) -> bool:
         if self.headers.get("x-goog-api-key") == KEY:
@@ -84,7 +84,7 @@ def server() -> Iterator[str]:
 
 
 def stored(folder: Path) -> list[str]:
-    """Files in the home, but for what Python or a library keeps there."""
+    """Files in the home, except what Python or a library keeps there."""
     return sorted(
         str(file.relative_to(folder.parent))
         for place in (".gemini", ".interlock")
@@ -94,7 +94,7 @@ def stored(folder: Path) -> list[str]:
 
 
 def no_package(folder: Path) -> Path:
-    """Where `langchain_openai` is found when it is looked for; what is tried here needs none."""
+    """A folder where `langchain_openai` is found when looked for; these tests don't use it."""
     package = folder.parent / "packages" / "langchain_openai"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
@@ -213,7 +213,7 @@ def test_who_is_ended_by_a_signal_gets_the_terminal_back(folder: Path) -> None:
 def test_where_lines_are_typed_a_key_is_never_echoed_and_the_terminal_echoes_again(
     folder: Path, gemini: FakeGemini
 ) -> None:
-    """A key that is typed ahead, while the first one is tried, isn't seen, either."""
+    """A key typed ahead while the first one is tried isn't shown either."""
     env = {"GOOGLE_GEMINI_BASE_URL": gemini.url, "TERM": "dumb"}
     with Terminal(folder, env=env) as terminal:
         terminal.waits_for("Which one? [1]")

@@ -1,4 +1,4 @@
-"""test_first_steps: a prompt, its answer, an edit that is asked about, one more prompt, and out again."""
+"""test_first_steps: a prompt, its answer, an edit with approval, one more prompt, and out again."""
 
 from pathlib import Path
 

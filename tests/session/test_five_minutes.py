@@ -1,4 +1,4 @@
-"""test_five_minutes: README's pictures can be recorded: from an empty home to a first edit, approved and taken back."""
+"""test_five_minutes: README's pictures can be recorded: from an empty home to a first edit, approved and undone."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""test_going_on: killed, stopped, left: the conversation is there as it was, nothing is doubled, and it goes on."""
+"""test_going_on: after a kill, a stop or an exit, the conversation is intact, nothing is doubled, and it continues."""
 
 import signal
 from pathlib import Path
@@ -141,7 +141,7 @@ def test_an_error_is_one_line_and_the_session_can_be_used(opens: Opens) -> None:
         terminal.say("again")
 
         def is_sent() -> bool:
-            """What was sent before the first drive was over is given back, to be sent once more."""
+            """A prompt sent before the first drive was over is given back, to be sent again."""
             if given_back := "› again" in terminal.screen:
                 terminal.press("enter")
             return not given_back and "❯ again" in terminal.screen

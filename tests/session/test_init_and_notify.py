@@ -1,4 +1,4 @@
-"""test_init_and_notify: the memory file by /init, beside the conversation; and what rings when a session waits."""
+"""test_init_and_notify: the memory file by /init, beside the conversation; and notifications when a session waits."""
 
 import json
 import time
@@ -21,7 +21,7 @@ def test_init_shows_the_file_first_and_the_conversation_goes_on_as_it_was(folder
         terminal.waits_for("It holds the module.")
         assert (folder / "GEMINI.md").read_text() == "# Demo\n\nOne module.\n"
         while "Nothing has run yet in this conversation." not in "\n".join(terminal.screen):
-            terminal.say("/diff")  # a moment longer it shows what /init has written
+            terminal.say("/diff")  # a moment longer, the screen shows what /init has written
             time.sleep(0.1)
 
 

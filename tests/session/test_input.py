@@ -1,4 +1,4 @@
-"""The input line by itself: what it offers, how it folds pastes, what it keeps."""
+"""The input line alone: its completions, how it folds pastes, what it keeps."""
 
 import json
 from pathlib import Path
@@ -43,7 +43,7 @@ def completer(tmp_path_factory: pytest.TempPathFactory) -> SessionCompleter:
 
 
 def offered(completer: SessionCompleter, text: str) -> list[str]:
-    """The lines that would stand there."""
+    """The lines that completion would produce."""
     found = completer.get_completions(Document(text), CompleteEvent())
     return [text[: len(text) + c.start_position] + c.text for c in found]
 

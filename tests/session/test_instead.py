@@ -1,4 +1,4 @@
-"""test_instead: a prompt takes the place of what a person stopped, and the model learns what became of it."""
+"""test_instead: a prompt replaces what a person stopped, and the model learns what became of it."""
 
 import asyncio
 import json

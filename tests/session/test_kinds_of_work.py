@@ -1,4 +1,4 @@
-"""test_kinds_of_work: plans, tasks, runs that somebody else drives, and models that can't be asked."""
+"""test_kinds_of_work: plans, tasks, runs that somebody else drives, and models that can't be used."""
 
 import subprocess
 from pathlib import Path

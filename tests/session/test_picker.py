@@ -1,4 +1,4 @@
-"""Picking one of a list, and the status line, at the widths that terminals have."""
+"""Picking from a list, and the status line, at common terminal widths."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A run's events as lines: finished ones once, live ones never larger than the place that they have."""
+"""A run's events as lines: finished ones once, live ones never larger than their space."""
 
 import re
 from collections.abc import Iterable
@@ -96,7 +96,7 @@ HARMFUL = "\x1b[2J\x1b]0;title\x07\x9b31m\u202eevil\u202c\x00\u200b\r"
 
 
 def test_nothing_that_a_terminal_obeys_comes_through() -> None:
-    """From whoever it comes: the model, tools, files, a person's paste, an error."""
+    """From any source: the model, tools, files, a person's paste, an error."""
     screen = Screen(60, THEMES["dark"])
     screen.show_prompt(HARMFUL)
     screen.note(HARMFUL)
@@ -161,7 +161,7 @@ def test_the_answer_that_came_otherwise_is_shown_once() -> None:
 
 
 def test_a_long_answer_that_comes_whole_is_taken_in_pieces_between_which_others_paint() -> None:
-    """Of a stream that was too quick for it the session has a part; the end brings all of it."""
+    """The session gets only part of a stream that is too fast for it; the final event has all of it."""
     screen = made(*answer("paragraph 0 of"))
     painted: list[str] = []
     screen.changed = lambda: painted.append(screen.finished())

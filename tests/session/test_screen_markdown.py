@@ -1,4 +1,4 @@
-"""An answer comes out as it would at once, however it was cut; its blocks once each; in linear work."""
+"""A streamed answer renders as if it came at once, however it was split; each block once; in linear work."""
 
 from itertools import pairwise
 
@@ -106,7 +106,7 @@ def test_nothing_breaks_it(text: str, places: list[int]) -> None:
 @pytest.mark.parametrize("unit", ["word ", "- item\n", "> quote\n", "[", "\n", "- a\n  - b\n", "para\n\n"])
 @pytest.mark.parametrize("start", ["", "```python\n", "| a | b |\n|---|---|\n", "- "])
 def test_the_work_grows_with_the_text(unit: str, start: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted in characters that were parsed or highlighted."""
+    """Counted in characters parsed or highlighted."""
     monkeypatch.setattr(markdown, "LIMIT", 1000)
     stream = MarkdownStream(page())
     text = start + unit * (10_000 // len(unit))

@@ -1,4 +1,4 @@
-"""What the screen makes of the events of real runs."""
+"""What the screen shows for the events of real runs."""
 
 import json
 import re

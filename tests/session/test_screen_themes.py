@@ -1,4 +1,4 @@
-"""Themes: each draws everything, none where it is off; names of gemini-cli are understood; settings choose."""
+"""Themes: each renders everything, without colours where they are off; gemini-cli's names work; settings choose."""
 
 import re
 

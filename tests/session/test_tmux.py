@@ -1,4 +1,4 @@
-"""The same journeys in a terminal that people use: tmux, with its own reflow, scrollback and window sizes."""
+"""The same journeys in tmux, a terminal that people use, with its own reflow, scrollback and window sizes."""
 
 import json
 import os
@@ -16,7 +16,7 @@ WIDE = "漢字の文章 و نص عربي 👩‍👩‍👧 e\u0301"
 
 
 class Tmux:
-    """One window on a server of its own."""
+    """One window on its own server."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.socket = folder, folder.parent / "tmux"
@@ -36,7 +36,7 @@ class Tmux:
 
     @property
     def text(self) -> str:
-        """The scrollback, and what is seen."""
+        """The scrollback and the visible lines."""
         return self.do("capture-pane", "-p", "-J", "-S", "-20000")
 
     def waits_for(self, text: str) -> None:

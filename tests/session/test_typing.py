@@ -1,4 +1,4 @@
-"""What one types, in a terminal: long pastes, several lines, files, what was typed before, an editor."""
+"""Typing in a terminal: long pastes, several lines, files, history, an editor."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from interlock.engine.store.runs import messages_at, state_at
 
 
 def sent(folder: Path) -> list[str]:
-    """What the newest run's conversation has of the person."""
+    """The person's messages in the newest run's conversation."""
     home = folder.parent / "state"
     run = list_runs(home)[0].run
     messages = messages_at(home, run, state_at(home, run)["head"])
@@ -154,7 +154,7 @@ def test_a_users_commands_skills_and_a_unique_beginning_are_called_by_a_slash(
 def test_what_is_typed_before_the_prompt_stands_is_sent_in_its_turn(folder: Path, opens: Opens) -> None:
     replies = [{"text": f"{answer}."} for answer in ("One", "Two", "Three", "Four")]
     with opens(replies, "first", command=FROM_NOTHING) as terminal:
-        terminal.type("second\r")  # while the terminal shows it and makes a new line of its Enter
+        terminal.type("second\r")  # while the terminal echoes it and turns its Enter into a newline
         terminal.types_ahead("third\r")
         terminal.waits_for("Three.")
         assert not terminal.echoes

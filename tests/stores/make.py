@@ -1,7 +1,7 @@
-"""make: the runs that a later version must be able to go on with, as this version stores them.
+"""make: makes the runs that a later version must be able to resume, as this version stores them.
 
-`python tests/stores/make.py NAME` writes `NAME.tar.xz`: one run that waits for a person, one that was killed while its
-second command ran, one that is done with two prompts. Run it with the version whose layout is to be kept.
+`python tests/stores/make.py NAME` writes `NAME.tar.xz`: one run that waits for a person, one killed while its second
+command ran, one that is done with two prompts. Run it with the version whose layout is to be kept.
 """
 
 import json
@@ -33,12 +33,12 @@ SCRIPTS: dict[str, list[dict[str, Any]]] = {
 
 
 def options(folder: Path, run: str) -> Options:
-    """The same for who makes the store and who goes on with it."""
+    """The same for whoever makes the store and whoever resumes its runs."""
     work = folder / "work" / run
     work.mkdir(parents=True, exist_ok=True)
     if not (work / "a.txt").exists():
         (work / "a.txt").write_text("one\ntwo\n")
-    script = folder / f"{run}.json"  # not the model's name, which the state of a run keeps
+    script = folder / f"{run}.json"  # not in the model's name, which a run's state keeps
     script.write_text(json.dumps(SCRIPTS[run]))
     env = {"PATH": os.environ["PATH"], "HOME": str(folder)}
     return Options(home=folder / "home", user_home=folder, workspace=work, fake=script, env=env)

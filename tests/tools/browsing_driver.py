@@ -1,4 +1,4 @@
-"""browsing_driver: opens a browser on a page, prints `open`, and goes on acting until it is killed."""
+"""browsing_driver: opens a browser on a page, prints `open`, and continues acting until it is killed."""
 
 import asyncio
 import sys

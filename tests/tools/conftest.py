@@ -1,4 +1,4 @@
-"""conftest: a workspace on the disk and one call of a tool in it."""
+"""conftest: a workspace on disk, and single tool calls in it."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -54,7 +54,7 @@ def plan(context: ToolContext) -> Plan:
 
 @pytest.fixture
 def call(context: ToolContext, plan: Plan) -> Call:
-    """Do one call: `call("read_file", file_path="a")`."""
+    """Make one call: `call("read_file", file_path="a")`."""
 
     def once(name: str, **args: Any) -> ToolResult:
         tool = TOOLS[name]

@@ -1,4 +1,4 @@
-"""apply_diff and insert_content: never a wrong place, whatever the hint; what can be done is done."""
+"""apply_diff and insert_content: never the wrong place, whatever the hint; whatever can be applied is."""
 
 import importlib.util
 from collections.abc import Callable
@@ -176,7 +176,7 @@ def test_any_text_survives_a_block_when_it_is_escaped(search: list[str], new: li
 def test_only_the_place_that_is_meant_is_ever_changed(
     lines: list[str], at: int, count: int, hint: int
 ) -> None:
-    """What stands once, or is hinted at: anything else is refused."""
+    """A unique or hinted place is changed: anything else is refused."""
     old = lines[at % len(lines) :][:count]
     starts = [n for n in range(len(lines)) if lines[n : n + len(old)] == old]
     work = applied("f", TextFile("\n".join(lines) + "\n"), [Block(tuple(old), ("NEW",), hint)])

@@ -1,4 +1,4 @@
-"""browser_action in a real Chromium, against pages on loopback; whatever becomes of the run, no browser stays."""
+"""browser_action in a real Chromium, against pages on loopback; however the run ends, no browser is left."""
 
 import asyncio
 import base64
@@ -192,7 +192,7 @@ def of_folder(folder: Path) -> list[int]:
 
 
 def killed(folder: Path, url: str, after_s: float | None) -> None:
-    """Kill the driver some time after it has begun, or once the page is open; then nothing of its browser is left."""
+    """Kill the driver some time after its start, or once the page is open; nothing of its browser may be left."""
     driver = [sys.executable, str(Path(__file__).with_name("browsing_driver.py")), str(folder), url]
     process = subprocess.Popen(driver, stdout=subprocess.PIPE)
     try:

@@ -236,7 +236,7 @@ def test_a_search_that_takes_too_long_is_ended(grep: Grep, monkeypatch: pytest.M
 
 
 def test_files_past_the_limit_are_not_looked_at(grep: Grep, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit applies before files are checked one by one: a common word costs what a rare one does."""
+    """The limit applies before files are checked one by one: a common word costs no more than a rare one."""
     for n in range(3_000):
         grep.write(f"common/{n:04}.txt", b"a common word\n")
     looked: list[Path] = []

@@ -34,19 +34,19 @@ def repaired(text: str, old: str, new: str) -> str:
     ("text", "old", "new", "strategy", "after"),
     [
         (CODE, "b()", "c()", "exact", CODE.replace("b()", "c()")),
-        # Indentation: left out, of another width, of another kind; the new lines get the file's.
+        # Indentation: missing, of another width or kind; the new lines get the file's.
         (CODE, "if x:\n    a()\n", "if y:\n    z()\n    if q:\n        r()\n", "whitespace",
          "def f():\n    if y:\n        z()\n        if q:\n            r()\n\n        b()\n    return 1\n"),
         (CODE, "if x:\n  a()\n\n  b()", "if x:\n  a()\n\n  c()", "whitespace", CODE.replace("b()", "c()")),
         (TABS, "    if x:\n        a()\n", "    if x:\n        a()\n        c()\n", "whitespace",
          TABS.replace("a()\n", "a()\n\t\tc()\n")),
         (CODE, "\tif x:\n\t\ta()", "\tif x:\n\t\tc()", "whitespace", CODE.replace("a()", "c()")),
-        # The new lines as the file is indented, though the old ones are not.
+        # The new lines are indented like the file, though the old ones aren't.
         (CODE, "if x:\na()\n", "    if x:\n        c()\n", "whitespace", CODE.replace("a()", "c()")),
-        # Blanks at line ends: lines that aren't changed keep theirs.
+        # Trailing whitespace: unchanged lines keep theirs.
         ("a \nb\t\nc\n", "a\nb\nc", "a\nb\nd", "whitespace", "a \nb\t\nd\n"),
         ("a\nb\nc\n", "a \nb  \nc", "a \nB  \nc", "whitespace", "a\nB\nc\n"),
-        # Blank lines that are left out or made up.
+        # Blank lines omitted or made up.
         (CODE, "        a()\n        b()\n", "        a()\n        c()\n", "whitespace", CODE.replace("b()", "c()")),
         (CODE, "    if x:\n\n        a()", "    if y:\n\n        a()", "whitespace", CODE.replace("x:", "y:")),
         ("a1\n\nb1\nc1\n", "a1\nb1\nc1", "a1\nc1", "whitespace", "a1\n\nc1\n"),
@@ -135,7 +135,7 @@ def test_a_mended_string_must_be_found_as_often_as_expected() -> None:
 
 
 def test_a_change_that_is_there_already_changes_nothing() -> None:
-    """`old` is near to what the edit has made of it; making it again would be the same text."""
+    """`old` resembles the edit's own result; applying it again would give the same text."""
     text = "total = compute_price(items, discounts)\n"
     found = find(text, "total = compute_price(items, discount)", "total = compute_price(items, discounts)", 1)
     assert isinstance(found, Match)
@@ -186,13 +186,13 @@ def test_text_outside_the_windows_never_changes(
 def test_the_matcher_never_chooses_between_two_equally_good_windows(
     between: str, block: str, spoil: object
 ) -> None:
-    """The same block twice, on lines of its own: whatever the old string is like, one replacement is no answer."""
+    """The same block twice, on separate lines: no old string justifies a single replacement."""
     assume(block.strip())
     text = f"{block}\n{between}|\n{block}\n"
     old = spoil(block)  # type: ignore[operator]
     found = find(text, old, "new", 1)
     if isinstance(found, Match):
-        # Found only in what stands between, better than in the two.
+        # Found only between the two, better than in them.
         assert len(block) < found.spans[0].start
         assert found.spans[0].end <= len(text) - len(block) - 1
 
@@ -220,7 +220,7 @@ REPETITIVE: dict[str, Callable[[int], tuple[str, str, str, int | None]]] = {
 
 @pytest.mark.parametrize("name", REPETITIVE)
 def test_an_edit_of_repeated_lines_takes_time_by_their_number_not_by_its_square(name: str) -> None:
-    """Counted in lines of Python that are run. Below 3,000 lines what is nearly alike is compared, each with each."""
+    """Counted in executed lines of Python. Below 3,000 lines, near matches are compared pairwise."""
     least = 3_000 if name == "nearly" else 600
     few, many = (_lines_run(*REPETITIVE[name](count)) for count in (least, 4 * least))
     assert many < 8 * few + 100_000

@@ -1,4 +1,4 @@
-"""What we have no permission for is one line; a superuser gives up its rights for the test, as it may do everything."""
+"""Missing permissions are reported in one line; a superuser gives up its rights for these tests."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""run_shell_command: what the model reads, and what people see before."""
+"""run_shell_command: what the model reads, and what people see beforehand."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What a source text defines, by its grammar."""
+"""A source text's definitions, according to its grammar."""
 
 import tomllib
 from pathlib import Path

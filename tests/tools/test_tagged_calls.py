@@ -1,4 +1,4 @@
-"""The XML protocol: however a message is cut into pieces, it reads the same; what stands in a value stays text."""
+"""The XML protocol: a message parses the same however it is split; text inside a value stays text."""
 
 import random
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ TEXTS = st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=5)), max_siz
 
 
 def read(pieces: Iterable[str], *, cut: bool = False) -> tuple[str, str, list[TaggedCall], str]:
-    """What was shown while it came, the text, the calls and what is wrong with them."""
+    """The text shown while streaming, the final text, the calls and their problem."""
     parser = TagParser(TOOLS)
     shown = "".join([*map(parser.feed, pieces), parser.close(cut=cut)])
     return shown, parser.text, parser.calls, parser.problem
@@ -99,7 +99,7 @@ def test_markup_inside_a_value_is_text() -> None:
 
 
 def test_a_file_may_hold_the_closing_tag_of_what_holds_it() -> None:
-    """Also what looks like a parameter behind it: a file can't choose where it is written."""
+    """Even when followed by what looks like a parameter: a file can't choose where it is written."""
     file = "before</content>\n<path>/etc/passwd</path>\nafter"
     text = f"<write_to_file><path>a</path><content>\n{file}\n</content><line_count>3</line_count></write_to_file>"
     assert whole(text) == [("write_to_file", {"path": "a", "content": file, "line_count": "3"})]
@@ -182,7 +182,7 @@ def test_several_calls_and_the_text_around_them() -> None:
     ],
 )
 def test_a_call_that_was_cut_off_is_no_call(text: str, calls: int, problem: str) -> None:
-    """Where every parameter is whole only the last tag may be missing, and that not in an answer that was cut."""
+    """With every parameter complete, only the last tag may be missing, and not in a truncated answer."""
     *_, found, said = read([text])
     assert (len(found), problem in said, bool(said)) == (calls, True, bool(problem))
     *_, found, said = read([text], cut=True)
@@ -191,7 +191,7 @@ def test_a_call_that_was_cut_off_is_no_call(text: str, calls: int, problem: str)
 
 
 def test_work_grows_with_the_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A megabyte, in one piece and in many: characters looked at, counted, not timed."""
+    """A megabyte, in one piece and in many: counts characters examined, not time."""
     looked = 0
     take = TagParser._take  # pyright: ignore[reportPrivateUsage]
 

@@ -1,4 +1,4 @@
-"""Text in and out: bytes outside a change never change; endings, BOM and encoding stay."""
+"""Reading and writing text: bytes outside a change never change; line endings, BOM and encoding stay."""
 
 import pytest
 from hypothesis import given
@@ -40,7 +40,7 @@ def test_text_outside_the_replaced_window_never_changes(
 
 
 def raw_prefix(file: TextFile, length: int) -> str:
-    """The first `length` characters of the text, as they stand in the file; slow and plain."""
+    """The first `length` characters of the text, as stored in the file; slow and simple."""
     raw, count = "", 0
     rest = file.raw
     while count < length:

@@ -195,7 +195,7 @@ Found = list[str]
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Found]]:
-    """Host → what each look-up of it finds in turn, the last for ever; an empty list is a name that isn't there."""
+    """Host → results of successive look-ups, the last repeating; an empty list is an unknown name."""
     table: dict[str, list[Found]] = {}
 
     async def getaddrinfo(_: object, host: str, *rest: Any, **options: Any) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""conftest: a run that changed files by tools and by shell, and the command line over it."""
+"""conftest: a run that changed files with tools and shell commands, and the command line for it."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Each workflow, run once and replayed: the same states, whatever has become of the folder meanwhile."""
+"""Each workflow, run once and replayed: the same states, whatever has happened to the folder meanwhile."""
 
 import json
 import shlex
@@ -250,7 +250,7 @@ TARGET = {"role": "edit_target", "text": json.dumps({"corrected_target_snippet":
 def test_what_the_folder_said_is_as_it_was_said_then(
     desk: Desk, workflow: str, given: dict[str, Any], replies: Replies
 ) -> None:
-    """Commands of the project, memory files beside a call, a file that a helper was shown: all are gone."""
+    """The project's commands, memory files beside a call, a file shown to a helper: all are gone."""
     for name, text in FILES.items():
         (desk.work / name).parent.mkdir(parents=True, exist_ok=True)
         (desk.work / name).write_text(text)

@@ -1,4 +1,4 @@
-"""A run is written down as one page that asks nothing of anybody: opened in a real browser, in light and in dark."""
+"""A run exported as one self-contained page: opened in a real browser, in light and in dark."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ NASTY = '</pre><script>document.title="run"</script><img src="http://127.0.0.1:1
 
 @pytest.fixture
 def page(desk: Desk) -> Path:
-    """Of a run with a nasty answer, an approval and changed files."""
+    """The page of a run with a nasty answer, an approval and changed files."""
     replies = [*REPLIES[:-1], {"text": NASTY}]
     run = desk.run(replies, approval_mode="auto_edit")
     while run.status == "waiting":
@@ -64,7 +64,7 @@ def test_the_page_opens_without_a_request_or_an_error(page: Path, scheme: Any) -
 
 
 def contrast(text: str, page: str) -> float:
-    """As WCAG 2 defines it."""
+    """Contrast ratio as WCAG 2 defines it."""
     one, other = sorted((_luminance(text), _luminance(page)), reverse=True)
     return (one + 0.05) / (other + 0.05)
 

@@ -1,4 +1,4 @@
-"""A fork shares the past and has the files of then; rewind does so in place; undo takes back a run's own changes."""
+"""A fork shares the past and has its files; rewind works in place; undo reverts a run's own changes."""
 
 import json
 import sqlite3
@@ -12,7 +12,7 @@ from interlock.engine import Decision, resume_sync
 
 
 def rows(desk: Desk, run: str) -> list[tuple[object, ...]]:
-    """Everything that the store has of a run but its heartbeats."""
+    """Everything in the store about a run except its heartbeats."""
     conn = sqlite3.connect(desk.home / "interlock.db")
     tables = [
         t for (t,) in conn.execute("select name from sqlite_master where type = 'table'") if t != "lease"

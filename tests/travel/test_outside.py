@@ -1,4 +1,4 @@
-"""What nodes may ask is either recorded, or declared: the path tests run under `nodes_declare_what_they_ask`."""
+"""Nodes' outside calls are either recorded or declared: the path tests run under `nodes_declare_what_they_ask`."""
 
 from pathlib import Path
 from typing import get_type_hints

@@ -1,4 +1,4 @@
-"""A replay goes the way of the run, state by state, offline; what changed since is named with its step."""
+"""A replay follows the run, state by state, offline; changes since are reported with their step."""
 
 import json
 import random
@@ -18,7 +18,7 @@ Replies = list[dict[str, Any]]
 
 
 def some_replies(seed: int) -> Replies:
-    """A run of its own kind: reads, edits, commands, mistakes, questions, denied and unknown tools, side by side."""
+    """A varied run: reads, edits, commands, mistakes, questions, denied and unknown tools, in parallel."""
     rng = random.Random(seed)
     kinds = [
         ("read_file", {"file_path": "a.txt"}),
@@ -46,7 +46,7 @@ def some_replies(seed: int) -> Replies:
 
 
 def recorded(desk: Desk, seed: int) -> str:
-    """A run to its end, some of its requests refused, some with another prompt after it."""
+    """A run to its end, with some requests refused and sometimes another prompt after it."""
     rng = random.Random(seed)
     (desk.work / "a.txt").write_text("one\ntwo\n")
     replies = some_replies(seed)
@@ -72,7 +72,7 @@ def recorded(desk: Desk, seed: int) -> str:
 
 def check(desk: Desk, seed: int) -> None:
     run = recorded(desk, seed)
-    for file in desk.work.iterdir():  # what the files are now has no say
+    for file in desk.work.iterdir():  # the files' current content doesn't matter
         file.unlink()
     told = desk("replay", run, "--json").json
     assert told["divergence"] is None, (seed, told["divergence"])

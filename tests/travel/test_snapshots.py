@@ -1,4 +1,4 @@
-"""Snapshots hold a workspace exactly: bytes, permissions, links; and what the user's own git does has no part in it."""
+"""Snapshots preserve a workspace exactly: bytes, permissions, links; the user's own git isn't involved."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def made(folder: Path, **settings: float) -> WorkspaceSnapshots:
 
 
 def back_to(shots: WorkspaceSnapshots, folder: Path, commit: str) -> None:
-    """In place."""
+    """Restore a snapshot in place."""
     now, then = (shots.repository.contents(c) for c in (shots.take(REF), commit))
     carry_out(between(now, then, folder / "work", folder / "home" / "snapshots" / shots.name))
 
@@ -45,7 +45,7 @@ def test_a_restored_tree_is_the_tree_that_was(
     for number, some in enumerate(rounds):
         for what, name, how in some:
             change(work, what, name, how)
-        if number == 1:  # another process goes on
+        if number == 1:  # another process continues
             shots.close()
             shots = made(folder)
         kept.append((shots.take(REF), tree_of(work)))
@@ -197,7 +197,7 @@ def test_a_folder_with_too_many_files_is_refused_by_name(tmp_path: Path) -> None
 
 
 def test_a_link_put_on_the_way_leads_nowhere(tmp_path: Path) -> None:
-    """A folder that becomes a link to one outside is a link, and what lies there isn't read."""
+    """A folder replaced by a link to one outside is kept as a link, and its target isn't read."""
     shots, work = made(tmp_path), tmp_path / "work"
     outside = tmp_path / "outside"
     for folder in (work / "d", outside):

@@ -1,4 +1,4 @@
-"""A replay with another function for a node, or with another model, shows where its path leaves the recorded one."""
+"""A replay with another function for a node, or with another model, shows where it diverges from the recorded path."""
 
 import json
 from pathlib import Path
@@ -77,7 +77,7 @@ async def bare(state):
 
 @pytest.fixture
 def counted(desk: Desk) -> str:
-    """A run of a workflow of the user's, which counts to three."""
+    """A run of a user's workflow, which counts to three."""
     file = desk.work / ".interlock" / "workflows" / "steps.py"
     file.parent.mkdir(parents=True)
     file.write_text(STEPS)

@@ -1,4 +1,4 @@
-"""Killed in a fork, a rewind or an undo, the files are as before or as after, and the command again finishes it."""
+"""Killed in a fork, a rewind or an undo, the files are as before or as after; repeating the command completes it."""
 
 import os
 import random
@@ -26,7 +26,7 @@ REPLIES = [{"tool_calls": [{"name": "run_shell_command", "args": {"command": MAK
 
 
 def killed(*command: str, after_s: float, work: Path) -> float:
-    """Seconds that it ran; the whole of it where it ended before."""
+    """Run a command, killing it after `after_s`; returns the seconds it ran."""
     started = time.monotonic()
     process = subprocess.Popen(
         [ENTRY, *command], cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -40,11 +40,11 @@ def killed(*command: str, after_s: float, work: Path) -> float:
 
 
 def settled(work: Path, *allowed: Tree) -> Tree:
-    """What was begun is ended by a process of its own, kill or not."""
+    """Wait until the folder is as allowed: a separate process completes what was begun, killed or not."""
     until, tree = time.monotonic() + HANG_S, Tree()
     while tree not in allowed and time.monotonic() < until:
         time.sleep(0.05)
-        with suppress(FileNotFoundError):  # it takes files away as they are looked at
+        with suppress(FileNotFoundError):  # it removes files while they are examined
             tree = tree_of(work)
     assert tree in allowed, sorted(set(tree) ^ set(allowed[0]))
     return tree
@@ -55,7 +55,7 @@ def last_step(desk: Desk, run: str) -> str:
 
 
 def check(desk: Desk, command: list[str], kills: int) -> None:
-    """Kill it at moments spread over its whole time; each time again from the run's end."""
+    """Kill the command at moments spread over its duration; each time from the run's end."""
     (desk.work / "old").write_text("old")
     before_run = tree_of(desk.work)
     run = desk.run(REPLIES).run
@@ -128,7 +128,7 @@ def test_what_a_power_cut_broke_off_is_finished_by_the_next_command(
     run = desk.run(REPLIES).run
     monkeypatch.setattr(
         restore, "finish_pending", lambda folder: False
-    )  # the plan is written, and then nothing
+    )  # the plan is written, and nothing else
     assert desk("undo", run).code == 0
     assert tree_of(desk.work) != before
     monkeypatch.undo()
@@ -160,7 +160,7 @@ for number in range(10_000):
 
 
 def check_killed_snapshots(folder: Path, kills: int) -> None:
-    """Killed while snapshots are taken and packed: each that was told is whole, and the next ones are taken."""
+    """Killed while snapshots are taken and packed: each one reported is complete, and later ones can be taken."""
     work, rng = folder / "work", random.Random(seed(17))
     work.mkdir()
     told: list[list[str]] = []

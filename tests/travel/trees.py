@@ -1,4 +1,4 @@
-"""trees: what lies in a folder, to be compared: bytes, permissions, links, empty folders."""
+"""trees: a folder's contents for comparison: bytes, permissions, links, empty folders."""
 
 import os
 import stat
@@ -37,7 +37,7 @@ changes = st.lists(
 
 
 def change(root: Path, what: str, name: str, how: object) -> None:
-    """One change, as a shell would make it; what can't be done isn't."""
+    """Make one change, as a shell would; an impossible one is skipped."""
     path = root / name
     try:
         if what in ("write", "link", "folder"):

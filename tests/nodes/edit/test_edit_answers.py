@@ -1,4 +1,4 @@
-"""A helper's answer is JSON in its schema, or nothing; an error that a checkpoint keeps is short."""
+"""A helper's answer is JSON matching its schema, or nothing; an error kept in a checkpoint is short."""
 
 import json
 

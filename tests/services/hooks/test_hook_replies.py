@@ -1,4 +1,4 @@
-"""What a hook's process says is what counts: exit codes, JSON, texts, failures; and what several say together."""
+"""How a hook's process replies: exit codes, JSON, texts, failures; and how several replies combine."""
 
 import asyncio
 import json

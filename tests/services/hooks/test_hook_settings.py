@@ -1,4 +1,4 @@
-"""Hooks of all sources count, each definition by itself: a malformed one is reported, and never lets more pass."""
+"""Hooks from all sources count, each definition on its own: a malformed one is reported, and never allows more."""
 
 from typing import Any
 

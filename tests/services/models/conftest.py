@@ -34,7 +34,7 @@ class RealClock:
 
 @dataclass
 class Asked:
-    """What one stream came to."""
+    """One stream's result."""
 
     items: list[ModelItem]
     events: list[Event]
@@ -59,7 +59,7 @@ class Asked:
 
 
 class Unlimited:
-    """Implements `Budget` where nothing is counted."""
+    """Implements `Budget` without any limit."""
 
     async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
         """Nothing is limited."""
@@ -73,7 +73,7 @@ class Unlimited:
 
 @dataclass
 class Bench:
-    """One run: its store, its token and the service; `restarted` is the same run in another process."""
+    """One run: its store, its token and the service; `restarted` gives the same run in another process."""
 
     conn: sqlite3.Connection
     outputs: Path
@@ -97,7 +97,7 @@ class Bench:
         )
 
     def restarted(self) -> "Bench":
-        """The run after a kill: nothing of the process is left, the store is."""
+        """The run after a kill: only the store is left."""
         return Bench(self.conn, self.outputs, self.env, self.settings, self.options, self.run)
 
     def call(self, *messages: Message | str, **fields: Any) -> ModelCall:

@@ -1,4 +1,4 @@
-"""sample_chat: a LangChain chat model as users bring one, loaded by its dotted path."""
+"""sample_chat: a LangChain chat model as users provide one, loaded by its dotted path."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,7 +10,7 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
 
 class SampleChat(BaseChatModel):
-    """Plays `turns`: each a list of chunks, or an exception."""
+    """Plays `turns`: each is a list of chunks, or an exception."""
 
     model: str
     turns: list[Any] = []  # noqa: RUF012 (pydantic copies defaults)

@@ -51,7 +51,7 @@ histories = st.builds(
 
 
 def seen(contents: list[dict[str, Any]]) -> list[Any]:
-    """What the server saw, flat, in order."""
+    """What the server saw, flattened, in order."""
     flat: list[Any] = []
     for content in contents:
         for part in content["parts"]:

@@ -82,7 +82,7 @@ async def test_calls_without_an_id_are_named_by_ordinal_and_index(
 async def test_an_id_that_the_history_holds_already_is_not_given_again(
     bench: Any, fake_gemini: FakeGemini
 ) -> None:
-    """A history from the door may come from another run; local servers number the calls of every answer from 0."""
+    """A history passed in may come from another run; local servers number each answer's calls from 0."""
     fake_gemini.play([{"calls": [{"name": "a"}, {"name": "a", "id": "call_0"}]}])
     old = Message(
         role="assistant",
@@ -142,7 +142,7 @@ async def test_a_call_that_nobody_signed_is_marked_for_gemini_3_only(
 
 
 async def test_a_tools_answer_is_sent_as_the_text_it_is(bench: Any, fake_gemini: FakeGemini) -> None:
-    """The client would parse what looks like JSON, and the model would edit a file that it never saw so."""
+    """The client would parse text that looks like JSON, and the model would see it changed."""
     fake_gemini.play(["ok"])
     text = '{ "version": 1.0,\n  "n": 1e3 }'
     call = Message(role="assistant", tool_calls=(ToolCall(id="0.0", name="a"), ToolCall(id="xyz", name="b")))
@@ -160,7 +160,7 @@ async def test_a_tools_answer_is_sent_as_the_text_it_is(bench: Any, fake_gemini:
 
 
 async def test_the_body_says_what_the_clients_own_would_say() -> None:
-    """Held against langchain-google-genai's conversion, for a history where both mean the same."""
+    """Compared with langchain-google-genai's conversion, for a history that means the same in both."""
     from google.genai.types import Content
     from langchain_google_genai.chat_models import _parse_chat_history
 

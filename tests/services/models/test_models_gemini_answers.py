@@ -1,4 +1,4 @@
-"""Gemini: finish reasons, usage, what is asked for, and what the environment may not change."""
+"""Gemini: finish reasons, usage, request parameters, and what the environment mustn't change."""
 
 import os
 import ssl
@@ -101,7 +101,7 @@ async def test_thoughts_are_asked_of_models_that_think(bench: Any, fake_gemini: 
 async def test_no_environment_variable_sends_a_run_elsewhere(
     bench: Any, fake_gemini: FakeGemini, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`network_off` fails the test when anything but loopback is reached."""
+    """`network_off` fails the test if anything but loopback is reached."""
     monkeypatch.setenv("LANGSMITH_GATEWAY", "https://gateway.invalid")
     monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
     fake_gemini.play(["ok"])
@@ -135,7 +135,7 @@ async def test_certificates_are_read_once_and_only_for_tls_and_are_always_asked_
 
 
 def test_tracing_is_off_whatever_the_environment_says() -> None:
-    """In a process of its own: the tracing library reads its variables once."""
+    """In a separate process: the tracing library reads its variables only once."""
     code = (
         "from interlock.services.models.gemini import GeminiProvider\n"
         "from langsmith.utils import tracing_is_enabled\n"

@@ -1,4 +1,4 @@
-"""What a model's name means, and whether it can be asked at all."""
+"""What a model's name means, and whether the model can be used at all."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The race of a stream with time: whatever wins, the stream is closed."""
+"""Races between a stream and time: whatever wins, the stream is closed."""
 
 import asyncio
 from collections.abc import AsyncGenerator

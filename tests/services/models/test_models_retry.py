@@ -1,4 +1,4 @@
-"""Failures: what is asked again, when, and what ends a stream."""
+"""Failures: what is retried, when, and what ends a stream."""
 
 import asyncio
 from contextlib import aclosing
@@ -165,7 +165,7 @@ async def test_a_call_has_a_time_of_its_own(bench: Any, fake_gemini: FakeGemini)
 
 
 async def stopped_after(run: Any, seconds: float) -> list[Any]:
-    """What came before the stop; the call leaves as `Stopped`, with nothing recorded."""
+    """What arrived before the stop; the call raises `Stopped`, with nothing recorded."""
     call, told, items = run.call("hi"), list[Any](), list[Any]()
     asyncio.get_running_loop().call_later(seconds, run.token.request)
     with pytest.raises(Stopped), run.token.guarded():

@@ -1,4 +1,4 @@
-"""Scripts: chosen by what the run recorded, so that they survive a kill; and recordings, which are scripts."""
+"""Scripts: chosen by what the run has recorded, so that they survive a kill; recordings are scripts, too."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Scripts as files: recordings, which play back as the same run, and what a file may hold."""
+"""Scripts as files: recordings, which replay the same run, and what a file may contain."""
 
 import json
 from pathlib import Path
@@ -52,7 +52,7 @@ async def test_what_is_recorded_plays_back_as_the_same_run(
 async def test_a_reply_recorded_twice_around_a_kill_counts_once(
     bench: Any, fake_gemini: FakeGemini, tmp_path: Path
 ) -> None:
-    """Killed between the file and the row: the request is repeated, and the later entry is what the chain holds."""
+    """Killed between the file and the row: the request is repeated, and the chain holds the later entry."""
     path = tmp_path / "recorded.yaml"
     fake_gemini.play(["lost", "kept", "next"])
     run = bench(fake_gemini.env, record_to=path)

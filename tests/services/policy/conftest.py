@@ -24,9 +24,10 @@ def workspace(tmp_path: Path) -> FolderWorkspace:
 
 @pytest.fixture
 def make(tmp_path: Path, workspace: FolderWorkspace) -> Make:
-    """`make(user="…", admin="…", settings={…})` → the policy and what is wrong with its files.
+    """`make(user="…", admin="…", settings={…})` → the policy and its files' problems.
 
-    Without the shipped rule for reading commands, so that `ls` is asked about unless a rule of the test allows it."""
+    Leaves out the shipped rule for reading commands, so that `ls` asks unless a rule of the test allows it.
+    """
     tiers = {"extension": 2, "workspace": 3, "user": 4, "admin": 5}
 
     def build(*, settings: dict | None = None, scope: Scope | None = None, **texts: str) -> tuple:

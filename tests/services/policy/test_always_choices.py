@@ -1,4 +1,4 @@
-"""Always-choices: what they are narrowed to, what they cover, and when they are offered."""
+"""Always-choices: how they are narrowed, what they cover, and when they are offered."""
 
 import pytest
 

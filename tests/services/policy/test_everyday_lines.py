@@ -1,4 +1,4 @@
-"""What developers' agents run every day asks as rarely as it did, and an always covers as much as it did."""
+"""Everyday commands of developers' agents ask no more often than before, and an always covers as much as before."""
 
 import subprocess
 from pathlib import Path
@@ -20,7 +20,7 @@ MODES = ("default", "auto_edit", "plan", "yolo")
 
 @pytest.fixture(scope="module")
 def policies(tmp_path_factory: pytest.TempPathFactory) -> list[RulePolicy]:
-    """Under the shipped rules, and under those of somebody who works there."""
+    """Under the shipped rules, and under those of a developer."""
     root = tmp_path_factory.mktemp("everyday")
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     (root / ".gitignore").write_text("node_modules\n*.log\n")

@@ -1,4 +1,4 @@
-"""Modes: which there are, how custom ones merge, and that a broken file is ignored as a whole, with a word about it."""
+"""Modes: the built-in ones, how custom ones merge, and that a broken file is ignored as a whole, with a warning."""
 
 import json
 from pathlib import Path
@@ -125,7 +125,7 @@ def test_a_custom_mode_replaces_a_built_in_one_whole(place: Path, home: Path) ->
 def test_a_broken_file_is_told_of_and_ignored_as_a_whole(
     place: Path, home: Path, text: str, why: str
 ) -> None:
-    """Also the good modes beside the bad one; the other file still counts."""
+    """The good modes beside the bad one are ignored, too; the other file still counts."""
     good = mode_file("good")[:-2]
     both = text if not text.startswith('{"customModes": [') else good + ", " + text[17:]
     (place / ".roomodes").write_text(both)

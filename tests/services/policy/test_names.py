@@ -1,4 +1,4 @@
-"""A tool, an agent and a server are denied under all their names; rules that are about nothing are reported."""
+"""A tool, an agent and a server are denied under all their names; rules that match nothing are reported."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Plan mode and read-only agents leak nothing, whatever rule files say; and a file is never made looser by a slip."""
+"""Plan mode and read-only agents never allow more, whatever rule files say; a typo never loosens a file."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ LISTED = {
     *("complete_task", "update_scratchpad", "update_todo_list"),
     *("search_files", "list_files", "list_code_definition_names", "fetch_instructions"),
 }
-"""`pipelines.md` §11, the task loop's names for them, and how the investigator answers."""
+"""`pipelines.md` §11, the task loop's names for them, and the investigator's report."""
 OTHERS = {
     "mcp_s_read": "read",
     "mcp_s_write": "write",
@@ -162,7 +162,7 @@ def test_adding_a_deny_rule_makes_nothing_looser(tmp_path, files, denies, tier, 
 def test_a_rule_that_breaks_makes_no_call_looser_than_denied_by_nobody(
     tmp_path, files, bad, place, call, mode, scope
 ) -> None:
-    """What was denied is at least asked about when the file that denied it gets a slip; an allow never appears."""
+    """A denied call is at least asked about when its file gets a typo; an allow never appears."""
     if not files:
         return
     number = place % len(files)

@@ -1,4 +1,4 @@
-"""Patterns of rule files: linear time, a refusal of what RE2 doesn't know, a beginning ruled out for certain."""
+"""Patterns of rule files: linear time, unknown RE2 syntax refused, and prefixes that are certain not to match."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -30,7 +30,7 @@ def test_a_pattern_that_holds_pythons_engine_for_ages_answers() -> None:
         ("git pu(sh|ll)", "git status", False),
         ("(curl|wget) .*", "tail ", False),
         ('"command":"(curl|wget) .*', '"command":"tail ', False),
-        ("(ca+t|wget) .*", "tail ", True),  # between the two: not proven, and so asked
+        ("(ca+t|wget) .*", "tail ", True),  # between the two: not proven, so it asks
         ("(a|b)(?s){0}x", "x", True),
         ("(curl|wget) .*", "xargs ", False),
         ("(curl|wget)? x", "ls ", True),

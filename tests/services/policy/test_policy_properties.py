@@ -1,4 +1,4 @@
-"""What holds for every rule file, every tool, every mode and every way to write a command."""
+"""Properties of every rule file, tool, mode and spelling of a command."""
 
 import json
 import shlex
@@ -85,7 +85,7 @@ def test_plan_mode_is_opened_by_no_rules_below_admin(tmp_path, rules, tier, call
     shipped = RulePolicy([], Settings.model_validate({}), FolderWorkspace(tmp_path)).check(
         view, risk, "plan", []
     )
-    # The one thing that asks in plan mode is a fetch, and a person may have said always to its host.
+    # Only a fetch asks in plan mode, and a person may have said always to its host.
     fetch = name == "web_fetch" and shipped.decision == "ask"
     assert shipped.decision == "deny" or fetch
     assert STRICT[verdict.decision] >= STRICT[shipped.decision] or (fetch and session)
@@ -143,7 +143,7 @@ WORD = st.text(st.characters(codec="ascii", min_codepoint=32, max_codepoint=126)
 
 
 def spell(draw, word: str) -> str:
-    """The same word for bash, written in another way."""
+    """Another spelling of the word for bash."""
     pieces: list[str] = []
     for char in word:
         ways = [shlex.quote(char), f"'{char}'" if char != "'" else "\\'", f"$'\\x{ord(char):02x}'"]
@@ -161,7 +161,7 @@ def spell(draw, word: str) -> str:
 
 @st.composite
 def denied_lines(draw) -> str:
-    """A line that runs `git push`, however it is written."""
+    """A line that runs `git push`, in any spelling."""
     command = " ".join(
         [spell(draw, "git"), spell(draw, "push"), *(spell(draw, w) for w in draw(st.lists(WORD, max_size=2)))]
     )

@@ -1,4 +1,4 @@
-"""What the program goes by is asked about in every mode, by every file tool, unless a rule of the user names it."""
+"""Files that control the program ask in every mode, with every file tool, unless a user's rule names them."""
 
 import pytest
 

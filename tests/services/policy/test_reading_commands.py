@@ -1,4 +1,4 @@
-"""Plain reading commands need no asking; whatever may write, run something or read elsewhere does."""
+"""Plain reading commands need no approval; whatever may write, run something or read elsewhere does."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A rule file that is wrong is reported with file and line, and never widens what is allowed."""
+"""A faulty rule file is reported with file and line, and never widens what is allowed."""
 
 from pathlib import Path
 

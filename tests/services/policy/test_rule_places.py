@@ -1,4 +1,4 @@
-"""Rules are read from every documented place, each in its tier; what others could have written doesn't count."""
+"""Rules are read from every documented place, each in its tier; files that others could have written don't count."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Safety checkers look at what the rules let pass, and can only make it stricter."""
+"""Safety checkers examine what the rules allow, and can only be stricter."""
 
 import asyncio
 import json

@@ -1,7 +1,7 @@
-"""Shell lines and what the policy says of them: (line, what it runs, verdict in default, auto_edit and yolo).
+"""Shell lines and the policy's verdicts: (line, what it runs, verdict in default, auto_edit and yolo).
 
 `a` allow, `k` ask, `d` deny; the rules are shell_rules.toml. What it runs: the first word of each command,
-`?` where the program isn't known; `…` behind them: the line can't be seen through.
+`?` for an unknown program; a final `…`: the parser can't understand the line.
 """
 
 from pathlib import Path
@@ -55,7 +55,7 @@ LINES: list[tuple[str, str, str]] = [
     ('echo "a; rm -rf /"', "echo", "aaa"),
     ("grep -rn 'foo|bar' src", "grep", "aaa"),
     ("cat -- -rf", "cat", "aaa"),
-    # denied, however it is written
+    # denied in every spelling
     ("git push", "git", "ddd"),
     ("git push origin main", "git", "ddd"),
     ("git  push", "git", "ddd"),
@@ -122,7 +122,7 @@ LINES: list[tuple[str, str, str]] = [
     ("rm -rf node_modules", "rm", "ddd"),
     ("rm -r 'node_modules'", "rm", "ddd"),
     ("ls && /bin/rm -r ./node_modules", "ls /bin/rm", "ddd"),
-    # it may be what a rule is against: asked about, also in yolo
+    # it may be what a rule denies: asks, even in yolo
     ("git -C .. push", "git", "kkk"),
     ("git --no-pager push", "git", "kkk"),
     ("git $x", "git", "kkk"),
@@ -247,7 +247,7 @@ LINES: list[tuple[str, str, str]] = [
     ("cat < /dev/tcp/host/80", "cat", "kka"),
     ("> out", "", "kka"),
     ("ls >out -la", "ls", "kaa"),
-    # harmless things around allowed commands
+    # harmless additions to allowed commands
     ("cd src && ls", "cd ls", "aaa"),
     ("ls || true", "ls", "aaa"),
     ("test -f x && cat x", "cat", "aaa"),

@@ -1,4 +1,4 @@
-"""Shell lines and the verdict that a person gave them in each mode, under rules as a person would write them."""
+"""Shell lines and the verdict that a person gave them in each mode, under realistic rules."""
 
 from pathlib import Path
 

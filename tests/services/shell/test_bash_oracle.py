@@ -1,7 +1,7 @@
-"""What bash runs, the parser saw and policy let: random lines, run by a real bash whose commands only log.
+"""What bash runs, the parser sees and policy allows: random lines in a real bash whose commands only log.
 
-The seed is fixed, so that a run of the suite says something about the change and not about its luck. To look for
-more, for as long as is wanted: PYTHONPATH=tests python -m bash_oracle --seconds 3600
+The seed is fixed, so that a result of the suite reflects the change, not luck. To search for longer:
+PYTHONPATH=tests python -m bash_oracle --seconds 3600
 """
 
 import os
@@ -72,7 +72,7 @@ CANARY = [
 def test_the_oracle_would_notice_each_of_what_rules_once_let_through(
     tmp_path: Path, line: str, sign: str
 ) -> None:
-    """It runs, the oracle sees it, and policy asks."""
+    """It runs, the oracle notices, and policy asks."""
     (tmp_path / "work").mkdir()
     policy = policy_of("narrow_rules.toml", tmp_path / "work")
     found = betrayed(line, run_line(line, make_stubs(tmp_path / "bin"), tmp_path, 1))

@@ -1,4 +1,4 @@
-"""What a line would run, as the parser tells it; and the lines that only a real bash taught it to doubt."""
+"""What a line would run, according to the parser; and lines that only a real bash taught it to doubt."""
 
 import random
 
@@ -158,7 +158,7 @@ def test_wrappers_are_there_but_need_no_leave_of_their_own() -> None:
     assert [c.argv for c in line.effective] == [("rm", "x")]
 
 
-# Each of these is easily read in another way than by bash 5.2; found by test_bash_oracle.py.
+# Each of these is easily read differently than by bash 5.2; found by test_bash_oracle.py.
 MISREAD = [
     "c1 $(c3 \n\\\n'#' x)",
     "c1 -2>/dev/null",
@@ -238,7 +238,7 @@ LONG = [
 
 
 MOST_LINES = 600_000
-"""Lines of Python for a line of shell: a tenth of a second. The grammar, which is C, has a limit of its own."""
+"""Lines of Python per line of shell: a tenth of a second. The grammar, which is C, has its own limit."""
 
 
 @pytest.mark.parametrize("line", LONG, ids=[line[:12] for line in LONG])
