@@ -1,12 +1,14 @@
 """How the rooms are organised: who may import whom, what is shipped, sizes, and that importing does nothing."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
 import tomllib
 from functools import cache
 from importlib.metadata import packages_distributions
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -226,3 +228,20 @@ def test_the_sub_rooms_of_services_go_one_way() -> None:
         free = sorted(r for r, t in rest.items() if not t)
         assert free, f"these import each other in a circle: {sorted(rest)}"
         seen += free
+
+
+def test_what_benchmarks_import_is_there() -> None:
+    """Nothing else runs them before somebody measures."""
+    imports = (
+        (path.name, node.module, name.name)
+        for path in sorted((ROOT / "benchmarks").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("interlock")
+        for name in node.names
+    )
+    missing = [one for one in imports if not _is_importable(one[1], one[2])]
+    assert missing == []
+
+
+def _is_importable(module: str, name: str) -> bool:
+    return hasattr(importlib.import_module(module), name) or find_spec(f"{module}.{name}") is not None

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.index.index import WorkspaceIndex, open_index
-from interlock.services.index.ranking import asked as words_of
+from interlock.services.index.ranking import words_of
 from interlock.services.secrets.redaction import SHAPES
 from interlock.state.search import Asked
 from interlock.tools._syntax import language_of

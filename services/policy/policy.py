@@ -69,17 +69,11 @@ class RulePolicy:
         save_to: Path | None = None,
         started: "RulePolicy | None" = None,
     ) -> None:
-<<<<<<< HEAD
         """`save_to`: folder for saved choices, if any.
 
-        `started`: the rules that the run began with, where they have changed since; the stricter decision holds.
+        `started`: the rules at the start of the run, if they have changed since: the stricter decision applies.
         """
         self.started = started
-=======
-        """`save_to`: folder for saved choices, if any."""
-        self.started: RulePolicy | None = None
-        """The rules at the start of the run, if they have changed since: the stricter decision applies."""
->>>>>>> en2
         from_settings, self.problems = settings_rules(settings)
         self._workspace = workspace
         self._save_to = save_to
