@@ -230,8 +230,7 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
     asks = (state.get("asks") or 0) + 1
     form = Form.model_validate(recorded(deps.journal, key).meta["form"])
     several = "; as a JSON object" if len(form.fields) > 1 else ""
-    # A server may ask after it has done something, and nothing of the call can be kept open while a run
-    # waits.
+    # A server may ask after it has done something; nothing of the call stays open while a run waits.
     info = deps.toolset.info(call.name)
     twice = "" if info and info.effect == "none" else ": what it did before it asked, it does twice"
     request = ApprovalRequest(
