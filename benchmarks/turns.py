@@ -32,18 +32,23 @@ LONG, EARLY, LATE = 1000, range(6, 15), range(989, 999)
 def drive(folder: Path, model: str, env: dict[str, str], turns: int = TURNS) -> dict[str, Any]:
     """Run the turns in this process; returns the time of each, and the size of what they left."""
     from interlock.engine import Options, run_sync
+    from interlock.engine.store.steps import StepLog
 
     starts: list[float] = []
     spent: list[float] = []
     resident: list[int] = []
     written: list[int] = []
+    started = StepLog.started
 
-    def watch(event: Any) -> None:
-        if event.type == "node_start" and event.node == "check_limits":
+    def noted(self: StepLog, task: str, namespace: str, node: str, workflow: str) -> None:
+        started(self, task, namespace, node, workflow)
+        if node == "check_limits":
             starts.append(time.perf_counter())
             spent.append(time.process_time())
             resident.append(_resident())
             written.append(_written())
+
+    StepLog.started = noted  # not a renderer: renderers get events in batches
 
     options = Options(
         home=folder / "home",
@@ -55,7 +60,7 @@ def drive(folder: Path, model: str, env: dict[str, str], turns: int = TURNS) -> 
         # 300 equal calls are a loop, and the next-speaker check would add a request.
         overrides={"model": {"disableLoopDetection": True, "skipNextSpeakerCheck": True}},
     )
-    outcome = run_sync("main", {"prompt": "go"}, options=options, renderers=[watch])
+    outcome = run_sync("main", {"prompt": "go"}, options=options)
     if outcome.status != "done":
         raise SystemExit(f"the benchmark's run ended as {outcome.status}: {outcome.error}")
     times = [(b - a) * 1000 for a, b in pairwise(starts)]
