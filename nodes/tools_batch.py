@@ -16,7 +16,7 @@ from interlock.state.conversation import EFFECTS, LOOP_END, MISTAKES, Refusals, 
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
 from interlock.state.events import ToolUse
-from interlock.state.messages import Message, TextPart, ToolCall
+from interlock.state.messages import Growing, Message, TextPart, ToolCall
 from interlock.state.names import WAIT
 from interlock.state.plan import PlanMode
 from interlock.state.run import node
@@ -197,15 +197,22 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     return {**collected, **_stop(deps, state, outcomes, done), **moved, **ended}
 
 
+def _add_sections(found: set[str], message: Message) -> None:
+    if message.origin == "context":
+        found |= {p.section for p in message.content if isinstance(p, TextPart) and p.section}
+
+
+_sections = Growing(set[str], _add_sections)
+"""Sections of a conversation's context."""
+
+
 def _memory(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
     """Memory files of subdirectories these calls touched, once per conversation."""
     calls = (call for call, result in done if result.status == "success")
     paths = [str(path) for call in calls for name in _PATHS if (path := call.args.get(name))]
     if not paths:
         return []
-    messages = deps.transcript.read(head)
-    parts = (p for m in messages if m.origin == "context" for p in m.content if not isinstance(p, str))
-    seen = {p.section for p in parts if isinstance(p, TextPart) and p.section}
+    seen = _sections(deps.transcript.read(head), deps.transcript)
     files = deps.context.nearby(paths, {name.removeprefix(MEMORY) for name in seen})
     if not files:
         return []

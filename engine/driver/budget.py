@@ -37,6 +37,9 @@ class Used(NamedTuple):
     reserved_usd: float
 
 
+_NOTHING = Used(0, 0.0, 0, 0, 0, 0, 0.0)
+
+
 @dataclass
 class RunBudget:
     """Implements the models service's `Budget`.
@@ -63,7 +66,7 @@ class RunBudget:
         """Reserve the tokens. Raises `Stopped` if the limit is reached; the call is made once the limit is raised."""
         while True:
             with transaction(self.conn):
-                used = self._used()
+                used = self._used() if self._is_limited else _NOTHING
                 refusal = self._refusal(used, model, agent)
                 if not refusal and not self._must_wait(used):
                     self._insert(call, agent, model, tokens)
@@ -73,6 +76,16 @@ class RunBudget:
                 raise Stopped
             self._settled.clear()
             await self._settled.wait()
+
+    @property
+    def _is_limited(self) -> bool:
+        """Without limits nothing is summed up: it would take longer with each call."""
+        limits = self.limits
+        return (
+            limits.max_session_turns >= 0
+            or limits.max_tokens is not None
+            or limits.max_budget_usd is not None
+        )
 
     def settle(self, task: str) -> None:
         """Drop the reservation: the reply is persisted in the next commit, or the call failed unanswered."""

@@ -255,6 +255,8 @@ class SqlModelLog:
     conn: sqlite3.Connection
     transcript: ChainTranscript
     run: str
+    _made: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    """Number of calls by agent and role; only this drive adds to them."""
 
     def recorded(self, task: str) -> Reply | None:
         row = self.conn.execute(
@@ -277,11 +279,12 @@ class SqlModelLog:
         )
 
     def ordinal(self, agent: str, role: str) -> int:
-        (count,) = self.conn.execute(
-            "select count(*) from model_calls where run in (?, ?) and agent = ? and role = ?",
-            (self.run, self._plan, agent, role),
-        ).fetchone()
-        return count
+        if (agent, role) not in self._made:
+            (self._made[agent, role],) = self.conn.execute(
+                "select count(*) from model_calls where run in (?, ?) and agent = ? and role = ?",
+                (self.run, self._plan, agent, role),
+            ).fetchone()
+        return self._made[agent, role]
 
     @cached_property
     def _plan(self) -> str:
@@ -312,6 +315,8 @@ class SqlModelLog:
                 "thought_tokens": reply.usage.thoughts,
             }
             conn.execute(*insertion("model_calls", row))
+        if (request.agent, call.role) in self._made:
+            self._made[request.agent, call.role] += 1
         return reply.model_copy(update={"record": record, "message": self.transcript.message(record)})
 
 

@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from random import Random
 
@@ -27,7 +26,15 @@ from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.deps import Clock
 from interlock.state.errors import ModelError
 from interlock.state.events import Emit, ErrorEvent, Retry
-from interlock.state.messages import ModelCall, ModelItem, Reply, TextDelta, ToolDeclaration, estimate_message
+from interlock.state.messages import (
+    Growing,
+    ModelCall,
+    ModelItem,
+    Reply,
+    TextDelta,
+    ToolDeclaration,
+    estimate_message,
+)
 from interlock.state.settings import Settings
 from interlock.state.text import estimate_tokens
 from interlock.tools._tags import as_text
@@ -95,7 +102,8 @@ class ChatModels:
         self._tool_size = PerTools(_tokens_of)
         self._redact = redact
         self._redacted = PerMessage(redact.message)
-        self._ids = PerMessage(call_ids)
+        self._taken = Growing(set[str], lambda taken, message: taken.update(call_ids(message)))
+        """Ids of a conversation's calls."""
         self._texts = PerMessage(as_text)
 
     async def stream(self, call: ModelCall, emit: Emit) -> AsyncGenerator[ModelItem, None]:
@@ -230,8 +238,7 @@ class ChatModels:
 
     def _record(self, call: ModelCall, request: Request, answer: Answer, started: float) -> Reply:
         answer.problem = self._redact(answer.problem) if answer.problem else None
-        taken = set(chain.from_iterable(self._ids(call.messages)))
-        message = self._redact.message(answer.message(request.ordinal, taken))
+        message = self._redact.message(answer.message(request.ordinal, self._taken(call.messages, self)))
         if self._recorder is not None:
             # Before the row: a kill in between repeats the request, and the later entry for an ordinal wins.
             self._recorder.add(request, message, answer)
