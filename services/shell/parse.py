@@ -68,6 +68,9 @@ _REDIRECTION = re.compile(r"(\d{0,3}|\{\w*\})(<<<|<<-?|<>|<&|<|>&|>>|>\||>)(?!\(
 _DESCRIPTOR = re.compile(r"\d+-?")
 _CLOSES_DESCRIPTOR = re.compile(r"[ \t]*-(?=[\s;|&()]|$)")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=", re.ASCII)
+_SUBSCRIPT = re.compile(r"[A-Za-z_]\w*\[", re.ASCII)
+_BEFORE_ASSIGNMENTS = frozenset({"time", "-p", "--"})
+"""Words of a command that assignments may follow: `time` is a keyword."""
 _FOR = re.compile(r"[ \t]+(\w+)(?=[ \t\n;])(?:[ \t\n]+(in)(?=[ \t\n;])|[ \t]*;)?", re.ASCII)
 _FUNCTION = re.compile(r"[ \t]*\([ \t]*\)")
 _OPERAND = r"(?:[\w./:@%+,*?-]*[\w./:@%+,*?]|\"?\$\{?\w+\}?\"?|\"[\w ./:@%+,-]*\"|'[^']*')"
@@ -210,6 +213,10 @@ class _Reader(Words):
         if not place.begun and self.text.startswith("[[", start) and self._condition():
             return
         assignment = None if place.words else _ASSIGNMENT.match(self.text, start)
+        if _SUBSCRIPT.match(self.text, start) and {w.text for w in place.words} <= _BEFORE_ASSIGNMENTS:
+            self.doubt(
+                "an array element: bash reads blanks and operators in its subscript as part of the word"
+            )
         word = self.word()
         bare = word.literal and word.text == self.text[start : self.at]
         if bare and not place.begun and self._keyword(word.text):

@@ -8,6 +8,8 @@ import random
 from collections.abc import Callable
 
 ALLOWED = ("git status", "npm test", "ls", "c1 a", "cat /dev/null", "find . -maxdepth 0")
+_SUBSCRIPTS = ("1 2", "1|2", "1&2", "a;b", "1<2", "$<w", "$ ", "a[1] 2")
+"""What ends a word everywhere else."""
 _VALUES = (
     *(
         "$w",
@@ -346,7 +348,7 @@ class Constructs:
         r = self.random
         name = r.choice(_NAMES)
         if r.random() < 0.2:
-            name += f"[{r.choice(_VALUES)}]"
+            name += f"[{r.choice((*_VALUES, *_SUBSCRIPTS))}]"
         value = f"({self.value()} {self.value()})" if r.random() < 0.15 else self.value()
         pair = f"{name}{r.choice(('=', '=', '=', '+='))}{value}"
         form = r.choice(
