@@ -134,5 +134,5 @@ def misfit(schema: Mapping[str, Any], value: object) -> str:
         return ""
     place = ".".join(map(str, error.absolute_path))
     what = clean(" ".join(str(error.message).split()))
-    given = json.dumps(error.instance, ensure_ascii=False, default=repr)[:_SHOWN]
-    return f"{place!r}: {what}, got {given}" if place else what
+    shown = json.dumps(error.instance, ensure_ascii=False, default=repr)[:_SHOWN]
+    return f"{place!r}: {what}, got {shown}" if place else what

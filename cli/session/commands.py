@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Run = Callable[["Session", str], Awaitable[None]]
 Complete = Callable[["Session", str], Iterable[str]]
-Given = Callable[["Session", list[str]], list[str]]
+Arguments = Callable[["Session", list[str]], list[str]]
 _NAME = re.compile(r"/(\?|[\w.:-]*)(?:\s+(.*))?$", re.DOTALL)
 """A path isn't a command: `/etc/hosts is gone` is a prompt."""
 
@@ -74,18 +74,18 @@ def _export(session: "Session", typed: list[str]) -> list[str]:
     return [run, *([] if {"-o", "--output"} & {*arguments} else ["-o"]), *arguments]
 
 
-def _printing(usage: str, summary: str, given: Given = lambda _, typed: typed, aliases: str = "") -> Slash:
-    """A command that prints what `interlock NAME` does, completed as in a shell; `given` makes its arguments."""
+def _printing(usage: str, summary: str, arguments: Arguments = lambda _, typed: typed, aliases: str = "") -> Slash:
+    """A command that prints what `interlock NAME` does, completed as in a shell; `arguments` makes its arguments."""
     name = usage.partition(" ")[0]
 
     async def run(session: "Session", rest: str) -> None:
-        await show_printed(session, name, given(session, words(rest)))
+        await show_printed(session, name, arguments(session, words(rest)))
 
     def complete(session: "Session", typed: str) -> Iterable[str]:
         from interlock.cli.commands.completion import candidates
 
         *before, word = typed.split(" ")
-        of_a_run = given in (_this_run, _diff, _export)
+        of_a_run = arguments in (_this_run, _diff, _export)
         known = _this_run(session, before) if of_a_run else before
         return [
             found.value for found in candidates([name, *known, word[:1] if word[:1] == "-" else ""]).words

@@ -122,8 +122,8 @@ def write_reply(path: Path, message: Message, **more: Any) -> None:
         )
         for call in message.tool_calls
     )
-    said = {"text": message.text, "thought": message.thought or "", "signature": message.signature}
-    write_entry(path, Scripted.model_validate({**said, "tool_calls": tuple(calls), **more}))
+    fields = {"text": message.text, "thought": message.thought or "", "signature": message.signature}
+    write_entry(path, Scripted.model_validate({**fields, "tool_calls": tuple(calls), **more}))
 
 
 def write_entry(path: Path, entry: Scripted) -> None:
