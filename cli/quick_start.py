@@ -2,7 +2,7 @@
 
 Does nothing in a program that imports Interlock: when to import and collect garbage is that program's affair.
 
-LangSmith isn't imported: nothing is traced (`services/models/tracing.py`), yet LangChain would import all of it (110
+LangSmith isn't imported: nothing is traced (`services/models/names.py`), yet LangChain would import all of it (110
 modules, 12 MB, 0.2 s) to ask whether tracing is on. Stand-ins for what LangChain uses of it say that tracing is off;
 taking anything else imports the library itself, turned off.
 """

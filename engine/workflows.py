@@ -27,7 +27,7 @@ from interlock.graphs._pipeline import Pipeline
 from interlock.services.config.settings import project_paths
 from interlock.services.trust import ProjectFile, ignored_line, is_trusted, shown_path
 from interlock.state.errors import ConfigError, InterlockError, RunError, SetupError, UntrustedError
-from interlock.state.run import spec_of
+from interlock.state.node import spec_of
 from interlock.state.settings import Settings
 
 _HOW = "expected `WORKFLOW = Workflow({name!r}, build, Input, Output)` (interlock.workflow)"

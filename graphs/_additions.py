@@ -31,9 +31,10 @@ from interlock.nodes.hooks import (
     session_start,
     session_start_in_talk,
 )
-from interlock.nodes.tools_results import await_person
+from interlock.nodes.requests import await_person
 from interlock.state.errors import RunError, UserError
-from interlock.state.run import HookEvent, RunChannels, node, spec_of
+from interlock.state.node import node, spec_of
+from interlock.state.run import HookEvent, RunChannels
 from interlock.state.text import nearest
 
 

@@ -25,7 +25,7 @@ from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Send
 
 from interlock.state.deps import Deps
-from interlock.state.run import inside
+from interlock.state.node import inside
 
 Run = Callable[[dict[str, Any], Runtime[Deps]], Awaitable[dict[str, Any]]]
 """A node: maps the whole state, or a payload, to an update."""

@@ -18,7 +18,8 @@ from interlock.graphs._chain import Run
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import RunError, SetupError
 from interlock.state.events import ErrorEvent, Event, NodeEnd, NodeStart, Retry
-from interlock.state.run import NodeSpec, RunChannels, newest, spec_of
+from interlock.state.node import NodeSpec, spec_of
+from interlock.state.run import RunChannels, newest
 
 
 @cache

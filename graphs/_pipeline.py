@@ -35,7 +35,8 @@ from interlock.graphs._part import Part, Parts, Replayed, takes_up
 from interlock.state.deps import Deps
 from interlock.state.errors import InputError, RunError, SetupError
 from interlock.state.messages import Message
-from interlock.state.run import WorkflowInput, WorkflowOutput, spec_of
+from interlock.state.node import spec_of
+from interlock.state.run import WorkflowInput, WorkflowOutput
 from interlock.state.workflow import WorkflowContext
 
 Compiled = CompiledStateGraph[Any, Deps, Any, Any]

@@ -7,12 +7,12 @@ from langgraph.graph import END, START
 from interlock.graphs import main
 from interlock.graphs._contract import hints_of, state_of
 from interlock.graphs._pipeline import Graph
-from interlock.nodes.tools_results import await_person, notify
+from interlock.nodes.requests import await_person, notify
 from interlock.nodes.workflow import Node, begin_task, end_task, put_before_person, take_answer, take_approval
 from interlock.state.errors import SetupError
 from interlock.state.hooks import HookWait
 from interlock.state.main import MainState
-from interlock.state.run import node
+from interlock.state.node import node
 from interlock.state.workflow import AgentState, State
 
 

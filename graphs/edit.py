@@ -25,7 +25,7 @@ from interlock.nodes.edit import (
     take_approval,
     write,
 )
-from interlock.nodes.tools_results import await_person
+from interlock.nodes.requests import await_person
 from interlock.state.calls import CallKey
 from interlock.state.edit import EditError, EditInput, EditOutput, EditState
 from interlock.state.messages import Message, ToolCall

@@ -17,6 +17,7 @@ from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.graphs.main import follow_up
 from interlock.nodes.main import after_context, before_agent, nudge
+from interlock.nodes.requests import await_person, notify
 from interlock.nodes.task import (
     after_turn,
     ask_completion,
@@ -33,7 +34,6 @@ from interlock.nodes.task import (
     take_result,
     weigh,
 )
-from interlock.nodes.tools_results import await_person, notify
 from interlock.state.messages import Message
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.task import TaskInput, TaskOutput, TaskState

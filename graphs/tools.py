@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from interlock.graphs import edit, subagent, summarize
 from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.nodes.requests import await_person, notify
 from interlock.nodes.tools_approval import apply_decision, ready, request_approval
 from interlock.nodes.tools_batch import (
     collect,
@@ -46,7 +47,7 @@ from interlock.nodes.tools_questions import (
     take_input,
     take_review,
 )
-from interlock.nodes.tools_results import as_sent, await_person, notify, recorded_of
+from interlock.nodes.tools_results import as_sent, recorded_of
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.tools import (
     DecideOut,

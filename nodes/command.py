@@ -11,7 +11,7 @@ from interlock.state.context import CustomCommand
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
 from interlock.state.messages import Message, TextPart, ToolCall
-from interlock.state.run import node
+from interlock.state.node import node
 from interlock.state.text import clean
 
 OUTPUT_HEADING = "Output:\n"

@@ -26,7 +26,8 @@ from interlock.state.compress import KEPT_LINES, KEPT_OUTPUT_TOKENS, CompressSta
 from interlock.state.deps import Deps
 from interlock.state.events import ChatCompressed
 from interlock.state.messages import Message, curated
-from interlock.state.run import is_hooked, node
+from interlock.state.node import node
+from interlock.state.run import is_hooked
 from interlock.state.text import estimate_tokens
 
 PRESERVE = 0.3

@@ -14,7 +14,7 @@ from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import ConfigError
 from interlock.state.events import ErrorEvent, SystemPromptChanged
 from interlock.state.messages import Message, TextPart, estimate_message
-from interlock.state.run import node
+from interlock.state.node import node
 from interlock.state.text import clean, estimate_tokens
 from interlock.state.turn import TurnState
 

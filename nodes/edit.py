@@ -6,7 +6,8 @@ from pathlib import PurePath
 from langgraph.runtime import Runtime
 
 from interlock.nodes.edit_subject import EDIT, Edit, as_tried, ask, edit_at, problem, shown_text
-from interlock.nodes.tools_results import answered, by_policy, note, note_person, put_request, rejected
+from interlock.nodes.requests import answered, put_request, rejected
+from interlock.nodes.tools_results import by_policy, note, note_person
 from interlock.prompts import load
 from interlock.state.calls import (
     ApprovalRequest,
@@ -22,7 +23,7 @@ from interlock.state.deps import Deps, to_its_end
 from interlock.state.edit import GRACE_S, EditState, FixAnswer, TargetAnswer
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, ToolCall
-from interlock.state.run import node
+from interlock.state.node import node
 from interlock.state.tooling import ToolRun
 from interlock.tools._content import TextFile, line_at
 from interlock.tools._diff import unified_diff

@@ -15,7 +15,7 @@ from interlock.state.deps import Deps
 from interlock.state.errors import ModelError, RunError, UserError
 from interlock.state.events import HelperFailed
 from interlock.state.messages import Message, ModelCall, Reply
-from interlock.state.run import task_of
+from interlock.state.node import task_of
 
 
 @dataclass(frozen=True)

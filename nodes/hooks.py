@@ -9,7 +9,7 @@ from langgraph.types import interrupt
 from pydantic import JsonValue
 from typing_extensions import TypedDict
 
-from interlock.nodes.tools_results import put_request
+from interlock.nodes.requests import put_request
 from interlock.prompts import load
 from interlock.state.calls import ApprovalRequest, CallView
 from interlock.state.deps import Deps
@@ -17,7 +17,8 @@ from interlock.state.errors import HookError, RunError
 from interlock.state.events import AgentBlocked, AgentStopped, ErrorEvent
 from interlock.state.hooks import NO_REASON, HookOutcome, HookWait
 from interlock.state.messages import Message
-from interlock.state.run import HookEvent, RunChannels, is_hooked, node, task_of
+from interlock.state.node import node, task_of
+from interlock.state.run import HookEvent, RunChannels, is_hooked
 
 FIRING = ("hook_event", "hook_key", "approval")
 """Keys written by a node whose hooks haven't answered, identifying the firing; its label is then `unknown`."""

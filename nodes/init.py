@@ -12,7 +12,7 @@ from interlock.state.deps import Deps
 from interlock.state.errors import InputError
 from interlock.state.init import MODE, REMINDERS, InitState
 from interlock.state.messages import Message
-from interlock.state.run import node
+from interlock.state.node import node
 
 _NEW = "There is none yet."
 _STANDS = (

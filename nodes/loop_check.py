@@ -32,7 +32,7 @@ from interlock.state.loop_check import (
     ToolCallEvent,
 )
 from interlock.state.messages import Message, curated
-from interlock.state.run import node
+from interlock.state.node import node
 
 NO_PROGRESS = "a model that looked at the last turns saw no progress in them"
 

@@ -17,8 +17,9 @@ from interlock.state.events import AgentBlocked, ErrorEvent
 from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome
 from interlock.state.main import MainState
 from interlock.state.messages import Message, Origin
+from interlock.state.node import node
 from interlock.state.plan import PLAN_NAME
-from interlock.state.run import is_hooked, node
+from interlock.state.run import is_hooked
 from interlock.state.text import is_visible
 
 _SILENT = "[no response text]"

@@ -16,7 +16,7 @@ from interlock.state.errors import UserError
 from interlock.state.mcp import McpInput, McpState, ServerView
 from interlock.state.messages import Message, TextPart
 from interlock.state.names import mcp_name
-from interlock.state.run import node
+from interlock.state.node import node
 from interlock.state.text import harmless
 
 _COMMAND = re.compile(r"/(?P<server>[\w-]+):(?P<name>\S+)(?:\s+(?P<rest>.*))?", re.DOTALL)

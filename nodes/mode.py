@@ -5,7 +5,7 @@ from langgraph.runtime import Runtime
 from interlock.state.calls import CallView
 from interlock.state.deps import Deps
 from interlock.state.mode import DEFAULT, ModeState
-from interlock.state.run import node
+from interlock.state.node import node
 
 
 @node(

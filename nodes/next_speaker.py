@@ -7,7 +7,7 @@ from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, curated, open_calls
 from interlock.state.next_speaker import NEXT_SPEAKER_TIMEOUT_S, NextSpeakerState, Verdict
-from interlock.state.run import node
+from interlock.state.node import node
 
 
 @node(reads=("head",), writes=("next_speaker", "decided_by", "speaker_reason"), labels=("decided", "open"))

@@ -16,8 +16,8 @@ from interlock.state.deps import Deps, to_its_end
 from interlock.state.errors import RunError
 from interlock.state.events import HandOver
 from interlock.state.messages import Message
+from interlock.state.node import node
 from interlock.state.plan import PLAN_NAME, REMINDERS, ApprovedPlan, PlanMode, PlanState, PlanStep
-from interlock.state.run import node
 
 _WRITES = ("write_file", "replace")
 _BOX = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+\[([ xX])\]\s+(.+)$")

@@ -10,8 +10,8 @@ from interlock.nodes.helper_model import Question, ask_json, asking
 from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, curated, open_calls
+from interlock.state.node import node, task_of
 from interlock.state.route import AUTO, ROUTE_TIMEOUT_S, Complexity, ModelChoice, RouteState
-from interlock.state.run import node, task_of
 
 _LOOKED_AT, _SHOWN = 20, 4
 """Of the last 20 entries, without tool traffic, the classifier sees the last 4 (gemini-cli's)."""

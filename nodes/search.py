@@ -9,7 +9,7 @@ from interlock.state.calls import ToolError
 from interlock.state.deps import Deps
 from interlock.state.events import Progress
 from interlock.state.messages import Message
-from interlock.state.run import node
+from interlock.state.node import node
 from interlock.state.search import Asked, Candidates, SearchInput, SearchState
 
 

@@ -16,7 +16,7 @@ from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import AgentEnd, AgentStart
 from interlock.state.messages import Message, ToolCall
-from interlock.state.run import node
+from interlock.state.node import node
 from interlock.state.subagent import (
     GRACE_S,
     INVESTIGATOR,

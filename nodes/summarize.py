@@ -14,7 +14,7 @@ from interlock.prompts import load
 from interlock.state.calls import key_of
 from interlock.state.deps import Deps
 from interlock.state.messages import Message
-from interlock.state.run import node
+from interlock.state.node import node
 from interlock.state.settings import PAGED, SHELL, OutputRule, Settings, is_long, rule_of
 from interlock.state.summarize import HEAD_SHARE, SummarizeState
 from interlock.state.text import clean, estimate_tokens

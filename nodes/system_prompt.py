@@ -14,7 +14,7 @@ from interlock.state.mcp import ServerView
 from interlock.state.messages import Message, TextPart, ToolDeclaration
 from interlock.state.mode import Mode
 from interlock.state.names import WAIT
-from interlock.state.run import node
+from interlock.state.node import node
 from interlock.state.system_prompt import SystemPromptState, changes, sections_of
 from interlock.state.text import clean
 from interlock.tools.table import TASK_LOOP

@@ -9,7 +9,7 @@ from langgraph.types import interrupt
 
 from interlock.nodes.main import append_text, turn_end
 from interlock.nodes.main import finish as ended_by
-from interlock.nodes.tools_results import answered, asked, put_request
+from interlock.nodes.requests import answered, asked, put_request
 from interlock.prompts import render
 from interlock.state.calls import ApprovalRequest, CallKey, CallView
 from interlock.state.conversation import fresh_prompt, refusals_in
@@ -19,7 +19,7 @@ from interlock.state.events import ErrorEvent, HandOver
 from interlock.state.main import MainState
 from interlock.state.messages import Message, ToolCall, open_calls
 from interlock.state.mode import DEFAULT
-from interlock.state.run import node
+from interlock.state.node import node
 from interlock.state.task import CHILD, DEEPEST, REPEATS, Subtask, TaskState
 from interlock.tools.update_todo_list import steps_of
 

@@ -6,17 +6,8 @@ from datetime import UTC, datetime
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.tools_results import (
-    CALL,
-    answered,
-    asked,
-    attempt_at,
-    earlier_calls,
-    moved,
-    note_person,
-    put_request,
-    rejected,
-)
+from interlock.nodes.requests import answered, asked, put_request, rejected
+from interlock.nodes.tools_results import CALL, attempt_at, earlier_calls, moved, note_person
 from interlock.prompts import load
 from interlock.state.calls import (
     Answer,
@@ -32,7 +23,7 @@ from interlock.state.calls import (
 from interlock.state.deps import Deps, to_its_end
 from interlock.state.errors import RunError
 from interlock.state.events import ErrorEvent
-from interlock.state.run import node
+from interlock.state.node import node
 from interlock.state.tooling import ToolInfo
 from interlock.state.tools import DecideState
 

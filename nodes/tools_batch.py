@@ -18,8 +18,8 @@ from interlock.state.errors import RunError
 from interlock.state.events import ToolUse
 from interlock.state.messages import Growing, Message, TextPart, ToolCall
 from interlock.state.names import WAIT
+from interlock.state.node import node
 from interlock.state.plan import PlanMode
-from interlock.state.run import node
 from interlock.state.task import DEEPEST
 from interlock.state.tooling import ToolInfo
 from interlock.state.tools import DecideSend, ExecuteSend, ToolsState

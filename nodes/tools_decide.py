@@ -27,7 +27,8 @@ from interlock.state.calls import CallKey, CallView, ToolResult, failure, key_of
 from interlock.state.deps import Deps
 from interlock.state.edit import EDIT_TOOL, EditState
 from interlock.state.hooks import HookOutcome
-from interlock.state.run import is_hooked, node
+from interlock.state.node import node
+from interlock.state.run import is_hooked
 from interlock.state.tools import DecideState
 
 _FRESH: DecideState = {

@@ -9,11 +9,11 @@ from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
 from interlock.nodes.hooks import fired, fires, marked
+from interlock.nodes.requests import answered
 from interlock.nodes.subagent import left_s
 from interlock.nodes.tools_questions import INPUT_WANTED
 from interlock.nodes.tools_results import (
     CALL,
-    answered,
     attempt_at,
     filled_input,
     is_result_for_hooks,
@@ -33,7 +33,7 @@ from interlock.state.events import ToolStart
 from interlock.state.hooks import HookOutcome
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message
-from interlock.state.run import node
+from interlock.state.node import node
 from interlock.state.settings import is_long, rule_of
 from interlock.state.tooling import ToolInfo, ToolRun
 from interlock.state.tools import ExecuteState

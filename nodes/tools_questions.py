@@ -11,18 +11,15 @@ from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
 from interlock.nodes.plan import parse_steps
+from interlock.nodes.requests import answered, asked, put_request, rejected
 from interlock.nodes.tools_results import (
     CALL,
-    answered,
-    asked,
     attempt_at,
     filled_input,
     is_result_for_hooks,
     moved,
     note_person,
-    put_request,
     recorded,
-    rejected,
 )
 from interlock.prompts import load, render
 from interlock.state.calls import (
@@ -37,7 +34,7 @@ from interlock.state.calls import (
 )
 from interlock.state.deps import Deps, to_its_end
 from interlock.state.messages import Message
-from interlock.state.run import node
+from interlock.state.node import node
 from interlock.state.text import visible
 from interlock.state.tools import ExecuteState
 

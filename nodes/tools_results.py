@@ -1,15 +1,10 @@
-"""tools_results: helpers shared by deciding and executing calls: results, requests to people."""
-
-from typing import Literal
+"""tools_results: helpers shared by deciding and executing calls: results, and the record of who decided."""
 
 from langgraph.runtime import Runtime
-from langgraph.types import interrupt
-from pydantic import JsonValue
 
 from interlock.prompts import load
 from interlock.state.calls import (
     Answer,
-    ApprovalRequest,
     CallKey,
     CallOutcome,
     CallView,
@@ -23,11 +18,12 @@ from interlock.state.calls import (
 from interlock.state.charts import ToolCallChart, step
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
-from interlock.state.events import ApprovalRequired, ToolResultEvent
+from interlock.state.events import ToolResultEvent
 from interlock.state.hooks import HookOutcome, HookWait
 from interlock.state.journal import DecidedBy, DecisionRecord, Journal
 from interlock.state.messages import Message
-from interlock.state.run import is_hooked, node, task_of
+from interlock.state.node import task_of
+from interlock.state.run import is_hooked
 from interlock.state.tools import ExecuteState
 
 CALL = ("message", "index", "attempt")
@@ -120,77 +116,6 @@ def mode_refusal(deps: Deps, mode: str, call: CallView) -> ToolResult | None:
         return ToolResult(status="success", content=f"You are in mode {mode!r} already.")
     why = deps.modes.refusal(mode, call, info.name, deps.toolset.writes(call))
     return failure("mode_restriction", why) if why else None
-
-
-def put_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
-    """Persist the request, idempotently, before anything stops for it; then emit it."""
-    request = request.model_copy(update={"agent": runtime.context.info.agent})
-    name = runtime.context.approvals.ask(request)
-    runtime.stream_writer(
-        ApprovalRequired(
-            id=name,
-            kind=request.kind,
-            tool_name=request.call.name,
-            args=request.call.args,
-            reason=request.reason,
-            preview=request.preview,
-            choices=list(request.choices),
-        )
-    )
-
-
-def asked(state: HookWait) -> Literal["asked", "notify"]:
-    """Label for a node that has written a request: hooks are notified before waiting for the person."""
-    return "notify" if is_hooked(state, "Notification") else "asked"
-
-
-@node(reads=("approval",), labels=("approval", "question", "outcome"))
-async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
-    """Fire notification hooks between writing a request and waiting for the answer. Their output changes nothing."""
-    deps = runtime.context
-    key = state["approval"]
-    request = deps.approvals.get(key)
-    if request is None:
-        raise RunError(f"Request {key!r} isn't there. See: interlock approvals")
-    name = deps.approvals.ask(request)
-    payload: dict[str, JsonValue] = {
-        "notification_type": "ToolPermission",
-        "message": f"{request.call.name} waits for a person: {request.reason}",
-        "details": {
-            "id": name,
-            "kind": request.kind,
-            "tool": request.call.name,
-            "reason": request.reason,
-            "preview": request.preview,
-        },
-    }
-    firing, subject = f"{key}:notify", "ToolPermission"
-    await deps.hooks.fire("Notification", firing, payload, subject=subject, emit=runtime.stream_writer)
-    return {"label": request.kind}
-
-
-@node(reads=("approval",), writes=("approval",))
-async def await_person(state: HookWait) -> HookWait:
-    """Interrupts with the request's key; the answer is a row. Reruns on every resume, so it does nothing else."""
-    interrupt(state["approval"])
-    return {"approval": state["approval"]}
-
-
-def answered(deps: Deps, key: str) -> tuple[ApprovalRequest, Answer]:
-    """A request and its answer. Raises `RunError` if the run continued without one."""
-    request, answer = deps.approvals.get(key), deps.approvals.answer(key)
-    if request is None or answer is None:
-        raise RunError(f"Request {key!r} has no answer. See: interlock approvals")
-    return request, answer
-
-
-def rejected(answer: Answer) -> ToolResult:
-    """What the model reads after a rejection."""
-    if answer.feedback:
-        text = load("run/call_rejected").text(feedback=answer.feedback)
-    else:
-        text = load("run/call_rejected_silently").text()
-    return failure("rejected", text, by=answer.by, why=answer.feedback or "")
 
 
 def note(runtime: Runtime[Deps], key: CallKey, what: DecisionRecord) -> None:

@@ -15,7 +15,8 @@ from interlock.state.errors import ModelError, RunError
 from interlock.state.events import Event, Finished, InvalidStream, LoopDetected, MessageEvent, Retry, Thought
 from interlock.state.loop_check import LONGEST_CYCLE, Kind
 from interlock.state.messages import Message, ModelCall, Reply, TextDelta, ThoughtDelta
-from interlock.state.run import is_hooked, node, task_of
+from interlock.state.node import node, task_of
+from interlock.state.run import is_hooked
 from interlock.state.text import is_visible
 from interlock.state.turn import STREAM_ATTEMPTS, TurnState
 

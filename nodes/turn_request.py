@@ -27,7 +27,8 @@ from interlock.state.events import ContextOverflow, MaxSessionTurns, MessageEven
 from interlock.state.hooks import HookOutcome
 from interlock.state.loop_check import FIRST_CHECK
 from interlock.state.messages import Message, estimate_message
-from interlock.state.run import is_hooked, node, task_of
+from interlock.state.node import node, task_of
+from interlock.state.run import is_hooked
 from interlock.state.turn import TurnState
 
 _UNCHANGED: TurnState = {

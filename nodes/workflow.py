@@ -9,14 +9,15 @@ from langgraph.runtime import Runtime
 from pydantic import BaseModel, JsonValue
 
 from interlock.nodes.helper_model import parsed, reply_to, unusable
-from interlock.nodes.tools_results import answered, asked, note_person, put_request, recorded
+from interlock.nodes.requests import answered, asked, put_request
+from interlock.nodes.tools_results import note_person, recorded
 from interlock.prompts import load
 from interlock.state.calls import ApprovalRequest, CallKey, CallView, Choice, RequestKind, ToolResult
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, UserError
 from interlock.state.journal import Journal
 from interlock.state.messages import Message, ModelCall, ToolCall
-from interlock.state.run import node, task_of
+from interlock.state.node import node, task_of
 from interlock.state.text import clean, clean_json
 
 T = TypeVar("T", bound=BaseModel)

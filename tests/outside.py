@@ -12,7 +12,7 @@ import pytest
 
 from interlock.graphs import _contract
 from interlock.state.deps import Deps
-from interlock.state.run import spec_of
+from interlock.state.node import spec_of
 
 OUTSIDE: Mapping[str, frozenset[str]] = {
     "clock": frozenset({"now"}),

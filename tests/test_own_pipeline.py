@@ -17,7 +17,8 @@ from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.state.deps import Deps
 from interlock.state.errors import InputError, RunError, UserError
 from interlock.state.messages import Message
-from interlock.state.run import RunChannels, WorkflowInput, WorkflowOutput, node
+from interlock.state.node import node
+from interlock.state.run import RunChannels, WorkflowInput, WorkflowOutput
 from interlock.state.workflow import WorkflowContext
 
 READ: list[str] = []

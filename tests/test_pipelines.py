@@ -26,7 +26,7 @@ from interlock.graphs._pipeline import Graph
 from interlock.state.calls import merge_by_key
 from interlock.state.deps import Deps, Token
 from interlock.state.errors import SetupError, UserError
-from interlock.state.run import node
+from interlock.state.node import node
 
 DIAGRAMS = Path(__file__).parent.parent / "diagrams"
 

@@ -18,9 +18,9 @@ from interlock.state.calls import ToolResult, merge_by_key
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, UserError
 from interlock.state.messages import Message
+from interlock.state.node import node
 from interlock.state.run import WorkflowInput as Input
 from interlock.state.run import WorkflowOutput as Output
-from interlock.state.run import node
 from interlock.state.workflow import AgentState, State, ToolState
 
 __all__ = [

@@ -74,7 +74,9 @@ def _export(session: "Session", typed: list[str]) -> list[str]:
     return [run, *([] if {"-o", "--output"} & {*arguments} else ["-o"]), *arguments]
 
 
-def _printing(usage: str, summary: str, arguments: Arguments = lambda _, typed: typed, aliases: str = "") -> Slash:
+def _printing(
+    usage: str, summary: str, arguments: Arguments = lambda _, typed: typed, aliases: str = ""
+) -> Slash:
     """A command that prints what `interlock NAME` does, completed as in a shell; `arguments` makes its arguments."""
     name = usage.partition(" ")[0]
 

@@ -14,7 +14,7 @@ from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.sqlite import later
 from interlock.state.calls import CallKey
 from interlock.state.journal import DecisionRecord
-from interlock.state.run import inside
+from interlock.state.node import inside
 
 _ID = re.compile(r"([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """LangGraph's ids; the first eight digits distinguish a run's tasks."""

@@ -32,7 +32,8 @@ from interlock.state.events import Emit
 from interlock.state.hooks import HookOutcome, Unsettled
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, TextPart, ToolDeclaration, Usage
-from interlock.state.run import HookEvent, node, spec_of
+from interlock.state.node import node, spec_of
+from interlock.state.run import HookEvent
 from interlock.state.tooling import FileNow, Tool, ToolInfo, ToolRun, Toolset
 
 _NOT_RECORDED = "The run made no such call, so a replay has no result of it."

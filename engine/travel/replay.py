@@ -31,7 +31,7 @@ from interlock.graphs._pipeline import Node, Pipeline
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import ConfigError, SetupError, UserError
-from interlock.state.run import spec_of
+from interlock.state.node import spec_of
 from interlock.state.text import nearest
 
 _FORM = "expected NODE=FILE.py:FUNCTION, as in: --swap draft=new.py:draft"

@@ -1,0 +1,83 @@
+"""node: what a node reads and writes, declared where it is defined."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from interlock.state.errors import RunError, SetupError
+
+if TYPE_CHECKING:
+    from langgraph.runtime import Runtime
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_ATTRIBUTE = "__interlock_node__"
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """A node's declaration: keys of the state of its graph, which defines their types."""
+
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    """Values it may write to `label`; an edge that maps labels has exactly these."""
+    pure: bool = False
+    """No effect outside its update, and no use of services that have one: it may share a superstep with its neighbours,
+    and run twice after a kill."""
+    recorded: bool = False
+    """Its outside effects are recorded and found again on a rerun: it may share a superstep with pure neighbours."""
+    outside: bool = False
+    """Reads files, an index or a clock, which may change: on replay its recorded update is used, for nodes of the
+    top-level graph. What parts read is in records or the journal, or the part is declared so too."""
+    timeout_s: float | None = None
+    """Timeout of one try; the label is then `timeout` if declared, else the run fails and can be resumed."""
+    retries: int = 0
+    """Retries after an error; the label is then `failed` if declared, else the run fails with the error."""
+    retry_wait_s: float = 1.0
+    """Wait before the first retry; doubles with each one."""
+
+
+def node(
+    *,
+    reads: tuple[str, ...] = (),
+    writes: tuple[str, ...] = (),
+    labels: tuple[str, ...] = (),
+    pure: bool = False,
+    recorded: bool = False,
+    outside: bool = False,
+    timeout_s: float | None = None,
+    retries: int = 0,
+    retry_wait_s: float = 1.0,
+) -> Callable[[_F], _F]:
+    """Declare a node. It receives only the keys in `reads`; updating a key not in `writes` is an error.
+
+    A node with `labels` also writes `label`. Raises `SetupError` for impossible limits.
+    """
+    if retries < 0 or retry_wait_s < 0 or (timeout_s is not None and timeout_s <= 0):
+        raise SetupError(
+            f"retries={retries}, retry_wait_s={retry_wait_s}, timeout_s={timeout_s}: expected more."
+        )
+    written = (*writes, "label") if labels and "label" not in writes else writes
+
+    def mark(function: _F) -> _F:
+        spec = NodeSpec(reads, written, labels, pure, recorded, outside, timeout_s, retries, retry_wait_s)
+        setattr(function, _ATTRIBUTE, spec)
+        return function
+
+    return mark
+
+
+def spec_of(function: Callable[..., Any]) -> NodeSpec | None:
+    return getattr(function, _ATTRIBUTE, None)
+
+
+def inside(task: str) -> str:
+    """Id for what a subgraph does in its parent node's task or superstep."""
+    return f"{task}.0"
+
+
+def task_of(runtime: "Runtime[Any]", role: str) -> str:
+    """The requesting graph task: replies are recorded under it, so that a kill doesn't pay twice."""
+    if runtime.execution_info is None:
+        raise RunError(f"{role} was asked outside a graph.")
+    return runtime.execution_info.task_id
