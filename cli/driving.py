@@ -29,7 +29,7 @@ class View(Protocol):
     def flush(self) -> None:
         """Show the events so far."""
 
-    def ask(self, outcome: Outcome) -> list[Decision]:  # noqa: ARG002 - of a view that a person reads
+    def ask(self, outcome: Outcome) -> list[Decision]:  # noqa: ARG002 - for views that can ask
         """A person's decisions on pending requests, made now; empty where nobody can be asked. Events may follow."""
         return []
 

@@ -78,7 +78,7 @@ class Graph:
         """Nodes that limit the passes of a loop, or always stop for a person."""
 
     def node(self, name: str, function: Node) -> None:
-        """Add a node; its reads and writes are declared with it (`state/run.py`) and enforced at run time."""
+        """Add a node; its reads and writes are declared with it (`state/node.py`) and enforced at run time."""
         self.declared.append((Graph.node, (name, function)))
         where = f"{self.name}.{name}"
         if spec := spec_of(function):

@@ -228,8 +228,9 @@ def _state(home: Path) -> Iterator[Finding]:
 
 
 def _records(home: Path) -> Iterator[Finding]:
+    from interlock.engine.rebuild import rebuild
     from interlock.engine.store import diagnosed
-    from interlock.engine.store.damage import damage, rebuild, unreadable
+    from interlock.engine.store.damage import damage, unreadable
 
     try:
         with reading(home) as conn:

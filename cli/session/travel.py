@@ -159,7 +159,6 @@ def _show_changes(session: "Session", changes: Sequence[tuple[str, str]]) -> Non
 
 
 async def undo(session: "Session", rest: str) -> None:
-
     run, which = this_run(session), rest.strip()
     if which == "all":
         undone = await show_printed(session, "undo", [run])

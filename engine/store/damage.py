@@ -1,21 +1,15 @@
-"""damage: finds what in the store is unreadable, altered, or inconsistent with the checkpoints; `doctor --store`."""
+"""damage: finds what in the store is unreadable or was altered; `doctor --store`, `show --verify`."""
 
-import asyncio
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
-from interlock.engine.read import list_runs
-from interlock.engine.store import Store, reading
+from interlock.engine.store import reading
 from interlock.engine.store.runs import state_at
-from interlock.graphs import is_known, pipeline
-from interlock.services.sqlite import explained, transaction
 from interlock.services.transcript import continued_by, record_id
 from interlock.state.messages import Message
-from interlock.state.subagent import MOST_DEPTH
 
 _Check = Callable[[Any], object]
 
@@ -154,88 +148,3 @@ def _newest(home: Path, conn: sqlite3.Connection, run: str) -> str:
     (first,) = conn.execute("select input from runs where run = ?", (run,)).fetchone()
     begun = _mapping(first)
     return str(begun.get("head") or begun.get("prompt") or "")
-
-
-class Truth(NamedTuple):
-    """A run's status according to its checkpoints."""
-
-    status: str
-    outcome: str
-    step: int
-    waits: dict[str, str]
-    """Key of each request the graph is interrupted for → LangGraph's id."""
-
-
-def differences(home: Path) -> list[str]:
-    """One line per run whose rows disagree with its checkpoints."""
-    return asyncio.run(_compared(home, mend=False))
-
-
-def rebuild(home: Path) -> list[str]:
-    """Make the rows agree with the checkpoints; return what was wrong."""
-    return asyncio.run(_compared(home, mend=True))
-
-
-async def _compared(home: Path, *, mend: bool) -> list[str]:
-    store = Store(home)
-    with explained(store.path), closing(store.connect("FULL")) as conn:
-        driven = {row.run for row in list_runs(home, "running")}  # their drivers own those rows
-        query = "select run, workflow, status, outcome, step from runs order by created"
-        found: list[str] = []
-        for run, workflow, *row in conn.execute(query).fetchall():
-            known = is_known(workflow) and run not in driven
-            truth = await _truth(conn, run, workflow) if known else None
-            if truth is not None:
-                found += _differing(conn, run, tuple(row), truth)
-                if mend:
-                    _mend(conn, run, truth)
-        return found
-
-
-async def _truth(conn: sqlite3.Connection, run: str, workflow: str) -> Truth | None:
-    """None: killed before its first checkpoint, or waiting for a node unknown here."""
-    from interlock.engine.driver.drive import child_in, lost_nodes, pending
-    from interlock.engine.store.saver import Saver, status_of
-
-    saver = Saver(conn)
-    config: Any = {"configurable": {"thread_id": run}}
-    newest = saver.get_tuple({"configurable": {"thread_id": run, "checkpoint_ns": ""}})
-    if newest is None:
-        return None
-    declared = pipeline(workflow)
-    status, outcome = status_of(newest.checkpoint["channel_values"], declared.outcome)
-    app = declared.compile(saver, MOST_DEPTH)
-    if lost_nodes(newest.checkpoint["channel_values"], app):
-        return None  # a processor is due, which is known only in the run's folder
-    snapshot = await app.aget_state(config, subgraphs=True)
-    waits = {item.value: item.id for item in pending(snapshot) if not child_in(item.value)}
-    if (status == "open") != bool(snapshot.tasks):
-        status = "open" if snapshot.tasks else "done"
-    return Truth(status, outcome, newest.metadata.get("step", 0), waits)
-
-
-def _differing(conn: sqlite3.Connection, run: str, row: tuple[Any, ...], truth: Truth) -> list[str]:
-    found: list[str] = []
-    if row != truth[:3]:
-        found.append(f"run {run}: the row says {row!r}, the checkpoints {truth[:3]!r}")
-    query = "select key, interrupt, answer from approvals where run = ?"
-    rows = conn.execute(query, (run,)).fetchall()
-    stored = {key: name for key, name, answer in rows if name is not None and answer is None}
-    answered = {key for key, _, answer in rows if answer is not None}
-    waits = {key: name for key, name in truth.waits.items() if key not in answered}
-    if stored != waits:
-        found.append(
-            f"run {run}: requests that wait are {sorted(stored)!r}, the checkpoints have {sorted(waits)!r}"
-        )
-    return found
-
-
-def _mend(conn: sqlite3.Connection, run: str, truth: Truth) -> None:
-    with transaction(conn):
-        conn.execute(
-            "update runs set status = ?, outcome = ?, step = ? where run = ?",
-            (truth.status, truth.outcome, truth.step, run),
-        )
-        conn.execute("update approvals set interrupt = null where run = ? and answer is null", (run,))
-        for key, name in truth.waits.items():
-            conn.execute("update approvals set interrupt = ? where run = ? and key = ?", (name, run, key))

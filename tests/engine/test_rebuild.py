@@ -8,7 +8,7 @@ from kill_runs.scene import Scene
 
 from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.read import list_runs, waiting_requests
-from interlock.engine.store.damage import differences, rebuild
+from interlock.engine.rebuild import differences, rebuild
 
 
 @pytest.fixture

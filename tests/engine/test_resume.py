@@ -16,9 +16,9 @@ from stores.make import options as old_options
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.read import find_run
+from interlock.engine.rebuild import differences
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import record_decisions
-from interlock.engine.store.damage import differences
 from interlock.state.calls import outcome_of
 from interlock.state.errors import UserError
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from kill_runs.scene import RUN, Scene
 
-from interlock.engine.store.damage import damage, differences
+from interlock.engine.rebuild import differences
+from interlock.engine.store.damage import damage
 
 
 @dataclass(frozen=True)
