@@ -121,7 +121,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     processes, commands = _processes(prepared, outputs)
     servers = OnFirstUse(partial(open_servers, prepared, outputs, emit, partial(_keep, prepared, journal)))
     policy = _policy(prepared, processes, servers)
-    models = cast(ChatModels, asked := OnFirstUse(partial(_models, prepared, info, transcript, connections)))
+    models = cast(ChatModels, lazy := OnFirstUse(partial(_models, prepared, info, transcript, connections)))
     tools, approvals = _tools(prepared), SqlApprovals(conn, info.run, prepared.redact, store)
     toolset = partial(_toolset, prepared, commands, outputs, servers, models, emit, index)
     hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, processes)
@@ -150,7 +150,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
         modes=prepared.modes,
         emit=emit,
     )
-    return DriveServices(deps, transcript, journal, asked, commands, servers, index)
+    return DriveServices(deps, transcript, journal, lazy, commands, servers, index)
 
 
 def _index(prepared: RunConfig, store: Store) -> "WorkspaceIndex":
