@@ -83,12 +83,20 @@ def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View, options: O
                 return outcome.exit_code
     except Exception as error:
         failure = error if isinstance(error, InterlockError) else bug(error)
-        _quietly(lambda: view.failed(failure))
-        raise
+        fail(view, failure)
+        if failure is error:
+            raise
+        raise failure from error
     following = outcome.output["main_run"]
     sys.stderr.write(f"The plan is approved; run {following} carries it out.\n")
     # The new run keeps what was asked of the plan; its mode is the approved one.
     return go_on(following, [], None, replace(options, approval_mode=None), view)
+
+
+def fail(view: View, error: InterlockError) -> None:
+    """Show that the run didn't start, or broke off."""
+    _quietly(lambda: view.failed(error))
+    error.shown = True
 
 
 def is_plain() -> bool:

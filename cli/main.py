@@ -2,14 +2,18 @@
 
 import io
 import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
 
 from interlock.cli.catalog import COMMANDS, did_you_mean, execute, near, parser_of, root_help
-from interlock.state.errors import InterlockError, UserError
+from interlock.state.errors import InterlockError, StoppedError, UserError
 from interlock.state.text import visible
 
+_DRIVING = frozenset({"run", "resume", "init"})
+"""Commands whose output can be for programs; without one, `prompt`."""
+_OUTPUT_FLAG = re.compile(r"\0(?:-o[\0=]?|--output-format[\0=])(json|stream-json)\0")
 _STARTING = frozenset({"prompt", "run", "resume", "hooks", "policy", "mcp"})
 """Commands that start processes on behalf of models and settings."""
 
@@ -39,19 +43,19 @@ def _run(argv: list[str], own_process: bool) -> int:
             sys.stdout.flush()
         return code
     except InterlockError as error:
-        return _report(argv, error, str(error), error.exit_code)
+        return _report(argv, error, error)
     except BrokenPipeError:
         from interlock.cli.render.output import close_stdout
 
         close_stdout()
         return 141  # as shells report a program killed by SIGPIPE
     except KeyboardInterrupt:
-        return 130
+        _end_output(argv, stopped := StoppedError("Stopped by Ctrl-C."))
+        return stopped.exit_code
     except Exception as error:
         from interlock.cli.render.output import bug
 
-        found = _explained(error) or bug(error)
-        return _report(argv, error, str(found), found.exit_code)
+        return _report(argv, error, _explained(error) or bug(error))
 
 
 def _explained(error: Exception) -> InterlockError | None:
@@ -67,8 +71,9 @@ def _explained(error: Exception) -> InterlockError | None:
         return None
 
 
-def _report(argv: list[str], error: Exception, line: str, exit_code: int) -> int:
-    text = f"interlock: {line}"
+def _report(argv: list[str], error: Exception, shown: InterlockError) -> int:
+    _end_output(argv, shown)
+    text = f"interlock: {shown}"
     if {"-d", "--debug"} & set(argv):
         import traceback
 
@@ -76,7 +81,19 @@ def _report(argv: list[str], error: Exception, line: str, exit_code: int) -> int
     from interlock.cli.render.output import redacted
 
     print(visible(redacted(text)), file=sys.stderr)
-    return exit_code
+    return shown.exit_code
+
+
+def _end_output(argv: list[str], error: InterlockError) -> None:
+    """Programs' output ends with a result also if no run was begun, even for flags that can't be read."""
+    words = argv[: argv.index("--")] if "--" in argv else argv
+    found = _OUTPUT_FLAG.search("\0".join(["", *words, ""]))
+    if error.shown or found is None or (argv[0] in COMMANDS and argv[0] not in _DRIVING):
+        return
+    from interlock.cli.driving import fail
+    from interlock.cli.render.structured import JsonView, StreamJsonView
+
+    fail(JsonView() if found[1] == "json" else StreamJsonView(), error)
 
 
 def _dispatch(argv: list[str], own_process: bool) -> int:

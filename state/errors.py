@@ -6,6 +6,8 @@ class InterlockError(Exception):
 
     exit_code = 1
     kind = "error"
+    shown = False
+    """Whether the output for programs holds it already."""
 
 
 class BugError(InterlockError):

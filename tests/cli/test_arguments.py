@@ -197,6 +197,33 @@ def test_a_mistake_is_one_line_and_its_exit_code(
 
 
 @pytest.mark.parametrize(
+    ("typed", "kind"),
+    [
+        ("-p x --nosuch -o stream-json", "usage"),
+        ("-ostream-json -r abc -p x", "usage"),
+        ("-o stream-json -m script:nowhere.yaml", "input"),
+        ("-p x -m script:nowhere.yaml -o stream-json", "usage"),
+        ("run mian x --output-format=stream-json", "usage"),
+        ("run main --input { -o stream-json", "input"),
+        ("resume abc -o json", "usage"),
+        ("init --file -o json", "usage"),
+    ],
+)
+def test_output_for_programs_is_one_result_where_no_run_can_begin(
+    typed: str, kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with (tmp_path / "empty").open("w+") as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        code = main(typed.split())
+    shown = capsys.readouterr()
+    result = json.loads(shown.out)
+    assert (result["error"]["type"], result["error"]["code"]) == (kind, code)
+    assert result.get("type") == ("result" if "stream" in typed else None)
+    assert result["error"]["message"] in shown.err
+
+
+@pytest.mark.parametrize(
     ("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("2h", 7200), ("250ms", 0.25)]
 )
 def test_durations(text: str, seconds: float) -> None:
