@@ -144,12 +144,12 @@ def _approval_mode(args: Args) -> str | None:
 
 
 def existing_file(path: Path, flag: str) -> Path:
-    if not path.is_file():
+    if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises for names that are too long
         raise UserError(f"{flag}: no file {str(path)!r}. Give a path to a file that can be read.")
     return path.absolute()
 
 
 def existing_folder(path: Path, flag: str) -> Path:
-    if not path.expanduser().is_dir():
+    if not os.path.isdir(path.expanduser()):  # noqa: PTH112 - see above
         raise UserError(f"{flag}: no folder {str(path)!r}. Give a path to a folder that exists.")
     return path.expanduser().absolute()

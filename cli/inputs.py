@@ -56,6 +56,8 @@ def json_object(text: str, what: str) -> dict[str, Any]:
         raise InputError(f"{what} is not JSON: {where}.") from error
     except RecursionError as error:
         raise InputError(f"{what} is nested too deeply.") from error
+    except ValueError as error:  # Python limits the digits of an integer
+        raise InputError(f"{what} holds an integer that is too long: 4,300 digits are the most.") from error
     if isinstance(value, dict):
         return cast("dict[str, Any]", value)
     kinds: dict[type, str] = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
@@ -65,27 +67,36 @@ def json_object(text: str, what: str) -> dict[str, Any]:
 def read_spec(spec: str, what: str) -> str:
     """The text of `JSON`, `@FILE` or `-` (stdin)."""
     if spec == "-":
-        return sys.stdin.buffer.read().decode("utf-8", errors="replace")
+        return sys.stdin.buffer.read().decode("utf-8-sig", errors="replace")
     return read_file(spec[1:], what) if spec.startswith("@") else spec
 
 
 def read_file(name: str, what: str) -> str:
+    return _text(_bytes(name, what), f"{what}: {name!r}")
+
+
+def _bytes(name: str, what: str) -> bytes:
     try:
-        return Path(name).expanduser().read_text(encoding="utf-8-sig")
+        return Path(name).expanduser().read_bytes()
     except OSError as error:
         raise InputError(f"{what}: can't read {name!r}: {error.strerror}.") from error
+
+
+def _text(data: bytes, what: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{what}: {name!r} is not UTF-8 (byte {error.start}).") from error
+        raise InputError(f"{what} is not UTF-8 (byte {error.start}).") from error
 
 
-def batch_lines(name: str) -> Iterator[dict[str, Any] | InputError]:
-    """A batch's inputs in order; a bad line yields its error. Blank lines are skipped."""
-    text = sys.stdin.read() if name == "-" else read_file(name, "--batch")
+def batch_lines(name: str) -> Iterator[tuple[int, dict[str, Any] | InputError]]:
+    """A batch's inputs in order, each with its line's number; a bad line yields its error. Blank ones are skipped."""
+    data = sys.stdin.buffer.read() if name == "-" else _bytes(name, "--batch")
     # Not splitlines(): JSON strings may hold U+2028 and its kin.
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
             continue
         try:
-            yield json_object(line, f"Line {number}")
+            yield number, json_object(_text(line, f"Line {number}"), f"Line {number}")
         except InputError as error:
-            yield error
+            yield number, error

@@ -355,7 +355,7 @@ def _fields_of(
     names = [*form.fields]
     try:
         found: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if isinstance(found, dict):
         unknown = [name for name in cast(dict[str, Any], found) if name not in names]

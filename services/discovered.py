@@ -68,7 +68,7 @@ def _declared(text: str) -> list[Mapping[str, Any]]:
     """Parse a list of declarations, or of objects containing such lists."""
     try:
         found: Any = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"its output is no JSON ({error})") from None
     if not isinstance(found, list):
         raise ValueError("its output is no JSON list of function declarations")

@@ -107,7 +107,12 @@ def test_what_cannot_be_used_is_told_and_the_rest_works(interlock: Callable[...,
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("{", "its output is no JSON"), ("{}", "no JSON list"), (None, "exit code 1")],
+    [
+        ("{", "its output is no JSON"),
+        ("[" * 5000, "its output is no JSON"),
+        ("{}", "no JSON list"),
+        (None, "exit code 1"),
+    ],
 )
 def test_a_discovery_that_fails_stops_nothing(
     interlock: Callable[..., Ended], work: Path, text: str | None, says: str

@@ -65,7 +65,7 @@ def _listed(text: str) -> str:
     """Title, address and excerpt of each entry in JSON with `results` (SearXNG's format); else empty."""
     try:
         found: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     rows: Any = cast(dict[str, Any], found).get("results") if isinstance(found, dict) else None
     if not isinstance(rows, list):

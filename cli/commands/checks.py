@@ -132,7 +132,7 @@ def _batch(check: "PolicyCheck", args: Args) -> int:
 
     warn(check.warnings)
     exit_code = 0
-    for line in batch_lines(args.batch):
+    for _, line in batch_lines(args.batch):
         try:
             if isinstance(line, InputError):
                 raise line

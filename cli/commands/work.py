@@ -203,7 +203,7 @@ def _run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: O
     from interlock.engine import run_sync
 
     exit_code = 0
-    for number, line in enumerate(batch_lines(name), 1):
+    for number, line in batch_lines(name):
         print(f"batch: line {number}", file=sys.stderr)
         code = InputError.exit_code
         try:

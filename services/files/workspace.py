@@ -285,11 +285,11 @@ def open_workspace(
     root: Path, settings: Settings, outputs: Path | None = None, protected: ProtectedPaths | None = None
 ) -> FolderWorkspace:
     """Open the workspace described by settings. Raises `UserError` or `ConfigError` naming a missing directory."""
-    if not root.is_dir():
+    if not os.path.isdir(root):  # noqa: PTH112 - Path.is_dir raises for names that are too long
         raise UserError(f"No directory {str(root)!r}; start in the directory that you want to work on.")
     included = [root / Path(name).expanduser() for name in settings.context.include_directories]
     for directory in included:
-        if not directory.is_dir():
+        if not os.path.isdir(directory):  # noqa: PTH112 - see above
             raise ConfigError(f"Included directory {str(directory)!r} isn't there; expected a directory.")
     filtering: dict[str, Any] = settings.context.file_filtering
     return FolderWorkspace(

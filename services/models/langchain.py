@@ -169,7 +169,7 @@ def _calls(whole: AIMessageChunk) -> tuple[tuple[CallPiece, ...], str]:
     for call in whole.tool_call_chunks:
         try:
             args = json.loads(call["args"] or "{}")
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             args = None
         if not isinstance(args, dict):
             return (), f"{call['name']} {call['args']!r}"

@@ -106,7 +106,7 @@ def _parsed(path: Path, text: str) -> Any:
         loader = cast(Any, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         loaded = yaml.load(text, Loader=loader)
         return [] if loaded is None else loaded
-    except (json.JSONDecodeError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         line = " ".join(str(error).split())
         raise UserError(f"Script {str(path)!r} is no valid YAML or JSON: {line}.") from error
 

@@ -111,9 +111,10 @@ async def test_finish_reasons_are_told(
     assert (reply.finish_reason, reply.problem is not None) == (finish, problem)
 
 
-async def test_arguments_that_are_no_object_are_a_malformed_call(sample: Any) -> None:
+@pytest.mark.parametrize("text", ['{"x": ', '{"x": ' + "9" * 5000 + "}", '{"x": ' + "[" * 5000])
+async def test_arguments_that_are_no_object_are_a_malformed_call(sample: Any, text: str) -> None:
     run, model = sample
-    broken = {"name": "a", "args": '{"x": ', "id": "1", "index": 0}
+    broken = {"name": "a", "args": text, "id": "1", "index": 0}
     model.turns.append(
         [{"content": "", "tool_call_chunks": [broken], "response_metadata": {"finish_reason": "stop"}}]
     )
