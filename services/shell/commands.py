@@ -318,6 +318,8 @@ _COUNT = re.compile(r'\d*|"?\$[?#]"?')
 _LOWER = re.compile(r"[a-z][a-z0-9]*", re.ASCII)
 _FILE_TEST = re.compile(r"-[defhnrswxzL]")
 _COMPARES = names("= == != -eq -ne -lt -le -gt -ge -nt -ot -ef")
+_FORMAT = re.compile(r"(?!-)(?:[^%]|%[-+ #0-9.*]*[%sbqcdiouxXeEfFgG])*")
+"""Without `%n`, which sets a variable."""
 _SET = re.compile(r"(?:-[eux]+|-[eux]*o pipefail)(?: (?:-[eux]+|-[eux]*o pipefail))*")
 
 
@@ -345,7 +347,13 @@ def _reads(words: _Words) -> bool:
 
 
 def _exports(words: _Words) -> bool:
-    return all(not w.splits and (w.lead.partition("=")[0] in HARMLESS_VARIABLES) for w in words)
+    return all(not w.splits and _sets_harmless(w) for w in words)
+
+
+def _sets_harmless(word: Word) -> bool:
+    name, sign, _ = word.lead.partition("=")
+    known = bool(sign) or word.literal
+    return known and name in HARMLESS_VARIABLES and not assignment_problem(name, word.text.partition("=")[2])
 
 
 _HARMLESS: dict[str, Callable[[_Words], bool]] = {
@@ -358,7 +366,7 @@ _HARMLESS: dict[str, Callable[[_Words], bool]] = {
 """In this form they run nothing and change only the line's own variables: they need no rule."""
 _PLAIN: dict[str, Callable[[_Words], bool]] = {
     "export": _exports,
-    "printf": lambda words: bool(words) and words[0].literal and not words[0].text.startswith("-"),
+    "printf": lambda words: bool(words) and words[0].literal and bool(_FORMAT.fullmatch(words[0].text)),
     "set": lambda words: _SET.fullmatch(" ".join(w.text for w in words)) is not None,
 }
 """In this form they evaluate nothing."""

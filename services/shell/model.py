@@ -158,6 +158,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _READS_ANEW = re.compile(r"BASH\w*|POSIXLY_CORRECT|SHELLOPTS|IFS|ENV|GIT_CONFIG\w*")
 """These make bash or git interpret the rest differently or read more files, whatever the value."""
 _PLAIN_VALUE = re.compile(r"\d*")
+_LOCALES = names("LANG LC_ALL LC_CTYPE")
+_KNOWN_LOCALE = re.compile(r"(C|POSIX|\w+\.(UTF-?8|utf-?8))?", re.ASCII)
+"""In another one, bash may read two bytes of the rest as one character: `\"é\\"` in Shift JIS."""
 
 
 def assignment_problem(name: str, value: str) -> str | None:
@@ -166,6 +169,8 @@ def assignment_problem(name: str, value: str) -> str | None:
     Bash evaluates some variables as arithmetic (`BASHPID`, `RANDOM`), where `a[$(…)]` runs a command, and others as a
     command line; a number is safe in both.
     """
+    if name in _LOCALES and not _KNOWN_LOCALE.fullmatch(value.strip("'\"")):
+        return f"sets {name}, by which bash may read the rest otherwise"
     if name in HARMLESS_VARIABLES or _OWN.fullmatch(name):
         return "an array isn't understood" if value.startswith("(") else None
     if _NAME.fullmatch(name) is None or _READS_ANEW.fullmatch(name) or not _PLAIN_VALUE.fullmatch(value):

@@ -73,7 +73,7 @@ _BEFORE_ASSIGNMENTS = frozenset({"time", "-p", "--"})
 """Words of a command that assignments may follow: `time` is a keyword."""
 _FOR = re.compile(r"[ \t]+(\w+)(?=[ \t\n;])(?:[ \t\n]+(in)(?=[ \t\n;])|[ \t]*;)?", re.ASCII)
 _FUNCTION = re.compile(r"[ \t]*\([ \t]*\)")
-_OPERAND = r"(?:[\w./:@%+,*?-]*[\w./:@%+,*?]|\"?\$\{?\w+\}?\"?|\"[\w ./:@%+,-]*\"|'[^']*')"
+_OPERAND = r"(?:[\w./:@%+,*?-]*[\w./:@%+,*?]|\$\w+|\$\{\w+\}|\"(?:\$?\w|\$\{\w+\}|[ ./:@%+,-])*\"|'[^']*')"
 _CONDITION = re.compile(
     rf"\[\[ (?:! )?(?:-[defhnrswxzL] {_OPERAND}|{_OPERAND} (?:==?|!=|<|>) {_OPERAND}) \]\](?=[\s;|&)]|$)",
     re.ASCII,

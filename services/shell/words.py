@@ -14,7 +14,9 @@ _NUMBERS = re.compile(r"\$\(\((?:[\d\s+\-*/%<>=&|^!~,?:]|\([\d\s+\-*/%<>=&|^!~,?
 _SUBSTITUTION = re.compile(r"\$\((?!\()(?!.*<<)[^#\n]*\)", re.DOTALL)
 """Without comments, line breaks or here-documents: bash 5.2 rewrites those and may get other commands."""
 _ESCAPES = dict(zip("ntabeEfrv", "\n\t\a\b\x1b\x1b\f\r\v", strict=True))
-_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|[uU]([0-9a-fA-F]{1,8})|(c.|x\{)|(.))", re.DOTALL)
+_ESCAPE = re.compile(
+    r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|(c.|x\{)|(.))", re.DOTALL
+)
 _ANSI = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _NOT_KNOWN = "\0"
 _DELIMITER = re.compile(
@@ -220,7 +222,8 @@ class Words:
 
     def _ansi(self, scan: _Scan) -> None:
         if self.text[self.at + 1] == '"':
-            scan.dynamic()  # translated by the locale
+            self.doubt("a text that is translated, then expanded")
+            scan.dynamic()
             self.at += 1
             self._double(scan)
             return
@@ -275,7 +278,8 @@ class Words:
 
 
 def _unescape(match: re.Match[str]) -> str:
-    octal, two, many, control, other = match.groups()
+    octal, two, four, eight, control, other = match.groups()
+    many = four or eight
     if other is not None:
         return _ESCAPES.get(other, other if other in "\\'\"?" else "\\" + other)
     if control is not None:
