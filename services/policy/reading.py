@@ -7,13 +7,16 @@ limited to what the file tools may read.
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 from interlock.services.files.protected import is_private
+from interlock.services.policy.repositories import runs_nothing, shows_nothing_private
 from interlock.services.shell.commands import Options
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, names, program_of
 from interlock.state.calls import CallView
@@ -84,6 +87,11 @@ _READERS: dict[str, _Reader] = {
     "whoami": _Reader(operands="none"),
     "cd": _Reader(most=1),
 }
+_TYPES = names("c cpp css go h html java js json kotlin md py python ruby rust swift toml ts yaml")
+"""ripgrep's types that no private file is of."""
+_IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
+_LARGEST = 100_000
+"""Bytes of an ignore file; a larger one may bring everything back."""
 _GIT: dict[str, _Reader] = {
     "status": _Reader(
         "sbvz", "", "short branch porcelain porcelain= long show-stash untracked-files= no-renames"
@@ -112,11 +120,43 @@ _GIT: dict[str, _Reader] = {
     "describe": _Reader("", "", "tags always dirty long all abbrev="),
     "shortlog": _Reader("sne", "", "summary numbered email"),
 }
+_PATCH = frozenset({"p", "u", "U", "L", "patch", "unified", "word-diff", "check"})
+"""Options by which `git log` shows what is in files."""
 _FIND_FLAGS = names("-print -print0 -empty -not -o -or -a -and -prune -depth -mount -xdev ( ) ! -true -false")
 _FIND_VALUES = names(
     "-name -iname -path -ipath -wholename -type -maxdepth -mindepth -size -mtime -mmin -atime -ctime -regex -iregex"
     " -perm -user -group"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The hidden and ignored files that ripgrep searches all the same: those named by globs, types and ignore files."""
+
+    last: list[str]
+    """The last parts of the globs; folders above don't matter."""
+
+    @classmethod
+    def by(cls, options: Mapping[str, Sequence[str]]) -> "_Shown":
+        globs = [g for name in ("g", "glob") for g in options.get(name, ()) if not g.startswith("!")]
+        types = {t for name in ("t", "type") for t in options.get(name, ())}
+        return cls([*map(_last, globs), *(["*"] if types - _TYPES else [])])
+
+    def read(self, folder: str) -> None:
+        """Add what the ignore files of a folder bring back."""
+        for name in _IGNORE_FILES:
+            with suppress(OSError), open(os.path.join(folder, name), "rb") as file:  # noqa: PTH118, PTH123
+                text = file.read(_LARGEST + 1)
+                lines = text.decode("utf-8-sig", "replace").splitlines() if len(text) <= _LARGEST else ["!*"]
+                self.last.extend(_last(line[1:]) for line in lines if line.startswith("!"))
+
+    def has(self, name: str) -> bool:
+        return any(fnmatchcase(name, last) for last in self.last)
+
+
+def _last(glob: str) -> str:
+    last = glob.rstrip().rstrip("/").rpartition("/")[2]
+    return "*" if set(last) & set("{[\\") else last
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,14 +241,15 @@ class Reading:
         flags, operands = parsed
         if reader.operands in ("none", "text"):
             return reader.operands == "text" or not operands
-        if reader.operands == "pattern" and not flags & {"e", "files"}:
+        if reader.operands == "pattern" and not flags.keys() & {"e", "files"}:
             if not operands or not operands[0].literal:
                 return False
             operands = operands[1:]
         if len(operands) > reader.most or not all(self._path(word) for word in operands):
             return False
-        searches = program in ("rg", "diff") or (reader is _GREP and bool(flags & {"r", "recursive"}))
-        return not searches or self._searchable([w.text for w in operands] or ["."], program == "rg")
+        searches = program in ("rg", "diff") or (reader is _GREP and bool(flags.keys() & {"r", "recursive"}))
+        shown = _Shown.by(flags) if program == "rg" else None
+        return not searches or self._searchable([w.text for w in operands] or ["."], shown)
 
     def _path(self, word: Word) -> bool:
         """Whether it is a path inside in every possible folder; globs are expanded now."""
@@ -222,7 +263,9 @@ class Reading:
         return 0 < len(found) < _MOST_MATCHES and all(self._readable(p) for p in found)
 
     def _matches(self, pattern: str) -> Iterator[Path]:
-        if posixpath.isabs(pattern) or ".." in pattern.split("/"):
+        parts = pattern.split("/")
+        # `**` is `*` in bash and something else in Python; `.*` is `..`, too, in an older bash.
+        if posixpath.isabs(pattern) or any("**" in part or part[:2] in ("..", ".*", ".?") for part in parts):
             yield Path("..")
             return
         for base in self.folders.bases:
@@ -239,28 +282,34 @@ class Reading:
             return False
         return True
 
-    def _searchable(self, folders: Sequence[str], skips_hidden: bool) -> bool:
-        """Whether nothing in the folders is kept from tools. `skips_hidden`: ignoring what ripgrep skips."""
+    def _searchable(self, folders: Sequence[str], shown: "_Shown | None") -> bool:
+        """Whether nothing in the folders is kept from tools. `shown`: what ripgrep doesn't skip as usual; None: another
+        program, which skips nothing."""
         pending = [
             str(self.workspace.root / posixpath.join(b, f)) for b in self.folders.bases for f in folders
         ]
+        for above in {a for top in pending for a in Path(top).parents} if shown else ():
+            shown.read(str(above))
         seen = 0
         while pending:
             top = pending.pop()
             if not os.path.isdir(top):  # noqa: PTH112 - Path.is_dir raises for names that are too long
                 continue
+            if shown:
+                shown.read(top)
             with os.scandir(top) as entries:
                 for entry in entries:
                     seen += 1
-                    if skips_hidden and entry.name.startswith("."):
+                    skipped = shown is not None and not shown.has(entry.name)
+                    if skipped and entry.name.startswith("."):
                         continue
                     if seen > _MOST_ENTRIES or is_private(entry.name):
                         return False
                     if entry.is_symlink():
                         continue
                     folder, path = entry.is_dir(), Path(entry.path)
-                    if self.workspace.ignored(path, git=folder or not skips_hidden):
-                        if not (skips_hidden and folder) or self.workspace.ignored(path, git=False):
+                    if self.workspace.ignored(path):
+                        if not skipped or self.workspace.ignored(path, git=False):
                             return False
                     elif folder:
                         pending.append(entry.path)
@@ -288,12 +337,21 @@ class Reading:
         parsed = reader.read(words[1:]) if reader is not None else None
         if reader is None or parsed is None or not all(w.literal for w in words):
             return False
-        operands = [w.text for w in parsed[1]]
+        options, operands = parsed[0], [w.text for w in parsed[1]]
         if reader.operands == "text":
             known = operands == ["list"]
         else:
             known = not operands if reader.operands == "none" else all(map(self._revision, operands))
-        return known and all(runs_nothing(self.workspace.root / base) for base in self.folders.bases)
+        ranges = (value.rpartition(":")[2] for value in options.get("L", ()))
+        signed = any("%G" in v for name in ("format", "pretty") for v in options.get(name, ()))
+        if not known or signed or not all(map(self._readable, ranges)):  # `%G` runs gpg
+            return False
+        texts = words[0].text in ("diff", "show") or (
+            words[0].text == "log" and not _PATCH.isdisjoint(options)
+        )
+        compared = len(operands) if words[0].text == "diff" else 0
+        folders = [self.workspace.root / base for base in self.folders.bases]
+        return all(runs_nothing(f) and shows_nothing_private(f, texts, compared) for f in folders)
 
     def _revision(self, text: str) -> bool:
         """Whether it is a revision, a path, or both: `HEAD~2:src/a.py`."""
@@ -310,82 +368,3 @@ def _own_folders(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
         if not os.path.isabs(folder) or any(real.is_relative_to(root) for root in roots):  # noqa: PTH117
             own.append(folder)
     return tuple(own)
-
-
-# ---- which repositories git reads without running anything
-
-_SAFE_KEYS = re.compile(
-    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
-    r"|quotepath|longpaths)"
-    r"|(remote|branch)\.(url|pushurl|fetch|remote|merge|rebase|tagopt|prune|description|vscode-merge-base)"
-    r"|user\.(name|email)|init\.defaultbranch|pull\.(rebase|ff)|push\.(default|autosetupremote)|color\.\w+"
-    r"|commit\.gpgsign|tag\.gpgsign|merge\.(ff|conflictstyle)|rerere\.\w+|advice\.\w+"
-)
-"""Keys that contain no command, path or other configuration file. All others may."""
-_SECTION = re.compile(r"\[\s*([A-Za-z0-9.-]+)(?:\s+\"(?:[^\"\\\n]|\\.)*\")?\s*\]")
-_KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=[^\\]*)?")
-_LARGEST = 20_000
-_LARGEST_INDEX = 50_000_000
-_SUBMODULE = b"\x00\x00\xe0\x00"
-"""Mode of index entries that are repositories of their own, which `git status` enters."""
-
-
-def runs_nothing(folder: Path) -> bool:
-    """Whether the repository git finds from `folder` has no settings, hooks or submodules that run programs.
-
-    Bare repositories aren't found (tools set `safe.bareRepository=explicit`); the user's configuration is trusted.
-    """
-    for place in (folder, *folder.parents):
-        own = place / ".git"
-        if own.is_dir():
-            return _is_plain(own)
-        if own.exists() or own.is_symlink():
-            return False
-    return True
-
-
-def _is_plain(git: Path) -> bool:
-    if any((git / name).exists() for name in ("config.worktree", "commondir", "hooks/post-index-change")):
-        return False
-    if any(git.glob("sharedindex.*")):  # it holds further entries
-        return False
-    try:
-        return _are_plain(str(git), _state(git / "config"), _state(git / "index"))
-    except (OSError, ValueError):
-        return False
-
-
-def _state(file: Path) -> tuple[int, int, int]:
-    """Return a value that differs once the file has changed."""
-    try:
-        status = file.stat()
-    except FileNotFoundError:
-        return (0, 0, 0)
-    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size)
-
-
-@lru_cache(maxsize=8)
-def _are_plain(git: str, config: tuple[int, int, int], index: tuple[int, int, int]) -> bool:
-    if config[2] > _LARGEST or index[2] > _LARGEST_INDEX:
-        return False
-    entries = Path(git, "index").read_bytes() if index[2] else b""
-    text = Path(git, "config").read_text(encoding="utf-8") if config[2] else ""
-    return _SUBMODULE not in entries and _is_plain_config(text)
-
-
-def _is_plain_config(text: str) -> bool:
-    section = ""
-    for raw in text.splitlines():
-        line = raw.strip()
-        if not line or line[0] in "#;":
-            continue
-        header = _SECTION.match(line)
-        if header:
-            section = header[1].lower()
-            line = line[header.end() :].strip()
-            if not line:
-                continue
-        key = _KEY.fullmatch(line)
-        if key is None or not _SAFE_KEYS.fullmatch(f"{section}.{key[1].lower()}"):
-            return False
-    return True

@@ -6,7 +6,7 @@ may be commands are recorded all the same, so that rules against them still matc
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from interlock.services.shell.danger import danger_of
@@ -167,12 +167,14 @@ class Options:
     numbers: bool = False
     """`-20` is an option."""
 
-    def read(self, words: Iterable[Word], *, leading: bool = False) -> tuple[set[str], list[Word]] | None:
-        """Return the options given and the operands; None if an option is unlisted or unknown.
+    def read(
+        self, words: Iterable[Word], *, leading: bool = False
+    ) -> tuple[Mapping[str, Sequence[str]], list[Word]] | None:
+        """Return the options given, each with its values, and the operands; None if an option is unlisted or unknown.
 
         `leading`: options end at the first operand; otherwise the caller checks what operands may stand for.
         """
-        options: set[str] = set()
+        options: dict[str, list[str]] = {}
         operands: list[Word] = []
         rest = iter(words)
         for word in rest:
@@ -187,25 +189,27 @@ class Options:
             elif (found := self._names(word.text)) is None:
                 return None
             else:
-                options |= set(found[0])
-                after = next(rest, None) if found[1] else word
+                letters, value = found
+                after = next(rest, None) if value is None else word
                 if after is None or not after.literal:
                     return None
+                for name in letters:
+                    options.setdefault(name, []).append(after.text if value is None else value)
         return options, operands
 
-    def _names(self, text: str) -> tuple[Sequence[str], bool] | None:
-        """Return the options in one word, and whether the next word is the value of the last."""
+    def _names(self, text: str) -> tuple[Sequence[str], str | None] | None:
+        """Return the options in one word, and the value of the last; None if that is the next word."""
         if text.startswith("--"):
-            name, sign, _ = text[2:].partition("=")
-            return ([name], False) if name + sign in self.longs.split() else None
+            name, sign, value = text[2:].partition("=")
+            return ([name], value) if name + sign in self.longs.split() else None
         if self.numbers and text[1:].isdecimal():
-            return (), False
+            return (), ""
         for place, letter in enumerate(text[1:], 1):
             if letter in self.values:
-                return text[1 : place + 1], place + 1 == len(text)
+                return text[1 : place + 1], text[place + 1 :] or None
             if letter not in self.flags:
                 return None
-        return text[1:], False
+        return text[1:], ""
 
 
 _PREFIXES: dict[str, tuple[Options, int]] = {

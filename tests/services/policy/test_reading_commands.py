@@ -130,6 +130,43 @@ def test_git_is_asked_about_in_a_repository_within_and_with_hooks_or_submodules(
     assert decision(policy, "git status") == "ask"
 
 
+def test_git_is_asked_about_where_what_tools_may_not_read_would_be_shown(tmp_path: Path) -> None:
+    for name in ("a/.env", "b/x"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("foo\n")
+    policy = policy_of(tmp_path)
+    assert decision(policy, "git diff a b") == "ask", "outside of a repository it compares folders"
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    assert {decision(policy, line) for line in ("git diff", "git log -p", "git diff a b")} == {"allow"}
+    subprocess.run(["git", "-C", str(tmp_path), "add", "."], check=True)
+    assert {decision(policy, line) for line in ("git diff", "git show", "git log -p")} == {"ask"}
+    assert {decision(policy, line) for line in ("git status", "git log --oneline")} == {"allow"}
+
+
+def test_a_git_folder_that_is_no_repository_hides_none_above_it(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "sub" / ".git").mkdir(parents=True)
+    policy = policy_of(tmp_path)
+    assert decision(policy, "cd sub && git status") == "allow"
+    with (tmp_path / ".git" / "config").open("a") as config:
+        config.write("[core]\n\tfsmonitor = ./evil\n")
+    assert decision(policy, "cd sub && git status") == "ask"
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".ignore", ".rgignore", "sub/.rgignore", "../.ignore"])
+@pytest.mark.parametrize("line", ["!.env", "!.e*", "!*", "!sub/.env"])
+def test_ripgrep_is_asked_about_where_an_ignore_file_brings_a_secret_back(
+    tmp_path: Path, name: str, line: str
+) -> None:
+    root = tmp_path / "work"
+    (root / "sub").mkdir(parents=True)
+    (root / "sub" / ".env").write_text("foo\n")
+    (root / name).write_text("x\n!.gitkeep\n")
+    assert decision(policy_of(root), "rg foo") == "allow"
+    (root / name).write_text(f"x\n{line}\n")
+    assert decision(policy_of(root), "rg foo") == "ask"
+
+
 def test_git_takes_no_folder_of_files_for_a_repository(tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)

@@ -1,0 +1,102 @@
+"""repositories: which repositories git reads without running anything, and without showing what tools may not read."""
+
+import os
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+_SAFE_KEYS = re.compile(
+    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
+    r"|quotepath|longpaths)"
+    r"|(remote|branch)\.(url|pushurl|fetch|remote|merge|rebase|tagopt|prune|description|vscode-merge-base)"
+    r"|user\.(name|email)|init\.defaultbranch|pull\.(rebase|ff)|push\.(default|autosetupremote)|color\.\w+"
+    r"|commit\.gpgsign|tag\.gpgsign|merge\.(ff|conflictstyle)|rerere\.\w+|advice\.\w+"
+)
+"""Keys that contain no command, path or other configuration file. All others may."""
+_SECTION = re.compile(r"\[\s*([A-Za-z0-9.-]+)(?:\s+\"(?:[^\"\\\n]|\\.)*\")?\s*\]")
+_KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=[^\\]*)?")
+_LARGEST = 20_000
+_LARGEST_INDEX = 50_000_000
+_PRIVATE = re.compile(rb"[/\x00-\x1f](\.env|\.netrc|\.git-credentials|id_(rsa|dsa|ecdsa|ed25519))\x00")
+"""Such a path in an index: behind a slash, or behind its own length."""
+_SUBMODULE = b"\x00\x00\xe0\x00"
+"""Mode of index entries that are repositories of their own, which `git status` enters."""
+
+
+def runs_nothing(folder: Path) -> bool:
+    """Whether the repository git finds from `folder` has no settings, hooks or submodules that run programs.
+
+    Bare repositories aren't found (tools set `safe.bareRepository=explicit`); the user's configuration is trusted.
+    """
+    # All of them: git passes over a `.git` that is no repository.
+    return all(map(_is_plain, _repositories(folder)))
+
+
+def shows_nothing_private(folder: Path, texts: bool, compared: int) -> bool:
+    """Whether git tracks no file that tools may not read, if it shows `texts`. Outside of a repository it compares any
+    two folders, whatever they hold."""
+    found = [git for git in _repositories(folder) if (git / "HEAD").is_file()]
+    if not found:
+        return compared < 2
+    return not texts or not any(_tracks_private(str(git), _state(git / "index")) for git in found)
+
+
+def _repositories(folder: Path) -> Iterator[Path]:
+    """Yield everything that git may take for the repository of a folder."""
+    places = (place / ".git" for place in (folder, *folder.parents))
+    return (git for git in places if os.path.lexists(git))
+
+
+@lru_cache(maxsize=8)
+def _tracks_private(git: str, index: tuple[int, int, int]) -> bool:
+    return bool(index[2]) and _PRIVATE.search(Path(git, "index").read_bytes()) is not None
+
+
+def _is_plain(git: Path) -> bool:
+    if not git.is_dir() or any(
+        (git / name).exists() for name in ("config.worktree", "commondir", "hooks/post-index-change")
+    ):
+        return False
+    if any(git.glob("sharedindex.*")):  # it holds further entries
+        return False
+    try:
+        return _are_plain(str(git), _state(git / "config"), _state(git / "index"))
+    except (OSError, ValueError):
+        return False
+
+
+def _state(file: Path) -> tuple[int, int, int]:
+    """Return a value that differs once the file has changed."""
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return (0, 0, 0)
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+
+
+@lru_cache(maxsize=8)
+def _are_plain(git: str, config: tuple[int, int, int], index: tuple[int, int, int]) -> bool:
+    if config[2] > _LARGEST or index[2] > _LARGEST_INDEX:
+        return False
+    entries = Path(git, "index").read_bytes() if index[2] else b""
+    text = Path(git, "config").read_text(encoding="utf-8") if config[2] else ""
+    return _SUBMODULE not in entries and _is_plain_config(text)
+
+
+def _is_plain_config(text: str) -> bool:
+    section = ""
+    for raw in text.splitlines():
+        line = raw.strip()
+        if not line or line[0] in "#;":
+            continue
+        header = _SECTION.match(line)
+        if header:
+            section = header[1].lower()
+            line = line[header.end() :].strip()
+            if not line:
+                continue
+        key = _KEY.fullmatch(line)
+        if key is None or not _SAFE_KEYS.fullmatch(f"{section}.{key[1].lower()}"):
+            return False
+    return True
