@@ -12,7 +12,7 @@ from interlock.cli.render.output import bug, close_stdout
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import waiting_requests
 from interlock.state.errors import InterlockError, UserError
-from interlock.state.text import visible
+from interlock.state.text import harmless, visible
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -147,7 +147,7 @@ def notified(outcome: Outcome, sent: "Sequence[Future[list[str]] | None]") -> Ou
 
 def tell_trace(outcome: Outcome, options: Options) -> None:
     if options.debug and outcome.trace:
-        sys.stderr.write(outcome.trace)
+        sys.stderr.write(harmless(outcome.trace))
 
 
 def _quietly(show: Callable[[], None]) -> None:

@@ -79,7 +79,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         text = message.removeprefix("argument ")
-        raise UserError(f"{text[:1].upper() + text[1:]}. See: {self.prog} --help")
+        if text.startswith("the "):
+            text = f"T{text[1:]}"
+        raise UserError(f"{text.rstrip('.')}{'' if text.endswith('?') else '.'} See: {self.prog} --help")
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Parse flags and words in any order. Raises `UserError` for unknown ones, naming the nearest flag."""
@@ -165,17 +167,18 @@ def one_of(values: Sequence[str], synonyms: Mapping[str, str] | None = None) -> 
     return OneOf(values, synonyms or {})
 
 
-def number(kind: type[int] | type[float], least: float) -> Callable[[str], Any]:
-    """An argument type: a number of at least `least`."""
+def number(kind: type[int] | type[float], least: float | None = None) -> Callable[[str], Any]:
+    """An argument type: a number, of at least `least` if that is given."""
 
     def read(text: str) -> int | float:
         try:
             value = kind(text)
         except ValueError:
             value = None
-        if value is None or not value >= least:
+        if value is None or (least is not None and not value >= least):
             what = "a whole number" if kind is int else "a number"
-            raise argparse.ArgumentTypeError(f"{text!r} isn't {what} of {least:g} or more")
+            more = "" if least is None else f" of {least:g} or more"
+            raise argparse.ArgumentTypeError(f"{text!r} isn't {what}{more}")
         return value
 
     return read

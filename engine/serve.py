@@ -17,7 +17,7 @@ from interlock.graphs import PIPELINES, pipeline
 from interlock.state.calls import Choice
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event, ToolStart
-from interlock.state.text import visible_json
+from interlock.state.text import visible, visible_json
 
 _NOT_THEIRS = ("workspace", "model", "approval_mode", "limits")
 """Input fields reserved for whoever started the server."""
@@ -88,7 +88,7 @@ class _Client:
         """Renderer, called on its own thread."""
         if isinstance(event, ToolStart):
             self._reported += 1
-            report = self._context.session.report_progress(self._reported, None, event.summary)
+            report = self._context.session.report_progress(self._reported, None, visible(event.summary))
             asyncio.run_coroutine_threadsafe(report, self._loop)
 
     async def decide(self, request: Mapping[str, Any]) -> Decision | None:
@@ -126,7 +126,10 @@ def _choice(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shown(request: Mapping[str, Any]) -> str:
-    return "\n\n".join(str(request[key]) for key in ("tool_name", "reason", "preview") if request.get(key))
+    parts = [str(request[key]) for key in ("tool_name", "reason", "preview") if request.get(key)]
+    if always := dict.fromkeys((request.get("always") or {}).values()):
+        parts.append(f"Always: {'; '.join(always)}")
+    return "\n\n".join(map(visible, parts))
 
 
 async def _played(
@@ -160,7 +163,7 @@ def _facts(outcome: Outcome) -> dict[str, Any]:
 def _text(outcome: Outcome) -> str:
     """The answer, or why there is none."""
     if outcome.status == "waiting":
-        asked = "\n".join(f"- {r['id']}: {r['tool_name']}: {r['reason']}" for r in outcome.pending)
+        asked = "\n".join(visible(f"- {r['id']}: {r['tool_name']}: {r['reason']}") for r in outcome.pending)
         return (
             f"The run is parked: a person must decide.\n{asked}\nSee: interlock approvals {outcome.run}\n"
             f"Go on: {outcome.resume_command} --approve ID | --reject ID"

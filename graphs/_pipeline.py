@@ -33,10 +33,10 @@ from interlock.graphs._contract import (
 )
 from interlock.graphs._part import Part, Parts, Replayed, takes_up
 from interlock.state.deps import Deps
-from interlock.state.errors import InputError, RunError, SetupError
+from interlock.state.errors import RunError, SetupError
 from interlock.state.messages import Message
 from interlock.state.node import spec_of
-from interlock.state.run import WorkflowInput, WorkflowOutput
+from interlock.state.run import WorkflowInput, WorkflowOutput, input_error
 from interlock.state.workflow import WorkflowContext
 
 Compiled = CompiledStateGraph[Any, Deps, Any, Any]
@@ -371,11 +371,7 @@ class Pipeline:
         try:
             return self.input.model_validate(dict(values))
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"]) or "input"
-            known = ", ".join(self.input.model_fields)
-            hint = f" {self.input.__name__} has: {known}." if first["type"] == "extra_forbidden" else ""
-            raise InputError(f"Input field {place!r}: {first['msg']}.{hint}", place) from error
+            raise input_error(self.input, error) from error
 
     def compile(
         self, checkpointer: BaseCheckpointSaver[Any] | None = None, depth: int | None = None

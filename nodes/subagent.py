@@ -25,6 +25,7 @@ from interlock.state.subagent import (
     Scratchpad,
     SubagentState,
 )
+from interlock.state.text import counted
 from interlock.tools.update_scratchpad import UpdateScratchpadArgs
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}|\$\{(\w+)\}")
@@ -224,7 +225,7 @@ async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
         "turns": state["turn_no"],
         "duration_ms": round(seconds * 1000),
         "result": result,
-        "summary": f"{reason} · {state['turn_no']} turns",
+        "summary": f"{reason} · {counted(state['turn_no'], 'turn')}",
     }
     if refused := refusals_in(state):
         meta["refused"] = cast(JsonValue, refused)
@@ -302,7 +303,7 @@ def why(reason: str, definition: AgentDefinition, error: str = "") -> str:
     """The end reason as one sentence, for models and people."""
     texts = {
         "goal": "It completed its task.",
-        "max_turns": f"The limit of {definition.max_turns} turns is reached.",
+        "max_turns": f"The limit of {counted(definition.max_turns, 'turn')} is reached.",
         "timeout": f"The limit of {definition.max_time_minutes:g} minutes is reached.",
         "no_complete_task": "It stopped calling tools without calling complete_task.",
         "aborted": error or "A person stopped it.",

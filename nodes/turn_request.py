@@ -29,6 +29,7 @@ from interlock.state.loop_check import FIRST_CHECK
 from interlock.state.messages import Message, estimate_message
 from interlock.state.node import node, task_of
 from interlock.state.run import is_hooked
+from interlock.state.text import counted
 from interlock.state.turn import TurnState
 
 _UNCHANGED: TurnState = {
@@ -63,10 +64,12 @@ async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     session = state["max_session_turns"]
     if session >= 0 and state["session_turns"] >= session:
         runtime.stream_writer(MaxSessionTurns(limit=session))
-        return _refuse("max_session_turns", f"The session's limit of {session} turns is reached")
+        return _refuse("max_session_turns", f"The session's limit of {counted(session, 'turn')} is reached")
     if state["turn_no"] >= state["max_turns"]:
         runtime.stream_writer(MaxSessionTurns(limit=state["max_turns"]))
-        return _refuse("max_turns", f"This prompt's limit of {state['max_turns']} turns is reached")
+        return _refuse(
+            "max_turns", f"This prompt's limit of {counted(state['max_turns'], 'turn')} is reached"
+        )
     long = size(runtime.context, state).reaches(runtime.context.settings.model.compression_threshold)
     return {
         **_FRESH,

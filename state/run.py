@@ -2,11 +2,13 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from typing_extensions import TypedDict
 
 from interlock.state.calls import ApprovalMode
+from interlock.state.errors import InputError
 from interlock.state.messages import Origin
+from interlock.state.text import nearest
 
 MAX_TURNS = 100
 """Turns per prompt (gemini-cli's MAX_TURNS)."""
@@ -45,6 +47,15 @@ class WorkflowInput(Closed):
     mode: str | None = Field(None, description="mode of work: architect, code, ask, … (interlock modes)")
     protocol: Protocol | None = Field(None, description="native | xml: how the model calls tools")
     limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
+
+
+def input_error(kind: type[WorkflowInput], error: ValidationError) -> InputError:
+    """The first error of an input, naming the field; a mistyped field comes before the one that it was meant to be."""
+    first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+    place = ".".join(str(part) for part in first["loc"]) or "input"
+    known = f" {kind.__name__} has: {', '.join(kind.model_fields)}."
+    hint = nearest(place, kind.model_fields) or known if first["type"] == "extra_forbidden" else ""
+    return InputError(f"Input field {place!r}: {first['msg']}.{hint}", place)
 
 
 def newest(old: str, new: str) -> str:  # noqa: ARG001 - a reducer has this shape

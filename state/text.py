@@ -110,6 +110,11 @@ def clean_json(value: object) -> object:
     return clean(str(value))
 
 
+def counted(number: int, what: str) -> str:
+    """`1 call`, `3 calls`, `1,200 calls`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 def estimate_tokens(text: str) -> int:
     """Estimated tokens before a provider counts them: ¼ per ASCII character, 1.5 per other (`pipelines.md` §2)."""
     ascii_count = len(text) if text.isascii() else len(text.encode("ascii", "ignore"))

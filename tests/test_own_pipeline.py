@@ -100,7 +100,7 @@ def test_it_fails_where_a_node_fails_and_goes_on_from_there(tmp_path: Path) -> N
 def test_a_bad_input_is_refused_before_anything_runs(tmp_path: Path) -> None:
     READ.clear()
     with pytest.raises(
-        InputError, match=r"Input field .txt.: Extra inputs are not permitted. CountInput has"
+        InputError, match=r"Input field .txt.: Extra inputs are not permitted. Did you mean 'text'"
     ):
         asyncio.run(run(COUNT, {"text": "a", "txt": "a"}, options=options(tmp_path)))
     assert READ == []

@@ -63,7 +63,7 @@ SCENES: dict[str, Scene] = {
         definition="max_turns: 2",
     ),
     "its turns are up, and the last chance is taken": Scene(
-        [says("worker:0", LOOK), says("worker:0", DONE, expect="limit of 1 turns is reached")],
+        [says("worker:0", LOOK), says("worker:0", DONE, expect="limit of 1 turn is reached")],
         turns=2,
         result="all done",
         definition="max_turns: 1",

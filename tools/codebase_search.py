@@ -4,6 +4,7 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.search import Asked, Hit, IndexInfo, Progress
+from interlock.state.text import counted
 from interlock.state.tooling import Args, Tool, ToolContext
 
 _SHOWN = 10
@@ -54,6 +55,7 @@ def _result(args: CodebaseSearchArgs, hits: list[Hit], info: IndexInfo, error: s
         notes.append(f"The index isn't complete yet ({info.files:,} files are in it): more may be there.")
     if problem := error or info.error:
         notes.append(f"Only words were compared: {problem}")
+    count = counted(len(hits), "result")
     if not hits:
         text = (
             f"No relevant code found for {args.query!r}. Try other words, or grep_search for an exact text."
@@ -63,8 +65,7 @@ def _result(args: CodebaseSearchArgs, hits: list[Hit], info: IndexInfo, error: s
             f"{hit.path}:{hit.start_line}-{hit.end_line} (score {hit.score:.2f})\n{hit.code.strip()}"
             for hit in hits
         ]
-        text = "\n\n".join([f"{len(hits)} results for {args.query!r}, best first:", *found])
-    count = f"{len(hits)} {'result' if len(hits) == 1 else 'results'}"
+        text = "\n\n".join([f"{count} for {args.query!r}, best first:", *found])
     return ToolResult(status="success", content="\n\n".join([text, *notes]), meta={"summary": count})
 
 

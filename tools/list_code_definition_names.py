@@ -7,7 +7,7 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.deps import Stop, in_thread
-from interlock.state.text import clean
+from interlock.state.text import clean, counted
 from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
 from interlock.tools._content import MOST_CHARS, decode, lines_of
 from interlock.tools._opening import kind_of, read_bytes, trouble
@@ -92,7 +92,7 @@ def _result(sections: list[str], more: int) -> ToolResult:
         text = f"{text[:MOST_CHARS]}\n… cut after {MOST_CHARS} characters; name one of the files."
     if more > 0:
         text += f"\n\n… {more} more files weren't looked at; name those that matter."
-    return ToolResult(status="success", content=clean(text), meta={"summary": f"{count} definitions"})
+    return ToolResult(status="success", content=clean(text), meta={"summary": counted(count, "definition")})
 
 
 TOOL = Tool(

@@ -5,7 +5,7 @@ import asyncio
 from pydantic import Field, model_validator
 
 from interlock.state.calls import ToolError, ToolResult
-from interlock.state.text import clean
+from interlock.state.text import clean, counted
 from interlock.state.tooling import Args, Tool, ToolContext, Workspace
 from interlock.tools._content import decode, heading, lines_of, media_line, media_part, notice, page
 from interlock.tools._opening import read_bytes
@@ -58,9 +58,11 @@ def _shown(args: ReadFileArgs, shown: str, text: str) -> ToolResult:
     start = args.start_line or 1
     total = len(lines_of(text))
     if start > total:
-        raise ToolError("invalid_tool_params", f"{shown!r} has {total} lines; start_line is {start}.")
+        raise ToolError(
+            "invalid_tool_params", f"{shown!r} has {counted(total, 'line')}; start_line is {start}."
+        )
     part = page(text, start, args.end_line)
-    summary = f"{total} lines" if part.whole else f"lines {part.first}-{part.last} of {total}"
+    summary = counted(total, "line") if part.whole else f"lines {part.first}-{part.last} of {total}"
     return ToolResult(status="success", content=clean(heading(part) + part.text), meta={"summary": summary})
 
 

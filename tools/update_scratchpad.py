@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from interlock.state.calls import ToolResult
+from interlock.state.text import counted
 from interlock.state.tooling import Args, Tool, always
 
 
@@ -29,7 +30,7 @@ TOOL = Tool(
     " every turn, beside other calls.",
     args=UpdateScratchpadArgs,
     risk="state",
-    summary=lambda args: f"Scratchpad: {len(args.findings)} new findings",
+    summary=lambda args: f"Scratchpad: {counted(len(args.findings), 'new finding')}",
     # The graph keeps the scratchpad; the call has only the changes.
     run=always(ToolResult(status="success", content="The scratchpad is updated.")),
 )

@@ -81,11 +81,13 @@ def answer(arguments: Sequence[str]) -> int:
     cut = len(words[-1]) - len(tail) if shell == "bash" and words[-1].endswith(tail) else 0
     print(f"{found.kind}\t{found.prefix[cut:]}")
     for word in found.words:
-        value = word.value[cut:]
+        value, about = word.value[cut:], one_line(word.about)
+        if value != one_line(value):
+            continue  # a name that isn't what it looks like
         if shell == "bash":
-            print(f"{value}  ({word.about})" if listed and word.about and len(found.words) > 1 else value)
+            print(f"{value}  ({about})" if listed and about and len(found.words) > 1 else value)
         else:
-            print(f"{value}\t{word.about}")
+            print(f"{value}\t{about}")
     return 0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.cli.parsing import Args, Parser, flag
-from interlock.cli.render.output import Paint, amount, place, show_json
+from interlock.cli.render.output import Paint, amount, counted, place, show_json
 from interlock.engine.read import list_runs
 from interlock.engine.store import reading, state_home
 from interlock.state.errors import InterlockError, SandboxError
@@ -224,7 +224,7 @@ def _state(home: Path) -> Iterator[Finding]:
         yield Finding("problem", "store", f"damaged: {checked}. Recover it with: {mend}")
         return
     size = sum(f.stat().st_size for f in home.rglob("*") if f.is_file())
-    yield Finding("ok", "store", f"{place(str(home))}: {len(runs)} runs, {amount(size)} bytes")
+    yield Finding("ok", "store", f"{place(str(home))}: {counted(len(runs), 'run')}, {amount(size)} bytes")
 
 
 def _records(home: Path) -> Iterator[Finding]:

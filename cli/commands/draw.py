@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.flags import options_here
 from interlock.cli.parsing import Args, Parser, flag, number, one_of
-from interlock.cli.render.output import place, visible_json
+from interlock.cli.render.output import Paint, place, visible_json
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow, find_run, step_rows
 from interlock.engine.store import state_home
@@ -125,7 +125,7 @@ def export(args: Args) -> int | None:
     data = _written(run, args.format or known).encode(errors="replace")
     _put(data, args.output)
     if args.output:
-        print(f"Run {run.run} is written to {place(str(args.output))}.", file=sys.stderr)
+        Paint(sys.stderr).print(f"Run {run.run} is written to {place(str(args.output))}.")
 
 
 def _written(run: RunRow, shape: str) -> str:

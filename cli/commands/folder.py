@@ -162,7 +162,8 @@ def _show_memory(args: Args, root: Path) -> int:
         show_json(keys)
         return 0
     if not files:
-        print(f"No memory file counts in {root}. Add a line with: interlock memory add 'what to remember'")
+        nothing = f"No memory file counts in {root}. Add a line with: interlock memory add 'what to remember'"
+        Paint(sys.stdout).print(nothing)
         return 0
     rows = [(visible(str(f.path)), f.level, f"{estimate_tokens(f.text):,}") for f in files]
     show_table(rows, ("file", "level", "tokens"))
@@ -186,7 +187,7 @@ def _add_memory(args: Args, root: Path) -> int:
         replace_file(file, after.encode())
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{str(file)!r} can't be changed ({error}); nothing was added.") from None
-    print(f"{'It was there already' if after == before else 'Added'}: {file}")
+    Paint(sys.stdout).print(f"{'It was there already' if after == before else 'Added'}: {file}")
     return 0
 
 

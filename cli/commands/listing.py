@@ -8,7 +8,7 @@ from pathlib import Path
 
 from interlock.cli.flags import folder_of, options_here
 from interlock.cli.parsing import Args, Parser, flag
-from interlock.cli.render.output import show_json, show_table, warn
+from interlock.cli.render.output import Paint, show_json, show_table, warn
 from interlock.engine.options import WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
 from interlock.graphs import PIPELINES
 from interlock.state.errors import UserError
@@ -34,8 +34,7 @@ def workflows(args: Args) -> int | None:
         from interlock.engine.workflows import ignored, listed
 
         rows += [(one.name, one.summary, one.source, one.problem) for one in listed(options)]
-        for line in ignored(options):
-            print(line, file=sys.stderr)
+        Paint(sys.stderr).print_all(ignored(options))
     if args.json:
         keys = ("name", "summary", "source", "problem")
         show_json([{k: v for k, v in zip(keys, row, strict=True) if v} for row in rows])

@@ -12,7 +12,17 @@ from typing import Any
 from interlock.cli.catalog import nearest
 from interlock.cli.flags import MODE, options_here
 from interlock.cli.parsing import Args, Parser, flag, number, one_of
-from interlock.cli.render.output import Paint, elapsed, one_line, place, show_json, show_table, visible, warn
+from interlock.cli.render.output import (
+    Paint,
+    counted,
+    elapsed,
+    one_line,
+    place,
+    show_json,
+    show_table,
+    visible,
+    warn,
+)
 from interlock.state.errors import UserError
 
 _ABOUT = """\
@@ -119,7 +129,9 @@ def _list(args: Args) -> int:
 
 def _offer(view: Shown) -> tuple[str, str]:
     parts = [
-        f"{len(view[kind])} {kind}" for kind in ("tools", "resources", "templates", "prompts") if view[kind]
+        counted(len(view[kind]), kind.removesuffix("s"))
+        for kind in ("tools", "resources", "templates", "prompts")
+        if view[kind]
     ]
     trusted = ["trusted"] if view["trust"] else []
     return view["transport"] or "", one_line(view["error"] or ", ".join([*parts, *trusted]))
@@ -227,7 +239,10 @@ def _auth(args: Args) -> int:
         _show_sign_in(address, paste)
 
     tools = asyncio.run(check.sign_in(name, show))
-    print(f"{'Signed in to' if asked else 'No sign-in is needed by'} {name}: {tools} tools.", file=sys.stderr)
+    print(
+        f"{'Signed in to' if asked else 'No sign-in is needed by'} {name}: {counted(tools, 'tool')}.",
+        file=sys.stderr,
+    )
     return 0
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.parsing import Args, Parser, flag, number
-from interlock.cli.render.calls import call_in_full, call_lines, calls_in_full
+from interlock.cli.render.calls import call_in_full, call_lines, calls_in_full, decision_words
 from interlock.cli.render.output import (
     Paint,
     ago,
@@ -235,7 +235,8 @@ def _answered(home: Path, run: str) -> Iterator[str]:
     for item in answered(home, run):
         words = item["text"] or item["feedback"] or ""
         who = f" by {item['by']}" if item["by"] else ""
-        line = f"{item['id']} {item['tool_name']}: {item['choice']}{who}, {ago(item['at'])}"
+        word = "".join(decision_words(item["kind"], item["choice"]))
+        line = f"{item['id']} {item['tool_name']}: {word}{who}, {ago(item['at'])}"
         yield line + (f" “{one_line(words, 60)}”" if words else "")
 
 
@@ -270,7 +271,7 @@ def _show_dropped(home: Path, run: str, as_json: bool) -> None:
     if not parts:
         print(f"Run {run}: nothing was taken out of the conversation.")
     for number_, part in enumerate(parts, 1):
-        print(f"— taken out, {number_} of {len(parts)}: {len(part)} messages —")
+        print(f"— taken out, {number_} of {len(parts)}: {counted(len(part), 'message')} —")
         for message in part:
             _show_message(message, None)
 

@@ -48,7 +48,7 @@ def tell_unkept(run: RunRow) -> None:
     from interlock.engine.travel.files import unkept
 
     if line := unkept(state_home(), run):
-        print(line, file=sys.stderr)
+        Paint(sys.stderr).print(line)
 
 
 def forked(name: str, step: int, workspace: Path | None, in_place: bool, as_json: bool) -> int:
@@ -59,8 +59,11 @@ def forked(name: str, step: int, workspace: Path | None, in_place: bool, as_json
     if as_json:
         show_json(vars(fork))
         return 0
-    print(f"Run {fork.run} is forked from {fork.parent} at step {fork.step}, in {place(fork.workspace)}.")
-    print(f"Go on: interlock resume {fork.run}   or with more: interlock resume {fork.run} -p '…'")
+    paint = Paint(sys.stdout)
+    paint.print(
+        f"Run {fork.run} is forked from {fork.parent} at step {fork.step}, in {place(fork.workspace)}."
+    )
+    paint.print(f"Go on: interlock resume {fork.run}   or with more: interlock resume {fork.run} -p '…'")
     return 0
 
 

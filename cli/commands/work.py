@@ -11,7 +11,7 @@ from interlock.cli.decisions import add_decision_flags, decisions_from
 from interlock.cli.driving import go_on, is_plain, notified, start, tell_trace, view_for
 from interlock.cli.flags import add_running_flags, options_from, options_here
 from interlock.cli.inputs import batch_lines, json_object, piped_text, prompt_from, read_spec
-from interlock.cli.parsing import Args, Parser, flag
+from interlock.cli.parsing import Args, Parser, flag, number
 from interlock.cli.render.output import write_json
 from interlock.engine.options import Options
 from interlock.engine.read import find_run, waiting_requests
@@ -125,7 +125,7 @@ def run_parser() -> Parser:
         ],
     )
     made.add_argument("workflow", metavar="WORKFLOW", help="see: interlock workflows")
-    made.add_argument("words", nargs="*", metavar="PROMPT", help="what to do")
+    made.add_argument("words", nargs="*", default=[], metavar="PROMPT", help="what to do")
     flag(made, "-p --prompt PROMPT", "what to do; same as the words")
     flag(made, "--input JSON|@FILE|-", "the input as a JSON object; -: from stdin")
     flag(made, "--batch FILE.jsonl", "one input a line; -: from stdin")
@@ -179,7 +179,8 @@ def _add_own_flags(made: Parser, workflow: "Pipeline") -> list[str]:
         if kind is bool:
             group.add_argument(typed, action=argparse.BooleanOptionalAction, help=field.description)
         else:
-            flag(group, f"{typed} {kind.__name__.upper()}", field.description or "", type=kind)
+            read = number(kind) if kind in (int, float) else kind
+            flag(group, f"{typed} {kind.__name__.upper()}", field.description or "", type=read)
         added.append(name)
     return added
 
@@ -203,8 +204,8 @@ def _run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: O
     from interlock.engine import run_sync
 
     exit_code = 0
-    for number, line in batch_lines(name):
-        print(f"batch: line {number}", file=sys.stderr)
+    for place, line in batch_lines(name):
+        print(f"batch: line {place}", file=sys.stderr)
         code = InputError.exit_code
         try:
             if isinstance(line, InputError):

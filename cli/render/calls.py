@@ -100,13 +100,19 @@ def _person(decision: DecisionRow) -> str:
     words = one_line(str(decision.get("said", "")), _REASON)
     at = f"by {decision.get('who') or 'somebody'} at {clock(decision.get('said_at') or decision['at'])}"
     quoted = f" “{words}”" if words else ""
-    if kind == ["outcome"]:
-        return f"{'run again' if choice == 'proceed_once' else 'left with its outcome unknown'} {at}"
-    if kind == ["question"]:
-        return f"{'not answered' if choice == 'reject' else 'answered'} {at}{quoted}"
+    word, manner = decision_words("".join(kind), choice)
+    return f"{word} {at}{manner}{quoted}"
+
+
+def decision_words(kind: str, choice: str) -> tuple[str, str]:
+    """What a person did with a request of this kind, and how: `("approved", " (once)")`."""
+    if kind == "outcome":
+        return ("run again" if choice == "proceed_once" else "left with its outcome unknown"), ""
+    if kind == "question":
+        return ("not answered" if choice == "reject" else "answered"), ""
     if choice in ("reject", "cancel"):
-        return f"{'rejected' if choice == 'reject' else 'cancelled'} {at}{quoted}"
-    return f"approved {at} ({'rewritten' if choice == 'modify' else _CHOICES.get(choice, choice)}){quoted}"
+        return ("rejected" if choice == "reject" else "cancelled"), ""
+    return "approved", f" ({'rewritten' if choice == 'modify' else _CHOICES.get(choice, choice)})"
 
 
 def _change(decision: DecisionRow) -> str:

@@ -6,8 +6,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.render.calls import came_to, clock, who_decided
-from interlock.cli.render.output import amount, counted, elapsed, is_diff, one_line, way
+from interlock.cli.render.calls import came_to, clock, decision_words, who_decided
+from interlock.cli.render.output import amount, counted, cut, elapsed, is_diff, one_line, way
 from interlock.cli.render.pending import brief
 from interlock.engine.read.calls import Call
 from interlock.state.text import harmless, visible, visible_json
@@ -51,7 +51,7 @@ def _waiting(record: Record, _: bytes) -> Iterator[str]:
     if record["pending_approvals"]:
         yield "<h2>Waits for a decision</h2>"
     for request in record["pending_approvals"]:
-        yield f"<p><strong>{_text(request['tool_name'])}</strong> {_text(request['reason'])}</p>"
+        yield f"<p><strong>{_name(request['tool_name'])}</strong> {_text(request['reason'])}</p>"
         yield _diff(request["preview"])
 
 
@@ -62,10 +62,10 @@ def _conversation(record: Record, _: bytes) -> Iterator[str]:
         asked = [f"{call['name']} {brief(call.get('args', {}))}" for call in message.get("tool_calls", ())]
         if message["role"] in ("system", "tool") or message.get("origin") == "context":
             about = message.get("name") or message.get("origin") or ""
-            yield f"<details><summary>{_text(message['role'])} {_text(about)}</summary>"
+            yield f"<details><summary>{_name(message['role'])} {_name(about)}</summary>"
             yield f"<pre>{_text(text)}</pre></details>"
             continue
-        calls = "".join(f'<p class="soft">calls {_text(line)}</p>' for line in asked)
+        calls = "".join(f'<p class="soft">calls {_name(line)}</p>' for line in asked)
         yield f'<p class="role">{_text(message["role"])}</p><div class="said">{_text(text)}</div>{calls}'
 
 
@@ -86,7 +86,7 @@ def _timeline(record: Record, _: bytes) -> Iterator[str]:
 def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     yield f"<h2>{title}</h2><table><tr>{''.join(f'<th>{name}</th>' for name in header)}</tr>"
     for row in rows:
-        yield f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>"
+        yield f"<tr>{''.join(f'<td>{_name(cell)}</td>' for cell in row)}</tr>"
     yield "</table>"
 
 
@@ -96,13 +96,13 @@ def _calls(record: Record, _: bytes) -> Iterator[str]:
     for number, entry in enumerate(record["calls"], 1):
         call = _call_of(entry)
         about = f"{number}. {call.tool} {brief(call.args)} · {came_to(call)}"
-        yield f"<details><summary>{_text(about)}</summary>"
+        yield f"<details><summary>{_name(about)}</summary>"
         for line in (
             who_decided(call),
             f"{clock(call.started)}: started" if call.started else "",
             call.summary,
         ):
-            yield f'<p class="soft">{_text(line)}</p>' if line else ""
+            yield f'<p class="soft">{_name(line)}</p>' if line else ""
         yield f"<pre>{_text(visible_json(call.args, 2))}</pre>{_diff(entry['diff'])}</details>"
 
 
@@ -140,7 +140,7 @@ def _approvals(record: Record, _: bytes) -> Iterator[str]:
             clock(item["at"]),
             item["by"],
             item["tool_name"],
-            f"{item['choice']} {item['text'] or item['feedback'] or ''}",
+            f"{_decided(item)} {item['text'] or item['feedback'] or ''}",
         )
         for item in record["answered"]
     ]
@@ -168,8 +168,17 @@ _LINE = re.compile(r"[\r\n]")
 
 
 def _text(text: str) -> str:
-    """A name from a model or a file, escaped to plain text."""
+    """What a model or a file says, escaped to plain text."""
     return escape(harmless(text) if _LINE.search(text) else visible(text))
+
+
+def _name(text: str) -> str:
+    """What a model or a file names, escaped to plain text on one line."""
+    return escape(one_line(text))
+
+
+def _decided(item: Record) -> str:
+    return "".join(decision_words(item["kind"], item["choice"]))
 
 
 def report(record: Record, drawn: str) -> str:
@@ -180,46 +189,69 @@ def report(record: Record, drawn: str) -> str:
 
 
 def _report_head(record: Record) -> Iterator[str]:
-    yield f"# {one_line(record['title'], 200)}"
+    yield f"# {_prose(cut(record['title'], 200))}"
     yield ""
-    yield f"Run `{record['run']}` of {record['workflow']}, {record['status']}, in `{record['workspace']}`,"
-    yield f"{clock(record['created'])} to {clock(record['updated'])}. Path: {way(record['path'])}."
+    yield f"Run `{record['run']}` of {_code(record['workflow'])}, {record['status']}, in {_code(record['workspace'])},"
+    yield f"{clock(record['created'])} to {clock(record['updated'])}. Path: {_prose(way(record['path']))}."
     if record["error"]:
-        yield f"\n**{one_line(str(record['error'].get('message', '')))}**"
+        yield f"\n**{_prose(str(record['error'].get('message', '')))}**"
 
 
 def _decided_calls(record: Record) -> Iterator[str]:
     for request in record["pending_approvals"]:
-        yield f"\n## Waits for a decision\n\n{request['tool_name']}: {one_line(request['reason'])}\n"
-        yield from _block(request["preview"], "diff")
+        yield f"\n## Waits for a decision\n\n{_code(request['tool_name'])}: {_prose(request['reason'])}\n"
+        yield from _block(request["preview"], "diff" if is_diff(request["preview"]) else "text")
     yield "\n## Conversation"
     for message in record["messages"]:
         if message["role"] not in ("system", "tool") and message.get("origin") != "context":
             yield f"\n**{message['role']}**\n"
-            yield _message_text(message).strip()
+            if text := _message_text(message).strip():
+                yield from _block(text, "text")
             yield from (
-                f"- calls {c['name']} {one_line(brief(c.get('args', {})))}"
-                for c in message.get("tool_calls", ())
+                f"- calls {_called(c['name'], c.get('args', {}))}" for c in message.get("tool_calls", ())
             )
     if record["calls"]:
         yield "\n## Calls\n"
     for number, entry in enumerate(record["calls"], 1):
         call = _call_of(entry)
-        yield f"{number}. {call.tool} {one_line(brief(call.args))}: {came_to(call)}. {one_line(who_decided(call))}"
+        yield f"{number}. {_called(call.tool, call.args)}: {came_to(call)}. {_prose(who_decided(call))}"
     if record["answered"]:
         yield "\n## Decisions of people\n"
     for item in record["answered"]:
-        words = one_line(item["text"] or item["feedback"] or "")
-        yield f"- {clock(item['at'])} {item['by']}: {item['choice']} {item['tool_name']} {words}".rstrip()
+        words = _prose(item["text"] or item["feedback"] or "")
+        what = f"{_prose(item['by'])}: {_decided(item)} {_code(item['tool_name'])}"
+        yield f"- {clock(item['at'])} {what} {words}".rstrip()
     if record["diff"]:
         yield "\n## Files\n"
         yield from _block(record["diff"], "diff")
     yield "\n## Timeline\n\n| at | step | node | took |\n|---|---|---|---|"
     for step in record["steps"]:
         if step["depth"] == 0:
-            yield f"| {clock(step['started'])} | {step['step']} | {step['node']} | {elapsed(step['ms'] / 1000)} |"
+            took = elapsed(step["ms"] / 1000)
+            yield f"| {clock(step['started'])} | {step['step']} | {_prose(step['node'])} | {took} |"
     yield "\n## Tokens and cost\n"
-    yield from (f"- {line}" for line in usage_lines(record["models"]))
+    yield from (f"- {_prose(line)}" for line in usage_lines(record["models"]))
+
+
+def _called(tool: str, args: Record) -> str:
+    return _code(f"{tool} {brief(args)}")
+
+
+_MARKUP = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|[\\`*{}\[\]<>#|!&~]")
+"""What Markdown takes for markup, links, pictures or HTML on one line."""
+
+
+def _prose(text: str) -> str:
+    """One line that Markdown shows as it stands."""
+    return _MARKUP.sub(r"\\\g<0>", one_line(text))
+
+
+def _code(text: str) -> str:
+    """A name, in as many backticks as it takes."""
+    shown = one_line(text)
+    ticks = _fence(shown, 1)
+    space = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{ticks}{space}{shown}{space}{ticks}"
 
 
 def usage_lines(models: Mapping[str, Record]) -> Iterator[str]:
@@ -231,5 +263,9 @@ def usage_lines(models: Mapping[str, Record]) -> Iterator[str]:
 
 def _block(text: str, kind: str) -> Iterator[str]:
     """A code block whose fence is longer than any inside it."""
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    fence = _fence(text, 3)
     yield from (f"{fence}{kind}", text.rstrip("\n"), fence)
+
+
+def _fence(text: str, least: int) -> str:
+    return "`" * max(least, 1 + max((len(run) for run in re.findall("`+", text)), default=0))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from interlock.state.errors import BugError
+from interlock.state.text import counted as counted
 from interlock.state.text import harmless, visible, visible_json
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\
 """Colours, cursor movements and titles that programs send to a terminal."""
 
 _BREAKS = re.compile(r"[ \t\r\n]+")
-_OURS = re.compile(rf"(\x1b\[(?:(?:{'|'.join(_CODES.values())})(?:;\d+)*|0)m)")
+_CODE = "|".join(_CODES.values())
+_OURS = re.compile(rf"(\x1b\[(?:(?:{_CODE})(?:;(?:{_CODE}))*|0)m)")
 
 
 class Paint:
@@ -99,11 +101,6 @@ def amount(n: int) -> str:
     if n < 1000:
         return str(n)
     return f"{n / 1000:.1f}k" if n < 999_950 else f"{n / 1_000_000:.2f}M"
-
-
-def counted(number: int, what: str) -> str:
-    """`1 call`, `3 calls`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def way(path: Iterable[tuple[str, int]]) -> str:

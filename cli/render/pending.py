@@ -94,7 +94,10 @@ def _preview(run: str, request: Request, paint: Paint, limit: int | None) -> Ite
     text = request["preview"]
     yield from islice(marked(text, paint), limit) if paint.on and is_diff(text) else lines[:limit]
     if limit is not None and len(lines) > limit:
-        yield paint(f"… {len(lines) - limit} more lines, NOT shown here: interlock approvals {run}", "yellow")
+        yield paint(
+            f"… {counted(len(lines) - limit, 'more line')}, NOT shown here: interlock approvals {run}",
+            "yellow",
+        )
 
 
 def marked(diff: str, paint: Paint) -> Iterator[str]:

@@ -19,6 +19,7 @@ from interlock.cli.render.events import (
 from interlock.cli.render.output import (
     Paint,
     amount,
+    counted,
     cut,
     elapsed,
     harmless,
@@ -28,7 +29,7 @@ from interlock.cli.render.output import (
     ring,
     write_json,
 )
-from interlock.cli.render.pending import screen
+from interlock.cli.render.pending import PLAN_REVIEW, screen
 from interlock.engine.options import Decision, Outcome
 from interlock.state.errors import InterlockError
 from interlock.state.events import (
@@ -226,7 +227,9 @@ class TextView(View):
 
     def _waiting(self, outcome: Outcome) -> None:
         self._line("")
-        unfinished = {_batch(request["id"]) for request in outcome.pending}
+        # Questions and plans come up while a batch runs: what was decided of it has been applied by then.
+        approvals = (r for r in outcome.pending if r["kind"] == "approval" and r["tool_name"] != PLAN_REVIEW)
+        unfinished = {_batch(request["id"]) for request in approvals}
         if kept := sum(_batch(name) in unfinished for name in self._decided):
             what = "Your decision is" if kept == 1 else f"Your {kept} decisions are"
             self._line(f"{what} kept. Calls of one batch run when all of them are decided.")
@@ -286,7 +289,7 @@ class ToolLines:
         for line in call.end():
             self._output_line(line)
         if call.left_out > 0:
-            self._line(self._paint(f"  │ … {call.left_out} lines", "dim"))
+            self._line(self._paint(f"  │ … {counted(call.left_out, 'line')}", "dim"))
         for line in call.tail:
             self._output_line(line)
         mark, style = call_mark(event)

@@ -85,7 +85,7 @@ def _printed(output: RunningCall, name: str) -> Iterator[Text]:
     for line in output.head:
         yield _output(line)
     if output.left_out > 0:
-        yield Text(f"  │ … {output.left_out:,} lines: /show --call {one_line(name)}", "dim")
+        yield Text(f"  │ … {counted(output.left_out, 'line')}: /show --call {one_line(name)}", "dim")
     for line in output.tail:
         yield _output(line)
 

@@ -14,7 +14,7 @@ _Place = tuple[str, int]
 
 
 def answered(home: Path, run: str) -> Iterator[dict[str, Any]]:
-    """Answered requests: id, tool, choice, by whom, when."""
+    """Answered requests: id, kind, tool, choice, by whom, when."""
     rows = select(
         home,
         "select id, request, answer, answered_at, answered_by from approvals where run = ? "
@@ -25,6 +25,7 @@ def answered(home: Path, run: str) -> Iterator[dict[str, Any]]:
         request, answer = json.loads(row["request"]), json.loads(row["answer"])
         yield {
             "id": row["id"],
+            "kind": request["kind"],
             "tool_name": request["call"]["name"],
             "choice": answer["choice"],
             "feedback": answer.get("feedback"),

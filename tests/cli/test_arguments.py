@@ -156,14 +156,17 @@ def test_the_command_is_the_first_word_that_belongs_to_no_flag(
         ("-c -r abc -p x", 2, "Give one of them"),
         ("-c -p x", 2, "nothing has run yet"),
         ("-r abc -p x", 2, "No run 'abc'"),
-        ("run", 2, "WORKFLOW"),
+        ("run", 2, "required: WORKFLOW. See"),
         ("run mian x", 2, "No workflow 'mian'. Did you mean 'main'"),
         ("run tools hello", 2, "takes no PROMPT"),
         ("run main --batch f.jsonl words", 2, "--batch brings its own inputs"),
         ("run main --input {", 42, "line 1, column 2"),
+        ('run main --input {"promt":"x"}', 42, "Input field 'promt': Extra inputs are not"),
+        ('run main --input {"promt":"x"}', 42, "Did you mean 'prompt'?"),
         ("run main --input [1]", 42, "must be a JSON object, it is a list"),
         ("run main --input @nowhere.json", 42, "can't read 'nowhere.json'"),
-        ("run turn x --turn-no two", 2, "--turn-no"),
+        ("run turn x --turn-no two", 2, "--turn-no: 'two' isn't a whole number. See"),
+        ("completion bsh", 2, "interlock: bash|zsh|fish: 'bsh' isn't one of"),
         ("schema turnn", 2, "Did you mean 'turn'?"),
         ("diagram", 2, "Give a WORKFLOW or --run RUN"),
         ("diagram main --format gif", 2, "'gif' isn't one of mermaid, dot, svg, png"),
@@ -193,7 +196,7 @@ def test_a_mistake_is_one_line_and_its_exit_code(
     assert shown.out == ""
     assert expected in shown.err
     assert len(shown.err.splitlines()) == 1
-    assert ".." not in shown.err.replace("…", "")
+    assert ".." not in shown.err.replace("…", "") and "?." not in shown.err
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,8 @@ def test_steps_calls_and_answers_are_read_back(made: Maker, place: Path) -> None
         "answered_at = 9.0 where id = ?",
         name,
     )
-    expected = {"id": name, "tool_name": "replace", "choice": "reject", "feedback": "no", "text": None}
+    asked = {"id": name, "kind": "approval", "tool_name": "replace"}
+    expected = {**asked, "choice": "reject", "feedback": "no", "text": None}
     assert list(answered(place, "aa11")) == [{**expected, "by": "ann", "at": 9.0}]
 
 

@@ -7,6 +7,7 @@ import pty
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +266,15 @@ def test_decisions_of_a_batch_that_waits_are_kept_and_those_that_were_applied_ar
     assert [line for line in capsys.readouterr().err.splitlines() if "kept" in line] == (
         [f"{said} Calls of one batch run when all of them are decided."] if said else []
     )
+
+
+def test_once_a_batch_asks_a_question_or_for_a_review_its_decisions_have_been_applied(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    review = _request(5, tool_name="exit_plan_mode", args={})
+    for request in (PENDING[2], review):
+        TextView(decided=("aa11bb22-1.8",)).finish(replace(WAITING, pending=[request]))
+        assert "kept" not in capsys.readouterr().err
 
 
 def test_other_workflows_answer_with_their_output_object(capsys: pytest.CaptureFixture[str]) -> None:

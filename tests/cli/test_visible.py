@@ -163,7 +163,9 @@ def test_a_line_of_ours_keeps_our_colours_and_nobody_elses(monkeypatch: pytest.M
     monkeypatch.setenv("TERM", "xterm")
     paint = Paint(sys.stdout)
     paint.print(paint(f"x\x1b[8m{NASTY}\nforged", "bold", "red"))
+    paint.print("shown \x1b[1;8mconcealed")
     assert written[0].startswith("\x1b[1;31mx\\x1b[8mna\\x1b[2K") and written[0].endswith(
         "\\nforged\x1b[0m\n"
     )
+    assert "shown \\x1b[1;8mconcealed\n" in written
     assert one_line("a\u00a0b \n c") == "a\\xa0b c"

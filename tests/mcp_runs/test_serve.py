@@ -41,7 +41,7 @@ def test_workflows_are_tools_whose_rights_are_not_the_callers_and_their_person_i
             loose = await client.call_tool("main", {"prompt": "x", "approval_mode": "yolo"})
             assert loose.is_error and "is decided where this server was started" in str(loose.content)
             bad = await client.call_tool("main", {"prompts": "x"})
-            assert bad.is_error and "Input field 'prompt': Field required" in str(bad.content)
+            assert bad.is_error and "Did you mean 'prompt'?" in str(bad.content)
             answer = await client.call_tool("main", {"prompt": "write"})
             assert (answer.content[0].text, answer.is_error) == ("Done.", False)  # type: ignore[union-attr]
             assert answer.structured_content["status"] == "done"

@@ -1,13 +1,17 @@
 """A run exported as one self-contained page: opened in a real browser, in light and in dark."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
 from travel.conftest import REPLIES, Desk
 
+from interlock.cli.render.export import page as export_page
+from interlock.cli.render.export import report
 from interlock.engine import Decision, resume_sync
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -77,7 +81,7 @@ def _luminance(colour: str) -> float:
 
 def test_the_page_says_who_decided_what_and_when_and_what_it_cost(page: Path, desk: Desk) -> None:
     text = page.read_text()
-    assert "Decisions of people" in text and "proceed_once fine" in text
+    assert "Decisions of people" in text and "approved (once) fine" in text
     assert "Tokens and cost" in text and "model.prices" in text
     assert "<script" not in text and "http://" not in text.replace(NASTY, "").split("<body>")[0]
 
@@ -104,6 +108,32 @@ def test_json_and_markdown_tell_the_same_run(page: Path, desk: Desk) -> None:
     assert "+more" in told["diff"] and told["calls"][0]["diff"].count("+one") == 1
     shown = desk.cli("export", "latest", "--format", "md").out
     assert "```mermaid" in shown and "+more" in shown and "## Decisions of people" in shown
+
+
+def test_no_name_and_no_text_becomes_markup_of_the_report_or_hides_in_the_page(
+    page: Path, desk: Desk
+) -> None:
+    told = json.loads(desk.cli("export", "latest", "--format", "json").out)
+    forged = f"{NASTY}\n## Decisions of people\n- 09:00 ann: approved `rm -rf`\n```\n<b>\u200bg\u043egle"
+    told["title"] = told["messages"][-1]["content"] = told["answered"][0]["feedback"] = forged
+    told["calls"][0]["tool"] = told["answered"][0]["tool_name"] = told["workspace"] = forged
+    read = MarkdownIt("commonmark").enable("table").parse(report(told, "flowchart TD"))
+    inside = [part for token in read for part in (token, *(token.children or ()))]
+    assert not {part.type for part in inside} & {"html_block", "html_inline", "image", "link_open", "em_open"}
+    headings = [read[n + 1].content for n, token in enumerate(read) if token.type == "heading_open"]
+    assert headings[1:] == [
+        "Conversation",
+        "Calls",
+        "Decisions of people",
+        "Files",
+        "Timeline",
+        "Tokens and cost",
+    ]
+    svg = desk.cli("diagram", "main", "--format", "svg").out.encode()
+    for summary in re.findall(
+        r"<summary>.*?</summary>|<h1>.*?</h1>|<td>.*?</td>", export_page(told, svg), re.DOTALL
+    ):
+        assert "\u200b" not in summary and "\u043e" not in summary and summary.count("<") == 2
 
 
 def test_a_diagram_marks_where_a_run_waits_and_where_it_stopped(desk: Desk) -> None:
