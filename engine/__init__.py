@@ -31,9 +31,9 @@ async def run(
     registered under its name for the rest of this process.
     Raises `InterlockError` for errors before the run exists; later errors are in the outcome.
     """
-    from interlock.engine.driver import runner
+    from interlock.engine.driver import drive, runner
 
-    with runner.stoppable(stop) as stop:
+    with drive.stoppable(stop) as stop:
         return await runner.begin(workflow, input, options, renderers, run_id, stop)
 
 
@@ -51,9 +51,9 @@ async def resume(
 
     `stop`: as for `run`. `instead`: the prompt replaces whatever an interrupted run was about to do.
     """
-    from interlock.engine.driver import runner
+    from interlock.engine.driver import drive, runner
 
-    with runner.stoppable(stop) as stop:
+    with drive.stoppable(stop) as stop:
         return await runner.go_on(run, decisions, prompt, options, renderers, stop, instead=instead)
 
 

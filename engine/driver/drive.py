@@ -152,6 +152,17 @@ class Stop:
         self.control.request_drain(why)
 
 
+@contextmanager
+def stoppable(outer: Stop | None = None) -> Generator[Stop]:
+    """Yield the `Stop` of a drive; unless the caller passes its own, signals trigger it."""
+    if outer is not None:
+        yield outer
+        return
+    stop = Stop()
+    with stop_on_signals(stop):
+        yield stop
+
+
 class Drive:
     """The connections and the compiled graph of one drive."""
 
@@ -172,6 +183,8 @@ class Drive:
         self.stop = stop
         self.refusal = ""
         """Message for the user about a used-up budget."""
+        self.awaited = set[str]()
+        """Interrupts that waited when it last looked for answers."""
         self._stack = ExitStack()
         self._loop = asyncio.get_running_loop()
         self.conn = store.connect_driver()
@@ -244,6 +257,7 @@ class Drive:
     def _answers(self, snapshot: StateSnapshot) -> dict[str, bool]:
         """Interrupt id → resume, for pending ones with a recorded answer or whose subtask is over."""
         waiting = {item.id: child_in(item.value) for item in pending(snapshot)}
+        self.awaited = {*waiting}
         answered = {name: True for name in ready_answers(self.conn, self.lease.run) if name in waiting}
         over = {name: True for name, child in waiting.items() if child and has_ended(self.conn, child)}
         return {**answered, **over}

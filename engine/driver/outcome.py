@@ -8,15 +8,15 @@ from langgraph.types import StateSnapshot
 
 from interlock.engine.driver.drive import Drive
 from interlock.engine.driver.prepare import RunConfig
-from interlock.engine.options import Outcome, Pending
-from interlock.engine.read import waiting_requests
+from interlock.engine.options import Decision, Outcome, Pending
+from interlock.engine.read import RunRow, waiting_requests
 from interlock.engine.store import note_error
 from interlock.graphs._pipeline import Pipeline
 from interlock.prompts import load
 from interlock.services.sqlite import transaction
 from interlock.state.calls import CallKey, ToolResult, cancelled
 from interlock.state.conversation import refusals_in, warnings_of
-from interlock.state.errors import ENDED_WELL, EXIT_CODES, InterlockError, StoreError
+from interlock.state.errors import ENDED_WELL, EXIT_CODES, BusyError, InterlockError, StoreError
 from interlock.state.events import Result
 from interlock.state.messages import Message, open_calls
 from interlock.state.run import WorkflowOutput
@@ -82,6 +82,14 @@ def unrecorded(run: str, pipeline: Pipeline, error: StoreError, prepared: RunCon
         resume_command=f"interlock resume {run}",
         warnings=redact.json(prepared.warnings),
     )
+
+
+def left_to_driver(row: RunRow, decisions: Sequence[Decision], error: BusyError) -> Outcome:
+    """The decision is persisted already; the process driving the run picks it up."""
+    if not decisions:
+        raise error
+    note = f"The decision is recorded, and taken up by the process that drives the run. {error}"
+    return Outcome(row.run, row.workflow, "running", 0, warnings=[note])
 
 
 def _dumped(result: WorkflowOutput) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -11,11 +11,11 @@ from langgraph.types import StateSnapshot
 
 from interlock.engine.driver.compose import DriveServices, with_discovered
 from interlock.engine.driver.delegation import above, topmost
-from interlock.engine.driver.drive import Drive, Stop, is_due, stop_on_signals
+from interlock.engine.driver.drive import Drive, Stop, is_due
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire
-from interlock.engine.driver.notify import watched
-from interlock.engine.driver.outcome import conclude, end_cut_short, result_event, unrecorded
+from interlock.engine.driver.notify import Notifications, watched
+from interlock.engine.driver.outcome import conclude, end_cut_short, left_to_driver, result_event, unrecorded
 from interlock.engine.driver.prepare import (
     RunConfig,
     check_input,
@@ -27,7 +27,7 @@ from interlock.engine.driver.prepare import (
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow, deepest, find_run
 from interlock.engine.store import Store, diagnosed, keep_rights, read_input, read_options
-from interlock.engine.store.approvals import record_decisions
+from interlock.engine.store.approvals import ready_answers, record_decisions
 from interlock.engine.store.journal import usage_of, usage_stats
 from interlock.engine.store.runs import NewRun, insert_run, new_run_id
 from interlock.engine.workflows import begun_with, find_workflow, placed, processor_files
@@ -56,17 +56,6 @@ class Rewire:
 
     services: Callable[[DriveServices], DriveServices] = lambda own: own
     workflow: Callable[[Pipeline], Pipeline] = lambda own: own
-
-
-@contextmanager
-def stoppable(outer: Stop | None = None) -> Generator[Stop]:
-    """Yield the `Stop` of a drive; unless the caller passes its own, signals trigger it."""
-    if outer is not None:
-        yield outer
-        return
-    stop = Stop()
-    with stop_on_signals(stop):
-        yield stop
 
 
 async def begin(
@@ -186,15 +175,7 @@ async def _resumed(
     try:
         return await _driven(store, chosen, prepared, row.run, renderers, following, stop, rewire)
     except BusyError as error:
-        return _left_to_driver(row, decisions, error)
-
-
-def _left_to_driver(row: RunRow, decisions: Sequence[Decision], error: BusyError) -> Outcome:
-    """The decision is persisted already; the process driving the run picks it up."""
-    if not decisions:
-        raise error
-    note = f"The decision is recorded, and taken up by the process that drives the run. {error}"
-    return Outcome(row.run, row.workflow, "running", 0, warnings=[note])
+        return left_to_driver(row, decisions, error)
 
 
 def first_state(
@@ -284,15 +265,30 @@ async def _driven(
     lease = await _acquired(store, run, prepared.options.stale_after_s, stop)
     wanted = prepared.settings.general.notify.wanted and not replays
     notifications = watched(prepared, store.home, run) if wanted else None
-    try:
-        with diagnosed(store.path):
-            drive = Drive(store, lease, chosen, prepared, bus, stop, rewire.services)
-            try:
-                outcome = await _advanced(drive, chosen, prepared, first)
-            finally:
-                await drive.close()
-    finally:
-        lease.release()
+
+    async def driven(lease: Lease, first: _First) -> tuple[Outcome, set[str]]:
+        try:
+            with diagnosed(store.path):
+                drive = Drive(store, lease, chosen, prepared, bus, stop, rewire.services)
+                try:
+                    return await _advanced(drive, chosen, prepared, first), drive.awaited
+                finally:
+                    await drive.close()
+        finally:
+            lease.release()
+
+    outcome, awaited = await driven(lease, first)
+    while outcome.status == "waiting" and not stop.why and not awaited.isdisjoint(_decided(store, run)):
+        try:
+            lease = await _acquired(store, run, prepared.options.stale_after_s, stop)
+        except BusyError:  # whoever decided drives it
+            break
+        outcome, awaited = await driven(lease, _decisions)
+    return await _announced(outcome, bus, notifications)
+
+
+async def _announced(outcome: Outcome, bus: EventBus, notifications: Notifications | None) -> Outcome:
+    """Tell renderers and whoever wants a notification how the drive ended."""
     notice = notifications.of(outcome) if notifications else None
     if notice and notice.event:
         bus(notice.event)
@@ -303,6 +299,17 @@ async def _driven(
         warnings.append("A renderer still blocks on its reader.")
     sent = notice.send() if notice else None
     return replace(outcome, warnings=warnings, drained=drained, notifying=sent)
+
+
+def _decided(store: Store, run: str) -> set[str]:
+    """Interrupts that have an answer. One may have come after the drive last looked, while it was closing."""
+    with diagnosed(store.path), closing(store.connect()) as conn:
+        return {*ready_answers(conn, run)}
+
+
+async def _decisions(drive: Drive, _context: WorkflowContext) -> Any:
+    _, answers = await drive.resume_input()
+    return answers
 
 
 async def _acquired(store: Store, run: str, stale_after_s: float, stop: Stop) -> Lease:

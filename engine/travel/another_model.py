@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.driver import runner
+from interlock.engine.driver.drive import stoppable
 from interlock.engine.driver.prepare import prepare, restored
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow
@@ -93,7 +94,7 @@ async def _driven(
     decisions: list[Decision] = []
     prompt: str | None = None
     while True:
-        with runner.stoppable() as stop:
+        with stoppable() as stop:
             outcome = await runner.go_on(fork.run, decisions, prompt, options, renderers, stop)
         decisions, prompt = _again(outcome, answers), None
         if not decisions:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, cast
 
 from interlock.engine.driver import runner
 from interlock.engine.driver.compose import DriveServices
+from interlock.engine.driver.drive import stoppable
 from interlock.engine.options import Decision, Options, Outcome
 from interlock.engine.read import RunRow, find_run, path, steps, with_subtasks
 from interlock.engine.store import Store, checkpoint_of, select
@@ -284,7 +285,7 @@ async def _driven(home: Path, store: Store, row: RunRow, script: Path, swap: Swa
     prompts = list(prompts_after(home, row.run))
     prompt: str | None = None
     while True:
-        with runner.stoppable() as stop:
+        with stoppable() as stop:
             outcome = await runner.go_on(row.run, decisions, prompt, options, (), stop, rewire)
         decisions, prompt = [], None
         if outcome.status == "waiting":

@@ -15,7 +15,8 @@ from patience import HANG_S, until
 from stores.make import options as old_options
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
-from interlock.engine.read import find_run
+from interlock.engine.driver.drive import Drive
+from interlock.engine.read import find_run, waiting_requests
 from interlock.engine.rebuild import differences
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import record_decisions
@@ -69,6 +70,22 @@ def parked(folder: Path, command: str = "echo ran >> ../log") -> tuple[Place, st
     outcome = run_sync("main", {"prompt": "go"}, options=place.options)
     assert outcome.status == "waiting"
     return place, outcome.run
+
+
+def test_a_decision_given_while_the_driver_is_closing_is_taken_up_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path / "p", [{"tool_calls": [shell("echo ran >> ../log")]}, {"text": "done"}])
+    close = Drive.close
+
+    async def slowly(drive: Drive) -> None:
+        if waiting_requests(place.home, drive.lease.run):
+            record_decisions(drive.store, drive.lease.run, [Decision("all", "proceed_once")])
+        await close(drive)
+
+    monkeypatch.setattr(Drive, "close", slowly)
+    outcome = run_sync("main", {"prompt": "go"}, options=place.options)
+    assert (outcome.status, place.log()) == ("done", ["ran"])
 
 
 def test_two_processes_that_resume_at_once_do_it_once(tmp_path: Path) -> None:
