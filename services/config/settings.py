@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import reduce
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeGuard, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -107,11 +107,24 @@ def _spell(
             unknown[prefix + key] = near and prefix + near
             spelled[key] = value
             continue
-        section = known.annotation
-        if isinstance(value, Mapping) and isinstance(section, type) and issubclass(section, BaseModel):
-            value = _spell(cast(Mapping[str, Any], value), section, f"{prefix}{key}.", unknown)
+        section, named = known.annotation, get_args(known.annotation)[1:]
+        if _is_section(section):
+            value = _spelled(value, section, f"{prefix}{key}.", unknown)
+        elif named and _is_section(named[0]) and isinstance(value, Mapping):  # such as servers, by name
+            entries = cast(Mapping[str, Any], value).items()
+            value = {n: _spelled(v, named[0], f"{prefix}{key}.{n}.", unknown) for n, v in entries}
         spelled[known.alias or key] = value
     return spelled
+
+
+def _is_section(kind: Any) -> TypeGuard[type[BaseModel]]:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _spelled(value: Any, section: type[BaseModel], prefix: str, unknown: dict[str, str]) -> Any:
+    """Values of another type are refused later."""
+    known = isinstance(value, Mapping)
+    return _spell(cast(Mapping[str, Any], value), section, prefix, unknown) if known else value
 
 
 def _nearest(key: str, known: list[str]) -> str:
@@ -152,6 +165,8 @@ def explain(source: str, data: Mapping[str, Any], error: ValidationError, prefix
         key, value = _place(data, problem["loc"])
         values[key] = value
         what = _EXPECTED.get(problem["type"], problem["msg"].removeprefix("Input should be "))
+        if problem["type"] == "missing":
+            what = f"{problem['loc'][-1]!r} in it"
         if what not in expected.setdefault(key, []):
             expected[key].append(what)
     key = next(iter(expected))
@@ -318,15 +333,19 @@ def _server_layers(workspace: Path, env: Mapping[str, str], warnings: list[str])
             continue
         unset: list[str] = []
         good: dict[str, Any] = {}
+        unknown: dict[str, str] = {}
         for name, server in cast(dict[str, Any], servers).items():
             if is_roos and isinstance(server, dict):
                 server = _from_roo(cast(dict[str, Any], server), workspace)
             try:
                 one = {"mcpServers": {name: expand(server, env, unset)}}
-                good |= check_layer(str(file), one).data["mcpServers"]
+                layer = check_layer(str(file), one)
             except ConfigError as error:
                 warnings.append(f"{error} The server is left out.")
-        yield Layer(str(file), {"mcpServers": good}, unset=unset)
+                continue
+            good |= layer.data["mcpServers"]
+            unknown |= layer.unknown
+        yield Layer(str(file), {"mcpServers": good}, unknown, unset)
 
 
 def _from_roo(server: dict[str, Any], workspace: Path) -> dict[str, Any]:

@@ -112,6 +112,11 @@ def test_unknown_keys_are_kept_and_reported(load: Load, tmp_path: Path) -> None:
         *[("tools.exlude", "tools.exclude"), ("tools.Exclude", "tools.exclude")],
         ("general.default_aproval_mode", "general.defaultApprovalMode"),
         ("model.maxSessionTurn", "model.maxSessionTurns"),
+        *[
+            ("mcpServers.docs.excludTools", "mcpServers.docs.excludeTools"),
+            ("mcpServers.docs.description", ""),
+        ],
+        ("mcpServers.docs.oauth.clientid", "mcpServers.docs.oauth.clientId"),
         # gemini-cli settings without meaning here aren't typos.
         *[("privacy", ""), ("telemetry", ""), ("context.includeDirectoryTree", "")],
         *[("general.preview", ""), ("tools.enableHooks", ""), ("agents.overrides", ""), ("output", "")],
@@ -120,8 +125,10 @@ def test_unknown_keys_are_kept_and_reported(load: Load, tmp_path: Path) -> None:
 def test_a_mistyped_key_is_warned_of_with_the_one_that_was_meant(
     key: str, near: str, load: Load, tmp_path: Path
 ) -> None:
-    section, _, name = key.rpartition(".")
-    loaded = load({"home/.interlock": {section: {name: {}}} if section else {name: {}}})
+    content: dict[str, Any] = {}
+    for name in reversed(key.split(".")):
+        content = {name: content}
+    loaded = load({"home/.interlock": content})
     file = str(tmp_path / "home/.interlock/settings.json")
     warning = f"{file}: no setting is called {key!r}. Did you mean {near!r}?"
     assert loaded.warnings == ([warning] if near else [])
@@ -175,6 +182,7 @@ def test_hook_commands_are_left_to_the_shell(load: Load) -> None:
         ({"model": {"maxSessionTurns": 1.5}}, "model.maxSessionTurns is 1.5, expected an integer."),
         ({"model": {"name": None}}, "model.name is null, expected a string."),
         ({"model": "pro"}, 'model is "pro", expected an object.'),
+        ({"model": {"prices": {"m": {}}}}, "model.prices.m is {}, expected 'input' in it or 'output' in it."),
         ({"context": {"fileName": 3}}, "context.fileName is 3, expected a string or an array."),
         ({"tools": {"allowed": ["a", 1]}}, "tools.allowed.1 is 1, expected a string."),
         ({"model": {"aliases": {"a.b": 1}}}, "model.aliases.a.b is 1, expected a string."),
