@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -66,8 +67,10 @@ _PROJECT = re.compile(r"^\$(\{(GEMINI|CLAUDE)_PROJECT_DIR\}|(GEMINI|CLAUDE)_PROJ
 
 
 def scripts_of(command: str, root: Path) -> Iterator[Path]:
-    """Yield files in the folder that a command line names."""
-    for word in _words(command):
+    """Yield files in the folder that a command line names, also as a Python module."""
+    words = _words(command)
+    modules = [word.replace(".", "/") for before, word in pairwise(words) if before == "-m"]
+    for word in (*words, *(f"{module}{file}" for module in modules for file in (".py", "/__main__.py"))):
         script = root / word
         with suppress(OSError, ValueError):  # not a path
             if script.is_file() and script.resolve().is_relative_to(root):

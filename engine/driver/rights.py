@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -9,7 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.options import Options
-from interlock.services.files.protected import RULES, SETTINGS_FOLDERS, ProtectedPaths, program_folders
+from interlock.services.context.memory import git_root, load_memory
+from interlock.services.context.source import replacement_file
+from interlock.services.files.ignore import git_directory
+from interlock.services.files.protected import (
+    RULES,
+    SETTINGS_FOLDERS,
+    ProtectedPaths,
+    named_by_git,
+    program_folders,
+)
 from interlock.services.hooks.configured import Hook
 from interlock.services.policy.fields import Problem
 from interlock.services.policy.load import Places, RuleText, rules_of
@@ -127,7 +137,10 @@ def protected_paths(
     modes: Iterable[Mode],
 ) -> ProtectedPaths:
     """The files that control the program, wherever they are. `programs`: from `commands_of`."""
+    names, home = settings.context.file_names, places.home
+    roots = [places.root, *(places.root / Path(d).expanduser() for d in settings.context.include_directories)]
     custom: Sequence[str] = settings.context.file_filtering.get("customIgnoreFilePaths", ())
+    memory = load_memory(roots=roots, home=home, names=names)
     lists = {
         "programs": program_folders(env),
         "what hooks, safety checkers and MCP servers run": (
@@ -135,17 +148,37 @@ def protected_paths(
         ),
         "what tools leave alone": (places.root / name for name in custom),
         "policies": (*places.named, *places.admin),
-        "nodes of your own": settings.processor_files(places.root, places.home),
-        "your own settings": (places.home / name for name in SETTINGS_FOLDERS),
+        "nodes of your own": settings.processor_files(places.root, home),
+        "instructions for the model": (path for file in memory for path in file.sources),
+        "the system prompt": filter(None, [replacement_file(env, places.root, home)]),
+        "what git runs and believes": (path for root in roots for path in _of_git(root)),
+    }
+    # These also where they are the workspace.
+    own = {
+        "your own settings": (home / name for name in SETTINGS_FOLDERS),
         "where runs are kept": (options.home,),
     }
-    found = {Path(os.path.realpath(path)): what for what, paths in lists.items() for path in paths}
-    roots = {places.root, Path("/"), Path(os.path.realpath(places.home))}
-    return ProtectedPaths(
-        memory=[*settings.context.file_names, *(f"{name}-{m.slug}" for m in modes for name in RULES)],
-        places={path: what for path, what in found.items() if path not in roots},
-        home=Path(os.path.realpath(places.home)),
-    )
+    whole = {places.root, Path("/"), _real(home)}
+    found = {path: what for path, what in _real_paths(lists) if path not in whole} | dict(_real_paths(own))
+    rules = [f"{name}-{mode.slug}" for mode in modes for name in RULES]
+    made = ProtectedPaths(memory=[*names, *rules], places=found, home=_real(home))
+    for root in map(_real, roots):  # a workspace in a project's settings
+        if inside := made.named(root.relative_to(git_root(root) or "/")):
+            found[root] = inside.what
+    return made
+
+
+def _real_paths(lists: Mapping[str, Iterable[Path]]) -> Iterator[tuple[Path, str]]:
+    return ((_real(path), what) for what, paths in lists.items() for path in paths)
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _of_git(root: Path) -> Iterator[Path]:
+    if (tree := git_root(root)) is not None:
+        yield from (path for path, _ in named_by_git(git_directory(tree) / "config", tree))
 
 
 def commands_of(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:
@@ -153,6 +186,8 @@ def commands_of(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]
     yield from (hook.command for hook in hooks)
     yield from (r.checker.command for r in rules if r.checker and r.checker.command)
     for server in settings.mcp_servers.values():
-        yield from (server.command, *server.args)
+        line = [server.command, *server.args]
+        yield shlex.join(line)
+        yield shlex.join(os.path.join(server.cwd, word) for word in line)  # noqa: PTH118
     tools = settings.tools
     yield from (tools.discovery_command, tools.call_command, tools.browser, tools.web_search)

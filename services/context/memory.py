@@ -154,6 +154,8 @@ class MemoryFile:
     path: Path
     level: Literal["global", "project"]
     text: str
+    sources: frozenset[Path] = frozenset()
+    """The real paths of the file and its imports."""
 
 
 def load_memory(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> list[MemoryFile]:
@@ -168,10 +170,11 @@ def load_memory(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> l
         seen.add(real)
         # Users may link anything into their own folder; a project's link must not lead outside the project.
         allowed = (top, real.parent) if level == "global" else (top,)
-        text = _text(path, Imports(allowed, min(FILE_LIMIT, left)))
+        imports = Imports(allowed, min(FILE_LIMIT, left))
+        text = _text(path, imports)
         left -= len(text.encode())
         if text:
-            found.append(MemoryFile(path, level, text))
+            found.append(MemoryFile(path, level, text, frozenset(imports.seen)))
     return found
 
 

@@ -42,20 +42,27 @@ _EACH = 20
 """Minimum lines per directory listing, however many directories there are."""
 
 
-def replacement(env: Mapping[str, str], workspace: Path, home: Path) -> Replacement | None:
-    """Read the file named by GEMINI_SYSTEM_MD (1 or true: `.gemini/system.md`). Raises `ConfigError`."""
+def replacement_file(env: Mapping[str, str], workspace: Path, home: Path) -> Path | None:
+    """The file named by GEMINI_SYSTEM_MD (1 or true: `.gemini/system.md`)."""
     value = env.get("GEMINI_SYSTEM_MD", "").strip()
     if value.lower() in ("", "0", "false"):
         return None
     if value.lower() in ("1", "true"):
-        file = workspace / ".gemini" / "system.md"
-    else:
-        file = home / value[2:] if value.startswith("~/") else workspace / value
+        return workspace / ".gemini" / "system.md"
+    return home / value[2:] if value.startswith("~/") else workspace / value
+
+
+def replacement(env: Mapping[str, str], workspace: Path, home: Path) -> Replacement | None:
+    """Read the file named by GEMINI_SYSTEM_MD. Raises `ConfigError`."""
+    file = replacement_file(env, workspace, home)
+    if file is None:
+        return None
     try:
         return Replacement(file.read_text(encoding="utf-8-sig"), str(file))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"GEMINI_SYSTEM_MD={value!r}: {file} can't be read as text ({error}); name another file, or unset it."
+            f"GEMINI_SYSTEM_MD={env['GEMINI_SYSTEM_MD']!r}: {file} can't be read as text ({error}); name another file,"
+            " or unset it."
         ) from None
 
 

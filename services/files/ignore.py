@@ -156,7 +156,11 @@ def entry_ignored(git: Sequence[Layer], agent: Sequence[Layer], path: str, is_di
 
 
 def _exclude_file(top: str) -> str:
-    """Return `info/exclude` of a work tree, including linked ones, whose `.git` is a file naming the real directory."""
+    return str(git_directory(top) / "info" / "exclude")
+
+
+def git_directory(top: str | Path) -> Path:
+    """Return the git directory of a work tree, including linked ones, whose `.git` is a file naming the real one."""
     git = Path(top, ".git")
     try:
         if git.is_file():
@@ -165,7 +169,7 @@ def _exclude_file(top: str) -> str:
             git = git / _first_line(common) if common.is_file() else git
     except OSError:  # unreadable: treated as missing
         pass
-    return str(git / "info" / "exclude")
+    return git
 
 
 def _first_line(file: Path) -> str:

@@ -38,6 +38,7 @@ _SETTINGS = Kind(
 _IGNORE = Kind("what tools leave alone", new=False)
 _CI = Kind("what runs elsewhere once it is committed")
 _MEMORY = Kind("instructions for the model")
+_OPENED = Kind("what other programs run when the folder is opened in them")
 RULES = (".roorules", ".clinerules")
 """Roo Code's; a mode's own files end in `-MODE`."""
 PROTECTED: Mapping[str, Kind] = {
@@ -45,7 +46,7 @@ PROTECTED: Mapping[str, Kind] = {
     ".roo": Kind("settings and MCP servers", ("mcp.json", "system-prompt-*")),
     ".mcp.json": Kind("MCP servers", ("",)),
     ".roomodes": Kind("modes", ("",)),
-    **dict.fromkeys((".geminiignore", ".rooignore", ".gitignore", ".ignore"), _IGNORE),
+    **dict.fromkeys((".geminiignore", ".rooignore", ".gitignore", ".ignore", ".rgignore"), _IGNORE),
     **dict.fromkeys((".gitattributes", ".gitmodules"), Kind("what git runs and believes")),
     ".envrc": Kind("the environment of whoever enters the folder"),
     **dict.fromkeys(
@@ -56,6 +57,9 @@ PROTECTED: Mapping[str, Kind] = {
             *(".pre-commit-config.yaml", ".husky"),
         ),
         _CI,
+    ),
+    **dict.fromkeys(
+        (".vscode", ".idea", ".devcontainer", ".devcontainer.json", ".claude", ".cursor"), _OPENED
     ),
     **dict.fromkeys(("GEMINI.md", "AGENTS.md", "AGENT.md", *RULES), _MEMORY),
 }
@@ -138,14 +142,17 @@ class ProtectedPaths:
         """Return the names as people write them."""
         return dict.fromkeys((*PROTECTED, *self.memory))
 
+    def named(self, path: Path) -> Protection | None:
+        """Return the protection of a relative path by its names alone."""
+        names = self.names()
+        return next((Protection(p, kind.what) for p in path.parts if (kind := names.get(folded(p)))), None)
+
     def of(self, path: Path, roots: Iterable[Path]) -> Protection | None:
         """Return the protection of an absolute path without `..`."""
         inside = [root for root in roots if path.is_relative_to(root)]
-        names = self.names()
         for root in inside:
-            for part in path.relative_to(root).parts:
-                if kind := names.get(folded(part)):
-                    return Protection(part, kind.what)
+            if named := self.named(path.relative_to(root)):
+                return named
         for place, what in self.places.items():
             if path.is_relative_to(place):
                 return Protection(place.name, what)
@@ -160,6 +167,34 @@ def program_folders(env: Mapping[str, str]) -> Iterator[Path]:
     """Folders searched for programs, also by hooks and MCP servers; and this program's own."""
     listed = (f for f in env.get("PATH", "").split(os.pathsep) if f)
     return (Path(os.path.realpath(folder)) for folder in (*listed, sys.prefix))
+
+
+_HOOKS = re.compile(r"^\s*hookspath\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
+_INCLUDE = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
+_NESTED = 10
+"""git's own limit on includes in includes."""
+
+
+def named_by_git(config: Path, tree: Path, depth: int = 0) -> Iterator[tuple[Path, bool]]:
+    """Yield what a git configuration of the work tree `tree` names, existing or not: folders of hooks, and (True) more
+    configuration, with what that names."""
+    if depth > _NESTED or not config.is_file():
+        return
+    try:
+        text = config.read_text(errors="replace")
+    except OSError:  # git can't read it either
+        return
+    yield from ((path, False) for path in _named(_HOOKS, text, tree))
+    for path in _named(_INCLUDE, text, config.parent):
+        yield path, True
+        yield from named_by_git(path, tree, depth + 1)
+
+
+def _named(setting: re.Pattern[str], config: str, base: Path) -> list[Path]:
+    """Return the paths named in the configuration, relative to `base`, except `base` itself, which can't be kept."""
+    values = (value.strip('"') for value in setting.findall(config))
+    paths = [Path(os.path.normpath(base / os.path.expanduser(value))) for value in values]  # noqa: PTH111
+    return [path for path in paths if path != base]
 
 
 _UNNAMEABLE = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")

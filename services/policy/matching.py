@@ -10,12 +10,13 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from interlock.services.policy.rule import ADMIN, USER, Pattern, Rule
+from interlock.services.policy.rule import ADMIN, USER, Pattern, Rule, canonical
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, program_of
 from interlock.state.calls import CallView, Risk
 from interlock.state.text import clean
 from interlock.state.tooling import Workspace
 from interlock.state.workspace import Protection
+from interlock.tools.table import TOOLS
 
 
 class Match(IntEnum):
@@ -149,6 +150,7 @@ def _known(words: Sequence[Word]) -> str:
 
 
 _PLAN_FILE = "planFile"
+_LONGEST_PATH = 4_096
 _PATH_WORDS = ("path", "file", "directory", "folder", "source", "destination")
 _PATH_NAMES = frozenset({"dir", "cwd"})
 _CHANGES: frozenset[Risk] = frozenset({"write", "execute"})
@@ -182,8 +184,21 @@ def protection(call: CallView, risk: Risk, workspace: Workspace) -> Protection |
     """Return why the model may not write a file that the call would change; None if it may, or no file is changed."""
     if risk not in _CHANGES:
         return None
-    paths = (value for name, value in leaves("", call.args) if is_path(name.rpartition(".")[2]))
+    if canonical(call.name) in TOOLS:
+        paths = [value for name, value in leaves("", call.args) if is_path(name.rpartition(".")[2])]
+    else:  # which arguments of a server's tool are paths is unknown
+        paths = [text for text in _texts(call.args) if len(text) <= _LONGEST_PATH and "\n" not in text]
     return next((found for path in paths if (found := workspace.protected(path))), None)
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield every key and string in the arguments."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        yield from (text for item in cast(list[object], value) for text in _texts(item))
+        if isinstance(value, dict):
+            yield from (text for item in cast(dict[str, object], value).values() for text in _texts(item))
 
 
 def names_it(rule: Rule, call: CallView, about: str | None, protected: Protection) -> bool:

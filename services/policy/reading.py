@@ -288,8 +288,9 @@ class Reading:
         pending = [
             str(self.workspace.root / posixpath.join(b, f)) for b in self.folders.bases for f in folders
         ]
-        for above in {a for top in pending for a in Path(top).parents} if shown else ():
-            shown.read(str(above))
+        if shown:
+            for above in {a for top in pending for a in Path(top).parents}:
+                shown.read(str(above))
         seen = 0
         while pending:
             top = pending.pop()

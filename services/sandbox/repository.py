@@ -4,12 +4,18 @@ import errno
 import fcntl
 import os
 import re
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from interlock.services.files.protected import ProtectedPaths, folded, is_private, program_folders
+from interlock.services.files.protected import (
+    ProtectedPaths,
+    folded,
+    is_private,
+    named_by_git,
+    program_folders,
+)
 from interlock.state.errors import SandboxError
 
 
@@ -64,8 +70,6 @@ _HERE = b".\n"
 """As `commondir`: this directory itself. Without this file, a new one could point git at another configuration."""
 _ELSEWHERE = re.compile(r"^\s*(?:bare\s*=\s*true|worktree\s*=)", re.MULTILINE | re.IGNORECASE)
 """Settings that git ignores once there is a `commondir`."""
-_HOOKS = re.compile(r"^\s*hookspath\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
-_INCLUDE = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
 _NOTHING = b"# nothing is included\n"
 
 
@@ -122,7 +126,7 @@ def survey(roots: Sequence[Path], env: Mapping[str, str], protected: ProtectedPa
             if kind.new and (kind.trusted or not (root / name).is_symlink()):
                 _top(root / name, found)
     for path in (*program_folders(env), *protected.places):
-        if found.root_of(path) and path not in roots:
+        if found.root_of(path) and path not in (*roots, *found.missing):
             found.never_new(path)
     return found
 
@@ -170,17 +174,11 @@ def _repository(git: Path, found: Survey, tree: Path | None = None) -> None:
         if os.path.lexists(git / name):
             found.keep(git / name)
     never_new: dict[Path, bytes | None] = {git / "hooks": None, git / "commondir": _HERE}
-    never_new |= dict.fromkeys(_named(_HOOKS, text, tree or git.parent))
-    never_new |= dict.fromkeys(_named(_INCLUDE, text, git), _NOTHING)
+    for path, configures in named_by_git(config, tree or git.parent):
+        never_new[path] = _NOTHING if configures else None
     for path, content in never_new.items():
         if found.root_of(path) or path.is_relative_to(git):
             found.never_new(path, content)
-
-
-def _named(setting: re.Pattern[str], config: str, base: Path) -> Iterable[Path]:
-    """Return the paths named in the configuration, relative to `base`, except `base` itself, which can't be kept."""
-    paths = (Path(os.path.normpath(base / Path(v.strip('"')).expanduser())) for v in setting.findall(config))
-    return [path for path in paths if path != base]
 
 
 def _linked_worktree(git_file: Path, found: Survey) -> None:

@@ -45,6 +45,59 @@ def test_the_state_directory_in_the_workspace_is_asked_about(
     assert done.code == 75
 
 
+def asked(run: Run, path: str) -> str:
+    """Why a write is asked about in auto_edit, or nothing."""
+    args = json.dumps({"file_path": path, "content": "x"})
+    done = run("policy", "check", "write_file", args, "--approval-mode", "auto_edit", "--json").json
+    return done["reason"] if done["decision"] == "ask" else ""
+
+
+def test_what_trusted_files_name_is_asked_about_as_they_are(
+    run: Run, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "work"
+    remember(root, home, trusted=True)
+    servers = {
+        "a": {"command": "python3", "args": ["server.py"], "cwd": "tools/mcp"},
+        "b": {"command": "python3", "args": ["-m", "pkg.serve"]},
+    }
+    git = "[core]\n\thooksPath = my/hooks\n[include]\n\tpath = ../cfg/one\n"
+    files = {
+        "GEMINI.md": "See @docs/rules.md",
+        "docs/rules.md": "See @more.md",
+        "docs/more.md": "Be kind.",
+        "docs/other.md": "Not imported.",
+        "prompt.md": "You are a model.",
+        "tools/mcp/server.py": "",
+        "pkg/serve.py": "",
+        ".interlock/settings.json": json.dumps({"mcpServers": servers}),
+        ".git/config": git,
+        "cfg/one": "[include]\n\tpath = two",
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    monkeypatch.setenv("GEMINI_SYSTEM_MD", "prompt.md")
+    believed = ["docs/rules.md", "docs/more.md", "prompt.md", "tools/mcp/server.py", "pkg/serve.py"]
+    believed += ["my/hooks/pre-commit", "cfg/one", "cfg/two"]
+    assert [path for path in believed if not asked(run, path)] == []
+    assert [path for path in ("docs/other.md", "tools/mcp/x.py", "my/x", "cfg/x") if asked(run, path)] == []
+
+
+@pytest.mark.parametrize(
+    "folder", ["home/.interlock", "home/.gemini", "state", "work/.interlock", "work/.github/x"]
+)
+def test_a_workspace_that_is_itself_what_the_program_goes_by_is_asked_about(
+    run: Run, tmp_path: Path, home: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "state"))
+    place = {"home": home}.get(folder.partition("/")[0], tmp_path / folder.partition("/")[0])
+    place = place / folder.partition("/")[2]
+    place.mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(place)
+    assert "asked about in every mode" in asked(run, "policies/p.toml")
+
+
 def test_a_run_keeps_the_rules_it_started_with(run: Run, tmp_path: Path, home: Path) -> None:
     policies = home / ".interlock/policies"
     policies.mkdir(parents=True)

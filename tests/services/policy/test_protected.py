@@ -35,6 +35,8 @@ def test_what_the_program_goes_by_is_asked_about_in_every_mode(make, call, works
         assert asked.decision == "ask" and "asked about in every mode" in asked.reason
     named = str(workspace.root / path)
     assert policy.check(call("mcp_files_put", file_path=named), "execute", mode).decision == "ask"
+    for args in ({"uri": f"file://{named}"}, {"target": path}, {"files": [{path: "x"}]}):
+        assert policy.check(call("mcp_files_put", **args), "execute", mode).decision == "ask"
     assert policy.check(call("read_file", file_path=path), "read", mode).decision == "allow"
 
 
@@ -45,6 +47,8 @@ def test_other_files_are_written_as_the_mode_says(make, call, path) -> None:
     policy, _ = make()
     got = [policy.check(call("write_file", file_path=path), "write", mode).decision for mode in MODES]
     assert got == ["ask", "allow", "allow"]
+    for text in ("see GEMINI.md", f"{path}\nGEMINI.md", "x" * 9_000):
+        assert policy.check(call("mcp_files_put", text=text), "execute", "yolo").decision == "allow"
 
 
 @pytest.mark.parametrize(
