@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bash_oracle.check import policy_of, run, work, work_narrow
+from bash_oracle.check import policy_of, run, work, work_mutated, work_narrow
 from bash_oracle.stubs import BASH, cage
 
 ROUND_S = 30.0
@@ -33,7 +33,11 @@ def main() -> int:
             print("needs bash and bubblewrap: nothing is run outside of a cage", file=sys.stderr)
             return 2
         (folder / "work").mkdir()
-        kinds = [(work, "oracle_rules.toml"), (work_narrow, "narrow_rules.toml")]
+        kinds = [
+            (work, "oracle_rules.toml"),
+            (work_mutated, "oracle_rules.toml"),
+            (work_narrow, "narrow_rules.toml"),
+        ]
         while (left := end - time.monotonic()) > 0:
             for kind, rules in kinds:
                 seed = rng.randrange(1_000_000_000)

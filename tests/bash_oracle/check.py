@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bash_oracle.constructs import Constructs
 from bash_oracle.lines import Lines
+from bash_oracle.mutations import Mutations
 from bash_oracle.stubs import Ran, make_stubs, run_line
 
 from interlock.services.files.workspace import FolderWorkspace
@@ -85,7 +86,7 @@ class Tally:
     """Commands."""
     caught: int = 0
     """Lines that ran a denied command, and weren't allowed."""
-    wrong: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list[str])
 
     def look(self, line: str) -> tuple[ShellLine, bool]:
         """Parse a line; returns it and whether any mode allows it."""
@@ -125,7 +126,18 @@ def betrayed(line: str, ran: Ran) -> list[str]:
 
 def work(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: int, until: float) -> Tally:
     """Run any lines, under a rule that allows everything and some denials."""
-    lines, tally = Lines(seed), Tally(policy)
+    return _work(Lines(seed), policy, stubs, folder, most, until)
+
+
+def work_mutated(seed: int, policy: RulePolicy, stubs: Path, folder: Path, most: int, until: float) -> Tally:
+    """Run mutations of lines that the parser understands."""
+    return _work(Mutations(seed), policy, stubs, folder, most, until)
+
+
+def _work(
+    lines: Lines | Mutations, policy: RulePolicy, stubs: Path, folder: Path, most: int, until: float
+) -> Tally:
+    tally = Tally(policy)
     while tally.lines < most and time.monotonic() < until and len(tally.wrong) < 20:
         line = lines.line()
         if "\0" in line:

@@ -15,14 +15,13 @@ from interlock.services.sandbox.sandbox import check_here, find_bwrap
 from interlock.state.errors import SandboxError
 
 BASH = shutil.which("bash")
-TRAPS = ("CI=", "x+=", "x=", "a=", "TERM=", "sub")
+TRAPS = ("CI=", "x+=", "x=", "a=", "TERM=", "sub", "--evil", "-rf")
 CANARIES = {"v": "--evil", "w": "a[$(c3)]", "z": "[$(c3)]", "q": "c3"}
 """Environment variables: an option, a value that runs `c3` when evaluated, the end of one, and a command."""
 _LIMITED = b'ulimit -u 200 -t 2 -f 1000 -v 2000000 2>/dev/null; exec bash -c "$1"'
 _REAL = ("env", "nohup", "timeout", "nice", "xargs", "bash", "sh", "find", "cat", "true", "stdbuf")
 _LOGS = """#!/bin/sh
-out=$(printf '%s\\037' "${0##*/}" "$@" "$PWD"; printf .)
-printf '%s\\036' "${out%.}" >> "$ORACLE_LOG"
+printf '%s\\037' "${0##*/}" "$@" "$PWD\x1e" >> "$ORACLE_LOG"
 """
 
 
@@ -100,5 +99,5 @@ def run_line(line: str, stubs: Path, folder: Path, number: int) -> Ran:
         return Ran([], [], files)
     text = log.read_bytes().decode(errors="surrogateescape")
     log.unlink()
-    records = [record.split("\x1f")[:-1] for record in text.split("\x1e")[:-1]]
+    records = [record.split("\x1f") for record in text.split("\x1e\x1f")[:-1]]
     return Ran([r[:-1] for r in records], [r[-1].removeprefix(str(cwd)) for r in records], files)

@@ -8,7 +8,19 @@ import os
 from pathlib import Path
 
 import pytest
-from bash_oracle.check import MODES, WORKERS, Tally, Work, betrayed, denied, policy_of, run, work, work_narrow
+from bash_oracle.check import (
+    MODES,
+    WORKERS,
+    Tally,
+    Work,
+    betrayed,
+    denied,
+    policy_of,
+    run,
+    work,
+    work_mutated,
+    work_narrow,
+)
 from bash_oracle.lines import DENIED, Lines
 from bash_oracle.stubs import BASH, cage, make_stubs, run_line
 
@@ -26,10 +38,18 @@ def caged(tmp_path: Path) -> None:
         pytest.skip("random lines are run in bubblewrap only")
 
 
+RANDOM: list[tuple[Work, str]] = [(work, "oracle_rules.toml"), (work_narrow, "narrow_rules.toml")]
+MUTATED = pytest.param(work_mutated, "oracle_rules.toml", 250, 0, marks=pytest.mark.sweep)
+
+
 @pytest.mark.parametrize(
-    ("lines", "share"), [(250, 0), *(pytest.param(750, share, marks=pytest.mark.sweep) for share in range(4))]
+    ("kind", "rules", "lines", "share"),
+    [
+        *((*kind, 250, 0) for kind in RANDOM),
+        *(pytest.param(*kind, 750, n, marks=pytest.mark.sweep) for kind in RANDOM for n in range(4)),
+        MUTATED,
+    ],
 )
-@pytest.mark.parametrize(("kind", "rules"), [(work, "oracle_rules.toml"), (work_narrow, "narrow_rules.toml")])
 def test_what_bash_runs_was_seen_and_nothing_that_is_denied_or_unknown_gets_by(
     tmp_path: Path, kind: Work, rules: str, lines: int, share: int
 ) -> None:
