@@ -147,9 +147,10 @@ class ChatModels:
                 if error.retryable and answer.shown:
                     answer.cut(error)
                     break
-                if not self._goes_on(error, failures, call.attempts or ATTEMPTS, started):
+                delay_s = self._backoff.delay_s(failures, error)
+                if not self._goes_on(error, failures, call.attempts or ATTEMPTS, started, delay_s):
                     raise
-                await self._wait(error, failures, emit)
+                await self._wait(error, failures, delay_s, emit)
                 request = replace(request, attempt=failures)
         yield self._record(call, request, answer, started)
 
@@ -222,17 +223,18 @@ class ChatModels:
             explained.args = (self._redact(str(explained)),)  # clients quote the URL, which contains the key
             raise explained from error
 
-    def _goes_on(self, error: ModelError, failures: int, attempts: int, started: float) -> bool:
-        """Whether to make another attempt; if waiting is pointless, the error's text is extended to say why."""
+    def _goes_on(
+        self, error: ModelError, failures: int, attempts: int, started: float, delay_s: float
+    ) -> bool:
+        """Whether to make another attempt after `delay_s`; if it is pointless, the error's text is extended."""
         if not error.retryable or failures >= min(attempts, error.attempts or attempts):
             return False
         elapsed_s = self._clock.monotonic() - started
-        why = self._backoff.refusal(error, failures, elapsed_s, self._clock.now())
+        why = self._backoff.refusal(error, failures, elapsed_s, delay_s, self._clock.now())
         error.args = (f"{error} {why}",) if why else error.args
         return not why
 
-    async def _wait(self, error: ModelError, failures: int, emit: Emit) -> None:
-        delay_s = self._backoff.delay_s(failures, error)
+    async def _wait(self, error: ModelError, failures: int, delay_s: float, emit: Emit) -> None:
         emit(Retry(agent=self._agent, reason=str(error), delay_s=round(delay_s, 3), attempt=failures + 1))
         await asyncio.sleep(delay_s)
 

@@ -22,9 +22,12 @@ from interlock.state.errors import InterlockError, ModelAuthError, ModelError
 ATTEMPTS = 10
 """Maximum attempts in total (gemini-cli: 10)."""
 PATIENCE_S = 150.0
-"""No attempt begins after this; with the last one's maximum (a quarter of a stall) that makes 3 minutes."""
+"""No attempt begins after this, nor does a delay that ends after it; with the last attempt's maximum (a quarter of a
+stall) that makes 3 minutes."""
 _LONGEST_S = 60.0
 """If a server asks for a longer delay, the request fails instead."""
+_YEAR_S = 366 * 86_400.0
+"""A longer delay counts as this: no calendar holds every number that a server can send."""
 _START_S, _FACTOR, _MAX_S, _JITTER = 5.0, 2.0, 30.0, 0.3
 """Constants of gemini-cli."""
 
@@ -44,13 +47,16 @@ class Backoff:
         base = min(_MAX_S, _START_S * _FACTOR ** (failures - 1))
         return base * (1 + self.random.uniform(-_JITTER, _JITTER)) * self.scale
 
-    def refusal(self, error: ModelError, failures: int, elapsed_s: float, now: float) -> str:
-        """Return why another attempt is pointless and when to come back, or an empty string. `now` is Unix time."""
-        asked_s = error.retry_after_s or 0.0
+    def refusal(self, error: ModelError, failures: int, elapsed_s: float, delay_s: float, now: float) -> str:
+        """Return why another attempt after `delay_s` is pointless and when to come back, or an empty string.
+
+        `now` is Unix time.
+        """
+        asked_s = min(error.retry_after_s or 0.0, _YEAR_S)
         if asked_s > _LONGEST_S:
             back = time.strftime("%Y-%m-%d %H:%M", time.localtime(now + asked_s))
             return f"It asks to wait {_spoken(asked_s)}; from {back} on: interlock resume latest"
-        if elapsed_s > self.patience_s:
+        if elapsed_s + delay_s > self.patience_s:
             return (
                 f"Given up after {failures} attempts in {_spoken(elapsed_s)}; later: interlock resume latest"
             )
@@ -171,7 +177,9 @@ def explain(error: Exception, model: str, now: float) -> ModelError:
         if status is not None:
             return _answered(cause, status, model, now)
         if _is_lost(cause):
-            says = f"Model {model!r} could not be reached: {type(cause).__name__}: {_line(str(cause)) or 'no text'}."
+            inner = _innermost(cause)
+            why = _line(str(inner)).rstrip(".") or "no text"
+            says = f"Model {model!r} could not be reached: {type(inner).__name__}: {why}."
             if any(map(_is_absent, _causes(error))):
                 says += " Check the connection and the address, then: interlock resume latest"
                 return ModelError(says, retryable=True, attempts=_ABSENT_ATTEMPTS, retry_after_s=_ABSENT_S)
@@ -206,11 +214,12 @@ def _answered(error: BaseException, status: int, model: str, now: float) -> Mode
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Whether it is a reset, time-out or invalid JSON: a repeated request may succeed."""
+    """Whether it is a reset, time-out, or invalid gzip or JSON: a repeated request may succeed."""
     import httpx
 
     lost = (
         httpx.TransportError,
+        httpx.DecodingError,
         ConnectionError,
         TimeoutError,
         socket.gaierror,
@@ -218,6 +227,12 @@ def _is_lost(error: BaseException) -> bool:
         UnicodeDecodeError,
     )
     return isinstance(error, lost) or type(error).__name__ in _TRANSPORT
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """The cause that says most: clients wrap it as "Connection error."."""
+    said = [c for c in _causes(error) if str(c) and (_is_lost(c) or type(c).__module__.startswith("http"))]
+    return said[-1] if said else error
 
 
 def _is_absent(error: BaseException) -> bool:
@@ -254,7 +269,31 @@ def _status(error: BaseException) -> int | None:
             value = getattr(holder, name, None)
             if isinstance(value, int) and 400 <= value < 600:
                 return value
-    return None
+    return _streamed_status(getattr(error, "body", None))
+
+
+_STREAMED = (
+    ("rate_limit", 429),
+    ("overloaded", 529),
+    ("timeout", 504),
+    ("server_error", 500),
+    ("api_error", 500),
+)
+"""Words in the error types of OpenAI and Anthropic → status."""
+
+
+def _streamed_status(body: Any) -> int | None:
+    """Return the status of an error sent inside a stream that began with 200: by its code, else by its type."""
+    if not isinstance(body, Mapping):
+        return None
+    told = cast("Mapping[str, Any]", body)
+    inner: Any = told.get("error", told)
+    if not isinstance(inner, Mapping):
+        return None
+    code, kind = (str(cast("Mapping[str, Any]", inner).get(name)) for name in ("code", "type"))
+    if re.fullmatch("[45][0-9][0-9]", code):
+        return int(code)
+    return next((status for word, status in _STREAMED if word in kind or word in code), None)
 
 
 def _details(error: BaseException) -> list[Mapping[str, Any]]:

@@ -33,6 +33,7 @@ from interlock.services.models.request import (
     ending,
     usage_of,
 )
+from interlock.state.errors import ModelError
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall, ToolDeclaration
 
 Json = dict[str, Any]
@@ -117,11 +118,19 @@ _PLACE = "contents of the request"
 
 
 async def _put_contents(request: httpx.Request) -> None:
-    """httpx request hook: replace the placeholder with the encoded contents."""
-    head, place, rest = request.content.partition(json.dumps(_PLACE).encode())
-    if place:
-        request.stream = httpx.ByteStream(head + _CONTENTS.get() + rest)
-        request.headers["Content-Length"] = str(len(head) + len(_CONTENTS.get()) + len(rest))
+    """httpx request hook: replace the placeholder with the encoded contents. Raises `ModelError` for a redirect, which
+    would carry the key and the conversation to where nobody sent them."""
+    try:
+        head, place, rest = request.content.partition(json.dumps(_PLACE).encode())
+    except httpx.RequestNotRead:
+        head = place = rest = b""
+    if not place:
+        raise ModelError(
+            f"The model's server redirects to {str(request.url.copy_with(query=None))!r}. If requests should go there,"
+            " name its address in GOOGLE_GEMINI_BASE_URL."
+        )
+    request.stream = httpx.ByteStream(head + _CONTENTS.get() + rest)
+    request.headers["Content-Length"] = str(len(head) + len(_CONTENTS.get()) + len(rest))
 
 
 def _declared(tools: Sequence[ToolDeclaration]) -> _Shared:

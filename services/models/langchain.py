@@ -67,6 +67,14 @@ _FINISH = {
 }
 
 
+_TOGETHER = 1000
+"""Chunks added up at a time: each sum parses the arguments of calls anew, so one per chunk is quadratic."""
+
+
+def _sum(pieces: list[AIMessageChunk]) -> AIMessageChunk:
+    return pieces[0] + pieces[1:]
+
+
 class LangChainProvider:
     """One model of one provider."""
 
@@ -80,15 +88,17 @@ class LangChainProvider:
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
         """Make the request once. Calls are yielded at the end: their arguments arrive in pieces."""
-        whole: AIMessageChunk | None = None
+        pieces: list[AIMessageChunk] = []
         async for piece in self._bound(request).astream(self._messages(request.messages)):
             chunk = cast(AIMessageChunk, piece)
-            whole = chunk if whole is None else whole + chunk
+            pieces.append(chunk)
+            if len(pieces) == _TOGETHER:
+                pieces = [_sum(pieces)]
             text, thought = _content(chunk)
             if text or thought:
                 yield Chunk(text=text, thought=thought)
-        if whole is not None:
-            yield self._end(whole)
+        if pieces:
+            yield self._end(_sum(pieces))
 
     async def aclose(self) -> None:
         """No-op: LangChain's models have no close; their connections go with them."""

@@ -1,5 +1,6 @@
 """`provider:model`: any LangChain chat model that is installed."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,67 @@ async def test_failures_are_understood_by_what_all_clients_have(sample: Any) -> 
     with pytest.raises(ModelError) as caught:
         await run.ask("hi")
     assert caught.value.overflow
+
+
+class StreamedError(Exception):
+    """What clients raise for an error inside a stream that began with 200: OpenAI's, then Anthropic's."""
+
+    status_code = 200
+
+    def __init__(self, body: Any) -> None:
+        super().__init__("overloaded")
+        self.body = body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"code": 503, "message": "overloaded"},
+        {"code": "rate_limit_exceeded", "type": "requests"},
+        {"code": None, "type": "server_error"},
+        {"type": "error", "error": {"type": "overloaded_error"}},
+    ],
+)
+async def test_an_error_inside_a_stream_is_asked_again(sample: Any, body: dict[str, Any]) -> None:
+    run, model = sample
+    model.turns += [StreamedError(body), [{"content": "ok"}]]
+    asked = await run.ask("hi")
+    assert (asked.text, len(asked.retries)) == ("ok", 1)
+    model.turns.append(StreamedError({"code": "invalid_prompt", "type": "invalid_request_error"}))
+    with pytest.raises(ModelError, match="failed: StreamedError: overloaded"):
+        await run.ask("hi")
+
+
+async def test_what_is_told_of_a_lost_connection_is_its_innermost_cause(sample: Any) -> None:
+    run, model = sample
+    wrapped = type("APIConnectionError", (Exception,), {})("Connection error.")
+    wrapped.__cause__ = ConnectionResetError("reset by peer")
+    model.turns += [wrapped, [{"content": "ok"}]]
+    assert (
+        "could not be reached: ConnectionResetError: reset by peer."
+        in (await run.ask("hi")).retries[0].reason
+    )
+
+
+async def test_a_call_in_thousands_of_pieces_is_added_up_in_few_sums(
+    sample: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, model = sample
+    parsed: list[int] = []
+    monkeypatch.setattr(
+        "langchain_core.messages.ai.parse_partial_json",
+        lambda text: (parsed.append(len(text)), json.loads("{}"))[1],
+    )
+    args = ['{"x": "', *["abcd"] * 2500, '"}']
+    pieces = [{"name": None, "args": part, "id": None, "index": 0} for part in args]
+    pieces[0] |= {"name": "write", "id": "1"}
+    model.turns.append(
+        [{"content": "", "tool_call_chunks": [piece]} for piece in pieces]
+        + [{"content": "", "response_metadata": {"finish_reason": "stop"}}]
+    )
+    reply = (await run.ask("hi")).reply
+    assert reply.message.tool_calls[0].args == {"x": "abcd" * 2500}
+    assert sum(parsed) < 20 * 10_000, "each sum parses all arguments so far"
 
 
 async def test_an_empty_stream_is_an_answer_without_an_end(sample: Any) -> None:

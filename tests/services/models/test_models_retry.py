@@ -124,6 +124,39 @@ def test_delays_double_from_5_to_30_seconds_with_30_percent_jitter() -> None:
     assert seen[3] == [Backoff(random=Random(3)).delay_s(1, error), *seen[3][1:]]
 
 
+async def test_a_delay_that_no_calendar_holds_ends_the_request_in_one_line(
+    bench: Any, fake_gemini: FakeGemini
+) -> None:
+    fake_gemini.play([{"error": {"code": 429, "retry_after": "9" * 400}}, {"text": "never"}])
+    with pytest.raises(ModelError, match=r"It asks to wait 8784\.0 hours; from \d{4}-"):
+        await bench(fake_gemini.env).ask("hi")
+
+
+async def test_no_delay_ends_after_patience_does() -> None:
+    backoff = Backoff(patience_s=150)
+    error = ModelError("x", retryable=True)
+    assert not backoff.refusal(error, 5, elapsed_s=120, delay_s=29, now=0)
+    assert "Given up after 5 attempts" in backoff.refusal(error, 5, elapsed_s=120, delay_s=31, now=0)
+
+
+@pytest.mark.parametrize("status", ["302 Found", "307 Temporary Redirect"])
+async def test_a_redirect_takes_key_and_conversation_nowhere(
+    bench: Any, fake_gemini: FakeGemini, status: str
+) -> None:
+    async def away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        there = f"Location: {fake_gemini.env['GOOGLE_GEMINI_BASE_URL']}/x?key=1\r\nContent-Length: 0"
+        writer.write(f"HTTP/1.1 {status}\r\n{there}\r\nConnection: close\r\n\r\n".encode())
+        writer.close()
+
+    server = await asyncio.start_server(away, "127.0.0.1")
+    url = "http://{}:{}".format(*server.sockets[0].getsockname())
+    async with server:
+        with pytest.raises(ModelError, match=r"redirects to 'http://.*/x'\. .* GOOGLE_GEMINI_BASE_URL"):
+            await bench({**fake_gemini.env, "GOOGLE_GEMINI_BASE_URL": url}).ask("hi")
+    assert not fake_gemini.requests
+
+
 async def test_what_was_shown_is_never_asked_again(bench: Any, fake_gemini: FakeGemini) -> None:
     """The stream ends as a reply without a finish reason, and the graph decides."""
     cut = {"text": "one two", "chunks": 2, "calls": [{"name": "a"}], "cut_after": 3}
