@@ -313,13 +313,13 @@ def each_of_group(state: ToolsState) -> Sequence[ExecuteSend]:
 def refusals_after(before: Refusals, batch: Sequence[_Done], risk: Callable[[str], str]) -> Refusals:
     """Refusals after a batch. A refused call with an effect is settled by a success of the same kind in a later batch,
     once the model knows of the refusal; one without effect, by any success. Questions need no answer. A person's no is
-    no failure if another call of the batch had an effect: they chose among them."""
+    no failure if another call of the batch had an effect or was of the same kind: they chose among them."""
     worked = {risk(call.name) for call, result in batch if _worked(result)}
     after = {kind: _settled(kind, refused, worked) for kind, refused in before.items()}
     for call, result in batch:
         for kind, found in _refusals(call, result, risk(call.name)):
             earlier = after.pop(kind, None)  # keeps the newest last
-            chosen = found["who"] == "person" and not worked.isdisjoint(EFFECTS)
+            chosen = found["who"] == "person" and not worked.isdisjoint({*EFFECTS, kind})
             after[kind] = _added(earlier, {**found, "open": found["open"] and not chosen})
     return after
 

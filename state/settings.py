@@ -105,6 +105,12 @@ class ToolSettings(_Section):
     """Maximum characters of shell output sent to the model (gemini-cli: 40,000)."""
 
 
+class FileFiltering(_Section):
+    respect_git_ignore: bool = Field(True, alias="respectGitIgnore")
+    respect_gemini_ignore: bool = Field(True, alias="respectGeminiIgnore")
+    custom_ignore_files: list[str] = Field(default_factory=list[str], alias="customIgnoreFilePaths")
+
+
 class ContextSettings(_Section):
     file_name: str | list[str] = Field(default_factory=lambda: ["GEMINI.md", "AGENTS.md"], alias="fileName")
     include_directories: list[str] = Field(default_factory=list[str], alias="includeDirectories")
@@ -114,7 +120,9 @@ class ContextSettings(_Section):
     """Added to the task loop's system prompt."""
     use_agent_rules: bool = Field(True, alias="useAgentRules")
     """Include AGENTS.md in the task loop's system prompt."""
-    file_filtering: dict[str, Any] = Field(default_factory=dict[str, Any], alias="fileFiltering")
+    file_filtering: FileFiltering = Field(
+        default_factory=lambda: FileFiltering.model_validate({}), alias="fileFiltering"
+    )
 
     @property
     def file_names(self) -> list[str]:

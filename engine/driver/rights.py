@@ -139,7 +139,7 @@ def protected_paths(
     """The files that control the program, wherever they are. `programs`: from `commands_of`."""
     names, home = settings.context.file_names, places.home
     roots = [places.root, *(places.root / Path(d).expanduser() for d in settings.context.include_directories)]
-    custom: Sequence[str] = settings.context.file_filtering.get("customIgnoreFilePaths", ())
+    custom = settings.context.file_filtering.custom_ignore_files
     memory = load_memory(roots=roots, home=home, names=names)
     lists = {
         "programs": program_folders(env),

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from interlock.services.files.filesystem import Anchor
 from interlock.services.files.ignore import IgnoreRules, Layer, entry_ignored
@@ -291,13 +291,13 @@ def open_workspace(
     for directory in included:
         if not os.path.isdir(directory):  # noqa: PTH112 - see above
             raise ConfigError(f"Included directory {str(directory)!r} isn't there; expected a directory.")
-    filtering: dict[str, Any] = settings.context.file_filtering
+    filtering = settings.context.file_filtering
     return FolderWorkspace(
         root,
         included,
-        git_ignore=filtering.get("respectGitIgnore", True),
-        agent_ignore=filtering.get("respectGeminiIgnore", True),
-        custom_ignore=[Path(name) for name in filtering.get("customIgnoreFilePaths", ())],
+        git_ignore=filtering.respect_git_ignore,
+        agent_ignore=filtering.respect_gemini_ignore,
+        custom_ignore=[Path(name) for name in filtering.custom_ignore_files],
         outputs=outputs,
         protected=protected,
     )

@@ -168,6 +168,14 @@ def test_a_persons_no_to_one_of_three_calls_is_a_warning(run: Run, tmp_path: Pat
     assert warning.startswith("'run_shell_command' was refused by a person (") and "no c" in warning
 
 
+def test_a_persons_no_to_one_of_two_calls_that_only_read_is_a_warning_too(run: Run, tmp_path: Path) -> None:
+    asks = tmp_path / "asks.toml"
+    asks.write_text('[[rule]]\ntoolName = "list_directory"\ndecision = "ask"\npriority = 900\n')
+    assert run(*script(tmp_path, [READ, READ]), "--policy", str(asks), "-p", "go").code == 75
+    done = run("resume", "latest", "--approve", "1", "--reject", "2")
+    assert done.code == 0 and "'list_directory' was refused by a person (" in done.err
+
+
 def test_a_person_who_rejects_is_named(run: Run, tmp_path: Path) -> None:
     assert run(*script(tmp_path, [write("a")]), "-p", "go").code == 75
     done = run("resume", "latest", "--reject", "all", "--reason", "never")

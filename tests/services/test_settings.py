@@ -112,6 +112,7 @@ def test_unknown_keys_are_kept_and_reported(load: Load, tmp_path: Path) -> None:
         *[("tools.exlude", "tools.exclude"), ("tools.Exclude", "tools.exclude")],
         ("general.default_aproval_mode", "general.defaultApprovalMode"),
         ("model.maxSessionTurn", "model.maxSessionTurns"),
+        ("context.fileFiltering.respectGitIgnor", "context.fileFiltering.respectGitIgnore"),
         *[
             ("mcpServers.docs.excludTools", "mcpServers.docs.excludeTools"),
             ("mcpServers.docs.description", ""),

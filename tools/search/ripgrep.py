@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from io import BufferedReader
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from interlock.state.calls import ToolError
 from interlock.state.tooling import Ended, PathRefused, ToolContext, Workspace
@@ -217,11 +217,11 @@ class Grep:
 
     def _with_ignore_files(self, search: Search) -> Search:
         """Let ripgrep skip ignored files, unless the user's files re-include git-ignored ones: then we filter."""
-        filtering: dict[str, Any] = self._context.settings.context.file_filtering
-        names = [*_AGENT_FILES] if filtering.get("respectGeminiIgnore", True) else []
-        names += filtering.get("customIgnoreFilePaths", ())
+        filtering = self._context.settings.context.file_filtering
+        names = [*_AGENT_FILES] if filtering.respect_gemini_ignore else []
+        names += filtering.custom_ignore_files
         files = [path for name in names if (path := search.root / name).is_file()]
-        git = filtering.get("respectGitIgnore", True) and not self._no_ignore
+        git = filtering.respect_git_ignore and not self._no_ignore
         if any(_brings_back(path) for path in files):
             return replace(search, all_files=True)
         return replace(search, all_files=not git, ignore_files=tuple(files))
