@@ -321,8 +321,8 @@ class _Reader(Words):
         before = self.text[self.at - 1 : self.at]
         if descriptor.startswith("{") or (self.place.begun and (before.isdigit() or before in ("-", "}"))):
             self.doubt("a descriptor that may be part of a word, or sets a variable")
-        if operator == "<>":
-            self.doubt("'<>' isn't understood")
+        if operator in ("<>", "&>>"):  # to bash 3.2 of macOS, `&>>f` begins another command
+            self.doubt(f"{operator!r} isn't understood")
         closed = self.place.closed
         self.place.closed = False
         self._begin(self.at)

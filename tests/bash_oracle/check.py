@@ -60,7 +60,8 @@ def seen(line: ShellLine, argv: Sequence[str]) -> bool:
 
 def denied(argv: Sequence[str]) -> bool:
     return any(
-        list(argv[: len(d)]) == d for d in (["rm", "-rf"], ["git", "push"], ["npm", "publish"], ["c3"])
+        list(argv[: len(d)]) == d
+        for d in (["rm", "-rf"], ["git", "push"], ["npm", "publish"], ["c3"], ["git", "commit"])
     )
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 PROGRAMS = ("c1", "c2", "c3", "rm", "git", "npm")
 """Commands that the lines run. All are stubs."""
-DENIED = ("rm -rf q", "git push --force", "npm publish", "c3")
-"""Commands that `shell_oracle_rules.toml` denies."""
+DENIED = ("rm -rf q", "git push --force", "npm publish", "c3", "git commit -m x")
+"""Commands that `oracle_rules.toml` denies or asks about."""
 
 _OPERATORS = (" && ", " || ", "; ", " | ", "\n", "; ", " |& ", "&&", ";", "|", " & ", "\n# x\n", " \\\n&& ")
 _PIECES = (

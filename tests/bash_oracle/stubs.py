@@ -16,6 +16,8 @@ from interlock.state.errors import SandboxError
 
 BASH = shutil.which("bash")
 TRAPS = ("CI=", "x+=", "x=", "a=", "TERM=", "sub", "--evil", "-rf")
+_TURNED = "4"
+"""A folder in which allowed programs are others, if `printf abcd%n PATH` makes it the search path."""
 CANARIES = {"v": "--evil", "w": "a[$(c3)]", "z": "[$(c3)]", "q": "c3"}
 """Environment variables: an option, a value that runs `c3` when evaluated, the end of one, and a command."""
 _LIMITED = b'ulimit -u 200 -t 2 -f 1000 -v 2000000 2>/dev/null; exec bash -c "$1"'
@@ -42,6 +44,11 @@ def make_stubs(folder: Path) -> Path:
     for name in (*PROGRAMS, "ls", "touch", "evil"):
         (folder / name).write_text(_LOGS)
         (folder / name).chmod(0o755)
+    turned = folder / "turned"
+    turned.mkdir(exist_ok=True)
+    for name in ("c1", "git", "ls", "npm"):
+        (turned / name).write_text(f"#!/bin/sh\nexec '{folder}/evil'\n")
+        (turned / name).chmod(0o755)
     (folder / "time").write_text('#!/bin/sh\nexec "$@"\n')
     (folder / "time").chmod(0o755)
     for name in _REAL:
@@ -72,6 +79,7 @@ def run_line(line: str, stubs: Path, folder: Path, number: int) -> Ran:
     for trap in TRAPS:  # a program where only an assignment should be read, and one in a subfolder
         (cwd / trap).mkdir(parents=True, exist_ok=True)
         (cwd / trap / "evil").symlink_to(stubs / "evil")
+    (cwd / _TURNED).symlink_to(stubs / "turned")
     env = {"PATH": str(stubs), "ORACLE_LOG": str(log), "HOME": str(folder), "LC_ALL": "C.UTF-8", **CANARIES}
     caged = cage(folder)
     if not caged:
@@ -93,7 +101,7 @@ def run_line(line: str, stubs: Path, folder: Path, number: int) -> Ran:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    files = {p.name for p in cwd.iterdir()} - {*TRAPS}
+    files = {p.name for p in cwd.iterdir()} - {*TRAPS, _TURNED}
     shutil.rmtree(cwd, ignore_errors=True)
     if not log.exists():
         return Ran([], [], files)

@@ -85,6 +85,7 @@ CANARY = [
     ("cd sub && npm test", "in /sub"),
     ("echo touch f | xargs --eof touch", "touch"),
     ("sh -c 'x+=/evil; git status'", "evil"),
+    ("printf abcd%n PATH; npm test", "evil"),
 ]
 
 
