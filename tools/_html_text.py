@@ -133,13 +133,22 @@ def _joined(address: str, href: str) -> str:
 def decode(data: bytes, charset: str) -> str:
     """Decode using the server's charset, else the page's own, else UTF-8."""
     named = _CHARSET.search(data[:_SNIFFED])
-    for name in (charset, named[1].decode("ascii") if named else "", "utf-8"):
+    return decoded(data, charset, named[1].decode("ascii") if named else "")
+
+
+_NO_CHARSETS = frozenset({"idna", "punycode", "undefined"})
+"""Codecs of Python that are none of text; one takes quadratic time."""
+
+
+def decoded(data: bytes, *charsets: str) -> str:
+    """Decode using the first name that is a charset, else UTF-8."""
+    for name in charsets:
         try:
-            codecs.lookup(name)
-            return data.decode(name, "replace")
-        except LookupError:
+            if codecs.lookup(name).name not in _NO_CHARSETS:
+                return data.decode(name, "replace")
+        except (LookupError, ValueError):  # ValueError: NUL in the name
             continue
-    raise AssertionError("utf-8 is always there")
+    return data.decode("utf-8-sig", "replace")
 
 
 def main(address: str, charset: str) -> None:

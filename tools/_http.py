@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import socket
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -78,24 +79,48 @@ async def note_for_people(url: str) -> str:
     return f"PRIVATE ADDRESS: {private}." if private else ""
 
 
+_IPV4_AT_THE_END = tuple(map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
+"""Deprecated and translated forms of IPv4 addresses: compatible (RFC 4291), SIIT (RFC 2765), NAT64 (RFC 6052)."""
+_PRIVATE = tuple(
+    map(
+        ipaddress.ip_network,
+        ("192.0.0.0/24", "64:ff9b:1::/48", "fec0::/10", "3fff::/20", "5f00::/16"),
+    )
+)
+"""What not every Python's `is_global` leaves out: IETF (a cloud's metadata), local NAT64, site-local and others."""
+
+
+def _ipv4_in(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """The IPv4 address to which packets for this one go, through whatever translates them."""
+    if int(address) > 1 and any(address in network for network in _IPV4_AT_THE_END):
+        return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.ipv4_mapped or address.sixtofour
+
+
 def _private(address: ipaddress.IPv4Address | ipaddress.IPv6Address, host: str) -> str | None:
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
-        address = address.ipv4_mapped
+    if isinstance(address, ipaddress.IPv6Address):
+        address = _ipv4_in(address) or address
     named = f"{host} is" if str(address) == host else f"{host} is {address},"
     if address.is_loopback or address.is_unspecified:
         return f"{named} this machine"
     if address.is_link_local:
         return f"{named} link-local, where clouds keep credentials"
-    return None if address.is_global else f"{named} a private network"
+    if address.is_multicast:
+        return f"{named} a group of machines (multicast)"
+    private = not address.is_global or any(address in network for network in _PRIVATE)
+    return f"{named} a private network" if private else None
 
 
 BODY_BYTES = 10 * 1024 * 1024
 TIMEOUT_S = 30
 """Total timeout: all redirects and the whole body."""
 _MOST_REDIRECTS = 5
+_ADDRESS_CHARS = 4000
+"""Maximum length of a redirect's address; servers accept at most 8,000 in a request."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HEADERS = {
     "User-Agent": "interlock (coding agent)",
+    "Accept-Encoding": "gzip",
     "Accept": "text/html, text/markdown, text/plain, application/json;q=0.9, */*;q=0.5",
 }
 
@@ -147,7 +172,7 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         proxies = {} if proxy_bypass(host) else getproxies()
         proxy = proxies.get(scheme) or proxies.get("all")
         if proxy not in self._opened:
-            self._opened[proxy] = httpx.AsyncHTTPTransport(proxy=proxy)
+            self._opened[proxy] = _transport(proxy)
         return self._opened[proxy], proxy is not None
 
     def _check(self, url: str, host: str, addresses: list[str]) -> None:
@@ -168,6 +193,15 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
     async def aclose(self) -> None:
         for inner in self._opened.values():
             await inner.aclose()
+
+
+def _transport(proxy: str | None) -> httpx.AsyncHTTPTransport:
+    try:
+        url = proxy if not proxy or "://" in proxy else f"http://{proxy}"  # as curl reads it
+        return httpx.AsyncHTTPTransport(proxy=url)
+    except (ValueError, ImportError, httpx.InvalidURL) as error:
+        why = " ".join(str(error).replace(proxy or "", "").split())  # it may contain a password
+        raise ToolError("proxy", f"The proxy that the environment names can't be used: {why}") from error
 
 
 async def _first_reached(
@@ -200,6 +234,8 @@ async def _follow(client: httpx.AsyncClient, url: str) -> Page:
             target = response.headers.get("location")
             if response.status_code not in _REDIRECTS or not target:
                 return await _page(response, hops)
+        if len(target) > _ADDRESS_CHARS:
+            raise ToolError("redirect", f"{url!r} redirects to an address of {len(target):,} characters.")
         target = urljoin(url, target)
         if problem := url_problem(target):
             raise ToolError(
@@ -214,11 +250,14 @@ async def _follow(client: httpx.AsyncClient, url: str) -> Page:
 
 
 async def _page(response: httpx.Response, hops: list[str]) -> Page:
-    body = bytearray()
-    async for chunk in response.aiter_bytes():
-        body += chunk
-        if len(body) > BODY_BYTES:
-            raise ToolError("too_large", f"{str(response.url)!r} has more than {BODY_BYTES:,} bytes.")
+    packed = bytearray()
+    async for chunk in response.aiter_raw():
+        packed += chunk
+        if len(packed) > BODY_BYTES:
+            break
+    body = _unpacked(bytes(packed), response)
+    if max(len(packed), len(body)) > BODY_BYTES:
+        raise ToolError("too_large", f"{str(response.url)!r} has more than {BODY_BYTES:,} bytes.")
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     return Page(
         url=str(response.url),
@@ -226,6 +265,24 @@ async def _page(response: httpx.Response, hops: list[str]) -> Page:
         reason=response.reason_phrase,
         content_type=kind,
         charset=response.charset_encoding or "",
-        body=bytes(body),
+        body=body,
         hops=hops,
     )
+
+
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+
+
+def _unpacked(packed: bytes, response: httpx.Response) -> bytes:
+    """At most a byte over the limit: each layer of compression can grow a thousandfold, and httpx unpacks them all."""
+    coding = response.headers.get("content-encoding", "").strip().lower()
+    if coding in ("", "identity") or not packed:
+        return packed
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        raise ToolError(
+            "encoding", f"{str(response.url)!r} is packed as {coding[:100]!r}; only gzip was asked for."
+        )
+    try:
+        return zlib.decompressobj(_GZIP_OR_ZLIB).decompress(packed, BODY_BYTES + 1)
+    except zlib.error as error:
+        raise ToolError("encoding", f"{str(response.url)!r} can't be unpacked: {error}.") from error

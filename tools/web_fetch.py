@@ -8,6 +8,7 @@ from pydantic import Field, JsonValue
 from interlock.state.calls import Preview, ToolError, ToolResult, failure
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Tool, ToolContext
+from interlock.tools._html_text import decoded
 from interlock.tools._http import Page, fetch, note_for_people, url_problem
 
 _HTML_PROGRAM = str(Path(__file__).with_name("_html_text.py"))
@@ -16,6 +17,8 @@ _HTML_CHARS = 50_000_000
 """More than a page of maximum size can become."""
 _ERROR_CHARS = 2000
 """Characters of an error page's body."""
+_HEAD_CHARS = 2000
+"""Characters of each line above the text: addresses, title and the like are the server's, too."""
 _HTML = ("text/html", "application/xhtml+xml")
 _TEXT = (
     "application/json",
@@ -53,7 +56,7 @@ async def _readable(page: Page, context: ToolContext) -> tuple[str, str]:
     if b"\0" in page.body[:_SNIFFED] or not (textual or not page.content_type):
         kind = page.content_type or "binary data"
         raise ToolError("not_text", f"{page.url!r} is {kind} ({len(page.body):,} bytes), not text.")
-    return "", _decoded(page)
+    return "", decoded(page.body, page.charset)
 
 
 async def _html(page: Page, context: ToolContext) -> tuple[str, str]:
@@ -66,16 +69,12 @@ async def _html(page: Page, context: ToolContext) -> tuple[str, str]:
         ours=True,
     )
     if ended.how != "exited" or ended.exit_code != 0:
-        return "", f"(The page could not be turned into text; its HTML follows.)\n{_decoded(page)}"
+        return (
+            "",
+            f"(The page could not be turned into text; its HTML follows.)\n{decoded(page.body, page.charset)}",
+        )
     title, _, text = ended.output.partition("\n")
     return title, text.strip()
-
-
-def _decoded(page: Page) -> str:
-    try:
-        return page.body.decode(page.charset or "utf-8-sig", "replace")
-    except LookupError:  # unknown charset
-        return page.body.decode("utf-8", "replace")
 
 
 def _result(args: WebFetchArgs, page: Page, title: str, text: str, context: ToolContext) -> ToolResult:
@@ -84,6 +83,7 @@ def _result(args: WebFetchArgs, page: Page, title: str, text: str, context: Tool
     lines = [f"URL: {page.url}", f"Status: {page.status} {page.reason}".rstrip()]
     lines += [f"Redirect: {hop}" for hop in page.hops]
     lines += [f"Title: {title}"] if title else []
+    lines = [line if len(line) <= _HEAD_CHARS else f"{line[:_HEAD_CHARS]}…" for line in lines]
     lines += ["", text[:limit] if text.strip() else "(no text)"]
     if len(text) > limit:
         full = context.outputs.save(text.encode("utf-8", "replace"))

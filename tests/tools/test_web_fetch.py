@@ -44,6 +44,16 @@ PAGES: dict[str, Reply] = {
     "/untyped": (200, {}, b"just text"),
     "/zipped": (200, {**PLAIN, "Content-Encoding": "gzip"}, gzip.compress(b"unzipped")),
     "/bomb": (200, {**PLAIN, "Content-Encoding": "gzip"}, gzip.compress(b"0" * 11_000_000)),
+    "/bomb-in-a-bomb": (
+        200,
+        {**PLAIN, "Content-Encoding": "gzip, gzip"},
+        gzip.compress(gzip.compress(b"0" * 9)),
+    ),
+    "/unzippable": (200, {**PLAIN, "Content-Encoding": "gzip"}, b"plain"),
+    "/far": (302, {"Location": "/" + "x" * 50_000}, b""),
+    "/titled": (200, {"Content-Type": "text/html"}, b"<title>" + b"t" * 50_000 + b"</title><p>text"),
+    "/idna": (200, {"Content-Type": "text/plain; charset=idna"}, b"no charset \xff"),
+    "/punycode": (200, {"Content-Type": "text/html; charset=punycode"}, b"<p>no charset-\xff"),
     "/image": (200, {"Content-Type": "image/png"}, b"\x89PNG\r\n\x1a\n\0\0"),
     "/liar": (200, PLAIN, b"GIF\0\0\0"),
     "/missing": (404, {"Content-Type": "text/html"}, b"<p>No such page</p>"),
@@ -147,6 +157,8 @@ def test_html_becomes_readable_text_with_links(web: Web) -> None:
         ("/zipped", "unzipped"),
         ("/empty", "(no text)"),
         ("/odd-charset", "ok"),
+        ("/idna", "no charset \N{REPLACEMENT CHARACTER}"),
+        ("/punycode", "no charset-\N{REPLACEMENT CHARACTER}"),
     ],
 )
 def test_text_comes_as_it_is(web: Web, path: str, text: str) -> None:
@@ -160,7 +172,10 @@ def test_text_comes_as_it_is(web: Web, path: str, text: str) -> None:
         ("/liar", "not_text", "text/plain"),
         ("/large", "too_large", "10,485,760 bytes"),
         ("/bomb", "too_large", "10,485,760 bytes"),
+        ("/bomb-in-a-bomb", "encoding", "packed as 'gzip, gzip'"),
+        ("/unzippable", "encoding", "can't be unpacked"),
         ("/loop", "redirect", "redirects"),
+        ("/far", "redirect", "an address of 50,001 characters"),
         ("/hop/6", "redirect", "over 5 redirects"),
         ("/file", "redirect", "expected http:// or https://"),
         ("/missing", "http_status", "404"),
@@ -264,6 +279,22 @@ def test_long_text_is_cut_and_kept_in_a_file(web: Web) -> None:
     assert result == web("/long", max_chars=100)
 
 
+def test_a_title_is_cut_like_the_text(web: Web) -> None:
+    assert len(web("/titled").content) < 3000
+
+
+def test_a_proxy_may_be_named_without_a_scheme_and_one_that_can_not_be_used_is_told(
+    web: Web, names: dict[str, list[Found]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names["far.test"] = [[]]
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setenv("http_proxy", web.base.removeprefix("http://"))
+    assert web("http://far.test/x").content.endswith("late"), "the proxy answered"
+    monkeypatch.setenv("http_proxy", "junk://user:secret@proxy")
+    result = web("http://far.test/x")
+    assert result.error is not None and result.error["type"] == "proxy" and "secret" not in result.content
+
+
 def test_a_hostile_page_is_given_up_on(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.tools.web_fetch._HTML_S", 1)
     result = web("/hostile", max_chars=1000)
@@ -295,6 +326,15 @@ def test_a_fetch_can_be_torn_down(web: Web) -> None:
         ("http://localhost:8080/", "this machine"),
         ("http://[::1]/", "this machine"),
         ("http://[::ffff:127.0.0.1]/", "this machine"),
+        ("http://[::7f00:1]/", "this machine"),
+        ("http://[::ffff:0:7f00:1]/", "this machine"),
+        ("http://[64:ff9b::7f00:1]/", "this machine"),
+        ("http://[64:ff9b::169.254.169.254]/latest/meta-data", "link-local"),
+        ("http://[64:ff9b:1::1]/", "private network"),
+        ("http://[2002:a9fe:a9fe::1]/", "link-local"),
+        ("http://[fec0::1]/", "private network"),
+        ("http://[ff02::1]/", "multicast"),
+        ("http://192.0.0.192/", "private network"),
         ("http://0.0.0.0/", "this machine"),
         ("http://10.1.2.3/", "private network"),
         ("http://192.168.0.1/", "private network"),
@@ -310,7 +350,8 @@ def test_the_preview_marks_private_addresses(web: Web, url: str, said: str) -> N
 
 
 def test_the_preview_of_a_public_address_is_plain(web: Web) -> None:
-    assert web.shown("https://93.184.216.34/x") == "GET https://93.184.216.34/x"
+    for host in ("93.184.216.34", "[64:ff9b::5db8:d822]", "[2606:4700::1111]"):
+        assert web.shown(f"https://{host}/x") == f"GET https://{host}/x"
 
 
 def test_the_preview_of_what_can_not_be_fetched_says_so(web: Web) -> None:
