@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from interlock.services.shell.danger import danger_of
 from interlock.services.shell.model import (
@@ -284,12 +285,14 @@ def _find(words: _Words) -> _Inner:
         return _HIDDEN if any(w.may_be_option or w.text in _EXECUTES for w in words[1:]) else _NOTHING
     runs: list[_Words] = []
     inner: list[Word] | None = None
-    for word in words[1:]:
+    for before, word in pairwise(words):
         if inner is None:
             inner = [] if word.text in _EXECUTES else None
-        elif word.text in (";", "+"):
+        elif word.text == ";" or (word.text == "+" and before.text == "{}"):
             runs.append(inner)
             inner = None
+        elif word.text in _EXECUTES:  # the one before may be a value: `-name -exec ( -exec …`
+            return _HIDDEN
         else:
             inner.append(_UNKNOWN if "{}" in word.text else word)
     return _HIDDEN if inner is not None else _Inner(runs=tuple(r for r in runs if r))
