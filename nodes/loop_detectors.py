@@ -17,13 +17,20 @@ from interlock.state.loop_check import (
     REPEATS,
 )
 
-_MARKUP = re.compile(r"[*+•–-][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|>|\||\+[-=]{2}")
+_BARS = "|\u2502\u2503\u2551\uff5c"
+_BULLETS = "\u2022\u2023\u2043\u25a0-\u25ff\u2610-\u2612\u2713-\u2718\u2705\u274c"
+_MARKUP = re.compile(
+    rf"[*+–-][ \t]|[{_BULLETS}]\ufe0f?[ \t]|\d{{1,9}}[.)][ \t]|#{{1,6}}[ \t]|>|[{_BARS}]|\+[-=]{{2}}"
+)
 """List items, headings, quotes, table rows and borders."""
-_RULE = r"-=_*~+#.·\u2500-\u257f"
+_RULE = r"-=_*~+#.·\u2010-\u2015\u2026\u2500-\u259f"
 _DIVIDER = re.compile(rf"[{_RULE}]{{3,}}")
-_BEGINNING = re.compile(rf"[•–]|\d{{1,9}}[.)]?|[{_RULE} ]*")
-_FILLER = re.compile(rf"[{_RULE}|:\s]*")
-"""Rules, dots, whitespace and empty table cells: repeating these means nothing."""
+_BEGINNING = re.compile(rf"[{_BULLETS}–]\ufe0f?|\d{{1,9}}[.)]?|[{_RULE} ]*")
+_FILLER = re.compile(r"[\W_\u0640\u30fc]*")
+"""Rules, dots, whitespace, symbols and empty table cells: repeating these means nothing."""
+_DIRECTIONS = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_DIRECTED = re.compile(rf"^(?:[{_DIRECTIONS}]|\s)+")
+"""What may stand before the markup of a line in right-to-left text."""
 _LONGEST_ROW = 2_000
 """Characters of a table row that aren't checked: its cells may all be alike."""
 _LONGEST = 200
@@ -111,7 +118,7 @@ class Chants:
             self._held = None
             if kind is not Line.TEXT:
                 self._begin_anew()
-            if part.lstrip().startswith("|"):
+            if _DIRECTED.sub("", part).startswith(tuple(_BARS)):
                 self._row = _LONGEST_ROW
             if kind is Line.DIVIDER:
                 part = ""
@@ -185,7 +192,8 @@ class Chants:
 
 def line_kind(line: str, whole: bool) -> Line:
     """`whole`: the line is complete; else more may come, so its kind may be undecided."""
-    bare = line.strip() if whole else line.lstrip(" \t")
+    bare = _DIRECTED.sub("", line)
+    bare = bare.rstrip() if whole else bare
     # A decision on a line's beginning must also hold for the whole line.
     if _MARKUP.match(bare):
         return Line.MARKUP

@@ -59,6 +59,9 @@ def naive(text: str) -> bool:
         "a" + " " * 400 + "b\n",
         "─" * 400,
         "=" * 400 + "\n",
+        *("—" * 400, "…" * 400, "█" * 400, "🟩" * 400, "ـ" * 400, "⠋⠙⠹⠸" * 100, "\u00a0" * 400),
+        *("│ passed │ yes │\n" * 60, "║ aa ║ bb ║\n" * 60, "｜ はい ｜ はい ｜\n" * 60),
+        *("\u200f| כן | עבר |\n" * 60, "\u200f- הקובץ נבדק\n" * 60, "✓ The file was checked\n" * 60),
     ],
 )
 def test_tables_rules_dots_and_blanks_are_no_loop(text: str) -> None:
@@ -120,7 +123,27 @@ def test_a_tool_call_and_a_prompt_begin_the_count_anew() -> None:
 
 PIECES = st.lists(st.integers(1, 90), min_size=1, max_size=30)
 WORDS = st.lists(
-    st.sampled_from([UNIT, " ", "\n", "- ", "x" * 60, "`", "```", "|", "---", "1", ". ", "#", "good\n"]),
+    st.sampled_from(
+        [
+            UNIT,
+            " ",
+            "\n",
+            "- ",
+            "x" * 60,
+            "`",
+            "```",
+            "|",
+            "---",
+            "1",
+            ". ",
+            "#",
+            "good\n",
+            "│",
+            "\u200f",
+            "✓",
+            "—",
+        ]
+    ),
     max_size=80,
 )
 

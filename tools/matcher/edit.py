@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -251,15 +252,22 @@ _PHRASE = (
     rf"|{_WHAT} (?:remains?|stays?|is|are) (?:unchanged|the same))"
     r"(?: (?:here|as before|unchanged|remains unchanged|stays the same|omitted))?"
 )
-_DOTS = r"(?:\.{3,}|…)"
-_COMMENT = r"(?://+|#+|--|/\*+|\*|<!--|\{/\*|;+|%+|\"{3}|\()?"
+_KEPT = r"(?:(?:(?:remains?|stays?|is|are|kept) )?(?:unchanged|the same|omitted|as before|as is)|here)"
+_SAME = rf"(?:{_PHRASE}(?: {_KEPT})?|(?:the )?rest {_KEPT}|unchanged|omitted|(?:same )?as before)"
+_DOTS = r"(?:\.(?: ?\.){2,}|⋯)"
+_MARK = r"(?://+|#+|--|/\*+|\*|<!--|\{/\*|;+|%+|\"{1,3}|REM\b|!)"
+_COMMENT = rf"(?:{_MARK}|\()?"
+_END = r"(?:\*/\}?|-->|\)|\"{3})?"
 _LINE = re.compile(
-    rf"^{_COMMENT}\s*(?:{_DOTS}\s*{_PHRASE}\s*{_DOTS}?|{_PHRASE}\s*{_DOTS})\s*(?:\*/\}}?|-->|\)|\"{{3}})?$",
+    rf"^(?:{_COMMENT}\s*(?:{_DOTS}\s*{_PHRASE}\s*{_DOTS}?|{_PHRASE}\s*{_DOTS})"
+    rf"|{_MARK}\s*{_DOTS}\s*(?:(?:the )?rest of (?:\w+ ){{0,3}}\w+|\(?{_SAME}\)?)\s*{_DOTS}?"
+    rf"|{_MARK}\s*(?:the )?rest of (?:\w+ ){{1,3}}{_KEPT})\s*{_END}$",
     re.IGNORECASE,
 )
 _BRACKETED = re.compile(
-    rf"^{_COMMENT}\s*(?:\[\s*{_DOTS}?\s*{_PHRASE}\s*{_DOTS}?\s*\]"
-    rf"|\(\s*{_DOTS}?\s*(?:{_PHRASE}|unchanged|omitted|rest unchanged)\s*{_DOTS}?\s*\))\s*(?:\*/\}}?|-->)?$",
+    rf"^{_COMMENT}\s*(?:\[\s*{_DOTS}?\s*{_PHRASE}(?: {_KEPT})?\s*{_DOTS}?\s*\]"
+    rf"|<\s*{_DOTS}?\s*{_PHRASE}(?: {_KEPT})?\s*{_DOTS}?\s*>"
+    rf"|\(\s*{_DOTS}?\s*(?:{_PHRASE}(?: {_KEPT})?|unchanged|omitted|rest unchanged)\s*{_DOTS}?\s*\))\s*{_END}$",
     re.IGNORECASE,
 )
 """Plain `[unchanged]` doesn't match: settings files have such section names."""
@@ -274,7 +282,7 @@ def omission(text: str, allowed: str = "") -> str | None:
         bare = line.strip()
         if len(bare) > _LONGEST or bare in known:
             continue
-        plain = " ".join(bare.split())
+        plain = " ".join(unicodedata.normalize("NFKC", bare).split())
         if _LINE.match(plain) or _BRACKETED.match(plain):
             return bare
     return None
