@@ -55,7 +55,8 @@ _FORMS = (
     (
         "tar",
         _RUNS,
-        "-I -F --to-command --checkpoint-action --use-compress-program --rsh-command --info-script",
+        "-I -F -T --to-command --checkpoint-action --use-compress-program --rsh-command --rmt-command --info-script"
+        " --new-volume-script --files-from",
     ),
     ("rsync", "runs a program, or deletes", "-e --rsh --rsync-path --delete"),
     ("sort", "writes a file, or runs a program", "-o -T --output --compress-program --temporary-directory"),
@@ -64,7 +65,8 @@ _FORMS = (
     (
         "curl",
         _WRITES,
-        "-o -O -J --output --remote-name --output-dir --dump-header --cookie-jar --trace",
+        "-o -O -J -D -c --output --remote-name --output-dir --dump-header --cookie-jar --trace --trace-ascii --libcurl"
+        " --stderr --etag-save --hsts --alt-svc",
     ),
     ("wget", _WRITES, "-O -e -i --output-document --execute --use-askpass --post-file"),
     ("split", _RUNS, "--filter"),
@@ -76,12 +78,12 @@ _FORMS = (
     (
         "vi vim nvim view ex ed emacs less more man",
         _OWN,
-        "-c -S -s -o -u -O -P -H -k --cmd --eval --pager +…",
+        "-c -S -s -o -u -O -P -H -k --cmd --eval --pager --log-file --LOG-FILE --lesskey-file --lesskey-src +…",
     ),
     (
         "npm pnpm yarn npx",
         _ELSEWHERE,
-        "-C -g --script-shell --node-options --userconfig --globalconfig --prefix --git --cwd --shell --global --dir"
+        "-C -L -g --script-shell --node-options --userconfig --globalconfig --prefix --git --cwd --shell --global --dir"
         " --location",
     ),
     (
@@ -89,7 +91,11 @@ _FORMS = (
         _OUTSIDE,
         "publish unpublish yank push upload login",
     ),
-    ("pytest py.test", _ELSEWHERE, "-c -o -p --rootdir --config-file --override-ini --pdbcls --confcutdir"),
+    (
+        "pytest py.test",
+        _ELSEWHERE,
+        "-c -o -p --rootdir --config-file --override-ini --pdbcls --confcutdir @…",
+    ),
     ("pytest py.test", "deletes the folder of --basetemp", "--basetemp"),
     ("pytest py.test", _OUTSIDE, "--pastebin"),
     ("cargo", _ELSEWHERE, "-C -Z --config --manifest-path"),
@@ -139,8 +145,10 @@ _GIT_GLOBAL = (
     ("-c --config-env --exec-path -p --paginate", _RUNS),
     ("-C --git-dir --work-tree --namespace --bare", "works in another folder"),
 )
-_WHOLE = names("npm pnpm yarn npx pytest py.test cargo go")
+_WHOLE = names("pytest py.test cargo go")
 """Their long options are matched only as a whole."""
+_NODE = names("npm pnpm yarn npx")
+"""To these, one dash is as good as two, and any prefix as the whole name: `-script-sh=evil`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,16 +161,20 @@ class Form:
     words: frozenset[str]
     leads: tuple[str, ...]
 
-    def met(self, words: Sequence[Word], *, whole: bool = False) -> bool:
-        """`whole`: long names match only exactly, with one or two dashes; else by any prefix, as in GNU programs."""
+    def met(self, words: Sequence[Word], *, whole: bool = False, single: bool = False) -> bool:
+        """`whole`: long names match only exactly, with one or two dashes; else by any prefix, as in GNU programs.
+
+        `single`: long names may stand behind one dash.
+        """
         letters: set[str] = set()
         longs: list[str] = []
         for word in words:
             if word.literal and word.text == "--":
                 break
-            if word.lead.startswith("--"):
-                longs.append(word.lead[2:].partition("=")[0])
-            elif word.lead.startswith("-"):
+            name = word.lead.lstrip("-").partition("=")[0]
+            if word.lead.startswith("--") or (single and len(name) > 1 and word.lead.startswith("-")):
+                longs.append(name)
+            if word.lead.startswith("-") and not word.lead.startswith("--"):
                 letters.update(word.lead[1:])
         if whole:
             names = {w.lead.lstrip("-").partition("=")[0] for w in words if w.lead.startswith("-")}
@@ -221,7 +233,7 @@ def danger_of(program: str, words: _Words) -> str | None:
     if program in ("python", "python3") and [w.text for w in words[1:3]] == ["-m", "pytest"]:
         program, arguments = "pytest", words[3:]
     for one in _HAS_FORMS.get(program, ()):
-        if one.met(arguments, whole=program in _WHOLE):
+        if one.met(arguments, whole=program in _WHOLE, single=program in _NODE):
             return one.why
     if program in _CHECKS and (why := _CHECKS[program](words)):
         return why
