@@ -22,6 +22,10 @@ MOST_DEPTH = 4
 EndReason = Literal["goal", "max_turns", "timeout", "no_complete_task", "aborted", "error"]
 
 
+BUILT_IN = "interlock"
+"""Where the definitions of the package come from."""
+
+
 class AgentDefinition(Frozen):
     """One kind of agent, as described by a Markdown file."""
 
@@ -43,7 +47,7 @@ class AgentDefinition(Frozen):
     query: str = "{{prompt}}"
     """Template of the first message; `{{name}}` or `${name}` expands to an input."""
     system_prompt: str
-    source: str = "interlock"
+    source: str = BUILT_IN
     """The file it was read from."""
 
 

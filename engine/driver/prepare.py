@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from interlock.engine.driver.budget import no_price, price_of
-from interlock.engine.driver.rights import RunRules, commands_of, protected_paths, run_rules
+from interlock.engine.driver.rights import Definitions, RunRules, commands_of, protected_paths, run_rules
 from interlock.engine.options import Options
 from interlock.services.config.formats import load_dotenv
 from interlock.services.config.settings import FOLDERS, HookLayer, load_settings, read_object
@@ -185,18 +185,18 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     """Load all a run needs. Raises what stops it before it starts: configuration, credentials, a missing workspace."""
     root = _root(options)
     trusted = options.skip_trust or is_trusted(root, options.user_home)
-    home, overrides = options.user_home, _overrides(options)
+    home, over = options.user_home, _overrides(options)
     dotenv = load_dotenv(start=root, home=home, env=options.env, trusted=trusted)
-    loaded = load_settings(workspace=root, home=home, env=dotenv.values, overrides=overrides, trusted=trusted)
+    loaded = load_settings(workspace=root, home=home, env=dotenv.values, overrides=over, trusted=trusted)
     settings = loaded.settings
     if needs_model and options.fake is None:
         check_model(settings, dotenv.values, options, root, trusted)
     places, hooks = _rule_places(options, root, trusted), _hooks(loaded.hooks, dotenv.values)
-    redact = _redactor(settings, dotenv.values, options.home)
-    rules = run_rules(options, read_files(rule_files(places)), settings, redact)
-    own = _own(options, root, trusted)
-    programs = commands_of(settings, hooks.hooks, rules.now)
-    protected = protected_paths(options, places, settings, dotenv.values, programs, own.modes.all())
+    redact, own = _redactor(settings, dotenv.values, options.home), _own(options, root, trusted)
+    defined = Definitions(hooks.hooks, own.agents.values(), own.modes.all(), settings.mcp_servers)
+    rules = run_rules(options, read_files(rule_files(places)), settings, defined, redact)
+    programs, modes = commands_of(settings, hooks.hooks, rules.now), own.modes.all()
+    protected = protected_paths(options, places, settings, dotenv.values, programs, modes)
     workspace = open_workspace(root, rules.settings, options.home / "outputs", protected)
     policy, settings = _policy(options, rules, settings, workspace), rules.settings
     sandbox = _sandbox(options, workspace, settings, dotenv.values)
@@ -216,7 +216,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
         warnings=warnings,
         agents=own.agents,
         skills=own.skills,
-        modes=own.modes,
+        modes=ModeBook(modes, rules.modes),
         hooks=hooks,
         sandbox=sandbox,
         redact=_redactor(settings, dotenv.values, options.home),

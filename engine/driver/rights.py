@@ -20,15 +20,17 @@ from interlock.services.files.protected import (
     named_by_git,
     program_folders,
 )
-from interlock.services.hooks.configured import Hook
+from interlock.services.hooks.configured import Hook, matcher
 from interlock.services.policy.fields import Problem
 from interlock.services.policy.load import Places, RuleText, rules_of
-from interlock.services.policy.rule import Rule
+from interlock.services.policy.rule import ADMIN, ALIASES, Rule
 from interlock.services.secrets.environment import is_secret
 from interlock.services.secrets.redaction import Redactor
 from interlock.services.trust import scripts_of
 from interlock.state.mode import Mode
 from interlock.state.settings import McpServer, Settings
+from interlock.state.subagent import BUILT_IN, AgentDefinition
+from interlock.tools.table import TOOLS
 
 _SETTINGS = (
     *("tools.allowed", "tools.exclude", "tools.confirmationRequired", "tools.core"),
@@ -36,6 +38,14 @@ _SETTINGS = (
     *("tools.sandboxNetworkAccess", "tools.sandboxAllowedPaths", "mcp.allowed", "mcp.excluded"),
     *("context.includeDirectories", "context.fileFiltering"),
     *("security.redactSecrets", "security.environmentVariableRedaction"),
+    *(
+        "task.autoApprovalEnabled",
+        "task.alwaysAllowWrite",
+        "task.alwaysAllowExecute",
+        "task.alwaysAllowBrowser",
+    ),
+    *("task.alwaysAllowMcp", "task.alwaysAllowModeSwitch", "task.alwaysAllowSubtasks"),
+    *("task.allowedCommands", "task.deniedCommands"),
 )
 """Settings that decide what a run may do, besides the trust in MCP servers."""
 _TRUST = "mcpServers"
@@ -53,7 +63,9 @@ class RunRules:
     kept: Mapping[str, Any]
     """Persisted with the run, JSON-like: rule files and settings, including those added by flags."""
     changed: Sequence[str]
-    """Rule files and settings that differ from before."""
+    """Rule files, settings and definitions that differ from before."""
+    modes: Sequence[Mode] = ()
+    """Those of the user and the project as they were, if they have changed."""
 
     def warnings(self) -> list[str]:
         if not self.changed:
@@ -65,15 +77,63 @@ class RunRules:
         ]
 
 
-def run_rules(options: Options, texts: Sequence[RuleText], settings: Settings, redact: Redactor) -> RunRules:
+@dataclass(frozen=True)
+class Definitions:
+    """What the user and a trusted project define, as far as it restricts a run or runs in it."""
+
+    hooks: Sequence[Hook]
+    agents: Iterable[AgentDefinition]
+    modes: Iterable[Mode]
+    servers: Mapping[str, McpServer]
+
+    def kept(self) -> dict[str, Any]:
+        """Each by a name for people, with what decides whether it is the same."""
+        hooks: dict[str, Any] = {}
+        for hook in self.hooks:
+            name = f"hook {hook.title!r} for {hook.event}"
+            hooks.setdefault(name, []).append([hook.event, hook.matcher.text, hook.command, hook.required])
+        agents = {
+            f"agent {a.name!r}": _hash(a.model_dump_json()) for a in self.agents if a.source != BUILT_IN
+        }
+        modes = {
+            f"mode {m.slug!r}": m.model_dump(mode="json", include={"slug", "name", "groups"})
+            for m in self.modes
+        }
+        servers = {f"MCP server {name!r}": _mark(name, server) for name, server in self.servers.items()}
+        return {**hooks, **agents, **modes, **servers}
+
+
+def run_rules(
+    options: Options, texts: Sequence[RuleText], settings: Settings, defined: Definitions, redact: Redactor
+) -> RunRules:
     """`texts`: the current rule files; `options.rights`: what the run started with."""
     rules, problems = rules_of(texts)
-    now = redact.json(_rights(texts, settings))
+    now = redact.json({**_rights(texts, settings), "defined": defined.kept()})
     if options.rights is None or options.new_rules:
         return RunRules(rules, problems, rules, settings, now, ())
     then = _begun_with(options.rights, now, options)
     before = rules_of([RuleText(*file) for file in then["files"]])[0]
-    return RunRules(rules, problems, before, _as_then(settings, then), then, _changes(then, now))
+    changed = _changes(then, now)
+    before += [rule for name in changed if (rule := _until_confirmed(name, then["defined"].get(name)))]
+    modes = [
+        Mode.model_validate(then["defined"][n])
+        for n in changed
+        if n.startswith("mode ") and n in then["defined"]
+    ]
+    return RunRules(rules, problems, before, _as_then(settings, then), then, changed, modes)
+
+
+def _until_confirmed(name: str, before: Any) -> Rule | None:
+    """A rule that asks about what a definition that has changed was to refuse, or newly allows."""
+    tools: tuple[str, ...] = ()
+    if name.startswith("agent "):
+        tools = (name.split("'")[1],)
+    elif name.startswith("hook "):
+        guards = [matcher("BeforeTool", text)[0] for event, text, *_ in before or () if event == "BeforeTool"]
+        known = [tool for tool in (*TOOLS, *ALIASES) if any(guard.matches([tool]) for guard in guards)]
+        every = any(guard.matches(["mcp_"]) for guard in guards)
+        tools = ("*",) if every else (*known, "mcp_*") if guards else ()
+    return Rule(f"{name} (changed since)", tools, "ask", ADMIN, 999, lowers=True) if tools else None
 
 
 def _rights(texts: Iterable[RuleText], settings: Settings) -> dict[str, Any]:
@@ -101,13 +161,15 @@ def _begun_with(kept: Mapping[str, Any], now: Mapping[str, Any], options: Option
     return {
         "files": [*kept["files"], *(f for f in now["files"] if f[0] in named)],
         "settings": settings,
+        "defined": kept.get("defined", now["defined"]),  # not kept by older versions
     }
 
 
 def _changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     files = {f[0] for f in (*then["files"], *now["files"]) if f not in then["files"] or f not in now["files"]}
-    settings = [key for key, value in now["settings"].items() if then["settings"].get(key) != value]
-    return [*sorted(files), *settings]
+    settings = [key for key, value in now["settings"].items() if then["settings"].get(key, value) != value]
+    old, new = then["defined"], now["defined"]
+    return [*sorted(files), *settings, *(name for name in {**old, **new} if old.get(name) != new.get(name))]
 
 
 def _as_then(settings: Settings, then: Mapping[str, Any]) -> Settings:
@@ -125,7 +187,11 @@ def _mark(name: str, server: McpServer) -> str:
     """Fingerprint of a trusted server: another program or address under its name isn't trusted. Tokens may change."""
     env = {key: value for key, value in server.env.items() if not is_secret(key)}
     reached = [server.type, server.command, server.args, server.cwd, server.url, server.http_url, env]
-    return f"{name} {sha256(json.dumps(reached, sort_keys=True).encode()).hexdigest()[:16]}"
+    return f"{name} {_hash(json.dumps(reached, sort_keys=True))}"
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:16]
 
 
 def protected_paths(

@@ -20,7 +20,7 @@ from interlock.services.files.filesystem import UnreadableError, read_text
 from interlock.services.files.protected import RULES
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.context import IGNORE_FILE, CustomCommand, RuleFile
-from interlock.state.subagent import INVESTIGATOR, AgentDefinition, Report
+from interlock.state.subagent import BUILT_IN, INVESTIGATOR, AgentDefinition, Report
 from interlock.state.text import clean, estimate_tokens, misfit
 from interlock.state.tooling import Tool, ToolContext, naming
 from interlock.tools import activate_skill, codebase_investigator, complete_task, invoke_agent
@@ -171,7 +171,7 @@ def _shipped() -> Mapping[str, AgentDefinition]:
 
     found: dict[str, AgentDefinition] = {}
     for path in sorted(Path(__file__).parent.glob("*.md")):
-        definition = _definition(path, front).model_copy(update={"source": "interlock"})
+        definition = _definition(path, front).model_copy(update={"source": BUILT_IN})
         if definition.name == INVESTIGATOR:
             definition = definition.model_copy(update={"output_schema": Report.model_json_schema()})
         found[definition.name] = definition

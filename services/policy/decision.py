@@ -121,7 +121,7 @@ _SHOWN = 100
 
 
 def rule_name(rule: Rule) -> str:
-    if rule.source.startswith("settings "):
+    if rule.source.startswith(("settings ", "hook ", "agent ")):
         return rule.source
     return f"{TIER_NAMES[rule.tier]} rule {rule.source}"
 

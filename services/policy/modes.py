@@ -103,8 +103,10 @@ class _File(BaseModel):
 class ModeBook:
     """Implements `Modes`."""
 
-    def __init__(self, modes: Iterable[Mode]) -> None:
+    def __init__(self, modes: Iterable[Mode], then: Iterable[Mode] = ()) -> None:
+        """`then`: changed modes as they were when the run began; what those refuse stays refused."""
         self._modes = {mode.slug: mode for mode in modes}
+        self._then = {mode.slug: mode for mode in then}
 
     def get(self, slug: str) -> Mode | None:
         return self._modes.get(slug)
@@ -118,22 +120,30 @@ class ModeBook:
             return (
                 f"There is no mode {slug!r} any more; it was {call.name} that asked. Switch to another mode."
             )
-        if tool in ALWAYS:
-            return None
-        rule = mode.rule(tool)
-        if rule is None:
+        named = None if files is None else [*files]
+        refusal = _refusal(mode, call, tool, named)
+        if refusal is None and (before := _refusal(self._then.get(slug, mode), call, tool, named)):
             return (
-                f"{call.name} is not a tool of mode {mode.slug!r} ({mode.name}), which has {_listed(mode)}."
+                f"{before} So it was when this run began; what the mode allows since then needs --new-rules."
             )
-        if rule.name != "edit" or not rule.file_regex:
-            return None
-        may = f"Mode {mode.slug!r} ({mode.name}) may only edit files that match {rule.file_regex}"
-        may += f" ({rule.description})" if rule.description else ""
-        if files is None:
-            return f"{may}, and which file {call.name} would write can't be known."
-        pattern = compile_pattern(rule.file_regex)
-        wrong = next((file for file in files if not pattern.found(file)), None)
-        return None if wrong is None else f"{may}; {call.name} would write {wrong!r}."
+        return refusal
+
+
+def _refusal(mode: Mode, call: CallView, tool: str, files: Iterable[str] | None) -> str | None:
+    if tool in ALWAYS:
+        return None
+    rule = mode.rule(tool)
+    if rule is None:
+        return f"{call.name} is not a tool of mode {mode.slug!r} ({mode.name}), which has {_listed(mode)}."
+    if rule.name != "edit" or not rule.file_regex:
+        return None
+    may = f"Mode {mode.slug!r} ({mode.name}) may only edit files that match {rule.file_regex}"
+    may += f" ({rule.description})" if rule.description else ""
+    if files is None:
+        return f"{may}, and which file {call.name} would write can't be known."
+    pattern = compile_pattern(rule.file_regex)
+    wrong = next((file for file in files if not pattern.found(file)), None)
+    return None if wrong is None else f"{may}; {call.name} would write {wrong!r}."
 
 
 def _listed(mode: Mode) -> str:

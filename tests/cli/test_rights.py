@@ -144,6 +144,62 @@ def test_rules_are_asked_once_about_each_call_also_of_one_that_waits(
     assert asked == ["list_directory"] * calls
 
 
+GUARD = {"matcher": "write", "hooks": [{"type": "command", "command": "true", "name": "guard"}]}
+MODE = "customModes:\n  - {slug: ask, name: Ask, roleDefinition: You write., groups: [read, edit]}\n"
+AGENT = "---\nname: helper\ndescription: Helps.\ntools: [TOOLS]\n---\nYou help.\n"
+HELP = {"tool_calls": [{"name": "invoke_agent", "args": {"agent_name": "helper", "prompt": "Help."}}]}
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "named", "call"),
+    [
+        ("settings.json", json.dumps({"hooks": {"BeforeTool": [GUARD]}}), "{}", "hook 'guard'", None),
+        ("settings.json", "{}", '{"mcpServers": {"s": {"command": "x"}}}', "MCP server 's'", HELP),
+        ("agents/helper.md", AGENT, AGENT.replace("TOOLS", "write_file"), "agent 'helper'", HELP),
+    ],
+)
+def test_what_else_a_run_began_with_is_kept_too(
+    run: Run, home: Path, tmp_path: Path, file: str, before: str, after: str, named: str, call: Any
+) -> None:
+    place = home / ".interlock" / file
+    place.parent.mkdir(parents=True)
+    place.write_text(before.replace("TOOLS", "read_file"))
+    ask = {"tool_calls": [{"name": "ask_user", "args": {"questions": [{"question": "Go?", "type": "text"}]}}]}
+    given = script(tmp_path, ask, call or write("one.txt"), {"text": "Done."})
+    asks = run(*given, "--approval-mode", "auto_edit", "-p", "do it", "-o", "json").json["pending_approvals"]
+    place.write_text(after)
+    told = run("resume", "latest", "--answer", f"{asks[0]['id']}=yes", "-o", "json")
+    (warning,) = changed(told)
+    assert named in warning
+    if named.startswith("MCP"):
+        return
+    assert told.code == 75 and "When this run began" in told.json["pending_approvals"][0]["reason"]
+    done = run("resume", "latest", "--new-rules", "--approve", "all", "-o", "json")
+    assert changed(done) == []
+
+
+def test_a_mode_and_its_tasks_settings_are_as_when_the_run_began(
+    run: Run, home: Path, tmp_path: Path
+) -> None:
+    write_it = {"tool_calls": [{"name": "write_to_file", "args": {"path": "one.txt", "content": "x"}}]}
+    ask = {
+        "tool_calls": [{"name": "ask_followup_question", "args": {"question": "Go?", "follow_up": ["Yes."]}}]
+    }
+    end = {"tool_calls": [{"name": "attempt_completion", "args": {"result": "Done."}}]}
+    given = script(tmp_path, ask, write_it, ask, write_it, end)
+    asks = run("run", "task", *given, "--mode", "ask", "go", "-o", "json").json["pending_approvals"]
+    own = home / ".interlock"
+    own.mkdir(parents=True)
+    (own / "custom_modes.yaml").write_text(MODE)
+    (own / "settings.json").write_text('{"task": {"alwaysAllowWrite": true}}')
+    again = run("resume", "latest", "--answer", f"{asks[0]['id']}=yes", "-o", "json")
+    assert "task.alwaysAllowWrite, mode 'ask'" in changed(again)[0] and not Path("one.txt").exists()
+    request = again.json["pending_approvals"][0]
+    assert request["tool_name"] == "ask_followup_question", "the mode refuses the write"
+    assert run("resume", "latest", "--answer", f"{request['id']}=yes", "--new-rules").code == 0
+    assert Path("one.txt").exists()
+
+
 def command(line: str, tool: str = "run_shell_command") -> dict[str, Any]:
     return {"tool_calls": [{"name": tool, "args": {"command": line}}]}
 
