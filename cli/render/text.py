@@ -293,8 +293,11 @@ class ToolLines:
         for line in call.tail:
             self._output_line(line)
         mark, style = call_mark(event)
-        text = " · ".join([call_summary(event), *call_facts(event)])
-        self._line(self._paint(mark, style) + " " + self._cut(text))
+        facts = "".join(f" · {fact}" for fact in call_facts(event))
+        less = min(len(facts), self._paint.width // 3 * 2)  # a long command leaves room for how it ended
+        self._line(
+            self._paint(mark, style) + " " + self._cut(self._cut(call_summary(event), less + 2) + facts)
+        )
 
     def _output_line(self, line: str) -> None:
         self._line(self._paint(f"  │ {self._cut(plain(line), 4)}", "dim"), reading=True)

@@ -125,7 +125,7 @@ def diff(text: str, limit: int | None = DIFF_LINES, folded: str = "") -> list[Te
     shown = [_diff_line(line, wide) for line in lines[:limit]]
     if limit is not None and len(lines) > limit:
         how = f": {folded}" if folded else ""
-        shown.append(Text(f"{' ' * wide}     … {len(lines) - limit:,} more lines{how}", "dim"))
+        shown.append(Text(f"{' ' * wide}     … {counted(len(lines) - limit, 'more line')}{how}", "dim"))
     return shown
 
 

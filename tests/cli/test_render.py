@@ -423,6 +423,19 @@ def test_on_a_terminal_the_answer_streams_once_between_spinner_frames(
     assert text.rstrip().endswith("Fixed: add adds.")
 
 
+def test_on_a_terminal_a_long_command_leaves_room_for_how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = _Terminal(monkeypatch)
+    view = TextView("fix it")
+    named: dict[str, Any] = {"tool_name": "run_shell_command", "tool_id": "1", "summary": "make " + "x" * 300}
+    view(e.ToolUse(parameters={}, **named))
+    view(e.ToolResultEvent(status="success", output="no", exit="exit 3", duration_ms=900, **named))
+    rejected: dict[str, Any] = {"message": "Rejected by the user, not run. The user says: " + "why " * 90}
+    view(e.ToolResultEvent(status="error", error=rejected, duration_ms=0, **named))
+    failed, refused = (line for line in terminal.text().splitlines() if "✗" in line)
+    assert "make xxxx" in failed and "… · exit 3 · 900 ms" in failed
+    assert "make xxxx" in refused and "… · Rejected by the user, not run." in refused
+
+
 def test_on_a_terminal_the_diff_is_coloured_unless_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     for no_color, expected in (("", True), ("1", False)):
         monkeypatch.setenv("NO_COLOR", no_color)
