@@ -98,10 +98,16 @@ class SessionRule(Frozen):
     server: str | None = None
     redirection: bool = False
     modes: tuple[ApprovalMode, ...] = ()
+    saved: str = ""
+    """Where it will count once it is saved, in words; empty: in this run only."""
 
     @property
     def covers(self) -> str:
         """The rule's scope in words, shown to the person who chooses it."""
+        return self._what + (f", {self.saved}" if self.saved else "")
+
+    @property
+    def _what(self) -> str:
         if self.command_prefixes:
             begin = " or ".join(f"`{prefix}`" for prefix in self.command_prefixes)
             return f"commands that begin with {begin}" + (", redirections too" if self.redirection else "")

@@ -80,9 +80,13 @@ def question(run: str, request: Request, count: str, paint: Paint, limit: int | 
     yield from (f"    {line}" for line in _parts(request, paint))
     if request["kind"] == "question":
         yield from (f"    {line}" for line in _questions(request, paint))
-    always: Mapping[str, str] = request.get("always") or {}
-    if always:
-        yield f"  Always: {'; '.join(dict.fromkeys(map(one_line, always.values())))}"
+    always = {choice: one_line(what) for choice, what in (request.get("always") or {}).items()}
+    saved = always.pop("proceed_always_and_save", "")
+    here = dict.fromkeys(always.values())
+    if here:
+        yield f"  Always: {'; '.join(here)}"
+    if saved not in ("", *here):
+        yield f"  Saved:  {saved}"
 
 
 def _preview(run: str, request: Request, paint: Paint, limit: int | None) -> Iterator[str]:

@@ -190,6 +190,15 @@ def tables_of(rule: SessionRule, server: str | None, host: bool, root: Path) -> 
     return [{**common, "toolName": f"mcp_{server}_*" if whole else rule.tool, "mcpName": server}]
 
 
+def where_saved(tables: Sequence[Table]) -> str:
+    """Where these rules count, in words."""
+    free = [table for table in tables if "workspace" not in table]
+    if len(free) == len(tables):
+        return "in every folder" if tables else ""
+    names = " or ".join(f"`{prefix}`" for table in free for prefix in table["commandPrefix"])
+    return "in this folder" + (f" ({names} in every folder)" if names else "")
+
+
 def save(folder: Path, tables: list[Table], note: str) -> SavedRules | None:
     """Add rules that don't exist yet, keeping the others. Raises `RunError` saying why it can't.
 

@@ -10,7 +10,16 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from interlock.services.policy.always import LOOSER, covers, save, shell_rule, tables_of, target
+from interlock.services.policy.always import (
+    LOOSER,
+    Table,
+    covers,
+    save,
+    shell_rule,
+    tables_of,
+    target,
+    where_saved,
+)
 from interlock.services.policy.checkers import CheckerAnswer, SafetyCheckers, lowered
 from interlock.services.policy.decision import (
     Explanation,
@@ -165,6 +174,12 @@ class RulePolicy:
 
     def narrow(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
         """Return the session rule of an always-choice; None if it would be a blanket rule, or the mode is unknown."""
+        rule = self._narrowed(call, risk, choice, mode)
+        if rule is None or choice != _SAVED:
+            return rule
+        return rule.model_copy(update={"saved": where_saved(self._tables(risk, rule))})
+
+    def _narrowed(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
         mode = MODE_NAMES.get(mode, mode)
         if mode not in LOOSER or choice not in _ALWAYS or (choice == _SAVED and self._save_to is None):
             return None
@@ -181,9 +196,11 @@ class RulePolicy:
 
     def save(self, risk: Risk, rule: SessionRule, note: str) -> SavedRules | None:
         """Save a narrowed rule for later runs. Blocks on disk; raises `RunError`."""
+        return None if self._save_to is None else save(self._save_to, self._tables(risk, rule), note)
+
+    def _tables(self, risk: Risk, rule: SessionRule) -> list[Table]:
         server = server_of(rule.tool, self._scope.servers)
-        tables = tables_of(rule, server, risk == "network", self._workspace.root)
-        return None if self._save_to is None else save(self._save_to, tables, note)
+        return tables_of(rule, server, risk == "network", self._workspace.root)
 
     def idle_rules(self, agents: Collection[str], servers: Collection[str]) -> list[Problem]:
         """Report rules that match no call, given the `agents` and `servers` available here."""

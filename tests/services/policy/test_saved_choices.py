@@ -114,6 +114,28 @@ def test_it_is_offered_exactly_where_a_narrow_rule_exists(place: Place, line: st
     assert policy.narrow(execute, "execute", SAVE, "default") is None
 
 
+@pytest.mark.parametrize(
+    ("call", "risk", "where"),
+    [
+        (shell("make test"), "execute", "`make test`, in this folder"),
+        (shell("echo a"), "execute", "`echo`, in every folder"),
+        (
+            shell("echo a && make test"),
+            "execute",
+            "`echo` or `make test`, in this folder (`echo` in every folder)",
+        ),
+        (edit("a.py"), "write", "replace with a.py, in this folder"),
+    ],
+)
+def test_the_request_says_where_a_saved_choice_will_count(
+    place: Place, call: CallView, risk, where: str
+) -> None:
+    rule = place.policy().narrow(call, risk, SAVE, "default")
+    assert rule is not None and rule.covers.endswith(where)
+    once = place.policy().narrow(call, risk, "proceed_always", "default")
+    assert once is not None and once.covers == rule.covers.removesuffix(f", {rule.saved}")
+
+
 def test_the_same_choice_is_written_once_and_what_is_there_is_kept(place: Place) -> None:
     place.folder.mkdir(parents=True)
     own = '# mine\n[[rule]]\ntoolName = "x"\ndecision = "deny"\npriority = 1'
