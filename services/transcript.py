@@ -43,6 +43,8 @@ class ChainTranscript:
         self.redact = redact
         self.recorded: Callable[[str, Message], Message] | None = None
         """In a replay: returns the recorded message that replaces one after this head."""
+        self.origins: Sequence[str] = ()
+        """In a replay: the runs that this one was forked from, whose chains it continues."""
         self._agent = self._call = ""
         self._cache: dict[str, tuple[str, Message | None]] = {}
         self._last: tuple[str, list[Message]] = ("", [])
@@ -108,7 +110,13 @@ class ChainTranscript:
             head = parent or continued_by(body or b"")
 
     def _root(self, continues: str | None) -> bytes:
-        root = {"run": self._run, "agent": self._agent, "continues": continues}
+        own, *origins = (self._root_of(run, continues) for run in (self._run, *self.origins))
+        if not origins or self._row(record_id("", own)):
+            return own
+        return next((root for root in origins if self._row(record_id("", root))), own)
+
+    def _root_of(self, run: str, continues: str | None) -> bytes:
+        root = {"run": run, "agent": self._agent, "continues": continues}
         return json.dumps({"root": {**root, "call": self._call} if self._call else root}).encode()
 
     def for_agent(self, agent: str, call: str) -> "ChainTranscript":

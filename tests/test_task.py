@@ -168,11 +168,11 @@ def test_a_mode_switch_is_asked_for_kept_and_holds_from_the_next_request(tmp_pat
 def test_another_mode_named_while_a_request_waits_is_for_the_next_prompt_and_says_so(tmp_path: Path) -> None:
     stage = Stage(tmp_path, [tools(call("switch_mode", mode_slug="ask")), DONE])
     outcome = stage.run("task", {"prompt": "x", "mode": "architect"})
-    outcome = stage.resume(outcome, *approve(outcome), mode="code")
+    outcome = stage.resume(outcome, *approve(outcome), mode="code", approval_mode="plan")
     assert (outcome.status, outcome.output["mode"]) == ("done", "ask")
-    assert "mode 'code' counts from the next prompt: this one goes on as it began." in [
-        event.message for event in stage.events if isinstance(event, ErrorEvent)
-    ]
+    said = [event.message for event in stage.events if isinstance(event, ErrorEvent)]
+    for what in ("mode 'code'", "approval mode 'plan'"):
+        assert f"{what} counts from the next prompt: this one goes on as it began." in said
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.prepare import RunConfig, kept_options
 from interlock.engine.read import IS_SUBTASK
 from interlock.engine.store import Store, read_options, select
+from interlock.engine.store.journal import calls_made
 from interlock.engine.store.runs import NewRun, insert_run, state_at
 from interlock.prompts import render
 from interlock.services.context.definitions import names_server_tool, own_tools
@@ -260,6 +261,8 @@ class RunPlans:
             "approved_plan": True,
             "plan_steps": [dict(s) for s in plan.steps],
         }
-        options = {**kept_options(prepared.options), "approval_mode": mode}
+        with closing(self.store.connect()) as conn:
+            before = calls_made(conn, self.info.run)
+        options = {**kept_options(prepared.options), "approval_mode": mode, "calls_before": before}
         title = prepared.redact(f"carries out: {prompt}")[:200]
         return NewRun(run, "main", str(self.info.workspace), title, options, state)

@@ -26,7 +26,7 @@ from interlock.engine.driver.prepare import (
 )
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow, deepest, find_run
-from interlock.engine.store import Store, diagnosed, keep_rights, read_input, read_options
+from interlock.engine.store import Store, diagnosed, first_input, keep_rights, read_options
 from interlock.engine.store.approvals import ready_answers, record_decisions
 from interlock.engine.store.journal import usage_of, usage_stats
 from interlock.engine.store.runs import NewRun, insert_run, new_run_id
@@ -148,11 +148,12 @@ async def _resumed(
     instead: bool = False,
 ) -> Outcome:
     row = find_run(store.home, run, options.workspace)
-    restored_options = restored(options, _kept(store, row.run), row.workspace)
-    chosen, changed = begun_with(row.run, row.workflow, restored_options)
-    prepared = prepare(restored_options, chosen.needs_model)
+    kept = restored(options, _kept(store, row.run), row.workspace)
+    chosen, changed = begun_with(row.run, row.workflow, kept)
+    prepared = prepare(kept, chosen.needs_model)
     prepared.warnings.extend(changed)
     _without_secrets(prompt or "", prepared)
+    asked = _asked(prepared, approval_mode=options.approval_mode)
     record_decisions(store, row.run, decisions)
 
     async def following(drive: Drive, context: WorkflowContext) -> Any:
@@ -162,15 +163,14 @@ async def _resumed(
         if snapshot.tasks and prompt and instead and chosen.follow_up:
             text, head["head"] = end_cut_short(drive, snapshot, prompt)
         elif snapshot.tasks:
-            _postponed(drive, _asked(prepared))
+            _postponed(drive, asked, snapshot.values)
             return answers
-        if not snapshot.values:  # killed before its first checkpoint
-            return {**read_input(drive.conn, row.run), **_hooked(drive, "startup")}
+        if not snapshot.values:  # killed before its first checkpoint, or only handed over
+            return {**first_input(drive.conn, row.run, asked), **_hooked(drive, "startup")}
         if (more := _next_pass(chosen, row, text, context)) is None:
             return None
-        if options.approval_mode is None:
-            del more["approval_mode"]  # an approved plan or the model may have changed the mode
-        return {**more, **head, **_asked(prepared), **_hooked(drive, "resume")}
+        del more["approval_mode"]  # an approved plan or the model may have changed it
+        return {**more, **head, **asked, **_hooked(drive, "resume")}
 
     try:
         return await _driven(store, chosen, prepared, row.run, renderers, following, stop, rewire)
@@ -189,15 +189,15 @@ def _channels(prepared: RunConfig) -> dict[str, str]:
     return {"mode": "", "protocol": prepared.settings.tools.protocol, **_asked(prepared)}
 
 
-def _asked(prepared: RunConfig) -> dict[str, str]:
+def _asked(prepared: RunConfig, **more: str | None) -> dict[str, str]:
     """Mode and protocol passed now; otherwise a run keeps its own."""
-    asked = {"mode": prepared.options.mode, "protocol": prepared.options.protocol}
+    asked = {"mode": prepared.options.mode, "protocol": prepared.options.protocol, **more}
     return {name: value for name, value in asked.items() if value}
 
 
-def _postponed(drive: Drive, asked: Mapping[str, str]) -> None:
-    for name, value in asked.items():
-        line = f"{name} {value!r} counts from the next prompt: this one goes on as it began."
+def _postponed(drive: Drive, asked: Mapping[str, str], now: Mapping[str, Any]) -> None:
+    for name in (name for name, value in asked.items() if now.get(name) != value):
+        line = f"{name.replace('_', ' ')} {asked[name]!r} counts from the next prompt: this one goes on as it began."
         drive.bus(ErrorEvent(severity="warning", message=line))
 
 

@@ -252,9 +252,15 @@ def keep_rights(conn: sqlite3.Connection, run: str, rights: Mapping[str, Any]) -
             conn.execute("update runs set options = ? where run = ?", (text, run))
 
 
-def read_input(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
+def first_input(conn: sqlite3.Connection, run: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The input of a run that has no checkpoint yet, with what is asked now; kept, because a replay reads it."""
     (text,) = conn.execute("select input from runs where run = ?", (run,)).fetchone()
-    return json.loads(text)
+    first: dict[str, Any] = json.loads(text)
+    changed = {**first, **{name: value for name, value in asked.items() if name in first}}
+    if changed != first:
+        with transaction(conn):
+            conn.execute("update runs set input = ? where run = ?", (json.dumps(changed), run))
+    return changed
 
 
 def note_error(conn: sqlite3.Connection, run: str, error: Mapping[str, str] | None) -> None:

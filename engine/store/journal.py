@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from interlock.engine.read import with_subtasks
-from interlock.engine.store import insertion
+from interlock.engine.store import insertion, read_options
 from interlock.engine.store.steps import StepLog
 from interlock.services.files.filesystem import store_file
 from interlock.services.models.request import Request
@@ -280,21 +280,16 @@ class SqlModelLog:
 
     def ordinal(self, agent: str, role: str) -> int:
         if (agent, role) not in self._made:
-            (self._made[agent, role],) = self.conn.execute(
-                "select count(*) from model_calls where run in (?, ?) and agent = ? and role = ?",
-                (self.run, self._plan, agent, role),
+            (made,) = self.conn.execute(
+                "select count(*) from model_calls where run = ? and agent = ? and role = ?",
+                (self.run, agent, role),
             ).fetchone()
+            self._made[agent, role] = self._before.get((agent, role), 0) + made
         return self._made[agent, role]
 
     @cached_property
-    def _plan(self) -> str:
-        """The run whose plan this one carries out: call numbers continue from it, so one script covers both."""
-        found = self.conn.execute(
-            "select p.run from runs r join runs p on p.run = r.parent "
-            "where r.run = ? and p.workflow = 'plan' and r.workflow = 'main'",
-            (self.run,),
-        ).fetchone()
-        return found[0] if found else self.run
+    def _before(self) -> dict[tuple[str, str], int]:
+        return calls_before(self.conn, self.run)
 
     def record(self, call: ModelCall, request: Request, reply: Reply, request_hash: str) -> Reply:
         with transaction(self.conn) as conn:
@@ -318,6 +313,21 @@ class SqlModelLog:
         if (request.agent, call.role) in self._made:
             self._made[request.agent, call.role] += 1
         return reply.model_copy(update={"record": record, "message": self.transcript.message(record)})
+
+
+def calls_made(conn: sqlite3.Connection, run: str) -> list[tuple[str, str, int]]:
+    """Agent, role and number of their replies, in a run whose plan another carries out, as `calls_before` reads them.
+
+    Ordinals continue from there, so that one script covers both; that run keeps them: the plan's may be deleted.
+    """
+    sql = "select agent, role, count(*) from model_calls where run = ? group by agent, role"
+    return conn.execute(sql, (run,)).fetchall()
+
+
+def calls_before(conn: sqlite3.Connection, run: str) -> dict[tuple[str, str], int]:
+    """Agent and role → ordinal of their first reply in this run, if it isn't 0."""
+    kept: list[tuple[str, str, int]] = read_options(conn, run).get("calls_before", [])
+    return {(agent, role): number for agent, role, number in kept}
 
 
 def usage_of(conn: sqlite3.Connection, run: str, record: str) -> Usage:

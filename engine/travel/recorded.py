@@ -17,7 +17,7 @@ from interlock.engine.driver.compose import DriveServices
 from interlock.engine.driver.delegation import RunAgents
 from interlock.engine.read import RunRow, steps
 from interlock.engine.store import Store, read_options
-from interlock.engine.store.journal import SqlJournal
+from interlock.engine.store.journal import SqlJournal, calls_before
 from interlock.graphs._additions import outside, with_node, with_replayed
 from interlock.graphs._contract import called
 from interlock.graphs._pipeline import Node, Pipeline
@@ -47,6 +47,10 @@ def write_script(conn: sqlite3.Connection, transcript: ChainTranscript, run: str
         (run,),
     )
     file.touch()
+    for (agent, role), number in calls_before(conn, run).items():
+        for ordinal in range(number):  # not this run's: they only fill the places
+            nothing = Message(role="assistant", content="")
+            write_reply(file, nothing, role=role, agent=agent, ordinal=ordinal, usage=Usage())
     for agent, role, ordinal, record, finish, problem, spent, out, cached, thoughts in rows:
         write_reply(
             file,

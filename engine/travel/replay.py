@@ -270,6 +270,7 @@ async def _driven(home: Path, store: Store, row: RunRow, script: Path, swap: Swa
     """Drive to the end, or to a request with no recorded answer."""
 
     def services(own: DriveServices) -> DriveServices:
+        own.transcript.origins = [*_origins(home, row)]
         return recorded_services(hooked, swap.services(own) if swap else own)
 
     (first,) = select(store.home, "select input from runs where run = ?", row.run)
@@ -296,6 +297,15 @@ async def _driven(home: Path, store: Store, row: RunRow, script: Path, swap: Swa
             prompt = prompts.pop(0)
         else:
             return outcome
+
+
+def _origins(home: Path, row: RunRow) -> Iterator[str]:
+    """The runs this one was forked from, the nearest first."""
+    parent = row.parent
+    while parent:
+        yield parent
+        found = select(home, "select parent from runs where run = ?", parent)
+        parent = found[0]["parent"] if found else None
 
 
 def _answers(home: Path, run: str, outcome: Outcome) -> list[Decision]:

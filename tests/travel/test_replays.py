@@ -12,6 +12,7 @@ from travel.trees import tree_of
 
 from interlock import prompts
 from interlock.engine import Decision, resume_sync, run_sync
+from interlock.engine.read import list_runs
 from interlock.graphs._pipeline import Graph, _rooted
 
 Replies = list[dict[str, Any]]
@@ -89,6 +90,35 @@ def test_a_recorded_run_replays_with_the_same_states(desk: Desk, seed: int) -> N
 def test_fifty_recorded_runs_replay_with_the_same_states(desk: Desk, first: int) -> None:
     for seed in range(first, first + 10):
         check(desk, seed)
+
+
+def test_a_fork_replays_like_any_run_also_when_what_it_came_from_is_gone(desk: Desk) -> None:
+    run = desk.run().run
+    assert desk("fork", run, "--at", "1", "--in-place").code == 0
+    fork = list_runs(desk.home)[0].run
+    assert desk("resume", fork).code == 0
+    assert desk("replay", fork, "--json").json["divergence"] is None
+    assert desk("runs", "rm", run).code == 0
+    assert desk("replay", fork, "--json").json["divergence"] is None
+
+
+def test_a_run_that_carries_out_a_plan_goes_on_and_replays_without_the_plans_run(desk: Desk) -> None:
+    """Its replies are numbered on from the plan's."""
+    plan = {"name": "write_file", "args": {"file_path": "plan.md", "content": "- [ ] write a.txt\n"}}
+    hand_in = {"name": "exit_plan_mode", "args": {"plan_filename": "plan.md"}}
+    replies = [{"tool_calls": [plan]}, {"tool_calls": [hand_in]}, *REPLIES]
+    options = desk.options(replies, approval_mode=None)
+    reviewed = run_sync("plan", {"prompt": "Do it."}, options=options)
+    request = reviewed.pending[0]["id"]
+    approved = resume_sync(
+        reviewed.run, decisions=[Decision(request, "proceed_once")], options=replace(options, workspace=None)
+    )
+    main = approved.output["main_run"]
+    assert desk("runs", "rm", reviewed.run).code == 0
+    done = desk("resume", main, "-y")
+    assert done.out == "done\n", done
+    replayed = desk("replay", main, "--json")
+    assert (replayed.code, replayed.json["divergence"]) == (0, None)
 
 
 def test_a_replay_changes_no_file_and_no_row(desk: Desk) -> None:
