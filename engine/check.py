@@ -17,6 +17,7 @@ from interlock.engine.driver.hooks import HookLog, RunHooks
 from interlock.engine.driver.prepare import check_hooks, prepare
 from interlock.engine.options import Options
 from interlock.engine.store.approvals import SqlApprovals
+from interlock.nodes.mcp import MCP_BY_NAMES
 from interlock.services.context.definitions import ONLY_AGENTS, agent_tools, own_tools
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.configured import Hook, subjects_of
@@ -35,7 +36,7 @@ from interlock.state.errors import InputError, RunError, UserError
 from interlock.state.events import Event
 from interlock.state.hooks import HookOutcome
 from interlock.state.messages import Frozen
-from interlock.state.names import WAIT
+from interlock.state.names import WAIT, mcp_name
 from interlock.state.run import HookEvent
 from interlock.state.tooling import Ended, PathRefused, Tool
 from interlock.tools.table import TOOLS
@@ -88,7 +89,7 @@ class PolicyCheck:
 
     async def check(self, question: Mapping[str, Any]) -> Checked:
         """Decide on one call. Raises `InputError` naming the field: unknown tool or agent, wrong arguments."""
-        asked = _question(question)
+        asked = self._by_server(_question(question))
         policy = self._policy(asked)
         call = CallView(id="", name=_full_name(asked), args=_without_wait(asked.args))
         risk, refused = self._of_tool(call, asked.agent)
@@ -102,6 +103,19 @@ class PolicyCheck:
             choices = policy.choices(call, risk, verdict) if verdict.decision == "ask" else ()
             found = _changed(found, verdict, choices, _CHECKER)
         return Checked(agent=asked.agent, explanation=found, checkers=tuple(checkers))
+
+    def _by_server(self, asked: Question) -> Question:
+        """The server's own call that `use_mcp_tool` or `access_mcp_resource` stands for, as a run decides on it."""
+        server = asked.args.get("server_name")
+        if asked.tool not in MCP_BY_NAMES or not isinstance(server, str):
+            return asked
+        call = CallView(id="", name=asked.tool, args=asked.args)
+        if self._policy(asked).check(call, "execute", "yolo").decision == "deny":
+            return asked
+        given = asked.args.get("arguments")
+        args = given if isinstance(given, dict) else {k: v for k, v in asked.args.items() if k == "uri"}
+        tool = str(asked.args.get("tool_name") or "read_resource")
+        return asked.model_copy(update={"tool": mcp_name(server, tool), "server": server, "args": args})
 
     def _policy(self, asked: Question) -> RulePolicy:
         policy = self._prepared.policy.with_servers([asked.server] if asked.server else ())

@@ -48,7 +48,8 @@ _FRESH: DecideState = {
 async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """An unknown tool is an error with the nearest names."""
     deps, key, call = attempt_at(state, runtime)
-    if call.name in MCP_BY_NAMES and deps.toolset.invalid(call) is None:
+    by_names = call.name in MCP_BY_NAMES and deps.toolset.invalid(call) is None
+    if by_names and not await _is_denied(deps, call, state["approval_mode"]):
         named = await named_call(deps, call)
         if isinstance(named, ToolResult):
             deps.journal.finish(key, call, named)
@@ -62,6 +63,12 @@ async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
     deps.journal.finish(key, call, failure("tool_not_registered", f"No tool {call.name!r}.{hint}"))
     return {**_FRESH, "label": "unknown", "status": moved("validating", "fail")}
+
+
+async def _is_denied(deps: Deps, call: CallView, mode: str) -> bool:
+    """Whether somebody's rule denies a call under the name it was made by, too. Plan mode decides by the other name."""
+    mode = "yolo" if mode == "plan" else mode
+    return (await deps.policy.decide(call, info_of(deps, call).risk, mode, ())).decision == "deny"
 
 
 def _placed(runtime: Runtime[Deps], state: DecideState, key: CallKey, call: CallView) -> int:

@@ -294,6 +294,13 @@ def test_a_call_by_server_and_tool_that_there_isnt_says_what_there_is(tmp_path: 
     assert "expected one JSON object" in second
 
 
+def test_a_call_by_server_and_tool_is_denied_under_the_name_it_was_made_by(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, [tools(call("use_mcp_tool", server_name="x", tool_name="y")), DONE])
+    stage.settings["tools"] = {"exclude": ["use_mcp_tool"]}
+    told = answers(play(stage, []))[0]
+    assert "denied by settings tools.exclude 'use_mcp_tool'" in told
+
+
 @dataclass(frozen=True)
 class Scene:
     """Replies, what a person does, and how it ends."""

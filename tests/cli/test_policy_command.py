@@ -154,6 +154,12 @@ def test_settings_say_what_mcp_servers_may(check, home: Path) -> None:
     }
     assert said["mine"]["rule"] == "settings mcpServers 'mine'"
     assert check("search", "{}", "--server", "mine", "--mode", "plan")["decision"] == "deny"
+    by_names = {
+        name: check("use_mcp_tool", json.dumps({"server_name": name, "tool_name": "search"})) for name in said
+    }
+    assert {name: (found["tool"], found["decision"]) for name, found in by_names.items()} == {
+        name: (f"mcp_{name}_search", found["decision"]) for name, found in said.items()
+    }
 
 
 def test_a_path_that_no_tool_may_touch_is_refused_before_any_rule(check) -> None:
