@@ -125,8 +125,10 @@ def _asked(outcome: Outcome, options: Options, view: View) -> Outcome:
     options = replace(options, approval_mode=None)
     sent = [outcome.notifying]
     while outcome.drained and (decisions := view.ask(outcome)):
+        warnings = outcome.warnings
         try:
             outcome = resume_sync(outcome.run, decisions=decisions, options=options, renderers=[view])
+            outcome = replace(outcome, warnings=[*dict.fromkeys([*warnings, *outcome.warnings])])
             sent.append(outcome.notifying)
         except UserError as error:
             # Arguments don't fit, or somebody decided first: ask again about what still waits.

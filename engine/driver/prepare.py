@@ -23,7 +23,7 @@ from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import Scope
 from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
 from interlock.services.secrets.environment import secret_headers, secret_variables, tool_environment
-from interlock.services.secrets.redaction import Redactor
+from interlock.services.secrets.redaction import Redactor, marks_in
 from interlock.services.trust import ignored_line, is_trusted, new_hooks, project_files, shown_path
 from interlock.state.errors import CredentialsError, InputError, UntrustedError, UserError
 from interlock.state.run import HookEvent, Limits, WorkflowInput
@@ -292,6 +292,17 @@ def _sandbox(
         env=env,
         protected=workspace.protected_paths,
     )
+
+
+def without_secrets(prompt: str, prepared: RunConfig) -> str:
+    """The prompt as stored and sent; a secret in it adds a warning."""
+    shown = prepared.redact(prompt)
+    if shown != prompt:
+        prepared.warnings.append(
+            f"The prompt holds a secret; the model gets {', '.join(marks_in(shown))} in its place. Name a variable or "
+            "a file that holds it; or set security.redactSecrets to false."
+        )
+    return shown
 
 
 def kept_options(options: Options) -> dict[str, Any]:

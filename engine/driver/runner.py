@@ -23,9 +23,10 @@ from interlock.engine.driver.prepare import (
     prepare,
     restored,
     with_input,
+    without_secrets,
 )
 from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.engine.read import RunRow, deepest, find_run
+from interlock.engine.read import ENDED, RunRow, deepest, find_run
 from interlock.engine.store import Store, diagnosed, first_input, keep_rights, read_options
 from interlock.engine.store.approvals import ready_answers, record_decisions
 from interlock.engine.store.journal import usage_of, usage_stats
@@ -35,9 +36,8 @@ from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline
 from interlock.prompts import digest, load
 from interlock.services.context.references import attachments
-from interlock.services.secrets.redaction import marks_in
 from interlock.state.deps import Stopped
-from interlock.state.errors import BusyError, RunError, StoppedError, StoreError, UserError
+from interlock.state.errors import ENDED_WELL, BusyError, RunError, StoppedError, StoreError, UserError
 from interlock.state.events import ErrorEvent, Init
 from interlock.state.messages import Message, TextPart
 from interlock.state.run import WorkflowInput, is_hooked
@@ -45,6 +45,7 @@ from interlock.state.text import clean
 from interlock.state.workflow import WorkflowContext
 
 _NOT_DRIVEN = "Stopped before run {run!r} was driven by this process. Go on with: interlock resume {run}"
+_UNSENT = "Your prompt wasn't sent: the run hasn't answered the one before. Send it again when it has."
 T = TypeVar("T")
 _First = Callable[[Drive, WorkflowContext], Awaitable[Any]]
 """Returns a drive's first input: the graph's input, a command, or None to resume where it stopped."""
@@ -77,7 +78,7 @@ async def begin(
     store = Store(options.home)
     store.open()
     prompt = clean(str(getattr(inputs, chosen.prompt_field or "", "") or chosen.name))
-    title = _without_secrets(prompt, prepared)[:200]
+    title = without_secrets(prompt, prepared)[:200]
     kept = {**prepared.redact.json(kept_options(prepared.options)), "context_prompts": digest("context")}
     name, root = run_id or new_run_id(), str(prepared.workspace.root)
 
@@ -102,13 +103,18 @@ async def go_on(
 ) -> Outcome:
     """Persist the decisions, then resume: with what they allow, after a crash, or with a further prompt.
 
-    A task that waits for a subtask resumes with that, then continues itself.
+    A task that waits for a subtask resumes with that, then continues itself. A prompt comes after the one in progress.
     """
     store = Store(options.home)
     store.open()
     run = deepest(store.home, find_run(store.home, run, options.workspace).run)
-    outcome = await _resumed(run, store, decisions, prompt, options, renderers, stop, rewire, instead)
-    return await _through_tasks(outcome, store, options, renderers, stop, rewire)
+    later = prompt if prompt and not instead and find_run(store.home, run).status not in ENDED else ""
+    now = None if later else prompt
+    outcome = await _resumed(run, store, decisions, now, options, renderers, stop, rewire, instead)
+    outcome = await _through_tasks(outcome, store, options, renderers, stop, rewire)
+    if later and outcome.status in ENDED_WELL and not stop.why:
+        return await go_on(outcome.run, [], later, options, renderers, stop, rewire)
+    return replace(outcome, warnings=[*outcome.warnings, *([_UNSENT] if later else [])])
 
 
 async def _through_tasks(
@@ -152,7 +158,7 @@ async def _resumed(
     chosen, changed = begun_with(row.run, row.workflow, kept)
     prepared = prepare(kept, chosen.needs_model)
     prepared.warnings.extend(changed)
-    _without_secrets(prompt or "", prepared)
+    without_secrets(prompt or "", prepared)
     asked = _asked(prepared, approval_mode=options.approval_mode)
     record_decisions(store, row.run, decisions)
 
@@ -213,17 +219,6 @@ def _hooked(drive: Drive, session: str) -> dict[str, str]:
         "hooked": hooked,
         **({"session": session} if is_hooked({"hooked": hooked}, "SessionStart") else {}),
     }
-
-
-def _without_secrets(prompt: str, prepared: RunConfig) -> str:
-    """The prompt as stored and sent; a secret in it adds a warning."""
-    shown = prepared.redact(prompt)
-    if shown != prompt:
-        prepared.warnings.append(
-            f"The prompt holds a secret; the model gets {', '.join(marks_in(shown))} in its place. Name a variable or "
-            "a file that holds it; or set security.redactSecrets to false."
-        )
-    return shown
 
 
 def _next_pass(

@@ -12,7 +12,7 @@ from interlock.state.errors import UserError
 from interlock.state.text import nearest
 
 STATUSES = ("running", "waiting", "interrupted", "done", "failed", "cancelled")
-_ENDED = ("done", "failed", "cancelled")
+ENDED = ("done", "failed", "cancelled")
 IS_SUBTASK = "json_extract(c.options, '$.subtask_of') = c.parent"
 """For a run `c`. A fork has a parent too, and the options of the run it was forked from."""
 _RUNS = f"""
@@ -206,7 +206,7 @@ def _run_row(row: sqlite3.Row) -> RunRow:
     # An owner on another host can't be checked from here: it counts as alive while it holds the lease.
     if driven := alive is not False:
         status = "running"
-    elif row["status"] in _ENDED:
+    elif row["status"] in ENDED:
         status = row["status"]
     else:
         status = "waiting" if row["waiting"] or row["below"] else "interrupted"

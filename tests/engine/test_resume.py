@@ -88,6 +88,23 @@ def test_a_decision_given_while_the_driver_is_closing_is_taken_up_by_it(
     assert (outcome.status, place.log()) == ("done", ["ran"])
 
 
+def test_a_prompt_for_a_run_that_waits_comes_after_its_answer_and_is_never_lost_unseen(
+    tmp_path: Path,
+) -> None:
+    replies = [
+        {"tool_calls": [shell("echo ran >> ../log")]},
+        {"text": "done"},
+        {"text": "two", "expect": "more"},
+    ]
+    place = Place(tmp_path / "p", replies)
+    run = run_sync("main", {"prompt": "go"}, options=place.options).run
+    outcome = resume_sync(run, prompt="and more", options=place.options)
+    assert (outcome.status, "Your prompt wasn't sent" in " ".join(outcome.warnings)) == ("waiting", True)
+    yes = [Decision("all", "proceed_once")]
+    outcome = resume_sync(run, decisions=yes, prompt="and more", options=place.options)
+    assert (outcome.output["response"], outcome.warnings, place.log()) == ("two", [], ["ran"])
+
+
 def test_two_processes_that_resume_at_once_do_it_once(tmp_path: Path) -> None:
     place, run = parked(tmp_path / "p", "sleep 1; echo ran >> ../log")
     both = [place.start("resume", run, "--approve", "all") for _ in range(2)]
