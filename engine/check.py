@@ -38,6 +38,7 @@ from interlock.state.hooks import HookOutcome
 from interlock.state.messages import Frozen
 from interlock.state.names import WAIT, mcp_name
 from interlock.state.run import HookEvent
+from interlock.state.text import visible
 from interlock.state.tooling import Ended, PathRefused, Tool
 from interlock.tools.table import TOOLS
 
@@ -316,7 +317,7 @@ class McpCheck:
         try:
             await servers.ready(server)
             took = round((time.monotonic() - began) * 1000)
-            views = [view for view in servers.views() if server in (None, view.name)]
+            views = [view for view in servers.views() if server is None or view.name == visible(server)]
         finally:
             await servers.close()
         redacted = self._prepared.redact.json([view.model_dump(mode="json") for view in views])

@@ -180,9 +180,8 @@ def _add(args: Args) -> int:
         raise UserError(f"MCP server {args.name!r}: {problem}. Nothing was written.")
     file = _file(args)
     took = "replaced" if add_server(file, args.name, server) else "added"
-    print(
-        f"{args.name} {took} in {place(str(file))}. Try it: interlock mcp test {args.name}", file=sys.stderr
-    )
+    added = f"{args.name} {took} in {place(str(file))}. Try it: interlock mcp test {args.name}"
+    Paint(sys.stderr).print(added)
     return 0
 
 
@@ -218,7 +217,7 @@ def _remove(args: Args) -> int:
     from interlock.services.mcp.spec import remove_server
 
     remove_server(file := _file(args), _named(args))
-    print(f"{args.name} removed from {place(str(file))}.", file=sys.stderr)
+    Paint(sys.stderr).print(f"{args.name} removed from {place(str(file))}.")
     return 0
 
 
@@ -230,7 +229,7 @@ def _auth(args: Args) -> int:
     warn(check.warnings)
     if args.forget:
         was = "Signed out of" if check.forget(name) else "Nobody was signed in to"
-        print(f"{was} {name}.", file=sys.stderr)
+        Paint(sys.stderr).print(f"{was} {name}.")
         return 0
     asked: list[str] = []
 
@@ -239,10 +238,8 @@ def _auth(args: Args) -> int:
         _show_sign_in(address, paste)
 
     tools = asyncio.run(check.sign_in(name, show))
-    print(
-        f"{'Signed in to' if asked else 'No sign-in is needed by'} {name}: {counted(tools, 'tool')}.",
-        file=sys.stderr,
-    )
+    signed = "Signed in to" if asked else "No sign-in is needed by"
+    Paint(sys.stderr).print(f"{signed} {name}: {counted(tools, 'tool')}.")
     return 0
 
 

@@ -71,6 +71,18 @@ def test_what_a_project_adds_counts_once_the_folder_is_trusted(place: Place, cli
     assert (code, json.loads(shown)["status"]) == (1, "failed")
 
 
+def test_a_server_with_a_name_that_hides_something_is_tried_and_removed_under_it(
+    place: Place, cli: Cli
+) -> None:
+    assert cli("add", "odd", "x")[0] == 0
+    file = place.work / ".interlock" / "settings.json"
+    file.write_text(file.read_text().replace('"odd"', '"o\u202ed\u200bd"'), encoding="utf-8")
+    code, shown, _ = cli("test", "o\u202ed\u200bd", "--skip-trust")
+    assert code == 1 and shown.startswith("o\\u202ed\\u200bd is failed")
+    code, _, said = cli("remove", "o\u202ed\u200bd")
+    assert code == 0 and said.startswith("o\\u202ed\\u200bd removed")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
