@@ -143,6 +143,12 @@ def leading_words(command: ShellCommand) -> str | None:
     return shlex.join(w.text for w in lead) if all(w.literal for w in lead) else None
 
 
+def leading_reader(argv: tuple[str, ...]) -> bool:
+    """Whether its leading words say that it changes no file of the workspace."""
+    program, second = argv[0] if argv else "", argv[1] if len(argv) > 1 else ""
+    return program in READERS or (program == "git" and second in _SUBCOMMANDS["git"].split())
+
+
 def works_alike_everywhere(prefix: str) -> bool:
     """Whether it runs nothing supplied by the current folder."""
     program = shlex.split(prefix)[0]

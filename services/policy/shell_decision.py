@@ -4,9 +4,9 @@ import posixpath
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, product
 
-from interlock.services.policy.always import READERS, covering
+from interlock.services.policy.always import READERS, covering, leading_reader
 from interlock.services.policy.decision import Outcome, PartOutcome
 from interlock.services.policy.matching import Match, allows, restricts
 from interlock.services.policy.reading import Folders, Reading, folders_of
@@ -82,10 +82,24 @@ class _LineCheck:
             return outcome.asking("danger", command.danger)
         if command.opaque:
             return outcome.asking("opaque", command.opaque)
+        if not (plain or exact) and (touched := self._protected(command)):
+            return outcome.asking("danger", touched)
         away = self.folders.elsewhere
         if away is not None and not plain and not self._holds_elsewhere(command):
             return outcome.asking("elsewhere", away)
         return outcome
+
+    def _protected(self, command: ShellCommand) -> str | None:
+        """A clause about a file that the program trusts among the arguments of a command that may change files."""
+        if leading_reader(command.argv):
+            return None
+        for word in command.words[1:]:
+            for path, base in product(
+                {word.text, word.text.rpartition("=")[2]}, self.folders.bases or (".",)
+            ):
+                if found := self.workspace.protected(posixpath.join(base, path)):
+                    return f"may change {found.part!r} ({found.what})"
+        return None
 
     def _holds_elsewhere(self, command: ShellCommand) -> bool:
         """Whether a rule for the workspace's folder applies below it too; not for git, which reads settings there."""

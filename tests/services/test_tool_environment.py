@@ -47,6 +47,15 @@ from interlock.state.settings import EnvironmentSettings
         "SESSION_COOKIE",
         "COOKIES",
         "SLACK_WEBHOOK_URL",
+        "DOCKER_AUTH_CONFIG",
+        "CI_JOB_JWT_V2",
+        "AZURE_STORAGE_CONNECTION_STRING",
+        "DEPLOY_KEY_B64",
+        "NPM_TOKEN_RO",
+        "STRIPE_SK",
+        "SALT",
+        "WALLET_MNEMONIC",
+        "ADMIN_PW",
     ],
 )
 def test_secrets_are_left_out(name: str) -> None:
@@ -59,6 +68,7 @@ def test_secrets_are_left_out(name: str) -> None:
     [
         *("PATH", "HOME", "LANG", "PWD", "OLDPWD", "VIRTUAL_ENV", "KEYBOARD", "TOKENIZERS_PARALLELISM"),
         *("MONKEY", "COMPASS", "XAUTHORITY", "GIT_AUTHOR_NAME", "DISPATCH", "CDPATH", "PASSENGER_HOME"),
+        *("DESK", "SALTS_HOME", "PWD_V2_PATH", "CONNECTION_STATE"),
     ],
 )
 def test_what_is_no_secret_stays(name: str) -> None:

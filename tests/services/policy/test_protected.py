@@ -99,6 +99,28 @@ def test_a_redirection_into_it_is_asked_about(make, shell, mode) -> None:
     assert policy.check(shell("echo x > a.txt"), "execute", mode, session).decision == "allow"
 
 
+@pytest.mark.parametrize(
+    ("line", "decision"),
+    [
+        ("cp a .interlock/policies/p.toml", "ask"),
+        ("cp -t .interlock a", "ask"),
+        ("dd if=a of=.envrc", "ask"),
+        ("cd src && touch agents.md", "ask"),
+        ("touch GEMINI.md", "allow"),
+        ("touch src/a", "allow"),
+        ("git add .github && cat GEMINI.md", "allow"),
+    ],
+)
+def test_a_command_that_names_it_asks_even_under_a_rule_but_for_exactly_that(
+    make, shell, line, decision
+) -> None:
+    prefixes = 'commandPrefix = ["cp", "dd", "touch", "touch GEMINI.md", "git add", "cat", "cd"]'
+    policy, _ = make(user=ALLOW.format(tool="run_shell_command", more=prefixes))
+    got = {mode: policy.check(shell(line), "execute", mode) for mode in ("default", "auto_edit")}
+    assert {verdict.decision for verdict in got.values()} == {decision}
+    assert decision == "allow" or "that asks even where a rule allows it" in got["default"].reason
+
+
 def test_places_of_the_run_and_of_the_user_are_protected(tmp_path) -> None:
     protected = ProtectedPaths(
         memory=["RULES.md"], places={tmp_path / "state": "where runs are kept"}, home=tmp_path / "home"
