@@ -192,7 +192,10 @@ def _target(command: ShellCommand) -> str | None:
     words = command.words
     if len(words) != 2 or words[0].text != "cd" or not words[1].literal:
         return None
-    return None if words[1].text == "" or words[1].text.startswith("-") else words[1].text
+    target = words[1].text
+    # bash takes `link/..` for the folder that holds the link, the system for the one above where it leads.
+    climbs = ".." in target.lstrip("./").split("/")
+    return None if target == "" or target.startswith("-") or climbs else target
 
 
 def _inside(folder: str, workspace: Workspace) -> Path | None:

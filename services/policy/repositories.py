@@ -44,7 +44,8 @@ def shows_nothing_private(folder: Path, texts: bool, compared: int) -> bool:
 
 def _repositories(folder: Path) -> Iterator[Path]:
     """Yield everything that git may take for the repository of a folder."""
-    places = (place / ".git" for place in (folder, *folder.parents))
+    real = folder.resolve()  # git climbs from where a link leads
+    places = (place / ".git" for place in (real, *real.parents))
     return (git for git in places if os.path.lexists(git))
 
 

@@ -218,10 +218,13 @@ _PREFIXES: dict[str, tuple[Options, int]] = {
     "nice": (Options(values="n", numbers=True), 0),
     "timeout": (Options("v", "ks", "foreground preserve-status kill-after= signal="), 1),
     "command": (Options(), 0),
-    "env": (Options("i", "u"), 0),
+    "env": (Options(), 0),
     "xargs": (Options("0rt", "nPL"), 0),
 }
-"""Wrappers: their options, and the number of operands before the command."""
+"""Wrappers: their options, and the number of operands before the command.
+
+`env` has none here: `-i` and `-u` take away what keeps git from folders that pose as repositories.
+"""
 
 
 def _prefixed(words: _Words) -> _Inner:

@@ -167,6 +167,32 @@ def test_ripgrep_is_asked_about_where_an_ignore_file_brings_a_secret_back(
     assert decision(policy_of(root), "rg foo") == "ask"
 
 
+def test_git_is_asked_about_behind_a_link_into_a_repository_within(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "other"):
+        subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    (tmp_path / "other" / "deep").mkdir()
+    (tmp_path / "link").symlink_to("other/deep")
+    policy = policy_of(tmp_path)
+    assert decision(policy, "cd link && git status") == "allow"
+    with (tmp_path / "other" / ".git" / "config").open("a") as config:
+        config.write("[core]\n\tfsmonitor = ./evil\n")
+    assert decision(policy, "cd link && git status") == "ask"
+    assert decision(policy, "git status", dir_path="link") == "ask"
+
+
+def test_a_folder_above_a_link_is_asked_about_as_bash_and_the_system_take_another(tmp_path: Path) -> None:
+    for folder in ("sub", "other/deep"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "sub" / "in").symlink_to("../other/deep")
+    (tmp_path / "sub" / "f").symlink_to("/etc/hostname")
+    policy = policy_of(tmp_path)
+    assert [decision(policy, f"cd {to} && cat f") for to in ("other/deep", "sub/in/..", "./sub/../sub")] == [
+        "allow",
+        "ask",
+        "ask",
+    ]
+
+
 def test_git_takes_no_folder_of_files_for_a_repository(tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)

@@ -104,7 +104,7 @@ LINES: list[tuple[str, str, str]] = [
     ("eval git push", "eval git …", "ddd"),
     ("eval 'git push'", "eval git git …", "ddd"),
     ("env git push", "git", "ddd"),
-    ("env -i A=1 git push", "env git", "ddd"),
+    ("env -i A=1 git push", "env …", "ddd"),
     ("nohup git push &", "git", "ddd"),
     ("timeout 5 git push", "git", "ddd"),
     ("timeout -k 1 5 nice -n 3 git push", "git", "ddd"),
