@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from interlock.cli.catalog import COMMANDS, did_you_mean, execute, near, parser_of, root_help
 from interlock.state.errors import InterlockError, StoppedError, UserError
@@ -111,6 +112,10 @@ def _dispatch(argv: list[str], own_process: bool) -> int:
 
         print(f"interlock {version('interlock-agent')}")
         return 0
+    try:
+        Path.home()
+    except RuntimeError as error:
+        raise UserError("No home directory is known for this user. Set HOME.") from error
     name, rest = command_of(argv)
     if own_process and name in _STARTING:
         from interlock.cli import quick_start

@@ -2,6 +2,7 @@
 
 import getpass
 import json
+import os
 import socket
 import sqlite3
 import time
@@ -196,9 +197,16 @@ def _answer(waiting: dict[str, Request], name: str, decision: Decision) -> Answe
         feedback=clean(decision.feedback) if decision.feedback else None,
         args=args,
         text=clean(decision.text) if decision.text else None,
-        by=f"{getpass.getuser()}@{socket.gethostname()}",
+        by=f"{_user()}@{socket.gethostname()}",
         at=time.time(),
     )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have a number only
+        return f"uid {os.getuid()}"
 
 
 def _check_arguments(name: str, tool: str, args: object) -> None:

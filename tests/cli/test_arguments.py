@@ -199,6 +199,15 @@ def test_a_mistake_is_one_line_and_its_exit_code(
     assert ".." not in shown.err.replace("…", "") and "?." not in shown.err
 
 
+def test_a_user_without_a_home_is_told_to_name_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    assert main(["runs"]) == 2
+    assert capsys.readouterr().err == "interlock: No home directory is known for this user. Set HOME.\n"
+
+
 @pytest.mark.parametrize(
     ("typed", "kind"),
     [

@@ -105,6 +105,18 @@ def test_a_prompt_for_a_run_that_waits_comes_after_its_answer_and_is_never_lost_
     assert (outcome.output["response"], outcome.warnings, place.log()) == ("two", [], ["ran"])
 
 
+def test_a_user_without_a_name_may_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs under a number."""
+    place, run = parked(tmp_path / "p")
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    assert (
+        resume_sync(run, decisions=[Decision("all", "proceed_once")], options=place.options).status == "done"
+    )
+    assert place.log() == ["ran"]
+
+
 def test_two_processes_that_resume_at_once_do_it_once(tmp_path: Path) -> None:
     place, run = parked(tmp_path / "p", "sleep 1; echo ran >> ../log")
     both = [place.start("resume", run, "--approve", "all") for _ in range(2)]
