@@ -53,7 +53,7 @@ _ALWAYS_HELP = {
     "proceed_always": "after --approve: don't ask for the same again in this run",
     "proceed_always_tool": "… nor for anything of that tool",
     "proceed_always_server": "… nor for anything of that MCP server",
-    "proceed_always_and_save": "… nor in any run: saved to your policies",
+    "proceed_always_and_save": "… nor in later runs: saved to your policies",
 }
 KEYS = {
     "y": "yes",

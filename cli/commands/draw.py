@@ -25,7 +25,7 @@ def diagram_parser() -> Parser:
     made = Parser(
         "diagram",
         "[WORKFLOW] [FLAGS]",
-        "Draw a workflow's graph, as it is compiled; with --run what a run took is marked and counted. "
+        "Draw a workflow's graph, as it is compiled; with --run what a run took is marked and counted.\n"
         "Or draw the statechart that runs (run), calls (tool-call) or approval modes (approval-mode) obey.",
         [
             ("interlock diagram main", "Mermaid on stdout"),

@@ -79,7 +79,7 @@ def new_parser() -> Parser:
         "new",
         "workflow NAME",
         "Start a workflow of your own in this folder: .interlock/workflows/NAME.py, which runs as it is, and\n"
-        "tests/test_NAME.py. What it can be made of: docs/api.md, docs/tutorial.md.",
+        "tests/test_NAME.py. What it can be made of: docs/tutorial.md and docs/api.md in Interlock's repository.",
         [("interlock new workflow nightly-triage", "then: interlock run nightly-triage")],
     )
     made.add_argument("what", metavar="workflow", help="what to start")

@@ -85,7 +85,7 @@ def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
             f"Run {name!r} fits {len(found)} runs: {ids}. Give more of the id; see: interlock runs --all"
         )
     raise UserError(
-        f"No run {name!r}.{nearest(name, [r.run for r in rows], 3)} List runs with: interlock runs --all"
+        f"No run {name!r}.{nearest(name, [*(r.run for r in rows), 'latest'], 3)} List runs with: interlock runs --all"
     )
 
 
