@@ -19,6 +19,7 @@ from interlock.services.config.formats import load_dotenv
 from interlock.services.config.settings import FOLDERS, read_object
 from interlock.services.files.filesystem import locked, make_directories, replace_file
 from interlock.services.files.protected import PROTECTED
+from interlock.services.files.regular import read_file
 from interlock.services.hooks.configured import Hook
 from interlock.services.policy.load import workspace_files
 from interlock.state.errors import ConfigError
@@ -59,7 +60,7 @@ def _mark(hook: Hook, root: Path) -> str:
     digest = hashlib.sha256(f"{hook.event}\0{hook.name}\0{hook.command}".encode())
     for script in scripts_of(hook.command, root):
         with suppress(OSError):  # unreadable: then its hook fails too
-            digest.update(script.read_bytes())
+            digest.update(read_file(script))
     return digest.hexdigest()[:32]
 
 

@@ -175,13 +175,14 @@ def _show_memory(args: Args, root: Path) -> int:
 
 def _add_memory(args: Args, root: Path) -> int:
     from interlock.services.files.filesystem import make_directories, replace_file
+    from interlock.services.files.regular import read_text_file
     from interlock.tools.save_memory import with_fact
 
     name = _memory_names(root)[0]
     file = Path.home() / ".gemini" / name if vars(args)["global"] else root / name
     file = Path(os.path.realpath(file))  # a symbolic link stays one
     try:
-        before = file.read_text(encoding="utf-8") if file.exists() else ""
+        before = read_text_file(file) if file.exists() else ""
         after = with_fact(before, args.text)
         make_directories(file.parent, 0o755)
         replace_file(file, after.encode())

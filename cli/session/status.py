@@ -9,6 +9,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from rich.cells import cell_len, set_cell_size
 
 from interlock.cli.render.output import amount, one_line
+from interlock.services.files.regular import read_file
 from interlock.state.errors import InterlockError
 
 if TYPE_CHECKING:
@@ -97,8 +98,8 @@ def git_branch(folder: Path) -> str:
     place = root / ".git"
     try:
         if place.is_file():  # a worktree's, or a submodule's
-            place = root / place.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
-        head = (place / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
+            place = root / read_file(place).decode("utf-8", "replace").removeprefix("gitdir:").strip()
+        head = read_file(place / "HEAD").decode("utf-8", "replace").strip()
     except OSError:
         return ""
     return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, cast
 from dotenv.parser import parse_stream
 
 from interlock.services.files.filesystem import is_file, locked, make_directories, replace_file
+from interlock.services.files.regular import read_file, read_text_file
 from interlock.state.errors import ConfigError
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|//[^\n\r]*|/\*.*?\*/|[^\s]', re.DOTALL)
@@ -130,7 +131,7 @@ def load_dotenv(*, start: Path, home: Path, env: Mapping[str, str], trusted: boo
 
 def _add(file: Path, found: DotEnv) -> None:
     try:
-        text = file.read_bytes().decode("utf-8-sig")
+        text = read_file(file).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         found.warnings.append(f"{file}: not read: {error}.")
         return
@@ -152,8 +153,8 @@ def changed_settings(file: Path, below: str) -> Generator[Any]:
     try:
         make_directories(real.parent, 0o700)
         with locked(real.parent):
-            text = real.read_text(encoding="utf-8-sig") if real.exists() else ""
-            data = json.loads(text or "{}")
+            text = read_text_file(real) if real.exists() else ""
+            data = _plain_json(text or "{}")
             yield data
             replace_file(real, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
     except OSError as error:
@@ -164,13 +165,20 @@ def changed_settings(file: Path, below: str) -> Generator[Any]:
         ) from None
 
 
+def _plain_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def set_variables(file: Path, values: Mapping[str, str]) -> None:
     """Set variables in a `.env` file readable only by its owner; other lines are kept. Raises `ConfigError`."""
     real = Path(os.path.realpath(file))
     try:
         make_directories(real.parent, 0o700)
         with locked(real.parent):
-            text = real.read_text(encoding="utf-8-sig") if real.exists() else ""
+            text = read_text_file(real) if real.exists() else ""
             kept = "".join(b.original.string for b in parse_stream(StringIO(text)) if b.key not in values)
             kept += "\n" if kept and not kept.endswith("\n") else ""
             new = "".join(f"{name}={_quoted(value)}\n" for name, value in values.items())

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from interlock.services.config.formats import parse_json
 from interlock.services.files.protected import SETTINGS_FOLDERS
+from interlock.services.files.regular import read_file
 from interlock.state.errors import ConfigError
 from interlock.state.settings import Settings
 from interlock.state.text import clean_json
@@ -52,7 +53,7 @@ class Layer:
 def read_object(file: Path) -> dict[str, Any] | None:
     """Read the JSON object in `file`; None if it doesn't exist. Raises `ConfigError` with file, line and column."""
     try:
-        text = file.read_bytes().decode("utf-8-sig")
+        text = read_file(file).decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -21,6 +21,7 @@ from interlock.services.context.memory import (
     read_memory,
 )
 from interlock.services.context.references import resolve, shown_file
+from interlock.services.files.regular import read_text_file
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.context import (
     CustomCommand,
@@ -58,7 +59,7 @@ def replacement(env: Mapping[str, str], workspace: Path, home: Path) -> Replacem
     if file is None:
         return None
     try:
-        return Replacement(file.read_text(encoding="utf-8-sig"), str(file))
+        return Replacement(read_text_file(file), str(file))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"GEMINI_SYSTEM_MD={env['GEMINI_SYSTEM_MD']!r}: {file} can't be read as text ({error}); name another file,"
@@ -70,7 +71,7 @@ def of_mode(mode: str, workspace: Path, env: Mapping[str, str]) -> Replacement |
     """Read `.roo/system-prompt-MODE`, filling its placeholders; an empty file counts as none. Raises `ConfigError`."""
     file = workspace / ".roo" / f"system-prompt-{mode}"
     try:
-        text = file.read_text(encoding="utf-8-sig").strip()
+        text = read_text_file(file).strip()
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -190,9 +191,7 @@ _LARGEST = 8_000_000
 def read_ide(file: Path) -> IdeState:
     """Read the IDE's state, newest files first; only the newest can be active. Raises `ConfigError`."""
     try:
-        if file.stat().st_size > _LARGEST:
-            raise ValueError(f"it is larger than {_LARGEST} bytes")
-        text = file.read_text(encoding="utf-8-sig")
+        text = read_text_file(file, _LARGEST)
     except (OSError, ValueError) as error:
         raise _useless(repr(str(file)), error) from None
     return parse_ide(text, repr(str(file)))

@@ -3,11 +3,15 @@
 import os
 import re
 import stat
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+from interlock.services.files.regular import read_file
 
 AGENT_FILES = (".geminiignore", ".rooignore")
 _GIT_FILE = ".gitignore"
@@ -16,6 +20,10 @@ _MARK = "ps_d"
 _STAR = "[^/]*"
 _MOST_DEEP = 3
 """Patterns with more `**` can backtrack for minutes on a deep path and are skipped."""
+_MOST_LINES, _LONGEST = 20_000, 4096
+"""Further lines, and those longer than a path can be, are skipped: a file of 60 MB took minutes, past any time-out."""
+_LARGEST = 100_000_000
+"""Maximum size of an ignore file in bytes (git: the same)."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,7 @@ def _tame(regex: str) -> str:
 def _compile(lines: Iterable[str]) -> tuple[_Pattern, ...]:
     """Compile patterns in reverse, as the last match decides. Lines that git can't parse are skipped, as git does."""
     patterns: list[_Pattern] = []
-    for line in lines:
+    for line in islice((line for line in lines if len(line) <= _LONGEST), _MOST_LINES):
         try:
             # pathspec reads `a/**/` as `a/`; git means the directories below it.
             known = line.rstrip() + "*/" if line.rstrip().endswith("/**/") else line
@@ -56,7 +64,9 @@ def _compile(lines: Iterable[str]) -> tuple[_Pattern, ...]:
         if regex is None or include is None or regex.count(".+") > _MOST_DEEP:
             continue
         try:
-            compiled = re.compile(_tame(regex))
+            with warnings.catch_warnings():  # a set that holds `[[` may mean something else in a later Python
+                warnings.simplefilter("ignore", FutureWarning)
+                compiled = re.compile(_tame(regex))
         except re.error:
             continue
         patterns.append(_Pattern(compiled, include, _MARK in compiled.groupindex))
@@ -135,7 +145,7 @@ class IgnoreRules:
             known = self._seen.get(file)
             if known is not None and known[0] == stamp:
                 return known[1]
-            text = Path(file).read_bytes().decode("utf-8-sig", "surrogateescape")
+            text = read_file(Path(file), _LARGEST).decode("utf-8-sig", "surrogateescape")
         except OSError:  # missing or unreadable: git ignores that too
             return ()
         patterns = _compile(text.split("\n"))
@@ -173,7 +183,7 @@ def git_directory(top: str | Path) -> Path:
 
 
 def _first_line(file: Path) -> str:
-    return file.read_text("utf-8", "surrogateescape").partition("\n")[0].strip()
+    return read_file(file).decode("utf-8", "surrogateescape").partition("\n")[0].strip()
 
 
 def _slashed(directory: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from interlock.services.files.regular import read_file
 from interlock.state.tooling import PathRefused
 from interlock.state.workspace import Protection
 
@@ -175,19 +176,23 @@ _NESTED = 10
 """git's own limit on includes in includes."""
 
 
-def named_by_git(config: Path, tree: Path, depth: int = 0) -> Iterator[tuple[Path, bool]]:
+def named_by_git(
+    config: Path, tree: Path, depth: int = 0, seen: set[Path] | None = None
+) -> Iterator[tuple[Path, bool]]:
     """Yield what a git configuration of the work tree `tree` names, existing or not: folders of hooks, and (True) more
-    configuration, with what that names."""
-    if depth > _NESTED or not config.is_file():
+    configuration, with what that names. Each file in `seen` was read before: includes may multiply."""
+    seen = set() if seen is None else seen
+    if depth > _NESTED or config in seen or not config.is_file():
         return
+    seen.add(config)
     try:
-        text = config.read_text(errors="replace")
+        text = read_file(config).decode(errors="replace")
     except OSError:  # git can't read it either
         return
     yield from ((path, False) for path in _named(_HOOKS, text, tree))
     for path in _named(_INCLUDE, text, config.parent):
         yield path, True
-        yield from named_by_git(path, tree, depth + 1)
+        yield from named_by_git(path, tree, depth + 1, seen)
 
 
 def _named(setting: re.Pattern[str], config: str, base: Path) -> list[Path]:

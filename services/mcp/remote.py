@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from interlock.services.files.filesystem import locked, make_directories, replace_file
+from interlock.services.files.regular import read_file
 from interlock.services.mcp.spec import MOST, TOO_LONG, ServerSpec
 from interlock.state.errors import UserError
 
@@ -50,7 +51,7 @@ class TokenFile:
     def read(self) -> bool:
         """Load the stored data; returns whether it has tokens. A damaged file counts as empty."""
         try:
-            found: Any = json.loads(self._path.read_text(encoding="utf-8"))
+            found: Any = json.loads(read_file(self._path))
             self.kept = found if found["address"] == self._address else {}
         except (OSError, ValueError, KeyError, TypeError):
             self.kept = {}

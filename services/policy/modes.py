@@ -20,6 +20,7 @@ from interlock.prompts import render
 from interlock.services.config.formats import parse_yaml
 from interlock.services.config.settings import shown
 from interlock.services.files.protected import SETTINGS_FOLDERS
+from interlock.services.files.regular import read_file
 from interlock.services.policy.rule import PatternError, compile_pattern
 from interlock.state.calls import CallView
 from interlock.state.mode import ALWAYS, BUILT_IN, Group, Mode
@@ -180,9 +181,7 @@ def load_modes(root: Path, home: Path, trusted: bool) -> tuple[ModeBook, list[st
 def _read(file: Path, source: str) -> list[Mode]:
     """Read a modes file. Raises `OSError`, or `ValueError` saying what is wrong."""
     try:
-        if file.stat().st_size > _LARGEST:
-            raise ValueError(f"it is larger than {_LARGEST} bytes")
-        text = file.read_bytes().decode("utf-8-sig")
+        text = read_file(file, _LARGEST).decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return []
     data = _parsed(text)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from interlock.services.files.regular import read_file
+
 _SAFE_KEYS = re.compile(
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
     r"|quotepath|longpaths)"
@@ -51,7 +53,7 @@ def _repositories(folder: Path) -> Iterator[Path]:
 
 @lru_cache(maxsize=8)
 def _tracks_private(git: str, index: tuple[int, int, int]) -> bool:
-    return bool(index[2]) and _PRIVATE.search(Path(git, "index").read_bytes()) is not None
+    return bool(index[2]) and _PRIVATE.search(read_file(Path(git, "index"), index[2])) is not None
 
 
 def _is_plain(git: Path) -> bool:
@@ -80,8 +82,8 @@ def _state(file: Path) -> tuple[int, int, int]:
 def _are_plain(git: str, config: tuple[int, int, int], index: tuple[int, int, int]) -> bool:
     if config[2] > _LARGEST or index[2] > _LARGEST_INDEX:
         return False
-    entries = Path(git, "index").read_bytes() if index[2] else b""
-    text = Path(git, "config").read_text(encoding="utf-8") if config[2] else ""
+    entries = read_file(Path(git, "index"), _LARGEST_INDEX) if index[2] else b""
+    text = read_file(Path(git, "config")).decode() if config[2] else ""
     return _SUBMODULE not in entries and _is_plain_config(text)
 
 

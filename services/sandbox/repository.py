@@ -16,6 +16,7 @@ from interlock.services.files.protected import (
     named_by_git,
     program_folders,
 )
+from interlock.services.files.regular import read_file
 from interlock.state.errors import SandboxError
 
 
@@ -184,9 +185,9 @@ def _repository(git: Path, found: Survey, tree: Path | None = None) -> None:
 def _linked_worktree(git_file: Path, found: Survey) -> None:
     """Handle a `.git` file, provided its repository confirms the worktree: the file alone must not open a folder."""
     try:
-        own = _leads_to(git_file.parent, git_file.read_text().strip().removeprefix("gitdir:").strip())
-        common = _leads_to(own, (own / "commondir").read_text().strip())
-        back = _leads_to(own, (own / "gitdir").read_text().strip())
+        own = _leads_to(git_file.parent, read_file(git_file).decode().strip().removeprefix("gitdir:").strip())
+        common = _leads_to(own, read_file(own / "commondir").decode().strip())
+        back = _leads_to(own, read_file(own / "gitdir").decode().strip())
     except (OSError, UnicodeDecodeError):
         return
     if back != git_file or own.parent != common / "worktrees" or not (common / "objects").is_dir():

@@ -167,7 +167,7 @@ def test_a_changed_ignore_file_is_read_again(repo: Path) -> None:
 
 
 def test_broken_lines_are_skipped_as_git_skips_them(repo: Path) -> None:
-    (repo / ".gitignore").write_bytes(b"\xef\xbb\xbf*.log\n[z-a]\nfoo\\\n\xff\xfe\n*.tmp\n")
+    (repo / ".gitignore").write_bytes(b"\xef\xbb\xbf*.log\n[z-a]\n[[[a]\nfoo\\\n\xff\xfe\n*.tmp\n")
     assert walked(tree(repo, {"a.log": "", "b.tmp": "", "c": ""})) == [".gitignore", "c"]
 
 
@@ -175,6 +175,20 @@ def test_no_pattern_of_a_project_can_hold_us_up_in_deep_directories(repo: Path) 
     name = "/".join("a" * 60)
     workspace = tree(repo, {".gitignore": "**/a/" * 12 + "x\n", name: ""})
     assert walked(workspace) == [".gitignore", name]
+
+
+def test_no_ignore_file_of_a_project_can_hold_us_up_by_its_size(repo: Path) -> None:
+    make(
+        repo,
+        **{
+            ".gitignore": "a.txt\n" + "x" * 100_000 + "\n" + "y\n" * 30_000 + "b.txt\n",
+            "a.txt": "",
+            "b.txt": "",
+        },
+    )
+    rules = IgnoreRules(repo)
+    assert rules.ignored(str(repo / "a.txt"), False)
+    assert len(rules._load(str(repo / ".gitignore"))) == 20_000  # pyright: ignore[reportPrivateUsage]
 
 
 def test_no_pattern_of_a_project_can_hold_us_up(repo: Path) -> None:
