@@ -20,11 +20,12 @@ from interlock.services.files.filesystem import UnreadableError, read_text
 from interlock.services.files.protected import RULES
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.context import IGNORE_FILE, CustomCommand, RuleFile
+from interlock.state.names import ELSEWHERE, OTHER_NAMES
 from interlock.state.subagent import BUILT_IN, INVESTIGATOR, AgentDefinition, Report
-from interlock.state.text import clean, estimate_tokens, misfit
+from interlock.state.text import clean, estimate_tokens, misfit, nearest
 from interlock.state.tooling import Tool, ToolContext, naming
 from interlock.tools import activate_skill, codebase_investigator, complete_task, invoke_agent
-from interlock.tools.table import TASK_LOOP
+from interlock.tools.table import TASK_LOOP, TOOLS
 
 T = TypeVar("T")
 AGENT_TOOLS = ("invoke_agent", "codebase_investigator")
@@ -57,6 +58,10 @@ def _inputs(definition: AgentDefinition) -> str:
     return f" Inputs: {', '.join(properties)}." if isinstance(properties, dict) else ""
 
 
+_OURS = {**OTHER_NAMES, **{alias: tool.name for tool in TOOLS.values() for alias in tool.aliases}}
+"""Other programs' names of tools → ours."""
+
+
 def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int) -> dict[str, Tool]:
     """Return the tools a sub-agent may call; at depth 0 it can't start agents."""
     never = {"ask_user", *PLAN_TOOLS, *(() if depth > 0 else AGENT_TOOLS)}
@@ -65,7 +70,8 @@ def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int
             n for n in tools if n not in (*AGENT_TOOLS, *ONLY_AGENTS, *TASK_LOOP, *never)
         ]
     else:
-        chosen = [n for n in tools if n in definition.tools and n not in never]
+        wanted = {n if n in tools else _OURS.get(n, n) for n in definition.tools}
+        chosen = [n for n in tools if n in wanted and n not in never]
     end, schema = complete_task.TOOL, definition.output_schema
     end = end if schema is None else replace(end, args=_report_args(schema))
     return {**{name: tools[name] for name in chosen}, "complete_task": end}
@@ -159,6 +165,13 @@ def _in(pattern: str, base: Path) -> list[Path]:
 def load_agents(root: Path, home: Path, trusted: bool) -> Loaded[AgentDefinition]:
     """Load agents; users' definitions override the built-in ones."""
     found, problems = _loaded(partial(_in, "agents/*.md"), _agent, root, home, trusted)
+    for name, agent in found.items():
+        odd = [
+            t for t in agent.tools or () if t not in {*TOOLS, *_OURS, *ELSEWHERE} and not t.startswith("mcp_")
+        ]
+        problems += [
+            f"{agent.source}: agent {name!r} names {t!r}, no tool here.{nearest(t, [*TOOLS])}" for t in odd
+        ]
     return {**_shipped(), **found}, problems
 
 
