@@ -1,6 +1,7 @@
 """forker: the process behind `warm.py`: it imports once, then forks for each request."""
 
 import fcntl
+import gc
 import io
 import json
 import os
@@ -128,6 +129,8 @@ def _warm_up() -> None:
     parts = (module.name for module in iter_modules(session.__path__, "interlock.cli.session."))
     for name in (*parts, "interlock.services.models.gemini"):
         import_module(name)
+    gc.collect()
+    gc.freeze()  # otherwise a child's collections copy the pages that it shares with us
     assert threading.active_count() == 1, "what other threads hold, a forked process never gets"
 
 

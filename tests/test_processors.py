@@ -150,18 +150,22 @@ def test_the_task_loop_has_them_too_where_it_has_the_place(place: Place, fake_ge
 def test_an_installed_package_brings_them_by_an_entry_point(
     place: Place, fake_gemini: FakeGemini, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packages, about = tmp_path / "packages", tmp_path / "packages" / "theirs-1.dist-info"
-    about.mkdir(parents=True)
-    (packages / "theirs_of_the_test.py").write_text(FILE)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
-    entry = "[interlock.processors]\ntheirs = theirs_of_the_test:{}\n"
-    (about / "entry_points.txt").write_text(entry.format("PROCESSORS"))
-    monkeypatch.syspath_prepend(str(packages))
+    def install(version: str, target: str) -> None:
+        about = tmp_path / version / "theirs-1.dist-info"
+        about.mkdir(parents=True)
+        (about.parent / "theirs_of_the_test.py").write_text(FILE)
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
+        (about / "entry_points.txt").write_text(
+            f"[interlock.processors]\ntheirs = theirs_of_the_test:{target}\n"
+        )
+        monkeypatch.syspath_prepend(str(about.parent))
+
+    install("one", "PROCESSORS")
     fake_gemini.play({"replies": [{"text": "done"}]})
     options = place.options(fake_gemini.env, overrides={"model": SETTINGS["model"]})
     assert run_sync("main", {"prompt": "go"}, options=options).status == "done"
     assert "[a note of mine]" in json.dumps(fake_gemini.requests[0].contents)
-    (about / "entry_points.txt").write_text(entry.format("NOTHING"))
+    install("two", "NOTHING")
     with pytest.raises(
         ConfigError, match=r"theirs_of_the_test:NOTHING of interlock\.processors: AttributeError"
     ):

@@ -42,20 +42,25 @@ class Ran:
 def make_stubs(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name in (*PROGRAMS, "ls", "touch", "evil"):
-        (folder / name).write_text(_LOGS)
-        (folder / name).chmod(0o755)
+        _program(folder / name, _LOGS)
     turned = folder / "turned"
     turned.mkdir(exist_ok=True)
     for name in ("c1", "git", "ls", "npm"):
-        (turned / name).write_text(f"#!/bin/sh\nexec '{folder}/evil'\n")
-        (turned / name).chmod(0o755)
-    (folder / "time").write_text('#!/bin/sh\nexec "$@"\n')
-    (folder / "time").chmod(0o755)
+        _program(turned / name, f"#!/bin/sh\nexec '{folder}/evil'\n")
+    _program(folder / "time", '#!/bin/sh\nexec "$@"\n')
     for name in _REAL:
         found = shutil.which(name)
         if found is not None and not (folder / name).exists():
             (folder / name).symlink_to(found)
     return folder
+
+
+def _program(file: Path, text: str) -> None:
+    """One that what an earlier line left may be about to execute: such a file can't be written to."""
+    made = file.with_name(f".{file.name}.{os.getpid()}")
+    made.write_text(text)
+    made.chmod(0o755)
+    made.replace(file)
 
 
 @cache

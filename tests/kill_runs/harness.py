@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from kill_runs.compare import ending, store_matches
 from kill_runs.moments import Moments, one_of_each_state
-from kill_runs.scene import RUN, SHORT, Replies, Scene
+from kill_runs.scene import RUN, Replies, Scene
 
 from interlock.engine import Decision, resume_sync, run_sync
 
@@ -256,9 +256,9 @@ def every_moment(stage: Stage, first: int, stride: int, states: bool = False) ->
             stage.told.differ.append(f"{name}: {kills} kills")
 
 
-def warm(folder: Path) -> None:
-    """Drive a run in this process, so that its children needn't pay for imports and declarations."""
-    stage = Stage(Play(SHORT), folder, SHORT, Told())
+def warm(play: Play, replies: Replies, folder: Path) -> None:
+    """Drive the run in this process, so that its children needn't pay for imports and declarations."""
+    stage = Stage(play, folder, replies, Told())
     stage.fresh()
     stage.drive()
     while stage.scene.outcome()["status"] == "waiting":
@@ -274,7 +274,7 @@ def show(play: Play) -> None:
     replies = play.replies if kind == "random" else play.short or play.replies
     told = Told()
     with tempfile.TemporaryDirectory() as name:
-        warm(Path(name) / "warm" / "scene")
+        warm(play, play.short or play.replies, Path(name) / "warm" / "scene")
         try:
             work(Stage(play, Path(name) / "scene", replies, told), first, second)
         except Broken as problem:

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from kill_runs.compare import unlike, unlike_in
 from kill_runs.harness import Play, ended_well, show
 from kill_runs.scene import Scene
 
+from interlock.engine import Options
 from interlock.engine.store.runs import state_at
 from interlock.services.transcript import ChainTranscript
 
@@ -40,6 +41,10 @@ REPLIES = (
 
 
 class TaskScene(Scene):
+    @property
+    def options(self) -> Options:
+        return replace(super().options, approval_mode="auto_edit")  # tasks and commands ask, in every level
+
     def expected_effects(self) -> tuple[str, ...]:
         return ("one", "three", "two")
 
