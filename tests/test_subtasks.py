@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from interlock.engine import Decision, Outcome, fork_sync, resume_sync
 from interlock.engine.driver.delegation import linked_id
 from interlock.engine.read import list_runs, waiting_requests
 from interlock.engine.store.runs import remove_run
+from interlock.state.errors import UserError
 
 _FIRST, _SECOND = "task:0.0", "task:0.0/task:0.0"
 
@@ -266,3 +268,19 @@ def test_a_fork_of_a_task_is_no_subtask_of_it(tmp_path: Path) -> None:
     fork = fork_sync(outcome.run, step, home=stage.folder / "home").run
     assert asked(stage.resume(outcome)) == [(outcome.run, "new_task")]
     assert waiting_requests(stage.folder / "home", fork)[0].run == fork
+
+
+def test_a_fork_never_waits_for_the_subtask_of_the_run_it_came_from(tmp_path: Path) -> None:
+    stage, outcome = started(tmp_path)
+    home = stage.folder / "home"
+    outcome = stage.resume(outcome, *approve(outcome))
+    (child,) = {request["id"].partition("-")[0] for request in outcome.pending}
+    step = stage.rows("select step from runs where run = ?", outcome.run)[0]["step"]
+    with pytest.raises(UserError, match=f"waits for its subtask {child!r}.*Fork at step {step - 1}"):
+        fork_sync(outcome.run, step, home=home)
+    fork = fork_sync(outcome.run, step - 1, home=home).run
+    forked = resume_sync(fork, options=replace(stage.options, workspace=None))
+    (other,) = {request["id"].partition("-")[0] for request in forked.pending}
+    assert (forked.run, other == child) == (fork, False)
+    shown = {row.run: row.subtask for row in list_runs(home)}
+    assert shown == {outcome.run: False, child: True, fork: False, other: True}

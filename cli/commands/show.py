@@ -207,8 +207,10 @@ def _tasks(home: Path, run: RunRow) -> Iterator[str]:
     if run.workflow != "task":
         return
     if run.parent:
-        yield f"asked for by run {run.parent}: interlock show {run.parent}"
-    for task in sorted((r for r in list_runs(home) if r.parent == run.run), key=lambda r: r.created):
+        how = "asked for by" if run.subtask else "forked from"
+        yield f"{how} run {run.parent}: interlock show {run.parent}"
+    below = (r for r in list_runs(home) if r.parent == run.run and r.subtask)
+    for task in sorted(below, key=lambda r: r.created):
         yield f"asked for {task.run} · {task.status} · {one_line(task.title, 80)}"
 
 

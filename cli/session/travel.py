@@ -67,7 +67,7 @@ async def resume(session: "Session", rest: str) -> None:
 
 
 def _row(row: RunRow) -> Row:
-    status = f"waiting ({row.waiting})" if row.status == "waiting" else row.status
+    status = f"waiting ({row.waiting})" if row.waiting and row.status == "waiting" else row.status
     return Row(one_line(row.title) or row.workflow, f"{status} · {ago(row.updated)} · {row.run}", row.run)
 
 

@@ -22,6 +22,7 @@ select r.run, r.workflow, r.parent, r.workspace, r.title, r.created, r.updated, 
         and a.interrupt is not null) as waiting,
        (select count(*) from runs c where c.parent = r.run and {IS_SUBTASK}
         and c.status not in ('done', 'cancelled')) as below,
+       r.parent is not null and json_extract(r.options, '$.subtask_of') = r.parent as subtask,
        (select coalesce(sum(input_tokens + output_tokens), 0) from model_calls m
         where m.run = r.run) as tokens
 from runs r left join lease l on l.run = r.run
@@ -49,6 +50,8 @@ class RunRow(NamedTuple):
     waiting: int
     """Requests pending a person's answer."""
     tokens: int
+    subtask: bool
+    """Whether `parent` is the task that asked for it, not the run that it was forked from."""
 
 
 class Request(NamedTuple):
@@ -214,6 +217,7 @@ def _run_row(row: sqlite3.Row) -> RunRow:
         "status": status,
         "error": json.loads(row["error"]) if row["error"] else None,
         "owner": f"{row['host']}:{row['pid']}" if driven else None,
+        "subtask": bool(row["subtask"]),
     }
     return RunRow(**{name: row[name] for name in RunRow._fields if name not in computed}, **computed)
 

@@ -55,6 +55,7 @@ def fork_run(
     run = find_run(home, name)
     Store(home).open()  # adds tables missing from an older store
     point = point_of(home, run, step)
+    _refuse_open_subtask(home, run, point)
     files = RunFiles(home, run)
     if in_place:
         files.refuse_driven()
@@ -72,6 +73,16 @@ def fork_run(
         except OSError as error:
             raise _unmakeable(folder, error) from error
     return made
+
+
+def _refuse_open_subtask(home: Path, run: RunRow, point: _Point) -> None:
+    child = point.values.get("child") if run.workflow == "task" else ""
+    over = "select 1 from runs where run = ? and status not in ('done', 'cancelled')"
+    if child and select(home, over, child):
+        raise UserError(
+            f"At step {point.step} run {run.run!r} waits for its subtask {child!r}, which can't serve two tasks. Fork "
+            f"at step {point.step - 1}, where it isn't begun yet; or when it has ended: interlock resume {run.run}"
+        )
 
 
 def _new(run: RunRow, workspace: Path | None) -> tuple[str, Path]:
