@@ -50,7 +50,10 @@ _OUR_GIT = {
     "GIT_CONFIG_VALUE_0": "explicit",
 }
 """Keeps a folder that only looks like a repository from supplying git settings, which may name programs to run."""
-_FOR_TERMINALS = frozenset({"COLUMNS", "LINES", "FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM"})
+_FOR_TERMINALS = frozenset(
+    {"COLUMNS", "LINES", "FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM", "RIPGREP_CONFIG_PATH"}
+)
+"""Also ripgrep's own options: with `--hidden` among them, a plain `rg` would show `.env`."""
 _WORDS = frozenset(
     {"password", "passwords", "changeme", "changeit", "localhost", "development", "production"}
 )

@@ -78,9 +78,10 @@ def test_what_is_no_secret_stays(name: str) -> None:
 def test_nothing_waits_for_a_terminal() -> None:
     env = tool_environment(
         {"TERM": "xterm-256color", "PAGER": "less", "GIT_PAGER": "delta", "FORCE_COLOR": "3"}
+        | {"RIPGREP_CONFIG_PATH": "/home/me/.ripgreprc"}
     )
     assert env["TERM"] == "dumb" and env["PAGER"] == env["GIT_PAGER"] == "cat" and env["NO_COLOR"] == "1"
-    assert "FORCE_COLOR" not in env
+    assert env.keys().isdisjoint({"FORCE_COLOR", "RIPGREP_CONFIG_PATH"})
 
 
 def rules(**given: object) -> EnvironmentSettings:
