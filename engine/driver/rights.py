@@ -139,6 +139,9 @@ def _until_confirmed(name: str, before: Any) -> Rule | None:
 def _rights(texts: Iterable[RuleText], settings: Settings) -> dict[str, Any]:
     whole = settings.model_dump(mode="json", by_alias=True)
     kept = {key: whole[section][name] for key in _SETTINGS for section, name in [key.split(".")]}
+    # Earlier versions kept what was given of it, without the defaults.
+    filtering = settings.context.file_filtering
+    kept["context.fileFiltering"] = filtering.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     kept[_TRUST] = sorted(
         _mark(name, server) for name, server in settings.mcp_servers.items() if server.trust
     )

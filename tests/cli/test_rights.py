@@ -1,12 +1,15 @@
 """The model can't raise its own rights: not in this run, not in the next, not by waiting for a resume."""
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import Run
 
+from interlock.engine.store import state_home
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.trust import remember
 from interlock.state.calls import CallView, Verdict
@@ -117,6 +120,14 @@ def test_a_run_keeps_the_rules_it_started_with(run: Run, tmp_path: Path, home: P
         "what the new rules allow runs unasked"
     )
     assert "rules have changed" not in confirmed.out
+
+
+def test_settings_left_at_their_defaults_are_kept_as_earlier_versions_did(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text('[{"text": "Done."}]')
+    assert run("-m", f"script:{tmp_path / 's.json'}", "-p", "go").code == 0
+    with closing(sqlite3.connect(state_home() / "interlock.db")) as conn:
+        ((options,),) = conn.execute("select options from runs")
+    assert json.loads(options)["rights"]["settings"]["context.fileFiltering"] == {}
 
 
 @pytest.mark.parametrize("calls", [1, 2])
