@@ -219,7 +219,7 @@ class Reading:
         if not command.words or command.assigns or command.opaque or command.danger or not self.folders.bases:
             return False
         program = command.words[0].text
-        if not command.words[0].literal or self._is_own(program):
+        if not command.words[0].literal or is_own(program, self.folders, self.workspace):
             return False
         read = (r.target for r in self.line.redirects if r.kind == "read" and r.target is not None)
         if not all(self._path(word) for word in read):
@@ -230,12 +230,6 @@ class Reading:
             return self._find(command.words[1:])
         reader = _READERS.get(program)
         return reader is not None and self._reads(program, reader, command.words[1:])
-
-    def _is_own(self, program: str) -> bool:
-        """Whether the project supplies a program of that name through a PATH folder of its own."""
-        own = _own_folders(os.environ.get("PATH", ""), tuple(map(str, self.workspace.roots)))
-        here = [str(self.workspace.root / base) for base in self.folders.bases] if own else ()
-        return any(os.path.lexists(os.path.join(base, folder, program)) for folder in own for base in here)  # noqa: PTH118
 
     def _reads(self, program: str, reader: _Reader, words: Sequence[Word]) -> bool:
         parsed = reader.read(words)
@@ -361,6 +355,13 @@ class Reading:
         """Whether it is a revision, a path, or both: `HEAD~2:src/a.py`."""
         parts = [p for side in text.split("..") for p in side.split(":")]
         return _REVISION.fullmatch(text) is not None and all(self._readable(p) for p in parts if p.strip("."))
+
+
+def is_own(program: str, folders: Folders, workspace: Workspace) -> bool:
+    """Whether the project supplies a program of that name through a PATH folder of its own."""
+    own = _own_folders(os.environ.get("PATH", ""), tuple(map(str, workspace.roots)))
+    here = [str(workspace.root / base) for base in folders.bases or (".",)] if own else ()
+    return any(os.path.lexists(os.path.join(base, folder, program)) for folder in own for base in here)  # noqa: PTH118
 
 
 @lru_cache(maxsize=8)

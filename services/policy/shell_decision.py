@@ -9,7 +9,7 @@ from itertools import islice, product
 from interlock.services.policy.always import READERS, covering, leading_reader
 from interlock.services.policy.decision import Outcome, PartOutcome
 from interlock.services.policy.matching import Match, allows, restricts
-from interlock.services.policy.reading import Folders, Reading, folders_of
+from interlock.services.policy.reading import Folders, Reading, folders_of, is_own
 from interlock.services.policy.rule import STRICTNESS, Rule
 from interlock.services.shell.model import ShellCommand, ShellLine, Word
 from interlock.state.calls import CallView, SessionRule
@@ -133,7 +133,7 @@ class _LineCheck:
 
     def lowered(self, outcome: Outcome, parts: Sequence[PartOutcome]) -> Outcome:
         """Lower an allow to an ask for reasons that concern the line as a whole."""
-        line, opaque = self.line, self.line.opaque
+        line, opaque = self.line, self.line.opaque or self._own_wrapper()
         if protected := protected_target(line, self.folders, self.workspace):
             return outcome.asking("protected", protected)
         if opaque is not None and self.mode != "yolo":
@@ -150,6 +150,12 @@ class _LineCheck:
             return outcome.asking("redirection", away)
         free = self.mode in _FREE_REDIRECTION or all(_redirects(p.outcome) for p in parts)
         return outcome if free else outcome.asking("redirection", "")
+
+    def _own_wrapper(self) -> str | None:
+        """Return a clause about a wrapper that needs no rule, if it is the project's."""
+        wrappers = (c.words[0].text for c in self.line.commands if c.transparent and c.words)
+        own = next((w for w in wrappers if is_own(w, self.folders, self.workspace)), None)
+        return own and f"the project supplies {own!r} itself"
 
 
 def _redirects(outcome: Outcome) -> bool:

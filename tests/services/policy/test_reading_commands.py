@@ -203,12 +203,13 @@ def test_a_program_that_the_project_brings_along_is_asked_about(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bin").mkdir()
-    for place in (tmp_path / "bin" / "ls", tmp_path / "ls"):
+    for place in (tmp_path / "bin" / "ls", tmp_path / "ls", tmp_path / "bin" / "nice", tmp_path / "nice"):
         place.write_text("#!/bin/sh\n")
     for path in (f"{tmp_path}/bin:/usr/bin", "bin:/usr/bin", "/usr/bin:.", "/usr/bin::"):
         monkeypatch.setenv("PATH", path)
         assert decision(policy_of(tmp_path), "ls") == "ask"
-        assert decision(policy_of(tmp_path), "pwd") == "allow"
+        assert decision(policy_of(tmp_path), "nice pwd") == "ask"
+        assert decision(policy_of(tmp_path), "pwd && timeout 5 pwd") == "allow"
 
 
 EXACT = """
