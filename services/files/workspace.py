@@ -286,7 +286,9 @@ def open_workspace(
 ) -> FolderWorkspace:
     """Open the workspace described by settings. Raises `UserError` or `ConfigError` naming a missing directory."""
     if not os.path.isdir(root):  # noqa: PTH112 - Path.is_dir raises for names that are too long
-        raise UserError(f"No directory {str(root)!r}; start in the directory that you want to work on.")
+        raise UserError(
+            f"No directory {str(root)!r}; start in the directory that you want to work on, or name it: -C DIR"
+        )
     included = [root / Path(name).expanduser() for name in settings.context.include_directories]
     for directory in included:
         if not os.path.isdir(directory):  # noqa: PTH112 - see above
