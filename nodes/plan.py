@@ -20,6 +20,7 @@ from interlock.state.node import node
 from interlock.state.plan import PLAN_NAME, REMINDERS, ApprovedPlan, PlanMode, PlanState, PlanStep
 
 _WRITES = ("write_file", "replace")
+_KEPT = ("approval_mode", "mode", "protocol")
 _BOX = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+\[([ xX])\]\s+(.+)$")
 _NUMBER = re.compile(r"^\d+[.)]\s+(.+)$")
 _BULLET = re.compile(r"^[-*+]\s+(.+)$")
@@ -80,11 +81,14 @@ async def remind(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     }
 
 
-@node(reads=("asked", "approval_mode", "plan_file", "plan_steps", "plan_text"), writes=("main_run",))
+@node(
+    reads=("asked", *_KEPT, "plan_file", "plan_steps", "plan_text"),
+    writes=("main_run",),
+)
 async def hand_over(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     """Only creates the run: the process driving this run drives it next, or a person resumes it.
 
-    It gets the approved text, even if the file has changed since.
+    It gets the approved text, even if the file has changed since, and what restricts this run restricts it, too.
     """
     deps = runtime.context
     if not state.get("plan_text"):  # approved under a version that didn't store the approved text
@@ -94,7 +98,8 @@ async def hand_over(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
         )
     prompt, text = (deps.transcript.message(state[key]).text for key in ("asked", "plan_text"))
     plan = ApprovedPlan(state["plan_file"], text, state["plan_steps"])
-    run = await to_its_end(asyncio.to_thread(deps.plans.hand_over, prompt, state["approval_mode"], plan))
+    modes = {name: state.get(name, "") for name in _KEPT}
+    run = await to_its_end(asyncio.to_thread(deps.plans.hand_over, prompt, modes, plan))
     runtime.stream_writer(HandOver(run=run, workflow="main"))
     return {"main_run": run}
 

@@ -245,8 +245,11 @@ class Plans(Protocol):
         """Replace a plan's text atomically; `token` names the temporary file that a kill leaves behind."""
         ...
 
-    def hand_over(self, prompt: str, mode: str, plan: ApprovedPlan) -> str:
-        """Start the linked `main` run that carries out the plan; returns its id. Idempotent."""
+    def hand_over(self, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan) -> str:
+        """Start the linked `main` run that carries out the plan; returns its id. Idempotent.
+
+        `modes`: its approval mode, mode of work and protocol.
+        """
         ...
 
 

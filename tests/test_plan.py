@@ -388,6 +388,24 @@ def test_main_gets_the_plan_that_was_approved_whatever_has_become_of_its_file(tm
     assert "test g" in given.text and "rm -rf" not in given.text
 
 
+def test_main_keeps_the_mode_of_work_and_the_protocol_of_the_plan(tmp_path: Path) -> None:
+    """A mode's restrictions don't end with the plan, and a model that writes calls as tags goes on doing so."""
+    tags: Replies = [
+        {"text": "<write_file><file_path>plan.md</file_path><content>- [ ] b</content></write_file>"},
+        {"text": "<exit_plan_mode><plan_filename>plan.md</plan_filename></exit_plan_mode>"},
+        {"text": "<write_file><file_path>b.py</file_path><content>x</content></write_file>"},
+        {"text": "done", "expect": "may only edit files that match"},
+    ]
+    stage = Stage(tmp_path / "stage", tags)
+    outcome = stage.run("plan", {"prompt": "add g", "mode": "architect", "protocol": "xml"})
+    outcome = stage.resume(outcome, *approve(outcome))
+    from interlock.engine import resume_sync
+
+    outcome = resume_sync(outcome.output["main_run"], options=stage.options)
+    assert (outcome.status, outcome.output["response"]) == ("done", "done"), outcome.error
+    assert not (stage.work / "b.py").exists()
+
+
 def test_a_review_that_waits_is_in_review_and_says_what_an_edit_takes(tmp_path: Path) -> None:
     stage = Stage(
         tmp_path / "stage", [tools(WRITE), tools(HAND_IN), {"text": "no"}, {"text": "no"}, {"text": "no"}]

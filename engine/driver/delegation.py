@@ -236,22 +236,24 @@ class RunPlans:
         with self.prepared.workspace.place(path, make=True) as place:
             write_atomically(place, text.encode(), CallKey.parse(token))
 
-    def hand_over(self, prompt: str, mode: str, plan: ApprovedPlan) -> str:
+    def hand_over(self, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan) -> str:
         run = linked_id(f"main of {self.info.run}")
         text = render("plan/carry_out", prompt=prompt, file=plan.file, plan=plan.text)
 
         def made(chain: ChainTranscript) -> NewRun:
             head = chain.append("", [Message(role="user", origin="person", content=text)])
-            return self._new(run, head, prompt, mode, plan)
+            return self._new(run, head, prompt, modes, plan)
 
         return begin_linked(self.store, self.prepared, self.info.run, run, made)
 
-    def _new(self, run: str, record: str, prompt: str, mode: str, plan: ApprovedPlan) -> NewRun:
+    def _new(
+        self, run: str, record: str, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan
+    ) -> NewRun:
         prepared = self.prepared
         state = {
             "prompt": record,
             "head": "",
-            "approval_mode": mode,
+            **modes,
             "model": prepared.model,
             "max_turns": prepared.limits.max_turns,
             "max_session_turns": prepared.limits.max_session_turns,
@@ -263,6 +265,10 @@ class RunPlans:
         }
         with closing(self.store.connect()) as conn:
             before = calls_made(conn, self.info.run)
-        options = {**kept_options(prepared.options), "approval_mode": mode, "calls_before": before}
+        options = {
+            **kept_options(prepared.options),
+            "approval_mode": modes["approval_mode"],
+            "calls_before": before,
+        }
         title = prepared.redact(f"carries out: {prompt}")[:200]
         return NewRun(run, "main", str(self.info.workspace), title, options, state)
