@@ -71,7 +71,8 @@ def test_what_trusted_files_name_is_asked_about_as_they_are(
         "docs/more.md": "Be kind.",
         "docs/other.md": "Not imported.",
         "prompt.md": "You are a model.",
-        "tools/mcp/server.py": "",
+        "tools/mcp/server.py": "import os, lib as l\nfrom json import loads\n",
+        "tools/mcp/lib.py": "import more.deep",
         "pkg/serve.py": "",
         ".interlock/settings.json": json.dumps({"mcpServers": servers}),
         ".git/config": git,
@@ -82,6 +83,7 @@ def test_what_trusted_files_name_is_asked_about_as_they_are(
         (root / name).write_text(text)
     monkeypatch.setenv("GEMINI_SYSTEM_MD", "prompt.md")
     believed = ["docs/rules.md", "docs/more.md", "prompt.md", "tools/mcp/server.py", "pkg/serve.py"]
+    believed += ["tools/mcp/lib.py", "tools/mcp/more/__init__.py", "tools/mcp/json.py", "tools/mcp/os.py"]
     believed += ["my/hooks/pre-commit", "cfg/one", "cfg/two"]
     assert [path for path in believed if not asked(run, path)] == []
     assert [path for path in ("docs/other.md", "tools/mcp/x.py", "my/x", "cfg/x") if asked(run, path)] == []
