@@ -4,6 +4,7 @@ Only a few wrappers are understood, in their plainest form. Anything else that r
 may be commands are recorded all the same, so that rules against them still match.
 """
 
+import posixpath
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -269,13 +270,18 @@ def _shell(words: _Words) -> _Inner:
             return _Inner(script=script, opaque="sh may read it otherwise than bash")
         return _Inner(script=script, transparent=True)
     # A plain name not in the folder is looked up among the programs: `bash npm publish`.
-    file = first.literal and not first.text.startswith(("-", "+", "/dev/")) and set(first.text) & set("/.")
-    return _NOTHING if file else _HIDDEN
+    file = first.literal and not first.text.startswith(("-", "+")) and set(first.text) & set("/.")
+    return _NOTHING if file and not _may_be_input(first.text) else _HIDDEN
+
+
+def _may_be_input(path: str) -> bool:
+    """Whether it leads into /dev or /proc, where standard input has many names."""
+    return posixpath.normpath(path).lstrip("./").startswith(("dev/", "proc/"))
 
 
 def _interpreter(words: _Words) -> _Inner:
     """Without an argument, or with `-`, it runs what it reads."""
-    read = len(words) == 1 or any(w.text in ("-", "/dev/stdin") or "<(" in w.text for w in words[1:])
+    read = len(words) == 1 or any(w.text == "-" or _may_be_input(w.text) or "<(" in w.text for w in words[1:])
     return _Inner(opaque="it runs what it reads") if read else _NOTHING
 
 
