@@ -110,6 +110,22 @@ def clean_json(value: object) -> object:
     return clean(str(value))
 
 
+def nested_deeper(value: object, most: int) -> bool:
+    """Whether lists and objects of a JSON value are nested more than `most` deep."""
+    level: list[object] = [value]
+    for _ in range(most):
+        inner: list[object] = []
+        for outer in level:
+            if isinstance(outer, dict):
+                inner += cast(dict[str, object], outer).values()
+            elif isinstance(outer, list):
+                inner += cast(list[object], outer)
+        level = [item for item in inner if isinstance(item, (dict, list))]
+        if not level:
+            return False
+    return True
+
+
 def counted(number: int, what: str) -> str:
     """`1 call`, `3 calls`, `1,200 calls`."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

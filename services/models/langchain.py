@@ -67,6 +67,8 @@ _FINISH = {
 }
 
 
+_SHOWN = 300
+"""Characters shown of arguments that can't be read."""
 _TOGETHER = 1000
 """Chunks added up at a time: each sum parses the arguments of calls anew, so one per chunk is quadratic."""
 
@@ -182,6 +184,6 @@ def _calls(whole: AIMessageChunk) -> tuple[tuple[CallPiece, ...], str]:
         except (ValueError, RecursionError):
             args = None
         if not isinstance(args, dict):
-            return (), f"{call['name']} {call['args']!r}"
+            return (), f"{call['name']} {(call['args'] or '')[:_SHOWN]!r}"
         pieces.append(CallPiece(name=call["name"] or "", args=cast("dict[str, Any]", args), id=call["id"]))
     return tuple(pieces), ""

@@ -30,7 +30,7 @@ from interlock.state.messages import (
     Usage,
     estimate_message,
 )
-from interlock.state.text import clean, clean_json, estimate_tokens
+from interlock.state.text import clean, clean_json, estimate_tokens, nested_deeper
 from interlock.tools._tags import parser_of, typed
 
 
@@ -216,6 +216,9 @@ class ModelLog(Protocol):
 
 OWN_ID = re.compile(r"\d+\.\d+(\.\d+)?")
 """Ids assigned by us, which are not sent to providers."""
+_DEEPEST = 64
+"""Maximum nesting of a call's arguments; pydantic reads a record of 200 levels at most."""
+_MALFORMED = "malformed_function_call"
 _HIGH = re.compile("[\ud800-\udbff]$")
 
 
@@ -256,16 +259,21 @@ class Answer:
         self.finish_reason: str | None = None
         self.problem: str | None = None
         self.usage = Usage()
+        self._refused = ""
+        """Why calls of the answer can't be taken."""
         self.shown = False
         """Output was streamed to people: the request can't be repeated silently."""
 
     def add(self, chunk: Chunk) -> list[ModelItem]:
         """Add a chunk and return the items to stream."""
-        self._calls.extend(chunk.calls)
+        self._calls.extend(call for call in chunk.calls if not self._refuses(call))
         self._data.extend(chunk.data)
         self._signature = chunk.signature or self._signature
         self.finish_reason = chunk.finish_reason or self.finish_reason
         self.problem = chunk.problem or self.problem
+        if self._refused:
+            self.finish_reason, self.problem = _MALFORMED, self._refused
+            self._calls.clear()
         if chunk.usage is not None:
             self.usage = _sum(self.usage, chunk.usage)
         items: list[ModelItem] = []
@@ -275,6 +283,14 @@ class Answer:
             items.append(TextDelta(text=text))
         self.shown = self.shown or bool(items)
         return items
+
+    def _refuses(self, call: CallPiece) -> bool:
+        """Whether its arguments could not be read again once they are stored."""
+        if nested_deeper(call.args, _DEEPEST):
+            self._refused = (
+                f"the arguments of a call of {call.name[:100]!r} are nested more than {_DEEPEST} deep"
+            )
+        return bool(self._refused)
 
     def cut(self, error: ModelError) -> None:
         """Mark the answer as cut off: no finish reason, and no calls, as they may be incomplete."""
@@ -333,9 +349,6 @@ def _sum(a: Usage, b: Usage) -> Usage:
         cached=a.cached + b.cached,
         thoughts=a.thoughts + b.thoughts,
     )
-
-
-_MALFORMED = "malformed_function_call"
 
 
 async def tagged(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from interlock.services.models import ScriptError
+from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import ModelAuthError, ModelError
 from interlock.state.messages import Message, TextDelta, Usage
 
@@ -122,6 +123,29 @@ async def test_a_scripted_reply_has_all_that_a_models_reply_has(bench: Any, scri
     assert list(reply.message.tool_calls[0].args) == ["z", "b"]
     assert (reply.usage, reply.finish_reason, reply.problem) == (Usage(input=10, output=5), None, "odd")
     assert (reply.message.thought, asked.thought) == ("hm", "hm")
+
+
+def nested(depth: int) -> Any:
+    value: Any = "x"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("depth", [63, 64, 190])
+async def test_arguments_nested_so_deep_that_no_record_could_be_read_again_are_a_malformed_call(
+    bench: Any, script_file: Any, depth: int
+) -> None:
+    deep = {"name": "deep", "args": {"x": nested(depth)}}
+    path = script_file([{"text": "t", "tool_calls": [deep, {"name": "flat", "args": {}}]}])
+    run = bench(settings={"model": {"name": f"script:{path}"}})
+    reply = (await run.ask("hi")).reply
+    if depth == 63:
+        assert reply.message.tool_calls[0].args == deep["args"]
+    else:
+        assert reply.finish_reason == "malformed_function_call" and not reply.message.tool_calls
+        assert "'deep' are nested more than 64 deep" in str(reply.problem)
+    ChainTranscript(run.conn, run.outputs, run.run).read(reply.record)  # as another process reads it
 
 
 async def test_usage_that_no_script_says_is_estimated(bench: Any, script_file: Any) -> None:
