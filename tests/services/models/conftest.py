@@ -83,6 +83,11 @@ class Bench:
     run: str = "run1"
 
     def __post_init__(self) -> None:
+        self.conn.execute(
+            "insert or ignore into runs (run, workflow, workspace, title, created, updated, status, options, input)"
+            " values (?, 'main', '', '', 0, 0, 'open', '{}', '{}')",
+            (self.run,),
+        )
         self.token = Token()
         self.transcript = ChainTranscript(self.conn, self.outputs, self.run)
         self.log = SqlModelLog(self.conn, self.transcript, self.run)
