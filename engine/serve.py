@@ -127,8 +127,9 @@ def _choice(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _shown(request: Mapping[str, Any]) -> str:
     parts = [str(request[key]) for key in ("tool_name", "reason", "preview") if request.get(key)]
-    if always := dict.fromkeys((request.get("always") or {}).values()):
-        parts.append(f"Always: {'; '.join(always)}")
+    always: Mapping[str, str] = request.get("always") or {}
+    if always:
+        parts.append(f"Always: {'; '.join(dict.fromkeys(always.values()))}")
     return "\n\n".join(map(visible, parts))
 
 

@@ -80,7 +80,8 @@ def question(run: str, request: Request, count: str, paint: Paint, limit: int | 
     yield from (f"    {line}" for line in _parts(request, paint))
     if request["kind"] == "question":
         yield from (f"    {line}" for line in _questions(request, paint))
-    always = {choice: one_line(what) for choice, what in (request.get("always") or {}).items()}
+    given: Mapping[str, str] = request.get("always") or {}
+    always = {choice: one_line(what) for choice, what in given.items()}
     saved = always.pop("proceed_always_and_save", "")
     here = dict.fromkeys(always.values())
     if here:
