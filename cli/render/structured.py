@@ -101,6 +101,9 @@ def outcome_object(outcome: Outcome) -> dict[str, Any]:
     result["stats"] = outcome.stats
     if outcome.error:
         result["error"] = {**outcome.error, "code": outcome.exit_code}
+    elif outcome.exit_code and outcome.status != "waiting":  # a signal or a time-out
+        message = f"The run stopped: {outcome.status.replace('_', ' ')}. Go on with: {outcome.resume_command}"
+        result["error"] = {"type": outcome.status, "message": message, "code": outcome.exit_code}
     if outcome.status == "waiting":
         result["status"] = "waiting"
         result["pending_approvals"] = outcome.pending

@@ -270,6 +270,17 @@ def test_a_line_of_a_batch_with_a_bad_workspace_or_model_is_an_error_of_its_own(
     assert [line.get("response") or line["error"]["type"] for line in lines] == kinds
 
 
+@pytest.mark.parametrize("shape", ["json", "stream-json"])
+def test_a_run_that_is_stopped_says_so_to_programs(run: Run, tmp_path: Path, shape: str) -> None:
+    (tmp_path / "script.json").write_text(json.dumps([{"text": "Late.", "delay_s": 60}]))
+    model = ("-m", f"script:{tmp_path / 'script.json'}")
+    done = run("-p", "go", *model, "--timeout", "250ms", "-o", shape)
+    result = done.events[-1] if shape == "stream-json" else json.loads(done.out)
+    error = result["error"]
+    assert (done.code, error["type"], error["code"]) == (124, "timeout", 124)
+    assert "Go on with: interlock resume " in error["message"]
+
+
 def test_latest_is_the_newest_run_of_this_folder(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
