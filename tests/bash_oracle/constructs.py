@@ -256,6 +256,7 @@ _WRAPPERS: dict[str, tuple[str, ...]] = {
     "stdbuf": ("-oL", "-o L", "--output=L"),
     "setsid": ("", "-w", "-f"),
     "bash -c": ("", "-e", "-x", "--"),
+    "bash": ("/proc/self/fd/0 <<<", "//dev/stdin <<<", "./../../dev/fd/0 <<<", "-s <<<", "<<<"),
     "eval": ("", "--"),
     "coproc": ("", "x"),
 }
@@ -435,7 +436,7 @@ class Constructs:
             (*ALLOWED, "c3", "touch f", "CI=/evil ls", "x+=/evil; ls", "bash -c 'ls {}'", "x=/evil ls")
         )
         options = r.choices(_WRAPPERS[name], k=r.choice((1, 1, 1, 2)))
-        if name in ("bash -c", "eval") and r.random() < 0.8:
+        if name in ("bash -c", "bash", "eval") and r.random() < 0.8:
             command = quoted(command)
         text = " ".join(w for w in (name, *options, command) if w)
         if name == "xargs":
