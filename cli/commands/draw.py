@@ -12,7 +12,7 @@ from interlock.cli.render.output import Paint, place, visible_json
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow, find_run, step_rows
 from interlock.engine.store import state_home
-from interlock.state.errors import UserError
+from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:
     from interlock.graphs._pipeline import Pipeline
@@ -136,9 +136,11 @@ def _written(run: RunRow, shape: str) -> str:
         return visible_json(record, 2) + "\n"
     from interlock.cli.render.export import page, report
 
-    folder = Path(run.workspace)  # if it is gone, use our workflow of that name
-    options = Options(home=state_home(), workspace=folder, env=dict(os.environ))
-    workflow = _pipeline(run.workflow, options) if folder.is_dir() else run.workflow
+    options = Options(home=state_home(), workspace=Path(run.workspace), env=dict(os.environ))
+    try:
+        workflow = _pipeline(run.workflow, options)
+    except InterlockError:  # the folder is gone, or its settings are wrong now: our workflow of that name
+        workflow = run.workflow
     drawn = _drawn(workflow, "svg" if shape == "html" else "mermaid", 1, run)
     return page(record, drawn) if isinstance(drawn, bytes) else report(record, drawn)
 

@@ -136,6 +136,15 @@ def test_no_name_and_no_text_becomes_markup_of_the_report_or_hides_in_the_page(
         assert "\u200b" not in summary and "\u043e" not in summary and summary.count("<") == 2
 
 
+def test_a_run_is_exported_although_the_settings_are_wrong_by_now(desk: Desk) -> None:
+    desk.run([{"text": "ok"}])
+    settings = Path.home() / ".interlock/settings.json"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text('{"processors": ["gone.py"]}')
+    done = desk.cli("export", "latest", "--format", "md")
+    assert (done.code, "finish" in done.out) == (0, True), done.err
+
+
 def test_a_diagram_marks_where_a_run_waits_and_where_it_stopped(desk: Desk) -> None:
     waiting = desk.run(approval_mode="default").run
     assert "tools ×1: waits here" in desk.cli("diagram", "--run", waiting).out
