@@ -140,7 +140,7 @@ def test_a_run_is_exported_although_the_settings_are_wrong_by_now(desk: Desk) ->
     desk.run([{"text": "ok"}])
     settings = Path.home() / ".interlock/settings.json"
     settings.parent.mkdir(parents=True, exist_ok=True)
-    settings.write_text('{"processors": ["gone.py"]}')
+    settings.write_text('{"processors": ["/nowhere/gone.py"]}')
     done = desk.cli("export", "latest", "--format", "md")
     assert (done.code, "finish" in done.out) == (0, True), done.err
 
