@@ -19,7 +19,7 @@ from interlock.services.sqlite import (
     explained,
     transaction,
 )
-from interlock.state.errors import InterlockError, StoreError
+from interlock.state.errors import InterlockError, StoreError, UserError
 
 SCHEMA_VERSION = 5
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
@@ -239,8 +239,10 @@ def _inflated(saved: bytes) -> bytes:
 
 
 def read_options(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
-    (text,) = conn.execute("select options from runs where run = ?", (run,)).fetchone()
-    return json.loads(text)
+    row = conn.execute("select options from runs where run = ?", (run,)).fetchone()
+    if row is None:
+        raise UserError(f"Run {run!r} was removed meanwhile. List runs with: interlock runs --all")
+    return json.loads(row[0])
 
 
 def keep_rights(conn: sqlite3.Connection, run: str, rights: Mapping[str, Any]) -> None:

@@ -20,6 +20,7 @@ from interlock.engine.read import find_run, waiting_requests
 from interlock.engine.rebuild import differences
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import record_decisions
+from interlock.engine.store.runs import remove_run
 from interlock.state.calls import outcome_of
 from interlock.state.errors import UserError
 
@@ -115,6 +116,16 @@ def test_a_user_without_a_name_may_decide(tmp_path: Path, monkeypatch: pytest.Mo
         resume_sync(run, decisions=[Decision("all", "proceed_once")], options=place.options).status == "done"
     )
     assert place.log() == ["ran"]
+
+
+def test_a_run_removed_while_it_is_taken_up_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, run = parked(tmp_path / "p")
+    monkeypatch.setattr(
+        "interlock.engine.driver.runner.record_decisions", lambda *_: remove_run(place.home, run)
+    )
+    with pytest.raises(UserError, match="was removed meanwhile"):
+        resume_sync(run, options=place.options)
+    assert place.log() == []
 
 
 def test_two_processes_that_resume_at_once_do_it_once(tmp_path: Path) -> None:
