@@ -196,8 +196,10 @@ class Reaper:
             self.signal_group(signal.SIGKILL)
 
     def _kill_seen(self) -> None:
+        with suppress(*_GONE):  # before the search, which takes long beside a fork bomb
+            os.killpg(self._pid, signal.SIGKILL)
         seen = _descendants(os.getpid()) if self._contained else {}
-        groups = {self._pid, *seen.values()} - {os.getpgrp()}
+        groups = {*seen.values()} - {os.getpgrp()}
         for pid in (*(-group for group in groups), *seen):
             with suppress(*_GONE):
                 os.kill(pid, signal.SIGKILL)

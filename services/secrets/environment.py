@@ -50,10 +50,9 @@ _OUR_GIT = {
     "GIT_CONFIG_VALUE_0": "explicit",
 }
 """Keeps a folder that only looks like a repository from supplying git settings, which may name programs to run."""
-_FOR_TERMINALS = frozenset(
-    {"COLUMNS", "LINES", "FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM", "RIPGREP_CONFIG_PATH"}
-)
-"""Also ripgrep's own options: with `--hidden` among them, a plain `rg` would show `.env`."""
+_FOR_TERMINALS = frozenset({"COLUMNS", "LINES", "FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM"})
+_READ_OTHERWISE = frozenset({"CDPATH", "SHELLOPTS", "BASHOPTS", "RIPGREP_CONFIG_PATH"})
+"""With these a line would do something else than policy read in it: `cd sub` leads elsewhere, `rg` shows `.env`."""
 _WORDS = frozenset(
     {"password", "passwords", "changeme", "changeit", "localhost", "development", "production"}
 )
@@ -74,7 +73,7 @@ def tool_environment(
     environ: Mapping[str, str], rules: "EnvironmentSettings | None" = None
 ) -> dict[str, str]:
     """`environ` without secrets, adapted to processes without a terminal."""
-    left_out = {*kept_back(environ, rules), *_FOR_TERMINALS}
+    left_out = {*kept_back(environ, rules), *_FOR_TERMINALS, *_READ_OTHERWISE}
     return {name: value for name, value in environ.items() if name not in left_out} | _NO_TERMINAL | _OUR_GIT
 
 

@@ -67,7 +67,7 @@ def test_secrets_are_left_out(name: str) -> None:
     "name",
     [
         *("PATH", "HOME", "LANG", "PWD", "OLDPWD", "VIRTUAL_ENV", "KEYBOARD", "TOKENIZERS_PARALLELISM"),
-        *("MONKEY", "COMPASS", "XAUTHORITY", "GIT_AUTHOR_NAME", "DISPATCH", "CDPATH", "PASSENGER_HOME"),
+        *("MONKEY", "COMPASS", "XAUTHORITY", "GIT_AUTHOR_NAME", "DISPATCH", "XPATH", "PASSENGER_HOME"),
         *("DESK", "SALTS_HOME", "PWD_V2_PATH", "CONNECTION_STATE"),
     ],
 )
@@ -78,10 +78,9 @@ def test_what_is_no_secret_stays(name: str) -> None:
 def test_nothing_waits_for_a_terminal() -> None:
     env = tool_environment(
         {"TERM": "xterm-256color", "PAGER": "less", "GIT_PAGER": "delta", "FORCE_COLOR": "3"}
-        | {"RIPGREP_CONFIG_PATH": "/home/me/.ripgreprc"}
     )
     assert env["TERM"] == "dumb" and env["PAGER"] == env["GIT_PAGER"] == "cat" and env["NO_COLOR"] == "1"
-    assert env.keys().isdisjoint({"FORCE_COLOR", "RIPGREP_CONFIG_PATH"})
+    assert env.keys().isdisjoint({"FORCE_COLOR"})
 
 
 def rules(**given: object) -> EnvironmentSettings:
@@ -102,6 +101,24 @@ def rules(**given: object) -> EnvironmentSettings:
 def test_a_value_that_is_a_secret_is_left_out_whatever_it_is_called(value: str) -> None:
     assert "HARMLESS" not in tool_environment({"HARMLESS": value})
     assert tool_environment({"HARMLESS": value}, rules=rules(allowed=["HARMLESS"]))["HARMLESS"] == value
+
+
+def test_what_makes_a_program_read_a_line_otherwise_is_left_out(tmp_path: Path) -> None:
+    """Policy has decided about `sub` and about what a plain `rg` shows."""
+    (tmp_path / "other" / "sub").mkdir(parents=True)
+    (tmp_path / "sub" / "file").mkdir(parents=True)
+    (tmp_path / "rc").write_text("--hidden\n")
+    given = {
+        "CDPATH": str(tmp_path / "other"),
+        "SHELLOPTS": "noglob",
+        "RIPGREP_CONFIG_PATH": str(tmp_path / "rc"),
+    }
+    env = tool_environment({"PATH": os.environ["PATH"], **given})
+    ran = subprocess.run(
+        ["bash", "-c", "cd sub; pwd -P; echo *"], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
+    assert ran.stdout == f"{(tmp_path / 'sub').resolve()}\nfile\n"
+    assert env.keys().isdisjoint(given)
 
 
 def test_sockets_that_lend_out_keys_are_left_out_unless_named() -> None:
