@@ -38,10 +38,10 @@ def runs_nothing(folder: Path) -> bool:
 def shows_nothing_private(folder: Path, texts: bool, compared: int) -> bool:
     """Whether git tracks no file that tools may not read, if it shows `texts`. Outside of a repository it compares any
     two folders, whatever they hold."""
-    found = [git for git in _repositories(folder) if (git / "HEAD").is_file()]
+    found = [own for git in _repositories(folder) for own, _ in _directories(git) if (own / "HEAD").is_file()]
     if not found:
         return compared < 2
-    return not texts or not any(_tracks_private(str(git), _state(git / "index")) for git in found)
+    return not texts or not any(_tracks_private(str(own), _state(own / "index")) for own in found)
 
 
 def _repositories(folder: Path) -> Iterator[Path]:
@@ -56,17 +56,36 @@ def _tracks_private(git: str, index: tuple[int, int, int]) -> bool:
     return bool(index[2]) and _PRIVATE.search(read_file(Path(git, "index"), index[2])) is not None
 
 
-def _is_plain(git: Path) -> bool:
-    if not git.is_dir() or any(
-        (git / name).exists() for name in ("config.worktree", "commondir", "hooks/post-index-change")
-    ):
-        return False
-    if any(git.glob("sharedindex.*")):  # it holds further entries
-        return False
+def _directories(git: Path) -> list[tuple[Path, Path]]:
+    """The directory of a work tree and the one with its settings: the same, unless `git worktree` has linked it.
+
+    Empty if `git` is something else, like a submodule's.
+    """
+    if git.is_dir():
+        return [] if (git / "commondir").exists() else [(git, git)]
     try:
-        return _are_plain(str(git), _state(git / "config"), _state(git / "index"))
+        own = (git.parent / _line(git).removeprefix("gitdir: ")).resolve()
+        linked = own.parent.name == "worktrees" and _line(own / "commondir") == "../.."
+        return [(own, own.parent.parent)] if linked and Path(_line(own / "gitdir")).samefile(git) else []
     except (OSError, ValueError):
-        return False
+        return []
+
+
+def _line(file: Path) -> str:
+    return read_file(file, _LARGEST).decode().removesuffix("\n")
+
+
+def _is_plain(git: Path) -> bool:
+    for own, common in _directories(git):
+        if (own / "config.worktree").exists() or (common / "hooks/post-index-change").exists():
+            return False
+        if any(own.glob("sharedindex.*")):  # it holds further entries
+            return False
+        try:
+            return _are_plain(str(own), str(common), _state(common / "config"), _state(own / "index"))
+        except (OSError, ValueError):
+            return False
+    return False
 
 
 def _state(file: Path) -> tuple[int, int, int]:
@@ -79,11 +98,11 @@ def _state(file: Path) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=8)
-def _are_plain(git: str, config: tuple[int, int, int], index: tuple[int, int, int]) -> bool:
+def _are_plain(own: str, common: str, config: tuple[int, int, int], index: tuple[int, int, int]) -> bool:
     if config[2] > _LARGEST or index[2] > _LARGEST_INDEX:
         return False
-    entries = read_file(Path(git, "index"), _LARGEST_INDEX) if index[2] else b""
-    text = read_file(Path(git, "config")).decode() if config[2] else ""
+    entries = read_file(Path(own, "index"), _LARGEST_INDEX) if index[2] else b""
+    text = read_file(Path(common, "config")).decode() if config[2] else ""
     return _SUBMODULE not in entries and _is_plain_config(text)
 
 

@@ -167,6 +167,38 @@ def test_ripgrep_is_asked_about_where_an_ignore_file_brings_a_secret_back(
     assert decision(policy_of(root), "rg foo") == "ask"
 
 
+def test_a_linked_work_tree_is_held_to_the_settings_of_its_repository(tmp_path: Path) -> None:
+    main, linked = tmp_path / "main", tmp_path / "linked"
+
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-C", str(main), *words], check=True)
+
+    subprocess.run(["git", "init", "-q", str(main)], check=True)
+    git("commit", "-q", "--allow-empty", "-m", "first")
+    git("worktree", "add", "-q", str(linked))
+    policy = policy_of(linked)
+    assert {decision(policy, line) for line in ("git status", "git diff", "git log -p")} == {"allow"}
+    (linked / ".env").write_text("x\n")
+    subprocess.run(["git", "-C", str(linked), "add", "."], check=True)
+    assert decision(policy, "git diff") == "ask"
+    assert decision(policy, "git status") == "allow"
+    with (main / ".git" / "config").open("a") as config:
+        config.write("[core]\n\tfsmonitor = ./evil\n")
+    assert decision(policy, "git status") == "ask"
+
+
+def test_a_git_file_that_names_what_no_work_tree_was_linked_to_is_asked_about(tmp_path: Path) -> None:
+    """As shipped in an archive: `.git` and the directories that it names are files of the project."""
+    shipped = tmp_path / "shipped" / "worktrees" / "x"
+    shipped.mkdir(parents=True)
+    (shipped / "commondir").write_text("../..\n")
+    (shipped / "gitdir").write_text("/elsewhere/.git\n")
+    for file in (shipped / "HEAD", shipped.parent.parent / "HEAD"):
+        file.write_text("ref: refs/heads/main\n")
+    (tmp_path / ".git").write_text("gitdir: shipped/worktrees/x\n")
+    assert decision(policy_of(tmp_path), "git status") == "ask"
+
+
 def test_git_is_asked_about_behind_a_link_into_a_repository_within(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "other"):
         subprocess.run(["git", "init", "-q", str(folder)], check=True)
