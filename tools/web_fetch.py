@@ -8,7 +8,6 @@ from pydantic import Field, JsonValue
 from interlock.state.calls import Preview, ToolError, ToolResult, failure
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Tool, ToolContext
-from interlock.tools._html_text import decoded
 from interlock.tools._http import Page, fetch, note_for_people, url_problem
 
 _HTML_PROGRAM = str(Path(__file__).with_name("_html_text.py"))
@@ -56,7 +55,7 @@ async def _readable(page: Page, context: ToolContext) -> tuple[str, str]:
     if b"\0" in page.body[:_SNIFFED] or not (textual or not page.content_type):
         kind = page.content_type or "binary data"
         raise ToolError("not_text", f"{page.url!r} is {kind} ({len(page.body):,} bytes), not text.")
-    return "", decoded(page.body, page.charset)
+    return "", _decoded(page)
 
 
 async def _html(page: Page, context: ToolContext) -> tuple[str, str]:
@@ -71,10 +70,16 @@ async def _html(page: Page, context: ToolContext) -> tuple[str, str]:
     if ended.how != "exited" or ended.exit_code != 0:
         return (
             "",
-            f"(The page could not be turned into text; its HTML follows.)\n{decoded(page.body, page.charset)}",
+            f"(The page could not be turned into text; its HTML follows.)\n{_decoded(page)}",
         )
     title, _, text = ended.output.partition("\n")
     return title, text.strip()
+
+
+def _decoded(page: Page) -> str:
+    from interlock.tools._html_text import decoded  # lazy: no other run needs html.parser
+
+    return decoded(page.body, page.charset)
 
 
 def _result(args: WebFetchArgs, page: Page, title: str, text: str, context: ToolContext) -> ToolResult:
