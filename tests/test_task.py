@@ -451,6 +451,8 @@ def test_a_servers_tool_by_names_is_a_call_of_that_tool_for_rules_people_and_the
         "env": {"ODD_LOG": str(tmp_path / "log"), "ODD_TOOLS": "note"},
     }
     stage.settings["mcpServers"] = {"odd": odd}
+    hook = {"type": "command", "command": f"echo hooked >> {tmp_path}/hooked"}
+    stage.settings["hooks"] = {"BeforeTool": [{"matcher": "use_mcp_tool", "hooks": [hook]}]}
     outcome = stage.run("task", {"prompt": "x", "mode": "code"})
     assert [(p["tool_name"], p["args"]) for p in outcome.pending] == [("mcp_odd_note", {"text": "kept"})]
     outcome = stage.resume(outcome, *approve(outcome))
@@ -458,3 +460,4 @@ def test_a_servers_tool_by_names_is_a_call_of_that_tool_for_rules_people_and_the
     assert outcome.output["history"][2]["name"] == "use_mcp_tool"
     assert "has no tool 'no'. It has: " in answers(outcome)[1]
     assert ("mcp_odd_note", "done") in [(*row,) for row in stage.rows("select tool, state from journal")]
+    assert (tmp_path / "hooked").read_text() == "hooked\n"

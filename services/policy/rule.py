@@ -240,6 +240,8 @@ def names_of(tool: str, args: Mapping[str, JsonValue]) -> frozenset[str]:
     """Return the names by which a call can be denied, asked about or hooked."""
     own = canonical(tool)
     aliases = {alias for alias, name in ALIASES.items() if name == own}
+    if tool.startswith("mcp_"):  # the task loop calls a server's tools by these
+        aliases.add("access_mcp_resource" if tool.endswith("_read_resource") else "use_mcp_tool")
     agent = agent_of(tool, args)
     return frozenset({tool, own, *aliases, *([agent] if agent else [])})
 
