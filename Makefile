@@ -23,7 +23,7 @@ test: $(VENV)/installed-dev ## all tests, of the long sweeps a sample (TESTS='-k
 	$(BIN)/pytest $(TESTS)
 
 sweeps: $(VENV)/installed-dev ## kills and stops at every moment, shell lines under bash
-	$(BIN)/pytest -m sweep $(TESTS)
+	$(BIN)/pytest -m sweep $(TESTS) $$(grep -rl --include='*.py' mark.sweep tests)
 
 properties: $(VENV)/installed-dev ## ten times as many generated examples as the tests try
 	$(BIN)/pytest -m hypothesis --hypothesis-profile=sweep $(TESTS)

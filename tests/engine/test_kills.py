@@ -20,7 +20,7 @@ STATES = {
     "helpers_program": 32,
     "agents_program": 90,
     "mcp_program": 45,
-    "tasks_program": 115,
+    "tasks_program": 70,
 }
 """Least number of distinct states that a program's kills leave."""
 SHARES = {"agents_program": 4, "tasks_program": 4}
