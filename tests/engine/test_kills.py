@@ -33,7 +33,7 @@ SHARES = {"agents_program": 4, "tasks_program": 4}
     [(p, n, SHARES.get(p, 2)) for p in STATES for n in range(SHARES.get(p, 2))],
 )
 def test_a_kill_at_any_moment_changes_nothing(program: str, share: int, shares: int) -> None:
-    """One kill per group of moments that leave the same state. KILL_EVERY=1 takes all 1,500: half an hour."""
+    """One kill per group of moments that leave the same state. KILL_EVERY=1 takes all 2,500."""
     told = killed(program, "every" if "KILL_EVERY" in os.environ else "states", share, shares)
     assert told["differ"] == []
     assert told["kills"] >= STATES[program] // shares
