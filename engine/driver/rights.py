@@ -257,6 +257,6 @@ def commands_of(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]
     for server in settings.mcp_servers.values():
         line = [server.command, *server.args]
         yield shlex.join(line)
-        yield shlex.join(os.path.join(server.cwd, word) for word in line)  # noqa: PTH118
+        yield shlex.join(os.path.join(server.cwd, word) for word in line)  # noqa: PTH118 - most are no paths
     tools = settings.tools
     yield from (tools.discovery_command, tools.call_command, tools.browser, tools.web_search)

@@ -198,7 +198,7 @@ def named_by_git(
 def _named(setting: re.Pattern[str], config: str, base: Path) -> list[Path]:
     """Return the paths named in the configuration, relative to `base`, except `base` itself, which can't be kept."""
     values = (value.strip('"') for value in setting.findall(config))
-    paths = [Path(os.path.normpath(base / os.path.expanduser(value))) for value in values]  # noqa: PTH111
+    paths = [Path(os.path.normpath(base / os.path.expanduser(value))) for value in values]  # noqa: PTH111 - Path's raises
     return [path for path in paths if path != base]
 
 
@@ -221,7 +221,7 @@ def written_path(path: str, root: Path) -> Path:
     if _UNNAMEABLE.search(path):
         raise PathRefused(f"{path!r} holds half a character, which no file has in its name; write it whole.")
     if path == "~" or path.startswith("~/"):
-        path = os.path.expanduser(path)  # noqa: PTH111 - Path.expanduser raises where there is no home
+        path = os.path.expanduser(path)  # noqa: PTH111 - Path's raises - Path.expanduser raises where there is no home
     elif path.startswith("@") and len(path) > 1 and not os.path.lexists(root / path):
         path = path[1:]  # models copy the mark of a file reference
     return root / path

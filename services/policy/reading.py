@@ -145,7 +145,7 @@ class _Shown:
     def read(self, folder: str) -> None:
         """Add what the ignore files of a folder bring back."""
         for name in _IGNORE_FILES:
-            with suppress(OSError), open(os.path.join(folder, name), "rb") as file:  # noqa: PTH118, PTH123
+            with suppress(OSError), open(os.path.join(folder, name), "rb") as file:  # noqa: PTH118, PTH123 - of os.walk
                 text = file.read(_LARGEST + 1)
                 lines = text.decode("utf-8-sig", "replace").splitlines() if len(text) <= _LARGEST else ["!*"]
                 self.last.extend(_last(line[1:]) for line in lines if line.startswith("!"))

@@ -7,9 +7,9 @@ end-of-file means SIGKILL to all at once. STATUS receives `pid N`, then `exit N`
 `limit TEXT` if that is why. After `once` nothing outlives the command; after `background` its descendants live until
 the lifeline closes. `-sandboxed`: ARGV is bubblewrap, and the command runs below it.
 
-A fork bomb can't outrun it: for ordinary users the kernel stops forking not far above PROCESSES; root isn't limited, so
-there the supervisor gets priority over all of the command's processes. Whole process groups are killed at once, so that
-no member can fork in between.
+Against fork bombs: for ordinary users the kernel stops forking not far above PROCESSES; root isn't limited, so there
+the supervisor gets priority over all of the command's processes. Where it can't have that, a bomb may be faster
+(`bound_note`). Whole process groups are killed at once, so that no member can fork in between.
 
 There are two processes, so that a SIGKILL of either leaves nothing behind: the guard inherits the worker's children.
 """
@@ -196,7 +196,7 @@ class Reaper:
             self.signal_group(signal.SIGKILL)
 
     def _kill_seen(self) -> None:
-        with suppress(*_GONE):  # before the search, which takes long beside a fork bomb
+        with suppress(*_GONE):  # at once: the search reads all of /proc
             os.killpg(self._pid, signal.SIGKILL)
         seen = _descendants(os.getpid()) if self._contained else {}
         groups = {*seen.values()} - {os.getpgrp()}
