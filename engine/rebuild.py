@@ -6,11 +6,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.driver.drive import child_in, lost_nodes, pending
+from interlock.engine.driver.drive import child_in, pending
 from interlock.engine.read import list_runs
 from interlock.engine.store import Store
 from interlock.engine.store.saver import Saver, status_of
 from interlock.graphs import is_known, pipeline
+from interlock.graphs._langgraph import lost_nodes
 from interlock.services.sqlite import explained, transaction
 from interlock.state.subagent import MOST_DEPTH
 
@@ -61,7 +62,7 @@ async def _truth(conn: sqlite3.Connection, run: str, workflow: str) -> Truth | N
     declared = pipeline(workflow)
     status, outcome = status_of(newest.checkpoint["channel_values"], declared.outcome)
     app = declared.compile(saver, MOST_DEPTH)
-    if lost_nodes(newest.checkpoint["channel_values"], app):
+    if lost_nodes(newest.checkpoint["channel_values"], app.nodes):
         return None  # a processor is due, which is known only in the run's folder
     snapshot = await app.aget_state(config, subgraphs=True)
     waits = {item.value: item.id for item in pending(snapshot) if not child_in(item.value)}

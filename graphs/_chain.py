@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.graph import END, START
-from langgraph.pregel._read import ChannelRead
-from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Send
 
+from interlock.graphs._langgraph import reads, writes
 from interlock.state.deps import Deps
 from interlock.state.node import inside
 
@@ -266,7 +265,7 @@ class Task(Runnable[Any, Any]):
         config = config or {}
 
         def read() -> dict[str, Any]:
-            return ChannelRead.do_read(config, select=[*self._channels])
+            return reads(config, self._channels)
 
         token = var_child_runnable_config.set(config)  # read by `interrupt` and `get_runtime`
         try:
@@ -274,14 +273,8 @@ class Task(Runnable[Any, Any]):
             update, targets = await self._chain.run(self._node, input, runtime, read if self._sent else None)
         finally:
             var_child_runnable_config.reset(token)
-        writes = [ChannelWriteEntry(key, value) for key, value in update.items() if key in self._channels]
-        # The channel through which LangGraph's edges trigger a node.
-        ways = [
-            t if isinstance(t, Send) else ChannelWriteEntry(f"branch:to:{t}", None)
-            for t in targets
-            if t != END
-        ]
-        ChannelWrite.do_write(config, [*writes, *ways])
+        kept = {key: value for key, value in update.items() if key in self._channels}
+        writes(config, kept, [target for target in targets if target != END])
         return update
 
 

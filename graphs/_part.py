@@ -9,6 +9,7 @@ from langgraph.runtime import Runtime, get_runtime
 
 from interlock.graphs._chain import AT, DONE, Begun, Halted
 from interlock.graphs._contract import channels_of
+from interlock.graphs._langgraph import initial_values, is_under_way, state_before
 from interlock.state.deps import Deps
 
 if TYPE_CHECKING:
@@ -54,20 +55,16 @@ class Part:
         config = get_config()
         compiled: Any = self.compiled
         inputs = {key: state[key] for key in channels_of(self.input_schema) if key in state}
-        if _is_under_way(config):
+        if is_under_way(config):
             return await compiled.ainvoke(inputs, config) or {}
         begun = self._taken_up(state) or await self.graph.chain.begun(
-            {**self._empty(), **inputs}, get_runtime(Deps)
+            {**initial_values(self.compiled), **inputs}, get_runtime(Deps)
         )
         if not begun.targets:
             return self._returned(begun.written)
-        # The channels through which LangGraph's edges trigger nodes, and its channel of payloads.
-        ways: dict[str, Any] = {f"branch:to:{node}": None for node in begun.targets if isinstance(node, str)}
-        if sent := [target for target in begun.targets if not isinstance(target, str)]:
-            ways["__pregel_tasks"] = sent
         # Graphs that ran in its superstep have left keys of their own: drop them.
         state = {key: value for key, value in begun.state.items() if key in compiled.channels}
-        return await compiled.ainvoke({**state, **ways}, config) or {}
+        return await compiled.ainvoke({**state, **state_before(begun.targets)}, config) or {}
 
     def _taken_up(self, state: dict[str, Any]) -> Begun | None:
         """Its progress in the superstep of the node that sent the payload, if any."""
@@ -76,22 +73,17 @@ class Part:
         runtime = get_runtime(Deps)
         if state[DONE] and (info := runtime.execution_info):
             runtime.context.steps.taken_up(info.task_id, info.checkpoint_ns, state[DONE])
-        return Begun(state[AT], {**self._empty(), **state}, {})
+        return Begun(state[AT], {**initial_values(self.compiled), **state}, {})
 
     async def whole(self, state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
         """Run completely within another node's superstep. Raises `Halted`."""
         if (replayed := self._replayed()) is not None:
             return replayed
         inputs = {key: state[key] for key in channels_of(self.input_schema) if key in state}
-        begun = await self.graph.chain.begun({**self._empty(), **inputs}, runtime)
+        begun = await self.graph.chain.begun({**initial_values(self.compiled), **inputs}, runtime)
         if begun.targets:
             raise Halted(begun.state, begun.targets)
         return self._returned(begun.written)
-
-    def _empty(self) -> dict[str, Any]:
-        """Initial values of the channels that have one, such as those with a reducer."""
-        compiled: Any = self.compiled  # its channels' types aren't all known
-        return {key: c.get() for key, c in compiled.channels.items() if c.is_available()}
 
     def _returned(self, written: Mapping[str, Any]) -> dict[str, Any]:
         outputs = self.compiled.output_channels
@@ -116,18 +108,3 @@ class Parts(Mapping[str, "Graph"]):
 
     def __len__(self) -> int:
         return len(self.declared)
-
-
-def takes_up(compiled: Any) -> None:
-    """Make it accept a state with the node to start at, instead of a state for START."""
-    compiled.input_channels = [*compiled.channels]
-
-
-def _is_under_way(config: Mapping[str, Any]) -> bool:
-    """Whether LangGraph has a checkpoint of this task's graph."""
-    known = config.get("configurable", {})
-    saver = known.get("__pregel_checkpointer")
-    if saver is None:
-        return False
-    where = {"thread_id": known["thread_id"], "checkpoint_ns": known["checkpoint_ns"]}
-    return saver.get_tuple({"configurable": where}) is not None

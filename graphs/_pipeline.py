@@ -31,7 +31,8 @@ from interlock.graphs._contract import (
     reducer_of,
     with_run_channels,
 )
-from interlock.graphs._part import Part, Parts, Replayed, takes_up
+from interlock.graphs._langgraph import run_tasks, starts_anywhere
+from interlock.graphs._part import Part, Parts, Replayed
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, SetupError
 from interlock.state.messages import Message
@@ -266,18 +267,14 @@ class Graph:
     def compiled(self) -> Compiled:
         """Compiled for use as a part: the same in every parent."""
         compiled = self.compile()
-        takes_up(compiled)
+        starts_anywhere(compiled)
         return compiled
 
     def compile(self, checkpointer: BaseCheckpointSaver[Any] | None = None) -> Compiled:
         """Check and compile; parts keep LangGraph's default persistence (`engine.md`)."""
         compiled: Any = self.build().compile(checkpointer=checkpointer, name=self.name)  # pyright: ignore[reportUnknownMemberType]
         start = Task(self.chain, START, channels_of(self.input or self.state).keys(), sent=True)
-        for name, node in compiled.nodes.items():
-            # LangGraph would use a sequence instead: the task, then each of its writers.
-            node.node = start if name == START else node.bound
-            if part := self.parts.declared.get(name):
-                node.subgraphs = [part]
+        run_tasks(compiled, start, self.parts.declared)
         return compiled
 
     def _note(self, source: str, target: str) -> None:

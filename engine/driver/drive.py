@@ -7,7 +7,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any
@@ -25,6 +25,7 @@ from interlock.engine.store import Store, diagnosed
 from interlock.engine.store.approvals import ready_answers
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
+from interlock.graphs._langgraph import is_internal, lost_nodes
 from interlock.graphs._pipeline import Compiled, Graph, Pipeline
 from interlock.services.models import turn_tracing_off
 from interlock.state.deps import RunInfo, Token
@@ -304,10 +305,6 @@ def _only_waits(snapshot: StateSnapshot) -> bool:
     return any(waits) and all(wait or task.result for wait, task in zip(waits, snapshot.tasks, strict=True))
 
 
-_BRANCH = "branch:to:"
-"""LangGraph's channel prefix for an edge to a node."""
-
-
 def check_stored(run: str, graph: Graph, app: Any, snapshot: StateSnapshot, saver: Saver) -> None:
     """Raises `RunError` if a pending node is gone, or the graph lacks a stored channel (`engine.md` 22).
 
@@ -315,10 +312,10 @@ def check_stored(run: str, graph: Graph, app: Any, snapshot: StateSnapshot, save
     """
     found = saver.get_tuple(snapshot.config)
     values: dict[str, Any] = found.checkpoint["channel_values"] if found else {}
-    if lost := lost_nodes(values, app):
+    if lost := lost_nodes(values, app.nodes):
         raise _refused(run, f"it stands before node {lost[0]!r} of {graph.name!r}")
     known = {*app.channels, *graph.retired}
-    if lost := [key for key in values if key not in known and not key.startswith((_BRANCH, "__"))]:
+    if lost := [key for key in values if key not in known and not is_internal(key)]:
         raise _refused(run, f"its state holds {lost[0]!r} of {graph.name!r}")
     for task in snapshot.tasks:
         part = graph.parts.get(task.name)
@@ -331,16 +328,6 @@ def child_in(interrupted: object) -> str:
     if isinstance(interrupted, str) and interrupted.startswith(CHILD):
         return interrupted.removeprefix(CHILD)
     return ""
-
-
-def lost_nodes(values: Mapping[str, Any], app: Any) -> list[str]:
-    """Nodes a checkpoint leads to that the compiled graph lacks."""
-    return [node for node in _pending(values) if node not in app.nodes]
-
-
-def _pending(values: Mapping[str, Any]) -> Iterator[str]:
-    yield from (key.removeprefix(_BRANCH) for key in values if key.startswith(_BRANCH))
-    yield from (send.node for send in values.get("__pregel_tasks", ()))
 
 
 def _refused(run: str, what: str) -> RunError:

@@ -15,6 +15,7 @@ from langgraph.types import Interrupt
 
 from interlock.engine.store import packed, unpacked
 from interlock.engine.store.steps import StepLog
+from interlock.graphs import _langgraph
 from interlock.services.sqlite import Buffered, later, transaction
 from interlock.state.charts import RunChart, step
 from interlock.state.errors import ENDED_WELL
@@ -31,9 +32,6 @@ class Serde(JsonPlusSerializer):
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         return super().loads_typed(unpacked(*data))
-
-
-_SPECIAL = {"__interrupt__", "__error__", "__resume__", "__scheduled__", "__pregel_resuming"}
 
 
 @dataclass
@@ -148,11 +146,9 @@ class Saver(SqliteSaver):
                 if channel == "__interrupt__":
                     self._note_waiting(thread, value)
             # A resumed task also writes the answer it took; only further writes make it a step.
-            if not channels <= _SPECIAL and not channels & {"__interrupt__", "__error__"}:
+            if not channels <= _langgraph.BOOKKEEPING and not channels & {"__interrupt__", "__error__"}:
                 self._forget(thread, task_id)
-                if not task_path.endswith(
-                    "__start__"
-                ):  # LangGraph's own: turns the graph's input into its state
+                if not _langgraph.turns_input_into_state(task_path):
                     checkpoint = str(config["configurable"]["checkpoint_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
                     self.steps.save(self.conn, thread, ns, checkpoint, task_id, task_path)
         if "__interrupt__" in channels:
@@ -260,8 +256,7 @@ def _place(config: RunnableConfig) -> tuple[str, str]:
 
 def status_of(values: dict[str, Any], key: str) -> tuple[str, str]:
     """A root checkpoint's (status, outcome): `open` while a node or a task is due, else how it ended."""
-    due = values.get("__pregel_tasks") or any(k.startswith(("branch:to:", "__start__")) for k in values)
-    if due:
+    if _langgraph.is_due(values):
         return "open", ""
     outcome = str(values.get(key) or "done")
     event = "finish" if outcome in ENDED_WELL else "cancel" if outcome == "cancelled" else "fail"
@@ -270,14 +265,8 @@ def status_of(values: dict[str, Any], key: str) -> tuple[str, str]:
 
 def raise_id_clock(conn: sqlite3.Connection, thread: str) -> None:
     """Make new checkpoint ids sort after the run's existing ones, even if the clock stepped back (`engine.md` 4)."""
-    from uuid import UUID
-
-    from langgraph.checkpoint.base import id as ids
-
     (newest,) = conn.execute(
         "select max(checkpoint_id) from checkpoints where thread_id = ?", (thread,)
     ).fetchone()
     if newest:
-        bits = UUID(newest).int
-        stamp = ((bits >> 80) << 12) | ((bits >> 64) & 0xFFF)
-        ids._last_v6_timestamp = max(ids._last_v6_timestamp or 0, stamp)  # pyright: ignore[reportPrivateUsage]
+        _langgraph.raise_id_clock(newest)

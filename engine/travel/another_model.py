@@ -29,6 +29,7 @@ from interlock.engine.travel.replay import (
     way,
 )
 from interlock.engine.workflows import begun_with
+from interlock.graphs._langgraph import input_of
 from interlock.services.sqlite import transaction
 
 _SAME = ("kind", "preview", "questions")
@@ -80,7 +81,7 @@ def _with_model(home: Path, fork: str, model: str) -> None:
         checkpoint = serde.loads_typed((saved[0], saved[1]))
         values: dict[str, Any] = checkpoint["channel_values"]
         channels: dict[str, Any]
-        for channels in (values, values.get("__start__", {})):
+        for channels in (values, input_of(values)):
             channels |= {k: v for k, v in (("model", model), ("sticky_model", "")) if k in channels}
         kind, data = serde.dumps_typed(checkpoint)
         conn.execute("update checkpoints set type = ?, checkpoint = ? where rowid = ?", (kind, data, row))

@@ -15,6 +15,7 @@ from interlock.engine.read import RunRow, find_run
 from interlock.engine.store import Store, checkpoint_of, select
 from interlock.engine.store.runs import new_run_id
 from interlock.engine.travel.files import RunFiles, commit_at
+from interlock.graphs._langgraph import is_due
 from interlock.services.files.filesystem import locked
 from interlock.services.snapshots.restore import apply, between
 from interlock.services.snapshots.snapshots import Contents, Repository
@@ -212,10 +213,7 @@ def _ended(point: _Point, run: RunRow) -> dict[str, Any]:
     """The run's columns as of this step: `open` if something is due."""
     at = time.time()
     now = {"created": at, "updated": at, "step": point.step}
-    due = point.values.get("__pregel_tasks") or any(
-        k.startswith(("branch:to:", "__start__")) for k in point.values
-    )
-    if due:
+    if is_due(point.values):
         return {**now, "status": "open", "outcome": "", "error": None}
     if point.newest:
         return now

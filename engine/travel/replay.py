@@ -28,6 +28,7 @@ from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.recorded import Seen, recorded_services, write_script
 from interlock.engine.workflows import executed, line_of
 from interlock.graphs._additions import with_node
+from interlock.graphs._langgraph import input_of
 from interlock.graphs._pipeline import Node, Pipeline
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
@@ -335,6 +336,6 @@ def prompts_after(home: Path, run: str, step: int | None = None) -> Iterator[str
         chain = ChainTranscript(conn, home / "outputs", run)
         for kind, saved, at in rows[1:]:
             values = checkpoint_of(kind, saved)["channel_values"]
-            start = values.get("__start__") or values
+            start = input_of(values) or values
             if start.get("prompt") and (step is None or at > step):
                 yield chain.message(start["prompt"]).text

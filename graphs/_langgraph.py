@@ -1,0 +1,118 @@
+"""_langgraph: every touch of LangGraph's internals. `pyproject.toml` pins the minor version they belong to.
+
+`tests/test_langgraph_internals.py` tests each against LangGraph itself, and fails when a release changes it. Functions
+import LangGraph themselves, because commands that only read rows need the names of channels, too.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.types import Send
+
+_EDGE = "branch:to:"
+"""Prefix of the channel through which an edge triggers a node."""
+_PAYLOADS = "__pregel_tasks"
+"""The channel of `Send`s that wait for their tasks."""
+_INPUT = "__start__"
+"""The channel of the graph's input, and the node that turns it into state."""
+BOOKKEEPING = frozenset({"__interrupt__", "__error__", "__resume__", "__scheduled__", "__pregel_resuming"})
+"""Channels of a task's writes that aren't its update."""
+
+
+def pending_nodes(values: Mapping[str, Any]) -> Iterator[str]:
+    """The nodes that a checkpoint leads to, by its channels' values."""
+    yield from (key.removeprefix(_EDGE) for key in values if key.startswith(_EDGE))
+    yield from (send.node for send in values.get(_PAYLOADS, ()))
+
+
+def is_due(values: Mapping[str, Any]) -> bool:
+    """Whether a node, a payload or the input waits in a checkpoint with these values."""
+    return bool(values.get(_PAYLOADS)) or any(key.startswith((_EDGE, _INPUT)) for key in values)
+
+
+def input_of(values: dict[str, Any]) -> dict[str, Any]:
+    """The input that a checkpoint holds until it is state; empty: it is."""
+    return values.get(_INPUT, {})
+
+
+def is_internal(channel: str) -> bool:
+    """Whether LangGraph made the channel: no graph declares it."""
+    return channel.startswith((_EDGE, "__"))
+
+
+def turns_input_into_state(task_path: str) -> bool:
+    """Whether a task, by its path, is LangGraph's own first one."""
+    return task_path.endswith(_INPUT)
+
+
+def reads(config: "RunnableConfig", channels: Iterable[str]) -> dict[str, Any]:
+    """The state as a task sees it that got a payload instead."""
+    from langgraph.pregel._read import ChannelRead
+
+    return ChannelRead.do_read(config, select=[*channels])
+
+
+def writes(config: "RunnableConfig", update: Mapping[str, Any], targets: "Iterable[str | Send]") -> None:
+    """Write a task's update, and where it leads, at once: LangGraph's own branches would read the state again."""
+    from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
+
+    entries = [ChannelWriteEntry(key, value) for key, value in update.items()]
+    ways = [ChannelWriteEntry(_EDGE + t, None) if isinstance(t, str) else t for t in targets]
+    ChannelWrite.do_write(config, [*entries, *ways])
+
+
+def state_before(targets: "Sequence[str | Send]") -> dict[str, Any]:
+    """What is added to a graph's input for it to start at these nodes and payloads; see `starts_anywhere`."""
+    ways: dict[str, Any] = {_EDGE + target: None for target in targets if isinstance(target, str)}
+    if sent := [target for target in targets if not isinstance(target, str)]:
+        ways[_PAYLOADS] = sent
+    return ways
+
+
+def starts_anywhere(compiled: Any) -> None:
+    """Make a compiled graph accept a state with the nodes to start at, instead of an input for its START."""
+    compiled.input_channels = [*compiled.channels]
+
+
+def run_tasks(compiled: Any, start: Any, parts: Mapping[str, Any]) -> None:
+    """Make each node run its task alone: LangGraph would run a sequence of it and its writers.
+
+    `start`: what runs as START. `parts`: the graphs that some nodes stand for, whose states a waiting run is asked for.
+    """
+    for name, node in compiled.nodes.items():
+        node.node = start if name == _INPUT else node.bound
+        if name in parts:
+            node.subgraphs = [parts[name]]
+
+
+def initial_values(compiled: Any) -> dict[str, Any]:
+    """Values of the channels that have one before anything is written, such as those with a reducer."""
+    return {key: channel.get() for key, channel in compiled.channels.items() if channel.is_available()}
+
+
+def is_under_way(config: Mapping[str, Any]) -> bool:
+    """Whether there is a checkpoint of the graph that stands for this task's node."""
+    known = config.get("configurable", {})
+    saver = known.get("__pregel_checkpointer")
+    if saver is None:
+        return False
+    where = {"thread_id": known["thread_id"], "checkpoint_ns": known["checkpoint_ns"]}
+    return saver.get_tuple({"configurable": where}) is not None
+
+
+def raise_id_clock(newest: str) -> None:
+    """Make new checkpoint ids sort after this one, even if the clock stepped back (`engine.md` 4)."""
+    from uuid import UUID
+
+    from langgraph.checkpoint.base import id as ids
+
+    bits = UUID(newest).int
+    stamp = ((bits >> 80) << 12) | ((bits >> 64) & 0xFFF)
+    ids._last_v6_timestamp = max(ids._last_v6_timestamp or 0, stamp)  # pyright: ignore[reportPrivateUsage]
+
+
+def lost_nodes(values: Mapping[str, Any], nodes: Collection[str]) -> list[str]:
+    """Nodes that a checkpoint leads to and a graph with these nodes lacks."""
+    return [node for node in pending_nodes(values) if node not in nodes]
