@@ -33,6 +33,8 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
     def _format_action_invocation(self, action: argparse.Action) -> str:
         if not action.option_strings:
             return super()._format_action_invocation(action)
+        if isinstance(action, argparse.BooleanOptionalAction):
+            return f"--[no-]{action.option_strings[0][2:]}"
         short = next((o for o in action.option_strings if not o.startswith("--")), None)
         long = next((o for o in action.option_strings if o.startswith("--")), None)
         value = "" if action.nargs == 0 else " " + self._format_args(action, (action.dest or "").upper())
@@ -107,7 +109,7 @@ class Parser(argparse.ArgumentParser):
         """The flags shown in help, each with its text."""
         shown = [a for a in self._actions if a.option_strings and a.help != argparse.SUPPRESS]
         long = [(next((o for o in a.option_strings if o.startswith("--")), ""), a) for a in shown]
-        return [(name or a.option_strings[0], a.help or "") for name, a in long]
+        return [(name or a.option_strings[0], (a.help or "").replace("%%", "%")) for name, a in long]
 
     def takes_value(self, flag: str) -> bool:
         """Whether the word after `flag` is its value."""

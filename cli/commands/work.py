@@ -1,17 +1,16 @@
 """work: drives a run: a prompt or a session, any workflow, and resuming what waits or was interrupted."""
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
 from interlock.cli import quick_start
 from interlock.cli.decisions import add_decision_flags, decisions_from
 from interlock.cli.driving import go_on, is_plain, notified, start, tell_trace, view_for
 from interlock.cli.flags import add_running_flags, options_from, options_here
 from interlock.cli.inputs import batch_lines, json_object, piped_text, prompt_from, read_spec
-from interlock.cli.parsing import Args, Parser, flag, number
+from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import write_json
 from interlock.engine.options import Options
 from interlock.engine.read import find_run, waiting_requests
@@ -98,13 +97,23 @@ class _RunParser(Parser):
 
     def learn(self, words: Sequence[str]) -> None:
         first, _ = self.parse_known_intermixed_args(list(words))
+        from interlock.cli.workflow_inputs import add_own_flags
         from interlock.engine.workflows import find_workflow
 
         self.workflow, _ = find_workflow(first.workflow, options_here(first))
-        self.own = tuple(_add_own_flags(self, self.workflow))
+        self.own = tuple(add_own_flags(self, self.workflow))
 
     def parse(self, arguments: Sequence[str]) -> Args:
-        self.learn(arguments)
+        """With `--help`, print the help of the workflow that is named, else of the command."""
+        end = arguments.index("--") if "--" in arguments else len(arguments)
+        words = [w for w in arguments[:end] if w not in ("-h", "--help")]
+        if len(words) == end:
+            self.learn(arguments)
+        elif (expected := self.expects(words)[0]) is None or expected.dest != "workflow":
+            from interlock.cli.workflow_inputs import describe
+
+            self.learn(words)
+            describe(self, self.workflow, self.own)
         args = super().parse(arguments)
         args.workflow = self.workflow
         args.own = {name: vars(args)[name] for name in self.own if vars(args)[name] is not None}
@@ -164,35 +173,6 @@ def _run_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
     needed = workflow.input.model_fields[field].is_required()
     words = words if words or needed else piped_text(expected=False)
     return {field: prompt_from(words)} if words or needed else {}
-
-
-def _add_own_flags(made: Parser, workflow: "Pipeline") -> list[str]:
-    """Add a flag for each scalar input that isn't one already; returns their names."""
-    taken = {a.dest for a in made._actions}  # pyright: ignore[reportPrivateUsage]
-    group = made.add_argument_group(f"inputs of {workflow.name}")
-    added: list[str] = []
-    for name, field in workflow.input.model_fields.items():
-        kind = _scalar(field.annotation)
-        if kind is None or name in taken or name == workflow.prompt_field:
-            continue
-        typed = "--" + name.replace("_", "-")
-        if kind is bool:
-            group.add_argument(typed, action=argparse.BooleanOptionalAction, help=field.description)
-        else:
-            read = number(kind) if kind in (int, float) else kind
-            flag(group, f"{typed} {kind.__name__.upper()}", field.description or "", type=read)
-        added.append(name)
-    return added
-
-
-def _scalar(annotation: Any) -> type | None:
-    """str, int, float or bool for `T`, `T | None` or a Literal of strings; None for anything else."""
-    if annotation in (str, int, float, bool):
-        return annotation
-    if str(get_origin(annotation)) == "typing.Literal":
-        return str
-    kinds = {_scalar(a) for a in get_args(annotation) if a is not type(None)}
-    return kinds.pop() if len(kinds) == 1 else None
 
 
 def _run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: Options) -> int:

@@ -14,6 +14,7 @@ from interlock.cli.commands.work import prompt_parser, resume_parser, run_parser
 from interlock.cli.flags import options_from
 from interlock.cli.main import command_of, main
 from interlock.cli.parsing import duration
+from interlock.cli.workflow_inputs import add_own_flags
 from interlock.engine.options import Options
 from interlock.graphs import PIPELINES, pipeline
 from interlock.state.errors import UserError
@@ -157,6 +158,7 @@ def test_the_command_is_the_first_word_that_belongs_to_no_flag(
         ("-c -p x", 2, "nothing has run yet"),
         ("-r abc -p x", 2, "No run 'abc'"),
         ("run", 2, "required: WORKFLOW. See"),
+        ("run mian --help", 2, "No workflow 'mian'. Did you mean 'main'"),
         ("run mian x", 2, "No workflow 'mian'. Did you mean 'main'"),
         ("run tools hello", 2, "takes no PROMPT"),
         ("run main --batch f.jsonl words", 2, "--batch brings its own inputs"),
@@ -244,7 +246,7 @@ def test_durations(text: str, seconds: float) -> None:
 
 def test_a_workflows_own_scalars_are_flags() -> None:
     made = run_parser()
-    own = work._add_own_flags(made, pipeline("turn"))
+    own = add_own_flags(made, pipeline("turn"))
     assert own == ["turn_no", "session_turns", "sticky_model", "last_prompt_tokens"]
     args = made.parse(["turn", "hello", "--turn-no", "3", "--sticky-model", "flash"])
     assert (args.turn_no, args.sticky_model, args.session_turns) == (3, "flash", None)

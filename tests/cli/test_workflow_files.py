@@ -49,6 +49,45 @@ def test_it_is_listed_has_a_schema_and_a_diagram_like_ours(run: Run) -> None:
     assert "await_answer" in run("diagram", "note", "--depth", "2").out
 
 
+def test_its_help_names_its_inputs_first_and_which_are_flags(
+    run: Run, work: Path, home: Path, cli: Any
+) -> None:
+    fields = """
+    pages: int | None = Field(3, description="100 % of them")
+    tone: Literal["dry", "warm"] = "dry"
+    draft: bool = False
+    tags: list[str] = Field(description="labels")
+    loop_check: bool = True
+    yolo: str = Field("", description="its flag is taken")
+"""
+    topic = '    topic: str = Field(description="what the note is about ★")\n'
+    text = NOTE.replace(topic, topic + fields).replace("\nfrom", "\nfrom typing import Literal\nfrom", 1)
+    declare(work, "note", text, home)
+    shown = [" ".join(line.split()) for line in cli("run", "note", "--help", cwd=work).stdout.splitlines()]
+    assert shown[: shown.index("options:") - 1] == [
+        "usage: interlock run note [PROMPT] [FLAGS]",
+        "",
+        "note: a release note, written once somebody has approved it",
+        "",
+        "arguments:",
+        "PROMPT topic: what the note is about (required)",
+        "",
+        "inputs of note:",
+        "--pages N 100 % of them (default: 3)",
+        "--tone dry|warm (default: dry)",
+        "--[no-]draft",
+        "",
+        "inputs of note without a flag, for --input:",
+        "tags LIST labels (required)",
+        "loop_check BOOLEAN (default: true)",
+        "yolo TEXT its flag is taken",
+    ]
+    assert run("run", "note", "x", "--tone", "wet").err.startswith(
+        "interlock: --tone: 'wet' isn't one of dry,"
+    )
+    assert "run WORKFLOW [PROMPT]" in cli("run", "-h").stdout
+
+
 def test_it_parks_and_goes_on_in_another_process_and_folder(run: Run, tmp_path: Path, cli: Any) -> None:
     parked = begun(run, tmp_path)
     (request,) = parked.json["pending_approvals"]
@@ -120,6 +159,7 @@ def test_a_broken_file_is_one_line_with_its_place_and_the_others_work(
     (told,) = refused.err.splitlines()
     assert told.startswith(f"interlock: {file}:{line}: ")
     assert what in told
+    assert run("run", "odd", "--help") == refused
     rows = {row["name"]: row for row in run("workflows", "--json").json}
     assert rows["odd"]["problem"] == told.removeprefix("interlock: ")
     assert "problem" not in rows["note"]
