@@ -109,10 +109,7 @@ SCENES = {
         GOOD, "compressed", input={"token_limit": 1000, "last_prompt_tokens": 660, "failed_at_tokens": 600}
     ),
     "failed before, old outputs": Scene(
-        [],
-        "truncated",
-        HUGE,
-        {"token_limit": 1000, "last_prompt_tokens": 600, "failed_at_tokens": 600},
+        [], "truncated", HUGE, {"token_limit": 1000, "last_prompt_tokens": 600, "failed_at_tokens": 600}
     ),
     "cancelled while it was written": Scene(
         [compressor(snapshot("draft"), delay_s=20), compressor(snapshot("ship it"))],

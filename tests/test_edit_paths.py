@@ -284,9 +284,7 @@ def test_the_fixer_hears_the_error_the_instruction_and_the_text(tmp_path: Path) 
     assert outcome.output["status"] == "applied", outcome.error
 
 
-def test_a_slow_helper_is_given_up_and_the_first_error_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_helper_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.nodes.edit_subject.FIXER_TIMEOUT_S", 0.1)
     _, outcome = play(
         Scene(LOST, "x", [{**target("sum"), "delay_s": 60}, fixer("sum", "x", delay_s=60)]), tmp_path
@@ -372,9 +370,7 @@ def test_a_correction_is_made_on_what_the_earlier_calls_leave(tmp_path: Path) ->
     assert text_of(options) == BEFORE.replace("sum(items)", "0")
 
 
-def test_what_nobody_was_asked_about_is_not_written_though_a_command_makes_it_possible(
-    tmp_path: Path,
-) -> None:
+def test_what_a_command_makes_possible_is_asked_about_first(tmp_path: Path) -> None:
     """The edit couldn't be shown when it was decided; after the command it could be made."""
     later = replace(old_string="created by the command")
     options, outcome = run_batch(tmp_path, batch(shell("echo created by the command > a.py"), later), [])

@@ -118,9 +118,7 @@ def test_no_key_is_41_and_a_refused_key_too(repository: Path, fake_gemini: FakeG
     assert refused.returncode == 41, refused.stderr
 
 
-def test_what_was_recorded_plays_back_the_same(
-    repository: Path, fake_gemini: FakeGemini, tmp_path: Path
-) -> None:
+def test_a_record_plays_back_the_same(repository: Path, fake_gemini: FakeGemini, tmp_path: Path) -> None:
     record = tmp_path / "recorded.yaml"
     fake_gemini.play({**STRICT, "replies": FIX})
     first = interlock(

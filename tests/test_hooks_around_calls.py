@@ -80,10 +80,7 @@ NOTHING = "true"
 LOST = "[ -e $0.once ] || { touch $0.once; kill -9 $PPID; sleep 60; }"
 """Kills its supervisor the first time."""
 OTHER = when("echo one", specific(tool_input={"command": "echo two > b.txt; cat b.txt"}))
-PLAN = [
-    write("# Plan\n\n1. do it\n", "plan.md"),
-    call("exit_plan_mode", plan_filename="plan.md"),
-]
+PLAN = [write("# Plan\n\n1. do it\n", "plan.md"), call("exit_plan_mode", plan_filename="plan.md")]
 QUESTION = call("ask_user", questions=[{"question": "Which colour?"}])
 SCENES: dict[str, Scene] = {
     "a hook that has nothing to say": Scene(
@@ -288,9 +285,7 @@ def press_ctrl_c(event: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_a_scene_with_hooks_ends_as_it_should(
-    name: str, played: Callable[[str], tuple[Hooked, Outcome]]
-) -> None:
+def test_a_scene_ends_as_it_should(name: str, played: Callable[[str], tuple[Hooked, Outcome]]) -> None:
     scene = SCENES[name]
     stage, outcome = played(name)
     assert outcome.status == scene.status, outcome
@@ -305,9 +300,7 @@ def test_a_scene_with_hooks_ends_as_it_should(
         assert (path.read_text() if path.exists() else "") == content
 
 
-def test_every_edge_that_hooks_add_is_taken_by_some_scene(
-    played: Callable[[str], tuple[Hooked, Outcome]],
-) -> None:
+def test_every_edge_that_hooks_add_is_taken(played: Callable[[str], tuple[Hooked, Outcome]]) -> None:
     taken = {edge for name in SCENES for edge in played(name)[0].edges(played(name)[1])}
     nodes = {"before_tool", "after_tool", "ask_hook", "await_hook", "notify"}
     declared = {e for e in declared_edges("tools") if e[0] in ("decide", "execute") and nodes & {*e[1:]}}

@@ -166,9 +166,7 @@ SCENES: dict[str, Scene] = {
         file="uno\ntwo\nsomebody else's line\n",
     ),
     "an edit that a helper corrected": Scene(
-        [{"tool_calls": [edit("the first line", "uno")]}, target("one"), DONE],
-        (approve,),
-        file="uno\ntwo\n",
+        [{"tool_calls": [edit("the first line", "uno")]}, target("one"), DONE], (approve,), file="uno\ntwo\n"
     ),
     "an edit that nobody could correct": Scene(
         [{"tool_calls": [edit("the first line", "uno")]}, target("three"), DONE], says="isn't in"

@@ -342,9 +342,7 @@ def test_an_illegal_event_raises(state: str, event: str) -> None:
         step(ApprovalModeChart, state, event)
 
 
-def test_the_rules_are_told_when_a_run_begins_in_plan_mode_and_the_approved_mode_lasts(
-    tmp_path: Path,
-) -> None:
+def test_rules_are_told_in_plan_mode_and_the_approved_mode_lasts(tmp_path: Path) -> None:
     """A follow-up prompt doesn't fall back to plan mode."""
     change = call("write_file", file_path="b.py", content="x\n")
     replies: Replies = [

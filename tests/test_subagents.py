@@ -159,9 +159,7 @@ def test_an_investigation_ends_with_a_validated_report(tmp_path: Path) -> None:
     assert (stage.work / "a.py").read_text() == before
 
 
-def test_an_investigator_has_reading_tools_alone_and_hears_the_objective_word_for_word(
-    tmp_path: Path,
-) -> None:
+def test_an_investigator_only_reads_and_hears_the_objective(tmp_path: Path) -> None:
     stage = Stage(
         tmp_path / "stage", [says(DETECTIVE, complete(report=REPORT), expect="what {{f}} does, \\$x")]
     )
@@ -175,14 +173,9 @@ CHANGING = {"## Changes", "## Edits", "## Commands", "# Git", "# No sandbox"}
 
 @pytest.mark.parametrize(
     ("agent", "done", "told"),
-    [
-        (DETECTIVE, complete(report=REPORT), EVERYBODY),
-        (ME, DONE, EVERYBODY | CHANGING),
-    ],
+    [(DETECTIVE, complete(report=REPORT), EVERYBODY), (ME, DONE, EVERYBODY | CHANGING)],
 )
-def test_an_agent_is_told_the_mandates_of_its_tools(
-    agent: str, done: dict[str, Any], told: set[str], tmp_path: Path
-) -> None:
+def test_an_agent_has_its_mandates(agent: str, done: dict[str, Any], told: set[str], tmp_path: Path) -> None:
     stage = Stage(tmp_path / "stage", [says(agent, done)])
     (stage.work / ".git").mkdir()
     assert stage.run("subagent", {"agent": agent.partition(":")[0], "prompt": "look"}).status == "goal"

@@ -112,9 +112,7 @@ def test_the_same_job_ends_with_the_same_files_by_either_protocol(workflow: str,
     assert ends[0][0]["b.py"] == ends[0][0]["c.py"] == "x = '</content>'\n\n<path>\n"  # pyright: ignore
 
 
-def test_a_model_that_calls_by_tags_is_told_the_tools_in_its_prompt_and_sees_its_own_words_again(
-    tmp_path: Path,
-) -> None:
+def test_calls_by_tags_are_told_in_the_prompt_and_seen_again(tmp_path: Path) -> None:
     replies = [*as_xml(JOB[:1]), {"expect": r"(?s)<tool_result>\n<output>.*def f", **as_xml([DONE])[0]}]
     stage = Stage(tmp_path, replies)
     outcome = play(stage, [], protocol="xml")
@@ -124,9 +122,7 @@ def test_a_model_that_calls_by_tags_is_told_the_tools_in_its_prompt_and_sees_its
     assert "<attempt_completion>" in told + kept
 
 
-def test_an_answer_that_breaks_off_in_a_call_is_asked_for_again_and_nothing_is_written(
-    tmp_path: Path,
-) -> None:
+def test_an_answer_cut_in_a_call_is_asked_for_again(tmp_path: Path) -> None:
     cut = {"text": "<write_to_file><path>b.py</path><content>half", "finish_reason": "length"}
     stage = Stage(tmp_path, [cut, *as_xml([DONE])])
     outcome = play(stage, [], protocol="xml")
@@ -191,9 +187,7 @@ TRICKS = ["docs/../b.py", "./b.py", "b.md/../b.py", "link.md", "b.py", "b.md\n",
 
 @pytest.mark.parametrize("path", TRICKS)
 @pytest.mark.parametrize("tool", ["write_to_file", "write_file", "apply_diff", "insert_content", "replace"])
-def test_no_tool_under_any_name_writes_a_file_that_the_mode_doesnt_have(
-    tool: str, path: str, tmp_path: Path
-) -> None:
+def test_no_tool_writes_a_file_that_the_mode_lacks(tool: str, path: str, tmp_path: Path) -> None:
     """Even with empty content, through links and through similar paths."""
     args: dict[str, dict[str, Any]] = {
         "write_to_file": {"path": path, "content": ""},
@@ -415,13 +409,7 @@ def test_hooks_stand_before_the_prompt_and_hear_of_what_waits(tmp_path: Path) ->
     heard = hook("cat >> ../heard")
     scenes: dict[str, tuple[Any, Replies, list[Move], str, dict[str, Any]]] = {
         "ends": (hook("echo no >&2; exit 2"), [DONE], list[Move](), "blocked_by_hook", {}),
-        "passes": (
-            hook("echo for you"),
-            [DONE],
-            [yes],
-            "done",
-            {"confirmCompletion": True},
-        ),
+        "passes": (hook("echo for you"), [DONE], [yes], "done", {"confirmCompletion": True}),
         "asks": (hook("exit 0"), [BAD, BAD, BAD, DONE], [says("go on")], "done", {}),
     }
     taken: set[tuple[str, str, str]] = set()
@@ -437,9 +425,7 @@ def test_hooks_stand_before_the_prompt_and_hear_of_what_waits(tmp_path: Path) ->
     assert {e for e in declared - taken if not {"ask_hook", "await_hook"}.intersection(e)} == set()
 
 
-def test_a_servers_tool_by_names_is_a_call_of_that_tool_for_rules_people_and_the_journal(
-    tmp_path: Path,
-) -> None:
+def test_a_servers_tool_by_names_is_a_call_of_that_tool(tmp_path: Path) -> None:
     by_name = call("use_mcp_tool", server_name="odd", tool_name="note", arguments='{"text": "kept"}')
     stage = Stage(
         tmp_path, [tools(by_name), tools(call("use_mcp_tool", server_name="odd", tool_name="no")), DONE]

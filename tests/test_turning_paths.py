@@ -211,7 +211,7 @@ SCENES: dict[str, Scene] = {
             *[call("read_file", file_path="a.txt", start_line=1 + i) for i in range(30)],
             DONE,
             look("loop_check", 0),
-        ],
+        ]
     ),
     "thirty turns alone": Scene(
         [DONE, look("loop_check", 0)], {"request": "hi", "turn_no": 30}, "turn", status="ok"

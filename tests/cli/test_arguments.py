@@ -118,9 +118,7 @@ def test_the_prompt_may_stand_anywhere(typed: list[str], words: str) -> None:
         ([], ("prompt", [])),
     ],
 )
-def test_the_command_is_the_first_word_that_belongs_to_no_flag(
-    typed: list[str], expected: tuple[str, list[str]]
-) -> None:
+def test_the_first_word_of_no_flag_is_the_command(typed: list[str], expected: tuple[str, list[str]]) -> None:
     assert command_of(typed) == expected
 
 
@@ -201,7 +199,7 @@ def test_a_mistake_is_one_line_and_its_exit_code(
     assert ".." not in shown.err.replace("…", "") and "?." not in shown.err
 
 
-def test_a_user_without_a_home_is_told_to_name_one(
+def test_without_a_home_one_is_asked(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HOME")
@@ -290,9 +288,7 @@ def test_an_unknown_word_is_a_prompt_only_when_no_command_is_near() -> None:
     assert command_of(["hello"]) == ("prompt", ["hello"])
 
 
-def test_nothing_that_users_or_models_read_cites_a_page_of_the_project(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_nothing_that_users_or_models_read_cites_a_project_page(capsys: pytest.CaptureFixture[str]) -> None:
     """Schemas, tools, help, prompts, and every string in the code except docstrings."""
     shown = [
         json.dumps([p.input.model_json_schema(), p.output.model_json_schema()])

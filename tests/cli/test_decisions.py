@@ -134,9 +134,7 @@ def test_nothing_is_approved_by_all_when_only_questions_wait() -> None:
         decisions_from(typed, _WAITING[2:4])
 
 
-def test_the_editor_gets_the_arguments_and_its_result_replaces_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_editors_result_replaces_the_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     editor = tmp_path / "editor"
     editor.write_text(
         '#!/bin/sh\nsed -i \'s/git push/git status/; s/"dir_path": "sub"/"timeout": 5/\' "$1"\n'

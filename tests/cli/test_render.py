@@ -233,9 +233,7 @@ def test_a_run_that_was_stopped_says_so(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().err == expected
 
 
-def test_a_run_that_waits_shows_what_why_and_every_command(
-    golden: Golden, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_waiting_run_shows_why_and_the_commands(golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
     view = TextView("fix the failing test\nplease")
     view.finish(WAITING)
     shown = capsys.readouterr()
@@ -268,9 +266,7 @@ def test_decisions_of_a_batch_that_waits_are_kept_and_those_that_were_applied_ar
     )
 
 
-def test_once_a_batch_asks_a_question_or_for_a_review_its_decisions_have_been_applied(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_decisions_before_a_question_or_review_are_applied(capsys: pytest.CaptureFixture[str]) -> None:
     review = _request(5, tool_name="exit_plan_mode", args={})
     for request in (PENDING[2], review):
         TextView(decided=("aa11bb22-1.8",)).finish(replace(WAITING, pending=[request]))
@@ -293,9 +289,7 @@ def test_json_is_one_object(
     golden(GOLDEN / f"json-{name}.json", out)
 
 
-def test_stream_json_is_one_event_a_line_and_the_result_last(
-    golden: Golden, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_stream_json_is_one_event_a_line(golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
     out, err = _shown(StreamJsonView(now=lambda: "2026-01-02T03:04:05.678Z"), DONE, capsys)
     lines = [json.loads(line) for line in out.splitlines()]
     assert err == ""
@@ -306,7 +300,7 @@ def test_stream_json_is_one_event_a_line_and_the_result_last(
 
 
 @pytest.mark.parametrize(("outcome", "status"), [(DONE, "success"), (WAITING, "waiting"), (FAILED, "error")])
-def test_stream_json_says_success_waiting_or_error(
+def test_stream_json_says_the_status(
     outcome: Outcome, status: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     StreamJsonView().finish(outcome)
@@ -407,9 +401,7 @@ class _Terminal:
         return self._data.decode().replace("\r\n", "\n")
 
 
-def test_on_a_terminal_the_answer_streams_once_between_spinner_frames(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_terminal_streams_the_answer_between_spinner_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = _Terminal(monkeypatch)
     view = TextView("fix it")
     for event in EVENTS:

@@ -38,7 +38,7 @@ REPLIES: Replies = [
             {"name": "run_shell_command", "args": {"command": "echo second >> ../effects.log"}},
             {"name": "run_shell_command", "args": {"command": "echo third >> ../effects.log"}},
             {"name": "no_such_tool", "args": {}},
-        ],
+        ]
     },
     {"text": "All done."},
 ]

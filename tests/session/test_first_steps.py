@@ -5,9 +5,7 @@ from pathlib import Path
 from session.terminal import Opens, edit
 
 
-def test_a_prompt_is_answered_an_edit_is_asked_and_the_next_prompt_goes_on_in_the_same_run(
-    folder: Path, opens: Opens
-) -> None:
+def test_an_edit_is_asked_and_the_next_prompt_is_of_the_run(folder: Path, opens: Opens) -> None:
     replies = [edit(), {"text": "It is written."}, {"text": "You are welcome.", "expect": "thanks"}]
     with opens(replies) as terminal:
         terminal.waits_for("›")

@@ -139,9 +139,7 @@ def replayed(desk: Desk, run: str) -> Any:
 
 
 @pytest.mark.parametrize(("workflow", "given", "replies"), RUNS)
-def test_a_run_of_each_workflow_replays_with_the_same_states(
-    desk: Desk, workflow: str, given: dict[str, Any], replies: Replies
-) -> None:
+def test_each_workflow_replays(desk: Desk, workflow: str, given: dict[str, Any], replies: Replies) -> None:
     outcome = ended(desk, workflow, given, replies)
     assert (outcome.error or {}).get("type") != "script", outcome.error
     told = replayed(desk, outcome.run)
@@ -247,9 +245,7 @@ TARGET = {"role": "edit_target", "text": json.dumps({"corrected_target_snippet":
         ("edit", {"file_path": "a.py", "old_string": "paas", "new_string": "return 1"}, [TARGET]),
     ],
 )
-def test_what_the_folder_said_is_as_it_was_said_then(
-    desk: Desk, workflow: str, given: dict[str, Any], replies: Replies
-) -> None:
+def test_a_folder_is_as_it_was(desk: Desk, workflow: str, given: dict[str, Any], replies: Replies) -> None:
     """The project's commands, memory files beside a call, a file shown to a helper: all are gone."""
     for name, text in FILES.items():
         (desk.work / name).parent.mkdir(parents=True, exist_ok=True)
