@@ -11,25 +11,15 @@ import pytest
 from commands import Ended, execute, one_call, response
 
 DECLARED = [
-    {
-        "functionDeclarations": [
-            {
-                "name": "add",
-                "description": "Adds two numbers.",
-                "parameters": {
-                    "type": "object",
-                    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
-                    "required": ["a"],
-                },
-            }
-        ]
-    },
+    {"functionDeclarations": [{"name": "add", "description": "Adds two numbers.",
+        "parameters": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a"]}}]},
     {"name": "fail", "parametersJsonSchema": {"type": "object", "properties": {}}},
     {"name": "read_file", "description": "Not ours."},
     {"name": "bad name"},
     {"name": "mcp_x_y"},
     "no declaration",
-]
+]  # fmt: skip
 PROGRAM = """import json, sys
 if sys.argv[1] == "declare":
     print(open("declared.json").read())

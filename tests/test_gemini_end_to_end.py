@@ -15,25 +15,14 @@ TEST = (
     "    def test_add(self):\n        self.assertEqual(add(1, 2), 3)\n"
 )
 FIX: list[dict[str, Any]] = [
-    {
-        "thought": "I should look first.",
-        "text": "I read both files.",
-        "calls": [
-            {"name": "read_file", "args": {"file_path": "calc.py"}},
-            {"name": "read_file", "args": {"file_path": "test_calc.py"}},
-        ],
-    },
-    {
-        "calls": [
-            {
-                "name": "replace",
-                "args": {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"},
-            }
-        ]
-    },
+    {"thought": "I should look first.", "text": "I read both files.",
+        "calls": [{"name": "read_file", "args": {"file_path": "calc.py"}},
+        {"name": "read_file", "args": {"file_path": "test_calc.py"}}]},
+    {"calls": [{"name": "replace", "args": {"file_path": "calc.py", "old_string": "a - b",
+        "new_string": "a + b"}}]},
     {"calls": [{"name": "run_shell_command", "args": {"command": f"{sys.executable} -m unittest"}}]},
     {"text": "It was a minus. The test passes now.", "chunks": 3},
-]
+]  # fmt: skip
 STRICT = {"strict": True, "require_signatures": True, "default": {"text": "USER"}}
 
 

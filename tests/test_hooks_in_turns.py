@@ -124,48 +124,27 @@ SCRIPT = "the stage's own"
 ASKED = {"skipNextSpeakerCheck": False}
 SCENES: dict[str, Scene] = {
     "before agent: passes": Scene({"BeforeAgent": "true"}, fired={"BeforeAgent": 1}),
-    "before agent: passes, once for all turns": Scene(
-        {"BeforeAgent": "true"}, [LOOK, DONE], fired={"BeforeAgent": 1}
-    ),
+    "before agent: passes, once for all turns": Scene({"BeforeAgent": "true"}, [LOOK, DONE],
+        fired={"BeforeAgent": 1}),
     "before agent: adds context": Scene({"BeforeAgent": specific(additionalContext="it is <b>Monday</b>")}),
     "before agent: stops": stopped("BeforeAgent", replies=[]),
     "before agent: blocks": blocked("BeforeAgent", "the prompt", replies=[]),
     "after agent: agrees": Scene({"AfterAgent": "true"}, fired={"AfterAgent": 1}),
-    "after agent: agrees, after next speaker": Scene(
-        {"AfterAgent": "true"}, [DONE, USER], model=ASKED, fired={"AfterAgent": 1}
-    ),
+    "after agent: agrees, after next speaker": Scene({"AfterAgent": "true"}, [DONE, USER], model=ASKED,
+        fired={"AfterAgent": 1}),
     "after agent: stops": stopped("AfterAgent"),
-    "after agent: sends the model on": Scene(
-        {"AfterAgent": once("echo 'write tests, too' >&2; exit 2")},
-        [DONE, {"text": "Tests, too.", "expect": "write tests, too"}],
-        fired={"AfterAgent": 2},
-    ),
-    "after agent: blocks without a reason": Scene(
-        {"AfterAgent": "exit 2"},
-        status="blocked_by_hook",
-        exit_code=56,
-        error="AfterAgent hook 'my-AfterAgent' blocked the answer: It gave no reason.",
-    ),
-    "after agent: not after an error": Scene(
-        {"AfterAgent": "true"},
-        [{"error": {"status": 400}}],
-        status="failed",
-        exit_code=1,
-        fired={"AfterAgent": 0},
-    ),
-    "after agent: not after an empty answer": Scene(
-        {"AfterAgent": "true"},
-        [LOOK, {"text": ""}],
-        status="invalid_stream",
-        exit_code=1,
-        fired={"AfterAgent": 0},
-    ),
-    "before model: passes, at each turn": Scene(
-        {"BeforeModel": "true"}, [LOOK, DONE], fired={"BeforeModel": 2}
-    ),
-    "before model: not again for an invalid stream": Scene(
-        {"BeforeModel": "true"}, [{"text": ""}, DONE], fired={"BeforeModel": 1}
-    ),
+    "after agent: sends the model on": Scene({"AfterAgent": once("echo 'write tests, too' >&2; exit 2")},
+        [DONE, {"text": "Tests, too.", "expect": "write tests, too"}], fired={"AfterAgent": 2}),
+    "after agent: blocks without a reason": Scene({"AfterAgent": "exit 2"}, status="blocked_by_hook",
+        exit_code=56, error="AfterAgent hook 'my-AfterAgent' blocked the answer: It gave no reason."),
+    "after agent: not after an error": Scene({"AfterAgent": "true"}, [{"error": {"status": 400}}],
+        status="failed", exit_code=1, fired={"AfterAgent": 0}),
+    "after agent: not after an empty answer": Scene({"AfterAgent": "true"}, [LOOK, {"text": ""}],
+        status="invalid_stream", exit_code=1, fired={"AfterAgent": 0}),
+    "before model: passes, at each turn": Scene({"BeforeModel": "true"}, [LOOK, DONE],
+        fired={"BeforeModel": 2}),
+    "before model: not again for an invalid stream": Scene({"BeforeModel": "true"}, [{"text": ""}, DONE],
+        fired={"BeforeModel": 1}),
     "before model: stops": stopped("BeforeModel", replies=[]),
     "before model: blocks": blocked("BeforeModel", "the request", replies=[]),
     "before model: answers itself": Scene(
@@ -178,51 +157,24 @@ SCENES: dict[str, Scene] = {
     ),
     "before tool selection: passes": Scene({"BeforeToolSelection": "true"}, fired={"BeforeToolSelection": 1}),
     "before tool selection: stops": stopped("BeforeToolSelection", replies=[]),
-    "before tool selection and before model": Scene(
-        {"BeforeToolSelection": "true", "BeforeModel": "true"},
-        fired={"BeforeToolSelection": 1, "BeforeModel": 1},
-    ),
-    "before model: after a look for loops": Scene(
-        {"BeforeModel": "true"},
-        status="ok",
-        workflow="turn",
-        input={"request": "go", "turn_no": 30, "sticky_model": SCRIPT},
-        fired={"BeforeModel": 1},
-    ),
+    "before tool selection and before model": Scene({"BeforeToolSelection": "true", "BeforeModel": "true"},
+        fired={"BeforeToolSelection": 1, "BeforeModel": 1}),
+    "before model: after a look for loops": Scene({"BeforeModel": "true"}, status="ok", workflow="turn",
+        input={"request": "go", "turn_no": 30, "sticky_model": SCRIPT}, fired={"BeforeModel": 1}),
     "after model: passes": Scene({"AfterModel": "true"}, [LOOK, DONE], fired={"AfterModel": 2}),
     "after model: stops": stopped("AfterModel"),
     "after model: blocks": blocked("AfterModel", "the answer"),
-    "turn: a hook blocks it": Scene(
-        {"AfterModel": BLOCK},
-        workflow="turn",
-        input={"request": "go"},
-        status="blocked_by_hook",
-        exit_code=56,
-        error="not today",
-    ),
-    "plan: before agent blocks": Scene(
-        {"BeforeAgent": BLOCK}, [], workflow="plan", status="failed", exit_code=56, error="blocked the prompt"
-    ),
-    "compress: passes": Scene(
-        {"PreCompress": "true"},
-        COMPRESSOR,
-        "compressed",
-        workflow="compress",
-        input=LONG,
-        fired={"PreCompress": 1},
-    ),
-    "compress: put off": Scene(
-        {"PreCompress": BLOCK}, [], "noop", workflow="compress", input=LONG, fired={"PreCompress": 1}
-    ),
-    "compress: too short to ask": Scene(
-        {"PreCompress": "true"},
-        [],
-        "noop",
-        workflow="compress",
-        input={**LONG, "token_limit": 10**6},
-        fired={"PreCompress": 0},
-    ),
-}
+    "turn: a hook blocks it": Scene({"AfterModel": BLOCK}, workflow="turn", input={"request": "go"},
+        status="blocked_by_hook", exit_code=56, error="not today"),
+    "plan: before agent blocks": Scene({"BeforeAgent": BLOCK}, [], workflow="plan", status="failed",
+        exit_code=56, error="blocked the prompt"),
+    "compress: passes": Scene({"PreCompress": "true"}, COMPRESSOR, "compressed", workflow="compress",
+        input=LONG, fired={"PreCompress": 1}),
+    "compress: put off": Scene({"PreCompress": BLOCK}, [], "noop", workflow="compress", input=LONG,
+        fired={"PreCompress": 1}),
+    "compress: too short to ask": Scene({"PreCompress": "true"}, [], "noop", workflow="compress",
+        input={**LONG, "token_limit": 10**6}, fired={"PreCompress": 0}),
+}  # fmt: skip
 
 
 def play(scene: Scene, folder: Path) -> tuple[Hooked, Outcome]:

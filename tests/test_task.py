@@ -319,9 +319,8 @@ SCENES = {
     "three words without a call": Scene([TEXT, TEXT, TEXT, DONE], [says("")], says="All"),
     "a person ends it": Scene([BAD, BAD, BAD], [lambda o: approve(o, "cancel")], "cancelled"),
     "a mistake that was made good doesn't count": Scene([BAD, BAD, JOB[0], BAD, DONE], says="All"),
-    "no limit of mistakes": Scene(
-        [BAD] * 3 + [TEXT] + [BAD] * 2 + [DONE], settings={"task": {"consecutiveMistakeLimit": 0}}
-    ),
+    "no limit of mistakes": Scene([BAD] * 3 + [TEXT] + [BAD] * 2 + [DONE],
+        settings={"task": {"consecutiveMistakeLimit": 0}}),
     "a result is accepted": Scene([DONE], [yes], settings=CONFIRM),
     "a result gets feedback": Scene([DONE, {"expect": "and test it", **DONE}], [no, yes], settings=CONFIRM),
     "a result ends it": Scene([DONE], [cancel], "cancelled", settings=CONFIRM),
@@ -329,16 +328,11 @@ SCENES = {
     "a batch is cancelled": Scene([JOB[1]], [cancel], "cancelled", given={"approval_mode": "default"}),
     "turns are used up": Scene([JOB[0]] * 3, [], "turn_limit", limits={"max_turns": 2}),
     "a loop is told of": Scene([LOOP, DONE], says="All"),
-    "a subtask": Scene(
-        [
-            tools(call("new_task", mode="ask", message="look", todos="[ ] a")),
-            {"expect": "it is red", **DONE},
-            tools(call("attempt_completion", result="it is red"), agent="task:0.0"),
-        ],
-        says="it is red",
-    ),
+    "a subtask": Scene([tools(call("new_task", mode="ask", message="look", todos="[ ] a")),
+        {"expect": "it is red", **DONE}, tools(call("attempt_completion", result="it is red"),
+        agent="task:0.0")], says="it is red"),
     "all calls withheld": Scene([JOB[0]] * 4 + [DONE], says="not executed"),
-}
+}  # fmt: skip
 
 
 def staged(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:

@@ -45,23 +45,17 @@ def _options(*flags: str, resuming: bool = False) -> Options:
         ("--max-turns 3 --timeout 2m", "limits", {"max_turns": 3, "timeout_s": 120.0}),
         ("--max-session-turns -1", "limits", {"max_session_turns": -1}),
         ("--max-tokens 5 --max-budget-usd 0.5", "limits", {"max_tokens": 5, "max_budget_usd": 0.5}),
-        (
-            "--allowed-tools glob,read_file --allowedTools Edit",
-            "allowed_tools",
-            ("glob", "read_file", "replace"),
-        ),
-        (
-            "--disallowedTools Bash,LS",
-            "overrides",
-            {"tools": {"exclude": ["run_shell_command", "list_directory"]}},
-        ),
+        ("--allowed-tools glob,read_file --allowedTools Edit", "allowed_tools",
+            ("glob", "read_file", "replace")),
+        ("--disallowedTools Bash,LS", "overrides", {"tools": {"exclude": ["run_shell_command",
+            "list_directory"]}}),
         ("--append-system-prompt short", "append_system_prompt", "short"),
         ("--skip-trust", "skip_trust", True),
         ("--record-responses out.yaml", "record_to", Path("out.yaml").absolute()),
         ("", "home", Path("/h")),
         ("", "env", {"INTERLOCK_HOME": "/h", "KEY": "v"}),
     ],
-)
+)  # fmt: skip
 def test_flags_become_options(typed: str, field: str, expected: object) -> None:
     assert getattr(_options(*typed.split()), field) == expected
 

@@ -39,63 +39,33 @@ EVENTS: list[e.Event] = [
     e.MessageEvent(role="assistant", content="at it.", delta=True),
     t.Finished(reason="stop", usage={"input": 1200, "output": 34}, duration_ms=80),
     e.NodeEnd(workflow="turn", node="call_model", checkpoint_id="c1", duration_ms=81.5),
-    e.ToolUse(
-        tool_name="read_file", tool_id="0.0", parameters={"file_path": "calc.py"}, summary="Read calc.py"
-    ),
-    e.ToolUse(
-        tool_name="replace", tool_id="0.1", parameters={"file_path": "calc.py"}, summary="Edit calc.py"
-    ),
-    e.ToolResultEvent(
-        tool_name="read_file",
-        tool_id="0.0",
-        status="success",
-        output="def add",
-        duration_ms=3,
-        summary="Read calc.py",
-    ),
-    e.ToolResultEvent(
-        tool_name="replace",
-        tool_id="0.1",
-        status="success",
-        output="ok",
-        duration_ms=12,
-        diff=DIFF,
-        summary="Edit calc.py",
-    ),
-    e.ToolUse(
-        tool_name="run_shell_command", tool_id="0.2", parameters={"command": "pytest"}, summary="$ pytest"
-    ),
-    e.ToolStart(
-        tool_name="run_shell_command",
-        tool_id="0.2",
-        summary="$ pytest -q",
-        parameters={"command": "pytest -q"},
-    ),
+    e.ToolUse(tool_name="read_file", tool_id="0.0", parameters={"file_path": "calc.py"},
+        summary="Read calc.py"),
+    e.ToolUse(tool_name="replace", tool_id="0.1", parameters={"file_path": "calc.py"},
+        summary="Edit calc.py"),
+    e.ToolResultEvent(tool_name="read_file", tool_id="0.0", status="success", output="def add", duration_ms=3,
+        summary="Read calc.py"),
+    e.ToolResultEvent(tool_name="replace", tool_id="0.1", status="success", output="ok", duration_ms=12,
+        diff=DIFF, summary="Edit calc.py"),
+    e.ToolUse(tool_name="run_shell_command", tool_id="0.2", parameters={"command": "pytest"},
+        summary="$ pytest"),
+    e.ToolStart(tool_name="run_shell_command", tool_id="0.2", summary="$ pytest -q",
+        parameters={"command": "pytest -q"}),
     e.ToolOutput(tool_id="0.2", text="collecting\r\x1b[32mcollected 2 items\x1b[0m\n..  "),
     e.ToolOutput(tool_id="0.2", text="[100%]\n"),
     *(e.ToolOutput(tool_id="0.2", text=f"line {number}\n") for number in range(40)),
-    e.ToolResultEvent(
-        tool_name="run_shell_command",
-        tool_id="0.2",
-        status="success",
-        duration_ms=2140,
-        summary="$ pytest -q",
-        exit="exit 1",
-    ),
+    e.ToolResultEvent(tool_name="run_shell_command", tool_id="0.2", status="success", duration_ms=2140,
+        summary="$ pytest -q", exit="exit 1"),
     e.ToolUse(tool_name="glob", tool_id="0.3", parameters={}, summary=""),
-    e.ToolResultEvent(
-        tool_name="glob",
-        tool_id="0.3",
-        status="error",
-        error={"type": "x", "message": "pattern is missing\nmore"},
-    ),
+    e.ToolResultEvent(tool_name="glob", tool_id="0.3", status="error",
+        error={"type": "x", "message": "pattern is missing\nmore"}),
     t.InvalidStream(reason="no finish reason"),
     e.ErrorEvent(severity="warning", message="settings.json: $X is not set."),
     e.MessageEvent(role="assistant", content="Fixed: ", delta=True),
     e.MessageEvent(role="assistant", content="add adds.", delta=True),
     t.Finished(reason="stop", usage={"input": 1300, "output": 10}, duration_ms=70),
     e.Result(status="done", response="Fixed: add adds."),
-]
+]  # fmt: skip
 DONE = Outcome(
     run="aa11bb22",
     workflow="main",
@@ -169,16 +139,9 @@ PENDING = [
             }
         ],
     ),
-    _request(
-        4,
-        kind="outcome",
-        tool_name="run_shell_command",
-        args={"command": "git push"},
-        reason="The run was killed while this ran.",
-        preview="git push",
-        choices=["proceed_once", "reject"],
-    ),
-]
+    _request(4, kind="outcome", tool_name="run_shell_command", args={"command": "git push"},
+        reason="The run was killed while this ran.", preview="git push", choices=["proceed_once", "reject"]),
+]  # fmt: skip
 WAITING = Outcome(
     run="aa11bb22",
     workflow="main",

@@ -127,25 +127,15 @@ BROKEN = {
     "nothing": ('"""Nothing."""\nX = 1\n', 2, "there is no WORKFLOW; expected `WORKFLOW = Workflow('odd'"),
     "other": ("\nWORKFLOW = 3\n", 2, "WORKFLOW is 3; expected"),
     "name": (NOTE, 56, "its name is 'note', which isn't 'odd', the file's"),
-    "key": (
-        NOTE.replace('Graph("note"', 'Graph("odd"').replace('Workflow("note"', 'Workflow("odd"').replace(
-            'writes=("note",)', 'writes=("nota",)'
-        ),
-        44,
-        "odd.draft writes ['nota'], which NoteState lacks",
-    ),
-    "dead end": (
-        NOTE.replace('Workflow("note"', 'Workflow("odd"').replace('    g.edge("finish", END)\n', ""),
-        55,
-        "can't reach the end",
-    ),
-    "endless": (
-        NOTE.replace('Workflow("note"', 'Workflow("odd"').replace('"rejected": "draft"', '"rejected": END')
-        .replace('g.edge("finish", END)', 'g.edge("finish", "publish")'),
-        56,
-        "'publish', 'finish', 'write' could follow each other for ever; expected a `loop(g, …, most=N)`",
-    ),
-}  # fmt: skip
+    "key": (NOTE.replace('Graph("note"', 'Graph("odd"').replace('Workflow("note"',
+        'Workflow("odd"').replace('writes=("note",)', 'writes=("nota",)'), 44,
+        "odd.draft writes ['nota'], which NoteState lacks"),
+    "dead end": (NOTE.replace('Workflow("note"', 'Workflow("odd"').replace('    g.edge("finish", END)\n', ""),
+        55, "can't reach the end"),
+    "endless": (NOTE.replace('Workflow("note"', 'Workflow("odd"').replace('"rejected": "draft"',
+        '"rejected": END') .replace('g.edge("finish", END)', 'g.edge("finish", "publish")'), 56,
+        "'publish', 'finish', 'write' could follow each other for ever; expected a `loop(g, …, most=N)`"),
+}  # fmt: skip  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", BROKEN)

@@ -14,15 +14,9 @@ from interlock.engine import Options, Outcome
 RUN = "killtest"
 Replies = Sequence[dict[str, Any]]
 REPLIES: Replies = [
-    {
-        "thought": "look around",
-        "text": "I look first.",
-        "tool_calls": [
-            {"name": "read_file", "args": {"file_path": "a.txt"}},
-            {"name": "read_file", "args": {"file_path": "b.txt"}},
-            {"name": "list_directory", "args": {"dir_path": "."}},
-        ],
-    },
+    {"thought": "look around", "text": "I look first.", "tool_calls": [{"name": "read_file",
+        "args": {"file_path": "a.txt"}}, {"name": "read_file", "args": {"file_path": "b.txt"}},
+        {"name": "list_directory", "args": {"dir_path": "."}}]},
     {
         "text": "Now I edit.",
         "tool_calls": [
@@ -41,7 +35,7 @@ REPLIES: Replies = [
         ]
     },
     {"text": "All done."},
-]
+]  # fmt: skip
 
 
 SHORT: Replies = [

@@ -46,11 +46,8 @@ FOUND = {"agent": f"{AGENT}:0.0", "tool_calls": [{"name": "complete_task", "args
 
 RUNS: list[tuple[str, dict[str, Any], Replies]] = [
     ("main", {"prompt": "Look at @a.py"}, [calls(READ, WRITE, SHELL), *DONE]),
-    (
-        "main",
-        {"prompt": "go", "protocol": "xml"},
-        [{"text": "<read_file><path>a.py</path></read_file>"}, *DONE],
-    ),
+    ("main", {"prompt": "go", "protocol": "xml"}, [{"text": "<read_file><path>a.py</path></read_file>"},
+        *DONE]),
     ("main", {"prompt": "go", "mode": "ask"}, [calls(WRITE), *DONE]),
     ("main", {"prompt": "go", "limits": {"max_turns": 1}}, [calls(READ), calls(READ), *DONE]),
     ("main", {"prompt": "look", "history": HISTORY}, [calls(("codebase_search", {"query": "f"})), *DONE]),
@@ -59,67 +56,36 @@ RUNS: list[tuple[str, dict[str, Any], Replies]] = [
     ("tools", {"calls": [{"name": n, "args": a} for n, a in (READ, SHELL, ("nothing", {}))]}, []),
     ("edit", {"file_path": "a.py", "old_string": "pass", "new_string": "return 1"}, []),
     ("edit", {"file_path": "a.py", "old_string": "nowhere", "new_string": "x"}, []),
-    (
-        "compress",
-        {"history": HISTORY * 20, "token_limit": 100, "force": True},
-        [{"role": "compressor", "text": "<state_snapshot>all</state_snapshot>"}] * 2,
-    ),
-    (
-        "summarize",
-        {"tool": "run_shell_command", "text": "line\n" * 5000},
-        [{"role": "summarizer", "text": "lines"}],
-    ),
-    (
-        "route",
-        {"request": "Do it."},
-        [{"role": "classifier", "text": '{"reasoning": "easy", "model_choice": "flash"}'}],
-    ),
+    ("compress", {"history": HISTORY * 20, "token_limit": 100, "force": True},
+        [{"role": "compressor", "text": "<state_snapshot>all</state_snapshot>"}] * 2),
+    ("summarize", {"tool": "run_shell_command", "text": "line\n" * 5000},
+        [{"role": "summarizer", "text": "lines"}]),
+    ("route", {"request": "Do it."},
+        [{"role": "classifier", "text": '{"reasoning": "easy", "model_choice": "flash"}'}]),
     ("loop-check", {"events": [{"type": "tool_call", "name": "a", "args": {}}] * 6}, []),
-    (
-        "next-speaker",
-        {"history": HISTORY},
-        [{"role": "next_speaker", "text": '{"reasoning": "r", "next_speaker": "user"}'}],
-    ),
+    ("next-speaker", {"history": HISTORY}, [{"role": "next_speaker",
+        "text": '{"reasoning": "r", "next_speaker": "user"}'}]),
     ("context", {"prompt": "Look at @a.py and @gone"}, []),
     ("system-prompt", {}, []),
     ("system-prompt", {"flavour": "task", "mode": "code"}, []),
     ("task", {"prompt": "go"}, [calls(READ), calls(("attempt_completion", {"result": "all done"}))]),
-    (
-        "task",
-        {"prompt": "go", "mode": "architect"},
-        [
-            calls(("switch_mode", {"mode_slug": "code", "reason": "r"})),
-            calls(WRITE),
-            calls(("attempt_completion", {"result": "r"})),
-        ],
-    ),
-    (
-        "task",
-        {"prompt": "go"},
-        [
-            calls(("new_task", {"mode": "code", "message": "part"})),
-            calls(WRITE, agent="task:0.0"),
-            calls(("attempt_completion", {"result": "part done"}), agent="task:0.0"),
-            calls(("attempt_completion", {"result": "all done"})),
-        ],
-    ),
+    ("task", {"prompt": "go", "mode": "architect"}, [calls(("switch_mode",
+        {"mode_slug": "code", "reason": "r"})), calls(WRITE), calls(("attempt_completion",
+        {"result": "r"}))]),
+    ("task", {"prompt": "go"}, [calls(("new_task", {"mode": "code", "message": "part"})),
+        calls(WRITE, agent="task:0.0"), calls(("attempt_completion", {"result": "part done"}),
+        agent="task:0.0"), calls(("attempt_completion", {"result": "all done"}))]),
     ("mode", {"switch_to": "code"}, []),
     ("mode", {"mode": "architect", "tool": "write_file", "path": "a.py"}, []),
     ("plan", {"prompt": "go"}, [calls(READ), *PLAN, *DONE]),
     ("mcp", {"action": "list"}, []),
     ("search", {"query": "function f"}, []),
-    (
-        "subagent",
-        {"agent": AGENT, "prompt": "f"},
-        [{"agent": f"{AGENT}:0", "tool_calls": [{"name": "complete_task", "args": {"report": REPORT}}]}],
-    ),
-    (
-        "investigate",
-        {"objective": "f"},
-        [{"agent": f"{AGENT}:0", "tool_calls": [{"name": "complete_task", "args": {"report": REPORT}}]}],
-    ),
+    ("subagent", {"agent": AGENT, "prompt": "f"}, [{"agent": f"{AGENT}:0",
+        "tool_calls": [{"name": "complete_task", "args": {"report": REPORT}}]}]),
+    ("investigate", {"objective": "f"}, [{"agent": f"{AGENT}:0",
+        "tool_calls": [{"name": "complete_task", "args": {"report": REPORT}}]}]),
     ("init", {}, [calls(("write_file", {"file_path": "GEMINI.md", "content": "# a\n"})), *DONE]),
-]
+]  # fmt: skip
 
 
 def ended(desk: Desk, workflow: str, given: dict[str, Any], replies: Replies) -> Outcome:
