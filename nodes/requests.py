@@ -18,8 +18,10 @@ from interlock.state.run import is_hooked
 
 def put_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
     """Persist the request, idempotently, before anything stops for it; then emit it."""
-    request = request.model_copy(update={"agent": runtime.context.info.agent})
-    name = runtime.context.approvals.ask(request)
+    deps = runtime.context
+    about = {"agent": deps.info.agent, "program": deps.policy.program_of(request.call.name)}
+    request = request.model_copy(update=about)
+    name = deps.approvals.ask(request)
     runtime.stream_writer(
         ApprovalRequired(
             id=name,
@@ -76,6 +78,16 @@ def answered(deps: Deps, key: str) -> tuple[ApprovalRequest, Answer]:
     if request is None or answer is None:
         raise RunError(f"Request {key!r} has no answer. See: interlock approvals")
     return request, answer
+
+
+def is_another_server(deps: Deps, request: ApprovalRequest) -> bool:
+    """Whether the MCP server's definition has changed since the request was made. Earlier versions kept none."""
+    return request.program not in ("", deps.policy.program_of(request.call.name))
+
+
+def for_another_server(request: ApprovalRequest) -> ToolResult:
+    """What the model reads when an answer was meant for a server that has another definition now."""
+    return failure("stale_approval", load("run/call_stale").text(files=f"the server of {request.call.name}"))
 
 
 def rejected(answer: Answer) -> ToolResult:

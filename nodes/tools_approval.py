@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.requests import answered, asked, put_request, rejected
+from interlock.nodes.requests import answered, asked, is_another_server, put_request, rejected
 from interlock.nodes.tools_results import CALL, attempt_at, earlier_calls, moved, note_person
 from interlock.prompts import load
 from interlock.state.calls import (
@@ -28,13 +28,14 @@ from interlock.state.tooling import ToolInfo
 from interlock.state.tools import DecideState
 
 _STALE = "It was asked before; the files have changed since, so the preview is new."
+_ANOTHER = "It was asked before; the MCP server of this name is another program or address now."
 _CORRECTED = "What the edit looked for isn't in the file; a helper model corrected it, as the preview shows."
 _BY_HOOK = "A hook changed the arguments that the model gave; the preview is of the changed ones."
 
 
 @node(
     reads=(
-        *(*CALL, "approval_mode", "asks", "by_hook", "hook_reason", "verdict", "hooked"),
+        *(*CALL, "approval", "approval_mode", "asks", "by_hook", "hook_reason", "verdict", "hooked"),
         *("edit_status", "status"),
     ),
     writes=("asks", "approval", "status"),
@@ -67,7 +68,7 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
         files=preview.files,
         choices=choices,
         always={choice: rule.covers for choice, rule in rules if rule is not None},
-        note=_note(state),
+        note=_note(deps, state),
     )
     put_request(runtime, request)
     event = "ask_again" if state["asks"] and state["status"] == "awaiting_approval" else "ask"
@@ -86,9 +87,10 @@ def _reason(state: DecideState, verdict: Verdict) -> str:
     return " ".join(part for part in (state.get("hook_reason"), by_policy) if part) or verdict.reason
 
 
-def _note(state: DecideState) -> str | None:
+def _note(deps: Deps, state: DecideState) -> str | None:
     if state["asks"] and state["status"] == "awaiting_approval":
-        return _STALE
+        before = deps.approvals.get(state["approval"])
+        return _ANOTHER if before is not None and is_another_server(deps, before) else _STALE
     if state.get("by_hook"):
         return _BY_HOOK
     return _CORRECTED if state.get("edit_status") else None
@@ -113,7 +115,9 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
         deps.journal.finish(key, call, cancelled(text))
         return {"label": "cancel", "status": moved(state["status"], "cancel")}
     # Files that changed on disk since the request was shown.
-    if any(deps.toolset.now(file.path) != file.on_disk for file in request.files):
+    if any(deps.toolset.now(file.path) != file.on_disk for file in request.files) or is_another_server(
+        deps, request
+    ):
         return {"label": "changed since"}
     if amends:
         deps.journal.amend(key.next, CallView(id=call.id, name=call.name, args=answer.args or {}))

@@ -9,7 +9,7 @@ from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
 from interlock.nodes.hooks import fired, fires, marked
-from interlock.nodes.requests import answered
+from interlock.nodes.requests import answered, for_another_server, is_another_server
 from interlock.nodes.subagent import left_s
 from interlock.nodes.tools_questions import INPUT_WANTED
 from interlock.nodes.tools_results import (
@@ -145,6 +145,8 @@ def _refused(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | No
     approved = answer.args if answer.choice == "modify" else request.call.args
     if call.args != approved:
         raise RunError(f"Call {call.id!r} has other arguments than those that were approved; it was not run.")
+    if is_another_server(deps, request):
+        return for_another_server(request)
     changed = [file.path for file in request.files if deps.toolset.now(file.path) != file.sha256]
     if not changed:
         return None

@@ -96,6 +96,8 @@ class SessionRule(Frozen):
     path: str | None = None
     """Files: the workspace-relative path. Network: the host."""
     server: str | None = None
+    program: str = ""
+    """MCP: fingerprint of what stands behind the server's name; another program or address isn't covered."""
     redirection: bool = False
     modes: tuple[ApprovalMode, ...] = ()
     saved: str = ""
@@ -180,6 +182,8 @@ class ApprovalRequest(Frozen):
     """Always-choice → what it would cover, in words."""
     agent: str = ""
     """Path of the calling sub-agent; empty: the main agent."""
+    program: str = ""
+    """MCP: fingerprint of the server's definition when the request was made (`Policy.program_of`)."""
     note: str | None = None
     """Set when asked again: what changed since the first time."""
     questions: tuple[dict[str, JsonValue], ...] = ()

@@ -322,6 +322,10 @@ class Policy(Protocol):
         """Hash of the rules in force: equal hashes mean equal decisions."""
         ...
 
+    def program_of(self, tool: str) -> str:
+        """Fingerprint of the definition of the MCP server that a tool belongs to; empty for other tools."""
+        ...
+
     def choices(self, call: CallView, risk: Risk, verdict: Verdict) -> tuple[Choice, ...]:
         """The answers a person may give."""
         ...

@@ -2,12 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from interlock.engine.driver.budget import no_price, price_of
-from interlock.engine.driver.rights import Definitions, RunRules, commands_of, protected_paths, run_rules
+from interlock.engine.driver.rights import (
+    Definitions,
+    RunRules,
+    commands_of,
+    fingerprint,
+    protected_paths,
+    run_rules,
+)
 from interlock.engine.options import Options
 from interlock.services.config.formats import load_dotenv
 from interlock.services.config.settings import FOLDERS, HookLayer, load_settings, read_object
@@ -271,8 +278,10 @@ def _redactor(settings: Settings, env: Mapping[str, str], home: Path) -> Redacto
 
 def _policy(options: Options, rules: RunRules, settings: Settings, workspace: FolderWorkspace) -> RulePolicy:
     scope, save_to = Scope(interactive=options.interactive), user_folder(options.user_home)
-    started = RulePolicy(rules.then, rules.settings, workspace, scope=scope) if rules.changed else None
-    return RulePolicy(rules.now, settings, workspace, scope=scope, save_to=save_to, started=started)
+    programs = {name: fingerprint(server) for name, server in settings.mcp_servers.items()}
+    made = partial(RulePolicy, workspace=workspace, scope=scope, programs=programs)
+    started = made(rules.then, rules.settings) if rules.changed else None
+    return made(rules.now, settings, save_to=save_to, started=started)
 
 
 def _hooks(layers: Sequence[HookLayer], env: Mapping[str, str]) -> HookBook:

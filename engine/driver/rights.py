@@ -187,10 +187,14 @@ def _as_then(settings: Settings, then: Mapping[str, Any]) -> Settings:
 
 
 def _mark(name: str, server: McpServer) -> str:
-    """Fingerprint of a trusted server: another program or address under its name isn't trusted. Tokens may change."""
+    return f"{name} {fingerprint(server)}"
+
+
+def fingerprint(server: McpServer) -> str:
+    """What a server is: another program or address under its name has none of its rights. Tokens may change."""
     env = {key: value for key, value in server.env.items() if not is_secret(key)}
     reached = [server.type, server.command, server.args, server.cwd, server.url, server.http_url, env]
-    return f"{name} {_hash(json.dumps(reached, sort_keys=True))}"
+    return _hash(json.dumps(reached, sort_keys=True))
 
 
 def _hash(text: str) -> str:

@@ -80,10 +80,15 @@ def _host(url: str) -> str | None:
 
 
 def covers(
-    rule: SessionRule, names: frozenset[str], about: str | None, mode: str, server: str | None
+    rule: SessionRule,
+    names: frozenset[str],
+    about: str | None,
+    mode: str,
+    server: str | None,
+    program: str = "",
 ) -> bool:
-    """Whether a session rule covers a call other than a shell call."""
-    if not _in_mode(rule, mode) or rule.command_prefixes:
+    """Whether a session rule covers a call other than a shell call. `program`: what the server is now."""
+    if not _in_mode(rule, mode) or rule.command_prefixes or (server is not None and rule.program != program):
         return False
     if rule.server is not None:
         return rule.server == server
@@ -192,8 +197,9 @@ def tables_of(rule: SessionRule, server: str | None, host: bool, root: Path) -> 
         return [{**common, **about}]
     if server is None:
         return []  # it would be a blanket permission
-    whole = rule.server is not None
-    return [{**common, "toolName": f"mcp_{server}_*" if whole else rule.tool, "mcpName": server}]
+    name = rule.tool if rule.server is None else f"mcp_{server}_*"
+    bound = {"mcpFingerprint": rule.program} if rule.program else {}
+    return [{**common, "toolName": name, "mcpName": server, **bound, "workspace": str(root)}]
 
 
 def where_saved(tables: Sequence[Table]) -> str:

@@ -40,7 +40,7 @@ Mode = Annotated[ApprovalMode, BeforeValidator(lambda v: MODE_NAMES.get(v, v) if
 
 
 class RuleFields(BaseModel):
-    """One `[[rule]]` table. Names are gemini-cli's, except `path`, `host` and `workspace`."""
+    """One `[[rule]]` table. Names are gemini-cli's, except `path`, `host`, `workspace` and `mcpFingerprint`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -48,6 +48,8 @@ class RuleFields(BaseModel):
     decision: Literal["allow", "ask", "ask_user", "deny"]
     priority: Annotated[int, Field(ge=0, le=999)]
     mcpName: str | None = None  # noqa: N815
+    mcpFingerprint: str | None = None  # noqa: N815
+    """Written by Interlock: what the server was when the rule was saved; another one of that name isn't covered."""
     subagent: str | None = None
     toolAnnotations: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])  # noqa: N815
     argsPattern: str | None = None  # noqa: N815
@@ -79,6 +81,8 @@ class RuleFields(BaseModel):
             raise ValueError(f"{conditions[0]} is only for toolName 'run_shell_command', got {self.toolName}")
         if (self.path or self.host or self.plainReading) and self.decision != "allow":
             raise ValueError(f"{conditions[0]} is only for decision 'allow'; to restrict, use argsPattern")
+        if self.mcpFingerprint is not None and (self.mcpName is None or self.decision != "allow"):
+            raise ValueError("mcpFingerprint needs mcpName, and is only for decision 'allow'")
         if self.workspace is not None and not os.path.isabs(self.workspace):  # noqa: PTH117
             raise ValueError(f"workspace {self.workspace!r} is relative, expected an absolute path")
         return self
@@ -114,6 +118,7 @@ def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
         workspace=fields.workspace,
         annotations=fields.toolAnnotations,
         server=fields.mcpName,
+        program=fields.mcpFingerprint,
         subagent=fields.subagent,
         interactive=fields.interactive,
     )

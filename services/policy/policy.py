@@ -53,6 +53,7 @@ from interlock.state.settings import Settings
 from interlock.state.tooling import Processes, Workspace
 
 _NO_RULES: tuple[SessionRule, ...] = ()
+_NO_PROGRAMS: Mapping[str, str] = {}
 _ONCE: tuple[Choice, ...] = ("proceed_once", "modify", "reject", "cancel")
 _SAVED: Choice = "proceed_always_and_save"
 Annotations = Callable[[str], Mapping[str, JsonValue]]
@@ -77,8 +78,9 @@ class RulePolicy:
         scope: Scope | None = None,
         save_to: Path | None = None,
         started: "RulePolicy | None" = None,
+        programs: Mapping[str, str] = _NO_PROGRAMS,
     ) -> None:
-        """`save_to`: folder for saved choices, if any.
+        """`save_to`: folder for saved choices, if any; `programs`: MCP server → fingerprint of its definition.
 
         `started`: the rules at the start of the run, if they have changed since: the stricter decision applies.
         """
@@ -90,7 +92,13 @@ class RulePolicy:
         self.annotations: Annotations = _no_annotations
         """Returns what is known of a tool besides its risk; for MCP tools, the trusted annotations."""
         here = str(workspace.root)
-        mine = [r for r in rules if r.workspace is None or os.path.realpath(r.workspace) == here]
+        self._programs = programs
+        mine = [
+            rule
+            for rule in rules
+            if (rule.workspace is None or os.path.realpath(rule.workspace) == here)
+            and rule.program in (None, programs.get(rule.server or ""))
+        ]
         deciding = [r for r in mine if r.checker is None]
         shipped = [r for r in shipped_rules() if settings.tools.reading_commands or not r.reading]
         self._book = RuleBook([*deciding, *from_settings, *shipped], self._scope)
@@ -186,7 +194,8 @@ class RulePolicy:
         server = server_of(call.name, self._scope.servers)
         if server is not None and choice != "proceed_always":
             whole = server if choice == "proceed_always_server" else None
-            return SessionRule(tool=call.name, server=whole, modes=LOOSER[mode])
+            program = self._programs.get(server, "")
+            return SessionRule(tool=call.name, server=whole, program=program, modes=LOOSER[mode])
         if choice in ("proceed_always_tool", "proceed_always_server"):
             return None
         if (line := _line(call)) is not None:
@@ -201,6 +210,10 @@ class RulePolicy:
     def _tables(self, risk: Risk, rule: SessionRule) -> list[Table]:
         server = server_of(rule.tool, self._scope.servers)
         return tables_of(rule, server, risk == "network", self._workspace.root)
+
+    def program_of(self, tool: str) -> str:
+        """Return the fingerprint of the MCP server that a tool belongs to; empty for other tools."""
+        return self._programs.get(server_of(tool, self._scope.servers) or "", "")
 
     def idle_rules(self, agents: Collection[str], servers: Collection[str]) -> list[Problem]:
         """Report rules that match no call, given the `agents` and `servers` available here."""
@@ -266,7 +279,8 @@ class RulePolicy:
         about = (
             target(call, risk, self._workspace) if any(r.path and r.tool in names for r in session) else None
         )
-        return next((r for r in session if covers(r, names, about, mode, server)), None)
+        program = self.program_of(call.name)
+        return next((r for r in session if covers(r, names, about, mode, server, program)), None)
 
 
 def workspace_policy(

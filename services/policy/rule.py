@@ -144,6 +144,8 @@ class Rule:
     """Real path of the only workspace it applies to."""
     annotations: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     server: str | None = None
+    program: str | None = None
+    """Fingerprint of the only program or address that `server` may stand for."""
     subagent: str | None = None
     interactive: bool | None = None
     broken: str | None = None

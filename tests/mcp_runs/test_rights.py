@@ -129,3 +129,57 @@ def test_trust_is_in_the_program_that_the_run_began_with(place: Place) -> None:
     outcome = place.resume(parked.run, decisions=[Decision("all", "proceed_once")])
     assert outcome.pending[0]["tool_name"] == "mcp_odd_note"
     assert any("mcpServers" in line for line in outcome.warnings)
+
+
+OTHER = ["-I", "-S", str(SERVER), "changed"]
+"""Another program behind the name."""
+
+
+def test_a_saved_grant_is_for_this_server_in_this_folder(place: Place) -> None:
+    place.servers(odd=place.odd())
+    outcome = place.main(NOTE, OVER)
+    (request,) = outcome.pending
+    assert request["always"]["proceed_always_and_save"] == "every call of mcp_odd_note, in this folder"
+    place.resume(outcome.run, decisions=[Decision(request["id"], "proceed_always_and_save")])
+    assert place.main(NOTE, OVER).status == "done"
+    elsewhere = place.work.parent / "elsewhere"
+    elsewhere.mkdir()
+    assert place.main(NOTE, OVER, workspace=elsewhere).status == "waiting"
+    place.servers(odd=place.odd(args=OTHER))
+    assert place.main(NOTE, OVER).status == "waiting"
+    assert place.noted() == ["note x"] * 2
+
+
+@pytest.mark.parametrize("choice", ["proceed_once", "proceed_always_tool", "proceed_always_server"])
+def test_an_approved_call_is_asked_anew_when_the_name_stands_for_another_server(
+    place: Place, choice: str
+) -> None:
+    shell = {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo hi > f"}}]}
+    place.servers(odd=place.odd())
+    parked = place.main(NOTE, shell, NOTE, OVER)
+    place.servers(odd=place.odd(args=OTHER))
+    again = place.resume(parked.run, decisions=[Decision("all", choice)])
+    assert (again.pending[0]["tool_name"], place.noted()) == ("mcp_odd_note", [])
+    assert "another program or address now" in again.pending[0]["note"]
+    approved = place.resume(parked.run, decisions=[Decision("all", choice)])
+    assert (approved.pending[0]["tool_name"], place.noted()) == ("run_shell_command", ["note x"])
+    place.servers(odd=place.odd())
+    over = place.resume(parked.run, decisions=[Decision("all", "proceed_once")])
+    assert (over.pending[0]["tool_name"], place.noted()) == ("mcp_odd_note", ["note x"])
+
+
+@pytest.mark.parametrize(
+    ("tool", "text", "done"), [("die", "redo", ["die x"]), ("quiz", "me", [])], ids=["outcome", "input"]
+)
+def test_no_answer_reaches_a_server_that_it_was_not_given_for(
+    place: Place, tool: str, text: str, done: list[str]
+) -> None:
+    place.servers(odd=place.odd(trust=True))
+    parked = place.main(
+        calls((f"mcp_odd_{tool}", {"text": "x"})), {"expect": "changed since the call was approved", **OVER}
+    )
+    assert parked.status == "waiting", parked.error
+    place.servers(odd=place.odd(args=OTHER, trust=True))
+    decision = Decision(parked.pending[0]["id"], "proceed_once", text=text)
+    outcome = place.resume(parked.run, decisions=[decision])
+    assert (outcome.status, place.noted()) == ("done", done), outcome.pending
