@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,19 @@ from interlock.state.errors import SandboxError
 from interlock.state.settings import ToolSettings
 
 
-def needs_sandbox() -> None:
-    """Skip where bubblewrap doesn't work, after checking that a run would be refused there."""
+@cache
+def _missing() -> str:
     try:
         check_here(os.environ)
     except SandboxError as error:
         assert error.exit_code == 44 and "run without the sandbox" in str(error)
+        return str(error)
+    return ""
+
+
+def needs_sandbox() -> None:
+    """Skip where bubblewrap doesn't work, after checking that a run would be refused there."""
+    if error := _missing():
         pytest.skip(f"no sandbox here: {error}")
 
 

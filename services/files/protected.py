@@ -135,6 +135,8 @@ class ProtectedPaths:
     """Real path → what is stored there."""
     home: Path | None = None
     """Hidden entries directly in it are the user's configuration."""
+    made: set[str] = field(default_factory=set[str])
+    """Paths that a tool made, which somebody allowed, and the folders above them."""
 
     def names(self) -> Mapping[str, Kind]:
         return {folded(name): PROTECTED.get(name, _MEMORY) for name in self.spelled()}

@@ -209,6 +209,8 @@ class FolderWorkspace:
         folder = self._anchored(path)
         if folder not in self._anchors:
             self._anchors[folder] = Anchor(folder)
+        if make and self.protected(str(path)):
+            self.protected_paths.made.update(map(str, (path, *path.parents)))
         with self._anchors[folder].place(path, make=make) as place:
             yield place
 

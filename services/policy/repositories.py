@@ -6,18 +6,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from interlock.services.files.git_config import is_plain_config
 from interlock.services.files.regular import read_file
 
-_SAFE_KEYS = re.compile(
-    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
-    r"|quotepath|longpaths)"
-    r"|(remote|branch)\.(url|pushurl|fetch|remote|merge|rebase|tagopt|prune|description|vscode-merge-base)"
-    r"|user\.(name|email)|init\.defaultbranch|pull\.(rebase|ff)|push\.(default|autosetupremote)|color\.\w+"
-    r"|commit\.gpgsign|tag\.gpgsign|merge\.(ff|conflictstyle)|rerere\.\w+|advice\.\w+"
-)
-"""Keys that contain no command, path or other configuration file. All others may."""
-_SECTION = re.compile(r"\[\s*([A-Za-z0-9.-]+)(?:\s+\"(?:[^\"\\\n]|\\.)*\")?\s*\]")
-_KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=[^\\]*)?")
 _LARGEST = 20_000
 _LARGEST_INDEX = 50_000_000
 _PRIVATE = re.compile(rb"[/\x00-\x1f](\.env|\.netrc|\.git-credentials|id_(rsa|dsa|ecdsa|ed25519))\x00")
@@ -103,22 +94,4 @@ def _are_plain(own: str, common: str, config: tuple[int, int, int], index: tuple
         return False
     entries = read_file(Path(own, "index"), _LARGEST_INDEX) if index[2] else b""
     text = read_file(Path(common, "config")).decode() if config[2] else ""
-    return _SUBMODULE not in entries and _is_plain_config(text)
-
-
-def _is_plain_config(text: str) -> bool:
-    section = ""
-    for raw in text.splitlines():
-        line = raw.strip()
-        if not line or line[0] in "#;":
-            continue
-        header = _SECTION.match(line)
-        if header:
-            section = header[1].lower()
-            line = line[header.end() :].strip()
-            if not line:
-                continue
-        key = _KEY.fullmatch(line)
-        if key is None or not _SAFE_KEYS.fullmatch(f"{section}.{key[1].lower()}"):
-            return False
-    return True
+    return _SUBMODULE not in entries and is_plain_config(text)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from interlock.services.files.filesystem import take_name
 from interlock.services.process.supervised import GRACE_S, Supervised, readable
-from interlock.services.sandbox.sandbox import Sandbox
+from interlock.services.sandbox.sandbox import Entered, Sandbox
 from interlock.services.secrets.redaction import SHAPES, RedactingStream, Redactor, redact_file
 from interlock.state.errors import InterlockError, RunError
 from interlock.state.tooling import Ended, Outputs
@@ -71,13 +71,13 @@ class SupervisedProcesses:
             read, write = os.pipe()
             stack.callback(os.close, read)
             try:
-                prefix = [] if ours else await self._entered(stack, cwd)
+                inside = None if ours else await self._entered(stack, cwd)
                 child = Supervised(
-                    [*prefix, *argv],
+                    [*(inside.prefix if inside else ()), *argv],
                     cwd=cwd,
                     env={**self._env, **(env or {})},
                     output=write,
-                    mode="once-sandboxed" if prefix else "once",
+                    mode="once-sandboxed" if inside else "once",
                     stdin=stdin,
                     most=self._most,
                 )
@@ -89,7 +89,7 @@ class SupervisedProcesses:
             stack.callback(output.discard)
             watch = Watch(child, read, output, on_output)
             ended = await watch.until_end(timeout_s, inactivity_s or float("inf"))
-        return replace(ended, hint=self._sandbox.hint(ended)) if self._sandbox and prefix else ended
+            return replace(ended, hint=await asyncio.to_thread(inside.left, ended)) if inside else ended
 
     async def start(
         self,
@@ -105,15 +105,15 @@ class SupervisedProcesses:
         Raises `RunError` if it can't be started.
         """
         try:
-            prefix = [] if ours else await self._entered(self._held, cwd, alone=False)
+            inside = None if ours else await self._entered(self._held, cwd, alone=False)
             path = self._outputs.new_spool()
             with path.open("wb") as file:
                 child = Supervised(
-                    [*prefix, *argv],
+                    [*(inside.prefix if inside else ()), *argv],
                     cwd=cwd,
                     env={**self._env, **(env or {})},
                     output=file.fileno(),
-                    mode="background-sandboxed" if prefix else "background",
+                    mode="background-sandboxed" if inside else "background",
                     most=self._most,
                 )
         except (OSError, ValueError) as error:
@@ -157,10 +157,10 @@ class SupervisedProcesses:
             redact_file(one.output_file, self._redact)
         self._held.close()
 
-    async def _entered(self, stack: ExitStack, cwd: Path, *, alone: bool = True) -> list[str]:
-        """Return the prefix that runs a command in the sandbox, if any, while `stack` is open. Raises `ValueError`."""
+    async def _entered(self, stack: ExitStack, cwd: Path, *, alone: bool = True) -> Entered | None:
+        """Return what runs a command in the sandbox, if any, while `stack` is open. Raises `ValueError`."""
         if self._sandbox is None:
-            return []
+            return None
         try:
             return await asyncio.to_thread(stack.enter_context, self._sandbox.entered(cwd, alone=alone))
         except (OSError, InterlockError) as error:

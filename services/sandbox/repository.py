@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import re
+import time
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -75,7 +76,7 @@ _NOTHING = b"# nothing is included\n"
 
 
 _PRIVATE = (".env", ".git")
-_NOT_SEARCHED = "node_modules"
+NOT_SEARCHED = "node_modules"
 """Tens of thousands of folders of third-party packages."""
 
 
@@ -86,6 +87,9 @@ class Survey:
     roots: Sequence[Path]
     mounts: Mounts = field(default_factory=Mounts)
     missing: dict[Path, bytes | None] = field(default_factory=dict[Path, bytes | None])
+    known: set[str] = field(default_factory=set[str])
+    """Protected files and repositories that are there."""
+    folders: dict[str, "Stamp | None"] = field(default_factory=dict[str, "Stamp | None"])
 
     def keep(self, path: Path) -> None:
         """Make it read-only and immovable."""
@@ -147,9 +151,13 @@ def _top(path: Path, found: Survey) -> None:
 def _walk(root: Path, found: Survey, names: Collection[str]) -> None:
     pending = [str(root)]
     while pending:
-        for entry in _entries(pending.pop()):
+        folder = pending.pop()
+        found.folders[folder] = stamp(folder)  # first: what comes later changes it
+        for entry in _entries(folder):
             name = folded(entry.name)
             is_dir = entry.is_dir(follow_symlinks=False)
+            if name in names or name == ".git":
+                found.known.add(entry.path)
             if name == ".git" and is_dir:
                 _repository(Path(entry.path), found)
             elif name in (*names, ".git") and not entry.is_symlink():
@@ -158,7 +166,7 @@ def _walk(root: Path, found: Survey, names: Collection[str]) -> None:
                 real = Path(os.path.realpath(entry.path))
                 if found.root_of(real) and real.exists():  # outside the roots there is nothing to see anyway
                     found.mounts.hide(real)
-            elif is_dir and name != _NOT_SEARCHED:
+            elif is_dir and name != NOT_SEARCHED:
                 pending.append(entry.path)
 
 
@@ -204,6 +212,20 @@ def _leads_to(base: Path, name: str) -> Path:
     return Path(os.path.realpath(base / name))
 
 
+Stamp = tuple[int, int, int]
+
+
+def stamp(folder: str) -> Stamp | None:
+    """Return a value that differs once an entry of the folder is new or gone; None if that can't be known yet."""
+    try:
+        status = os.lstat(folder)
+    except OSError:
+        return None
+    # Clocks of file systems tick: a change right after another may leave the same time.
+    settled = time.time_ns() - status.st_ctime_ns > _TICK_NS
+    return (status.st_dev, status.st_ino, status.st_ctime_ns) if settled else None
+
+
 def _entries(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as found:
@@ -212,6 +234,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
+_TICK_NS = 50_000_000
 _TRIES = 100
 _FOLDER = 0o1555
 """Unusual permissions that distinguish our placeholders from a user's empty folders."""

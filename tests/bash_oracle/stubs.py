@@ -11,7 +11,8 @@ from pathlib import Path
 
 from bash_oracle.lines import PROGRAMS
 
-from interlock.services.sandbox.sandbox import check_here, find_bwrap
+from interlock.services.sandbox.bubblewrap import find_bwrap
+from interlock.services.sandbox.sandbox import check_here
 from interlock.state.errors import SandboxError
 
 BASH = shutil.which("bash")

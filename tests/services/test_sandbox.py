@@ -6,6 +6,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 from sandboxes import needs_sandbox, sandbox_for
 
 from interlock.services.files.filesystem import OutputFiles
+from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.process.processes import SupervisedProcesses
+from interlock.state.errors import SandboxError
 from interlock.state.tooling import Ended
 
 CONFIG = "[core]\n\trepositoryformatversion = 0\n"
@@ -62,7 +65,9 @@ def place(tmp_path: Path) -> Place:
 def test_the_workspace_can_be_written_and_nothing_else(place: Place) -> None:
     ended = place.sh(
         "echo mine > made; for d in / /usr /etc /opt /proc/sys; do touch $d/x 2>/dev/null && echo wrote $d; done;"
-        " echo pwned > /proc/sys/kernel/hostname; echo x > /proc/sysrq-trigger; true"
+        " echo pwned > /proc/sys/kernel/hostname; echo x > /proc/sysrq-trigger;"
+        " f=/proc/sys/kernel/core_pattern; c=$(cat $f); echo $c > $f && echo wrote $c;"
+        " unshare -U true && echo wrote a map; umount /proc/sys && echo wrote mounts; true"
     )
     assert "wrote" not in ended.output
     assert (place.work / "made").read_text() == "mine\n"
@@ -156,6 +161,34 @@ def test_a_command_can_not_give_itself_rights_that_outlast_it(place: Place, atta
     made = {name for name in after.keys() - before.keys() if not name.startswith(allowed)}
     assert {name: text for name, text in after.items() if name in before} == before
     assert made == set()
+
+
+def test_what_is_protected_by_name_can_not_be_made_in_a_sub_folder_either(place: Place) -> None:
+    """Where no placeholder stands it is set aside once the command has ended, also one in the background."""
+    (place.work / "sub/old").mkdir(parents=True)
+    (place.work / "sub/old/AGENTS.md").write_text("ours")
+    place.git("init", "lib")
+    ended = place.sh(
+        "echo > sub/AGENTS.md; mkdir -p new/a; echo > new/a/GEMINI.md; echo > sub/.gitattributes; mkdir sub/.vscode;"
+        " cp -r sub/old copy; ln -s ../x sub/GEMINI.md; mkdir shut; echo > shut/AGENTS.md; chmod 0 shut;"
+        " for r in plain set hook to; do cp -r lib/.git $r; git init -q repo-$r; done;"
+        " git -C repo-set config core.fsmonitor x; echo > repo-hook/.git/hooks/post-commit;"
+        " rm -r repo-to/.git; echo gitdir: ../set > repo-to/.git"
+    )
+    found = {str(p.relative_to(place.work)) for p in place.work.rglob("*") if "sandboxed" in p.name}
+    made = {"sub/AGENTS.md", "new/a/GEMINI.md", "sub/.gitattributes", "sub/.vscode", "copy/AGENTS.md"}
+    made |= {"sub/GEMINI.md", "shut/AGENTS.md", *(f"repo-{r}/.git" for r in ("set", "hook", "to"))}
+    assert found == {f"{name}.sandboxed" for name in made}
+    assert not any(os.path.lexists(place.work / name) for name in made)
+    assert (place.work / "repo-plain/.git/HEAD").exists() and (place.work / "sub/old/AGENTS.md").exists()
+    assert "commands can't make" in ended.hint and "and 5 more" in ended.hint
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may write there at all")
+def test_a_sandbox_with_a_hole_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.services.sandbox.sandbox.kernel_mounts", list[str])
+    with pytest.raises(SandboxError, match="isn't closed here: a command in it could write /proc/"):
+        sandbox_for(place.work)
 
 
 def test_without_a_repository_none_can_be_made_in_the_workspace_itself(place: Place) -> None:
@@ -310,28 +343,33 @@ def test_a_command_sees_no_process_of_others_and_has_no_capability(place: Place)
 
 def test_a_background_command_is_in_the_sandbox_too(place: Place) -> None:
     async def scene(processes: SupervisedProcesses) -> str:
-        command = "touch /usr/x $HOME/x; touch .gemini/x; ls .gemini && sleep 60"
+        command = "touch /usr/x $HOME/x sub/AGENTS.md; touch .gemini/x; ls .gemini && sleep 60"
         await processes.start(["bash", "-c", command], cwd=place.work, label="server")
         file = Path(processes.background()[0]["output_file"])
         while file.read_text().count("\n") < 2:
             await asyncio.sleep(0.02)
         assert (place.work / ".gemini").is_dir()
+        with workspace.place(place.work / "sub/GEMINI.md", make=True):  # a tool, which somebody allowed
+            (place.work / "sub/GEMINI.md").write_text("")
         ended = await processes.run(["bash", "-c", "mkdir .gemini; echo 1"], cwd=place.work, timeout_s=30)
         assert ended.output.endswith("1\n")
         assert (place.work / ".gemini").is_dir(), "a command that ended took away what another stands on"
         return file.read_text()
 
+    (place.work / "sub").mkdir()
+    workspace = FolderWorkspace(place.work)
+    sandbox = sandbox_for(place.work, env={"HOME": str(place.home)})
     processes = SupervisedProcesses(
         outputs=OutputFiles(place.work.parent),
         env={"PATH": os.environ["PATH"], "HOME": str(place.home)},
-        sandbox=sandbox_for(place.work, env={"HOME": str(place.home)}),
+        sandbox=replace(sandbox, protected=workspace.protected_paths),
     )
     try:
         output = asyncio.run(scene(processes))
     finally:
         processes.close()
     assert output.count("Read-only file system") == 2 and not (place.home / "x").exists()
-    assert place.tree() == {}
+    assert place.tree() == {"sub": "/", "sub/AGENTS.md.sandboxed": "", "sub/GEMINI.md": ""}
 
 
 def test_what_a_killed_run_left_is_removed_and_an_empty_folder_of_the_users_is_not(place: Place) -> None:

@@ -11,7 +11,7 @@ import pytest
 from sandboxes import needs_sandbox, sandbox_for
 
 from interlock.services.config.settings import load_settings
-from interlock.services.sandbox import sandbox as bubblewrap
+from interlock.services.sandbox import bubblewrap
 from interlock.services.sandbox.sandbox import open_sandbox
 from interlock.state.errors import ConfigError, SandboxError
 from interlock.state.settings import ToolSettings
@@ -113,6 +113,15 @@ def test_a_link_that_a_command_could_turn_is_refused(work: Path, tmp_path: Path,
 def test_a_path_that_can_not_be_shown_is_a_mistake_in_settings(work: Path, tmp_path: Path, path: str) -> None:
     with pytest.raises(ConfigError, match=r"tools\.sandboxAllowedPaths: .*expected a file or folder"):
         sandbox_for(work, env={"PATH": fake(tmp_path / "bin", "exit 0")}, sandboxAllowedPaths=[path])
+
+
+def test_what_is_the_kernels_is_not_writable_by_any_setting(work: Path, tmp_path: Path) -> None:
+    env = {"PATH": fake(tmp_path / "bin", "exit 0")}
+    with pytest.raises(ConfigError, match=r"'/sys' would let commands change the kernel; write '/sys:ro'"):
+        sandbox_for(work, env=env, sandboxAllowedPaths=["/sys"])
+    with pytest.raises(SandboxError, match="'/proc/sys' is the kernel's"):
+        sandbox_for(work, env=env, included=[Path("/proc/sys")])
+    assert sandbox_for(work, env=env, sandboxAllowedPaths=["/sys:ro"]).readable == [Path("/sys")]
 
 
 def settings_of(tmp_path: Path, env: Mapping[str, str], text: str = "") -> ToolSettings:
