@@ -135,7 +135,7 @@ BROKEN = {
     "endless": (NOTE.replace('Workflow("note"', 'Workflow("odd"').replace('"rejected": "draft"',
         '"rejected": END') .replace('g.edge("finish", END)', 'g.edge("finish", "publish")'), 56,
         "'publish', 'finish', 'write' could follow each other for ever; expected a `loop(g, …, most=N)`"),
-}  # fmt: skip  # fmt: skip
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", BROKEN)

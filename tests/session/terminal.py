@@ -119,23 +119,25 @@ class Terminal:
             gone = ["".join(line[x].data for x in range(width)).rstrip() for line in self._pyte.history.top]
             return gone + [line.rstrip() for line in self._pyte.display]
 
-    def type(self, text: str) -> None:
+    def type(self, text: str, then: str = "") -> None:
+        """Type, and wait `then` for a text; so do `press` and `say`."""
         os.write(self._own, text.encode())
+        if then:
+            self.waits_for(then)
 
     def paste(self, text: str) -> None:
         """Paste as terminals do: between bracketed-paste marks."""
         self.type(f"\x1b[200~{text}\x1b[201~")
 
-    def press(self, *keys: str) -> None:
+    def press(self, *keys: str, then: str = "") -> None:
         """`enter`, `c-c`, `s-tab`, `up`, … or a character; several arrive together, however busy the machine."""
         controls = ((key, re.fullmatch("c-(.)", key)) for key in keys)
-        self.type("".join(chr(ord(c[1]) & 0x1F) if c else KEYS.get(key, key) for key, c in controls))
+        self.type("".join(chr(ord(c[1]) & 0x1F) if c else KEYS.get(key, key) for key, c in controls), then)
 
-    def say(self, prompt: str) -> None:
+    def say(self, prompt: str, then: str = "") -> None:
         self.waits_for("›")
-        self.type(prompt)
-        self.waits_for(prompt[-20:])
-        self.press("enter")
+        self.type(prompt, then=prompt[-20:])
+        self.press("enter", then=then)
 
     def types_ahead(self, text: str) -> None:
         """Type before anything is shown, as soon as echo is off."""

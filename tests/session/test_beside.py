@@ -21,13 +21,10 @@ def test_one_signs_in_to_a_server_and_sends_a_prompt_of_it(folder: Path, opens: 
         replies = [{"text": "Looks well.", "expect": "Review this: x = 1"}]
         with opens(replies, env=env, rows=40) as terminal:
             terminal.waits_for("›")
-            terminal.type("/mcp auth sdk\r")
-            terminal.waits_for("Signed in to sdk: 4 tools.")
+            terminal.type("/mcp auth sdk\r", then="Signed in to sdk: 4 tools.")
             terminal.waits_for("›")
-            terminal.type("/sdk:rev")
-            terminal.waits_for("Ask for a review")
-            terminal.type("iew code='x = 1'\r")
-            terminal.waits_for("Looks well.")
+            terminal.type("/sdk:rev", then="Ask for a review")
+            terminal.type("iew code='x = 1'\r", then="Looks well.")
 
 
 def test_a_subtask_is_asked_about_and_its_result_goes_up(folder: Path, opens: Opens) -> None:
@@ -42,11 +39,9 @@ def test_a_subtask_is_asked_about_and_its_result_goes_up(folder: Path, opens: Op
         {**says("attempt_completion", result="All of it is done."), "expect": "The note is written."},
     ]
     with opens(replies, "--mode", "orchestrator", rows=50) as terminal:
-        terminal.say("have a note written")
-        terminal.waits_for("new_task")
+        terminal.say("have a note written", then="new_task")
         terminal.waits_for("[y] yes")
-        terminal.press("y")
-        terminal.waits_for("note.txt")
+        terminal.press("y", then="note.txt")
         terminal.waits_for("[y] yes")
         assert not (folder / "note.txt").exists()
         terminal.press("y")

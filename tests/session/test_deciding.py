@@ -17,8 +17,7 @@ def elsewhere(terminal: Terminal, *arguments: str) -> str:
 
 def test_a_word_that_is_typed_into_a_question_decides_nothing(folder: Path, opens: Opens) -> None:
     with opens([edit(), {"text": "Written."}]) as terminal:
-        terminal.say("write it")
-        terminal.waits_for("[n] no")
+        terminal.say("write it", then="[n] no")
         for word in (
             "yes, ",
             "always ",
@@ -30,33 +29,26 @@ def test_a_word_that_is_typed_into_a_question_decides_nothing(folder: Path, open
         time.sleep(1)
         assert "[n] no" in "\n".join(terminal.screen)
         assert not (folder / "notes.txt").exists()
-        terminal.press("y")
-        terminal.waits_for("Written.")
+        terminal.press("y", then="Written.")
 
 
 def test_no_takes_a_reason_which_the_model_is_told(folder: Path, opens: Opens) -> None:
     with opens([edit(), {"text": "Then not.", "expect": "wrong file"}]) as terminal:
-        terminal.say("write it")
-        terminal.waits_for("[n] no")
-        terminal.press("n")
-        terminal.waits_for("why not?")
+        terminal.say("write it", then="[n] no")
+        terminal.press("n", then="why not?")
         terminal.type("wrong file")
-        terminal.press("enter")
-        terminal.waits_for("Then not.")
+        terminal.press("enter", then="Then not.")
         assert "▸ no: wrong file" in "\n".join(terminal.screen)
     assert not (folder / "notes.txt").exists()
 
 
 def test_later_leaves_the_session_free_and_the_run_can_be_come_back_to(folder: Path, opens: Opens) -> None:
     with opens([edit(), {"text": "Written."}]) as terminal:
-        terminal.say("write it")
-        terminal.waits_for("[l] later")
-        terminal.press("l")
-        terminal.waits_for("Left for later")
+        terminal.say("write it", then="[l] later")
+        terminal.press("l", then="Left for later")
         (run,) = list_runs(folder.parent / "state")
         assert run.status == "waiting"
-        terminal.say("now another thing")
-        terminal.waits_for("[y] yes")
+        terminal.say("now another thing", then="[y] yes")
         assert len(list_runs(folder.parent / "state")) == 2
         terminal.press("l")
         terminal.waits_for("[l] later", gone=True)
@@ -64,42 +56,35 @@ def test_later_leaves_the_session_free_and_the_run_can_be_come_back_to(folder: P
         terminal.ends()
     with opens(None, "-r", run.run) as terminal:
         terminal.waits_for("[y] yes")
-        terminal.press("y")
-        terminal.waits_for("Written.")
+        terminal.press("y", then="Written.")
     assert (folder / "notes.txt").read_text() == "new\n"
 
 
 def test_every_request_of_a_batch_is_asked_and_what_is_left_keeps_waiting(folder: Path, opens: Opens) -> None:
     calls = [edit("1\n", "one.txt")["tool_calls"][0], edit("2\n", "two.txt")["tool_calls"][0]]
     with opens([{"tool_calls": calls}, {"text": "Both."}]) as terminal:
-        terminal.say("write two files")
-        terminal.waits_for("1 of 2")
+        terminal.say("write two files", then="1 of 2")
         terminal.waits_for("[y] yes")
-        terminal.press("y")
-        terminal.waits_for("2 of 2")
+        terminal.press("y", then="2 of 2")
         terminal.waits_for("[y] yes")
-        terminal.press("l")
-        terminal.waits_for("Left for later")
+        terminal.press("l", then="Left for later")
         terminal.press("c-d")
         terminal.ends()
     with opens(None, "-c") as terminal:
         terminal.waits_for("[y] yes")
         assert "two.txt" in "\n".join(terminal.screen)
-        terminal.press("y")
-        terminal.waits_for("Both.")
+        terminal.press("y", then="Both.")
     assert (folder / "one.txt").exists() and (folder / "two.txt").exists()
 
 
 def test_a_decision_in_another_terminal_appears_and_what_came_of_it(folder: Path, opens: Opens) -> None:
     with opens([edit(), {"text": "It is written."}, {"text": "Anything else?"}]) as terminal:
-        terminal.say("write it")
-        terminal.waits_for("[y] yes")
+        terminal.say("write it", then="[y] yes")
         assert "It is written." in elsewhere(terminal, "resume", "latest", "--approve", "all")
         terminal.waits_for("Decided in another terminal.")
         terminal.waits_for("It is written.")
         terminal.waits_for("[y] yes", gone=True)
-        terminal.say("thanks")
-        terminal.waits_for("Anything else?")
+        terminal.say("thanks", then="Anything else?")
     assert (folder / "notes.txt").read_text() == "new\n"
 
 
@@ -112,11 +97,9 @@ def test_a_question_is_answered_by_a_number_or_in_words(opens: Opens) -> None:
     }
     ask = {"tool_calls": [{"name": "ask_user", "args": {"questions": [question]}}]}
     with opens([ask, {"text": "Blue it is.", "expect": "blue"}]) as terminal:
-        terminal.say("paint it")
-        terminal.waits_for("your answer")
+        terminal.say("paint it", then="your answer")
         terminal.type("2")
-        terminal.press("enter")
-        terminal.waits_for("Blue it is.")
+        terminal.press("enter", then="Blue it is.")
 
 
 def test_of_several_questions_each_is_answered_below_it(opens: Opens) -> None:
@@ -126,8 +109,7 @@ def test_of_several_questions_each_is_answered_below_it(opens: Opens) -> None:
         terminal.say("make it")
         for answer in ("large", "Otto"):
             terminal.waits_for(f"answer {1 if answer == 'large' else 2} of 2")
-            terminal.type(answer)
-            terminal.waits_for(f"› {answer}")
+            terminal.type(answer, then=f"› {answer}")
             terminal.press("enter")
         terminal.waits_for("So be it.")
 
@@ -143,11 +125,9 @@ def test_what_a_sub_agent_wants_is_asked_in_its_name(folder: Path, opens: Opens)
         {"text": "Well done."},
     ]
     with opens(replies, rows=40) as terminal:
-        terminal.say("have it written")
-        terminal.waits_for("(sub-agent generalist:0.0)")
+        terminal.say("have it written", then="(sub-agent generalist:0.0)")
         terminal.waits_for("[l] later")
-        terminal.press("y")
-        terminal.waits_for("Well done.")
+        terminal.press("y", then="Well done.")
         assert any(line.startswith("▪ generalist") for line in terminal.screen), terminal.screen
     assert (folder / "notes.txt").exists()
 
@@ -160,8 +140,7 @@ def test_what_is_being_typed_when_a_question_comes_is_no_answer_to_it(folder: Pa
             time.sleep(0.05)
         terminal.waits_for("[y] yes")
         assert not (folder / "notes.txt").exists()
-        terminal.press("y")
-        terminal.waits_for("Written.")
+        terminal.press("y", then="Written.")
         assert any(line.startswith("› yyy") for line in terminal.screen)  # the draft is back
 
 
@@ -170,8 +149,6 @@ def test_the_editor_changes_what_will_run(folder: Path, opens: Opens, tmp_path: 
     editor.write_text('#!/bin/sh\nsed -i "s/new/changed/" "$1"\n')
     editor.chmod(0o755)
     with opens([edit(), {"text": "Written."}], env={"EDITOR": str(editor)}) as terminal:
-        terminal.say("write it")
-        terminal.waits_for("[e] edit")
-        terminal.press("e")
-        terminal.waits_for("Written.")
+        terminal.say("write it", then="[e] edit")
+        terminal.press("e", then="Written.")
     assert (folder / "notes.txt").read_text() == "changed\n"

@@ -107,25 +107,19 @@ def test_a_key_is_tried_and_stored_for_its_owner_alone(folder: Path, gemini: Fak
     env = {"GOOGLE_GEMINI_BASE_URL": gemini.url}
     with Terminal(folder, env=env) as terminal:
         terminal.waits_for("Which one? [1]")
-        terminal.press("enter")
-        terminal.waits_for("Key (isn't shown)")
-        terminal.type("not the key\r")
-        terminal.waits_for("and no spaces.\nKey (isn't shown)")
+        terminal.press("enter", then="Key (isn't shown)")
+        terminal.type("not the key\r", then="and no spaces.\nKey (isn't shown)")
         terminal.type("AIzaWrong\r")
         refused = "The key was refused: API key not valid. Please pass a valid API key."
         terminal.waits_for(f"{refused}\nKey (isn't shown)")
-        terminal.type(f"{KEY}\r")
-        terminal.waits_for("It works. Models: auto, pro, flash")
+        terminal.type(f"{KEY}\r", then="It works. Models: auto, pro, flash")
         terminal.waits_for("Model [auto: chosen for each prompt]")
-        terminal.type("gemni\r")
-        terminal.waits_for("No model 'gemni'")
+        terminal.type("gemni\r", then="No model 'gemni'")
         assert stored(folder) == [".gemini/.env"]
-        terminal.type("gemini-2.5-flash\r")
-        terminal.waits_for("Stored: the key in ~/.gemini/.env")
+        terminal.type("gemini-2.5-flash\r", then="Stored: the key in ~/.gemini/.env")
         terminal.waits_for("›")
         gemini.play({"default": {"text": "Hello from the server."}})
-        terminal.say("hello there")
-        terminal.waits_for("Hello from the server.")
+        terminal.say("hello there", then="Hello from the server.")
         assert KEY not in "\n".join(terminal.scrollback)
     file = folder.parent / ".gemini" / ".env"
     assert file.read_text() == f"# mine\nOTHER=kept\nGEMINI_API_KEY='{KEY}'\n"
@@ -140,23 +134,17 @@ def test_a_key_is_tried_and_stored_for_its_owner_alone(folder: Path, gemini: Fak
 def test_a_local_server_is_asked_for_models_again_if_it_fails(folder: Path, server: str) -> None:
     with Terminal(folder, env={"PYTHONPATH": str(no_package(folder))}, command=FROM_NOTHING) as terminal:
         terminal.waits_for("Which one? [1]")
-        terminal.type("3\r")
-        terminal.waits_for("'3' is neither 1 nor 2.\nWhich one? [1]")
-        terminal.type("2\r")
-        terminal.waits_for("Its address [http://localhost:11434/v1]")
-        terminal.type("127.0.0.1:9\r")
-        terminal.waits_for("Key (isn't shown; empty: it needs none)")
+        terminal.type("3\r", then="'3' is neither 1 nor 2.\nWhich one? [1]")
+        terminal.type("2\r", then="Its address [http://localhost:11434/v1]")
+        terminal.type("127.0.0.1:9\r", then="Key (isn't shown; empty: it needs none)")
         terminal.press("enter")
         terminal.waits_for("127.0.0.1:9 can't be reached: [Errno 111] Connection refused\nIts address [")
-        terminal.type(f"{server}\r")
-        terminal.waits_for(f"{server}\nKey (isn't shown")
-        terminal.press("enter")
-        terminal.waits_for("2  qwen3:8b")
+        terminal.type(f"{server}\r", then=f"{server}\nKey (isn't shown")
+        terminal.press("enter", then="2  qwen3:8b")
         terminal.waits_for("Model [broken]")
         terminal.press("enter")
         terminal.waits_for("HTTP 500: not enough memory\n   1  broken\n   2  qwen3:8b\nModel [broken]")
-        terminal.type("2\r")
-        terminal.waits_for("Stored: the address in ~/.gemini/.env")
+        terminal.type("2\r", then="Stored: the address in ~/.gemini/.env")
         terminal.waits_for("›")
     text = (folder.parent / ".gemini" / ".env").read_text()
     assert text == f"OPENAI_BASE_URL='http://{server}/v1'\n"
@@ -207,13 +195,10 @@ def test_a_typed_key_is_not_echoed_and_later_lines_are(folder: Path, gemini: Fak
     env = {"GOOGLE_GEMINI_BASE_URL": gemini.url, "TERM": "dumb"}
     with Terminal(folder, env=env) as terminal:
         terminal.waits_for("Which one? [1]")
-        terminal.type("1\r")
-        terminal.waits_for("Key (isn't shown)")
-        terminal.type(f"AIzaWrong\r{KEY}\r")
-        terminal.waits_for("The key was refused")
+        terminal.type("1\r", then="Key (isn't shown)")
+        terminal.type(f"AIzaWrong\r{KEY}\r", then="The key was refused")
         terminal.waits_for("Model [auto: chosen for each prompt]")
-        terminal.type("auto\r")
-        terminal.waits_for("] auto\n")
+        terminal.type("auto\r", then="] auto\n")
         terminal.waits_for("Stored: the key in ~/.gemini/.env")
         assert KEY not in terminal.written.decode() and "AIzaWrong" not in terminal.written.decode()
 
@@ -222,8 +207,7 @@ def test_a_typed_key_is_not_echoed_and_later_lines_are(folder: Path, gemini: Fak
 def test_an_end_at_the_key_echoes_again(number: signal.Signals, folder: Path, gemini: FakeGemini) -> None:
     with Terminal(folder, env={"GOOGLE_GEMINI_BASE_URL": gemini.url, "TERM": "dumb"}) as terminal:
         terminal.waits_for("Which one? [1]")
-        terminal.type("\r")
-        terminal.waits_for("Key (isn't shown)")
+        terminal.type("\r", then="Key (isn't shown)")
         assert not terminal.echoes
         terminal.process.send_signal(number)
         assert terminal.ends() == (143 if number == signal.SIGTERM else 130)

@@ -20,58 +20,48 @@ def shown(terminal: Terminal) -> str:
 @pytest.mark.sweep
 def test_killed_while_typing_the_conversation_is_as_it_was(opens: Opens) -> None:
     with opens([{"text": "First answer."}, {"text": "Second answer."}]) as terminal:
-        terminal.say("first prompt")
-        terminal.waits_for("First answer.")
-        terminal.type("half a sen")
-        terminal.waits_for("half a sen")
+        terminal.say("first prompt", then="First answer.")
+        terminal.type("half a sen", then="half a sen")
         terminal.kill()
     with opens(None, "-c") as terminal:
         terminal.waits_for("First answer.")
-        terminal.say("second prompt")
-        terminal.waits_for("Second answer.")
+        terminal.say("second prompt", then="Second answer.")
         text = shown(terminal)
     assert [text.count(part) for part in ("first prompt", "First answer.", "second prompt")] == [1, 1, 1]
 
 
 def test_killed_while_an_answer_streams_it_is_asked_for_again(opens: Opens) -> None:
     with opens([LATE]) as terminal:
-        terminal.say("talk")
-        terminal.waits_for(ASKED)
+        terminal.say("talk", then=ASKED)
         terminal.kill()
     with opens([{"text": "To the end of it."}], "-c") as terminal:
         terminal.waits_for("press Enter to go on")
         assert "❯ talk" in shown(terminal)
-        terminal.press("enter")
-        terminal.waits_for("end of it")
+        terminal.press("enter", then="end of it")
         assert shown(terminal).count("❯ talk") == 1
 
 
 @pytest.mark.sweep
 def test_killed_in_a_tool_its_outcome_is_asked_and_it_is_not_run_twice(folder: Path, opens: Opens) -> None:
     with opens([SLEEP, {"text": "All right."}], "-y") as terminal:
-        terminal.say("sleep a bit")
-        terminal.waits_for("began >> began")
+        terminal.say("sleep a bit", then="began >> began")
         until((folder / "began").exists)
         terminal.kill()
     with opens(None, "-c") as terminal:
         terminal.waits_for("press Enter to go on")
-        terminal.press("enter")
-        terminal.waits_for("[s] skip")
-        terminal.press("s")
-        terminal.waits_for("All right.")
+        terminal.press("enter", then="[s] skip")
+        terminal.press("s", then="All right.")
     assert (folder / "began").read_text() == "began\n"
 
 
 def test_killed_while_something_is_asked_it_is_asked_again(folder: Path, opens: Opens) -> None:
     with opens([edit(), {"text": "Written."}]) as terminal:
-        terminal.say("write it")
-        terminal.waits_for("[y] yes")
+        terminal.say("write it", then="[y] yes")
         terminal.kill()
     with opens(None, "-c") as terminal:
         terminal.waits_for("[y] yes")
         assert shown(terminal).count("❯ write it") == 1
-        terminal.press("y")
-        terminal.waits_for("Written.")
+        terminal.press("y", then="Written.")
     assert (folder / "notes.txt").read_text() == "new\n"
 
 
@@ -79,10 +69,8 @@ def test_ctrl_c_stops_the_agent_and_the_next_prompt_takes_its_place(folder: Path
     with opens([SLEEP, {"text": "As you wish.", "expect": "do this instead"}], "-y") as terminal:
         terminal.say("sleep a bit")
         until((folder / "began").exists)
-        terminal.press("c-c")
-        terminal.waits_for("Cancelled")
-        terminal.say("do this instead")
-        terminal.waits_for("As you wish.")
+        terminal.press("c-c", then="Cancelled")
+        terminal.say("do this instead", then="As you wish.")
 
 
 def test_prompts_wait_their_turn_and_can_be_taken_back(folder: Path, opens: Opens) -> None:
@@ -90,13 +78,11 @@ def test_prompts_wait_their_turn_and_can_be_taken_back(folder: Path, opens: Open
         terminal.say("first")
         until((folder / "began").exists)
         terminal.type("second")
-        terminal.press("enter")
-        terminal.waits_for("queued: second")
+        terminal.press("enter", then="queued: second")
         terminal.press("up")
         terminal.waits_for("queued", gone=True)
         terminal.type(", better")
-        terminal.press("enter")
-        terminal.waits_for("queued: second, better")
+        terminal.press("enter", then="queued: second, better")
         (folder / "go").touch()
         terminal.waits_for("Two.")
         assert shown(terminal).index("One.") < shown(terminal).index("❯ second, better")
@@ -105,8 +91,7 @@ def test_prompts_wait_their_turn_and_can_be_taken_back(folder: Path, opens: Open
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_the_agent_cleanly_and_restores_the_terminal(opens: Opens, number: int) -> None:
     with opens([LATE]) as terminal:
-        terminal.say("talk")
-        terminal.waits_for(ASKED)
+        terminal.say("talk", then=ASKED)
         terminal.process.send_signal(number)
         terminal.ends()
         (run,) = list_runs(terminal.folder.parent / "state")
@@ -117,8 +102,7 @@ def test_a_signal_stops_the_agent_cleanly_and_restores_the_terminal(opens: Opens
 
 def test_ctrl_c_twice_leaves_and_says_how_to_come_back(opens: Opens) -> None:
     with opens([LATE]) as terminal:
-        terminal.say("talk")
-        terminal.waits_for(ASKED)
+        terminal.say("talk", then=ASKED)
         terminal.press("c-c", "c-c")
         assert terminal.ends() == 0
         assert "Go on with: interlock -r " in shown(terminal)
@@ -136,8 +120,7 @@ def test_a_run_that_there_is_none_of_is_said_before_a_session_opens(opens: Opens
 def test_an_error_is_one_line_and_the_session_can_be_used(opens: Opens) -> None:
     bad: list[dict[str, Any]] = [{"error": {"status": 400, "message": "no such thing"}}] * 3
     with opens([*bad, {"text": "Fine."}]) as terminal:
-        terminal.say("hello")
-        terminal.waits_for("✗")
+        terminal.say("hello", then="✗")
         terminal.say("again")
 
         def is_sent() -> bool:
@@ -154,11 +137,9 @@ def test_an_error_is_one_line_and_the_session_can_be_used(opens: Opens) -> None:
 
 def test_a_terminal_that_is_gone_ends_the_session_and_loses_nothing(opens: Opens) -> None:
     with opens([LATE]) as terminal:
-        terminal.say("talk")
-        terminal.waits_for(ASKED)
+        terminal.say("talk", then=ASKED)
         terminal.hang_up()
         assert terminal.ends() == 0
     with opens([{"text": "The answer."}], "-c") as terminal:
         terminal.waits_for("press Enter to go on")
-        terminal.press("enter")
-        terminal.waits_for("The answer.")
+        terminal.press("enter", then="The answer.")

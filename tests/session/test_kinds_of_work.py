@@ -16,11 +16,9 @@ def test_a_plan_is_reviewed_and_carried_out(opens: Opens) -> None:
         {"text": "Carried out."},
     ]
     with opens(replies, "--approval-mode", "plan") as terminal:
-        terminal.say("make a plan")
-        terminal.waits_for("1. do it")
+        terminal.say("make a plan", then="1. do it")
         terminal.waits_for("[y] yes")
-        terminal.press("y")
-        terminal.waits_for("Carried out.")
+        terminal.press("y", then="Carried out.")
         terminal.waits_for("plan mode", gone=True)
 
 
@@ -31,10 +29,8 @@ def test_a_mode_of_work_makes_it_a_task_whose_result_is_accepted(folder: Path, o
         {"tool_calls": [{"name": "attempt_completion", "args": {"result": "All done here."}}]},
     ]
     with opens(replies, "--mode", "code") as terminal:
-        terminal.say("write a file")
-        terminal.waits_for("[y] yes")
-        terminal.press("y")
-        terminal.waits_for("All done here.")
+        terminal.say("write a file", then="[y] yes")
+        terminal.press("y", then="All done here.")
         terminal.waits_for("[y] yes")
         terminal.press("y")
         terminal.waits_for("[y] yes", gone=True)
@@ -58,8 +54,7 @@ def test_a_run_that_another_process_drives_is_followed_and_then_gone_on_with(ope
             terminal.waits_for("goes on with this run")
             (terminal.folder / "go").touch()
             terminal.waits_for("The first answer.")
-            terminal.say("and then?")
-            terminal.waits_for("The second.")
+            terminal.say("and then?", then="The second.")
             assert "\n".join(terminal.scrollback).count("The first answer.") == 1
     finally:
         other.communicate()

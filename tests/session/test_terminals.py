@@ -27,8 +27,7 @@ def test_resized_while_an_answer_streams_everything_is_there_once(opens: Opens) 
             terminal.resize(columns, rows)
             time.sleep(0.3)
         terminal.waits_for("paragraph 59")
-        terminal.say("go on")
-        terminal.waits_for("And on.")
+        terminal.say("go on", then="And on.")
         text = "\n".join(terminal.scrollback)
     assert [text.count(f"paragraph {n} of") for n in range(60)] == [1] * 60
 
@@ -37,8 +36,7 @@ def test_what_comes_after_a_resize_is_wrapped_at_the_new_width(opens: Opens) -> 
     with opens([{"text": f"1. {' '.join(f'word{n:02}' for n in range(20))}."}]) as terminal:
         terminal.waits_for("›")
         terminal.resize(40, 24)
-        terminal.say("tell me")
-        terminal.waits_for("word19.")
+        terminal.say("tell me", then="word19.")
         lines = [line.rstrip() for line in terminal.scrollback]
     assert "   word05 word06 word07 word08 word09" in lines
 
@@ -47,18 +45,15 @@ def test_forty_columns_are_enough(folder: Path, opens: Opens) -> None:
     with opens(
         [edit("漢字 and a long line that doesn't fit\n"), {"text": "Written."}], columns=40
     ) as terminal:
-        terminal.say("write it")
-        terminal.waits_for("[y] yes")
+        terminal.say("write it", then="[y] yes")
         terminal.waits_for("[l] later")
-        terminal.press("y")
-        terminal.waits_for("Written.")
+        terminal.press("y", then="Written.")
     assert (folder / "notes.txt").exists()
 
 
 def test_no_color_writes_none(opens: Opens) -> None:
     with opens([{"text": "# Title\n\n**bold**"}], env={"NO_COLOR": "1"}) as terminal:
-        terminal.say("hello")
-        terminal.waits_for("Title")
+        terminal.say("hello", then="Title")
         terminal.press("c-d")
         terminal.ends()
         colours = re.findall(rb"\x1b\[[0-9;]*(?:3[0-8]|4[0-8]|9[0-7])(?:;[0-9;]*)?m", bytes(terminal.written))
@@ -68,12 +63,9 @@ def test_no_color_writes_none(opens: Opens) -> None:
 def test_a_terminal_that_cannot_move_its_cursor_gets_lines(folder: Path, opens: Opens) -> None:
     with opens([edit(), {"text": "Written."}, {"text": "Bye."}], env={"TERM": "dumb"}) as terminal:
         terminal.waits_for(">")
-        terminal.type("write it\n")
-        terminal.waits_for("[y yes")
-        terminal.type("y\n")
-        terminal.waits_for("Written.")
-        terminal.type("thanks\n")
-        terminal.waits_for("Bye.")
+        terminal.type("write it\n", then="[y yes")
+        terminal.type("y\n", then="Written.")
+        terminal.type("thanks\n", then="Bye.")
         terminal.press("c-d")
         assert terminal.ends() == 0
         assert b"\x1b[" not in terminal.written
@@ -92,8 +84,7 @@ def test_commands_and_shell_lines_run_where_lines_are_all_there_is(folder: Path,
             terminal.waits_for(shown)
 
         terminal.waits_for(">")
-        terminal.type("/nothing\n")
-        terminal.waits_for("No command '/nothing'.")
+        terminal.type("/nothing\n", then="No command '/nothing'.")
         says("/diff", "Nothing has run yet")
         says("one", "First answer.")
         says("!echo is-it-$MINE; exit 3", "exit 3")
@@ -102,8 +93,7 @@ def test_commands_and_shell_lines_run_where_lines_are_all_there_is(folder: Path,
         says("/copy", "no clipboard")
         says("/approval-mode plan", "Approval mode plan")
         says("/approval-mode", "What needs asking? [1-3, Enter: none]")
-        terminal.type("1\n")
-        terminal.waits_for("Approval mode default")
+        terminal.type("1\n", then="Approval mode default")
         says("/clear", "A new conversation.")
         says("/model script:other.json", "other.json")
         says("three", "Another one answers.")
@@ -118,10 +108,8 @@ def test_ctrl_c_stops_the_agent_where_lines_are_all_there_is(folder: Path, opens
         terminal.waits_for(">")
         terminal.type("work\n")
         until((folder / "began").exists)
-        terminal.press("c-c")
-        terminal.waits_for("It stopped midway")
-        terminal.type("never mind\n")
-        terminal.waits_for("Well.\n>")
+        terminal.press("c-c", then="It stopped midway")
+        terminal.type("never mind\n", then="Well.\n>")
         terminal.press("c-c")
         assert terminal.ends() == 0
 
@@ -145,10 +133,8 @@ def test_nothing_that_a_model_or_a_file_says_reaches_the_terminal_raw(folder: Pa
     (folder / "evil.txt").write_text(evil)
     show = {"tool_calls": [{"name": "run_shell_command", "args": {"command": "cat evil.txt"}}]}
     with opens([{"text": f"a {evil} b"}, show, {"text": "Over."}], "-y") as terminal:
-        terminal.say("first")
-        terminal.waits_for(" b")
-        terminal.say("second")
-        terminal.waits_for("Over.")
+        terminal.say("first", then=" b")
+        terminal.say("second", then="Over.")
         assert b"\x1b]0;" not in terminal.written
         assert b"\x1b[2J" not in terminal.written
         assert "\x9b".encode() not in terminal.written
@@ -156,10 +142,7 @@ def test_nothing_that_a_model_or_a_file_says_reaches_the_terminal_raw(folder: Pa
 
 def test_stopped_with_ctrl_z_the_terminal_is_the_shells_and_the_session_comes_back(opens: Opens) -> None:
     with opens([{"text": "Still here."}], command=("bash", "-ic", SHELL, str(ENTRY))) as terminal:
-        terminal.say("hello")
-        terminal.waits_for("Still here.")
-        terminal.press("c-z")
-        terminal.waits_for("stopped")
+        terminal.say("hello", then="Still here.")
+        terminal.press("c-z", then="stopped")
         terminal.waits_for("›")
-        terminal.type("back again")
-        terminal.waits_for("› back again")
+        terminal.type("back again", then="› back again")

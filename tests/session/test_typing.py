@@ -23,23 +23,18 @@ def test_a_paste_of_5000_lines_is_one_mark_in_the_line_and_is_sent_whole(folder:
         terminal.type("what is this? ")
         terminal.paste(text)
         terminal.waits_for("[pasted 5,000 lines #1]")
-        terminal.type(" thanks")
-        terminal.waits_for("thanks")
-        terminal.press("enter")
-        terminal.waits_for("Long.")
+        terminal.type(" thanks", then="thanks")
+        terminal.press("enter", then="Long.")
     assert sent(folder) == [f"what is this? {text} thanks"]
 
 
 def test_what_interlock_name_takes_is_offered_behind_its_slash_as_in_a_shell(opens: Opens) -> None:
     with opens([{"text": "Hm."}], rows=40) as terminal:
         terminal.waits_for("›")
-        terminal.type("/memory ")
-        terminal.waits_for("refresh")
+        terminal.type("/memory ", then="refresh")
         terminal.press("escape", "escape")
-        terminal.say("hello")
-        terminal.waits_for("Hm.")
-        terminal.type("/show --")
-        terminal.waits_for("--dropped")
+        terminal.say("hello", then="Hm.")
+        terminal.type("/show --", then="--dropped")
 
 
 def test_one_backspace_removes_a_folded_paste(folder: Path, opens: Opens) -> None:
@@ -51,8 +46,7 @@ def test_one_backspace_removes_a_folded_paste(folder: Path, opens: Opens) -> Non
         terminal.waits_for("pasted", gone=True)
         terminal.paste("two\nlines")
         terminal.waits_for("lines")
-        terminal.press("enter")
-        terminal.waits_for("Hm.")
+        terminal.press("enter", then="Hm.")
     assert sent(folder) == ["two\nlines"]
 
 
@@ -65,10 +59,8 @@ def test_several_lines_are_typed_in_three_ways(folder: Path, opens: Opens) -> No
         terminal.press("enter")
         terminal.type("three")
         terminal.press("c-j")
-        terminal.type("four")
-        terminal.waits_for("four")
-        terminal.press("enter")
-        terminal.waits_for("Four.")
+        terminal.type("four", then="four")
+        terminal.press("enter", then="Four.")
     assert sent(folder) == ["one\ntwo\nthree\nfour"]
 
 
@@ -77,33 +69,25 @@ def test_a_file_is_found_by_some_letters_of_it(folder: Path, opens: Opens) -> No
     (folder / "src/deep/my notes.txt").write_text("secret of the notes")
     with opens([{"text": "Read."}]) as terminal:
         terminal.waits_for("›")
-        terminal.type("read @dnotes")
-        terminal.waits_for("src/deep/my notes.txt")
+        terminal.type("read @dnotes", then="src/deep/my notes.txt")
         terminal.press("tab")
         terminal.waits_for('read @"src/deep/my notes.txt"')
-        terminal.press("enter", "enter")
-        terminal.waits_for("Read.")
+        terminal.press("enter", "enter", then="Read.")
     assert sent(folder) == ['read @"src/deep/my notes.txt"']
 
 
 def test_typed_lines_come_back_by_arrow_and_by_search(folder: Path, opens: Opens) -> None:
     with opens([{"text": "A."}, {"text": "B."}]) as terminal:
-        terminal.waits_for("›")
-        terminal.say("the first one")
-        terminal.waits_for("A.")
-        terminal.say("the second")
-        terminal.waits_for("B.")
+        terminal.say("the first one", then="A.")
+        terminal.say("the second", then="B.")
     with opens([{"text": "C."}]) as terminal:
         terminal.waits_for("›")
-        terminal.press("up")
-        terminal.waits_for("› the second")
+        terminal.press("up", then="› the second")
         terminal.press("c-c")
         terminal.waits_for("› the second", gone=True)
         terminal.press("c-r")
-        terminal.type("first")
-        terminal.waits_for("› the first one")
-        terminal.press("enter", "enter")
-        terminal.waits_for("C.")
+        terminal.type("first", then="› the first one")
+        terminal.press("enter", "enter", then="C.")
     assert sent(folder) == ["the first one"]
 
 
@@ -113,12 +97,9 @@ def test_an_editor_takes_the_line_and_gives_it_back(folder: Path, opens: Opens) 
     editor.chmod(0o700)
     with opens([{"text": "Edited."}], env={"EDITOR": str(editor)}) as terminal:
         terminal.waits_for("›")
-        terminal.type("some text")
-        terminal.waits_for("some text")
-        terminal.press("c-x", "c-e")
-        terminal.waits_for("lines")
-        terminal.press("enter")
-        terminal.waits_for("Edited.")
+        terminal.type("some text", then="some text")
+        terminal.press("c-x", "c-e", then="lines")
+        terminal.press("enter", then="Edited.")
     assert sent(folder) == ["some text and more\nlines"]
 
 
@@ -132,16 +113,12 @@ def test_commands_skills_and_beginnings_are_called_by_a_slash(folder: Path, open
     )
     with opens([{"text": "One."}, {"text": "Two."}], rows=60) as terminal:
         terminal.waits_for("›")
-        terminal.type("/git")
-        terminal.waits_for("Say it")
+        terminal.type("/git", then="Say it")
         terminal.type(":told loud")
-        terminal.press("enter")
-        terminal.waits_for("One.")
+        terminal.press("enter", then="One.")
         terminal.type("/wea a basket")
-        terminal.press("enter")
-        terminal.waits_for("Two.")
-        terminal.type("/hel\r")
-        terminal.waits_for("/git:told")
+        terminal.press("enter", then="Two.")
+        terminal.type("/hel\r", then="/git:told")
     assert sent(folder) == ["Told: loud", "Use the skill 'weaving'. a basket"]
 
 
@@ -157,36 +134,28 @@ def test_what_is_typed_before_the_prompt_stands_is_sent_in_its_turn(folder: Path
         assert terminal.restored
     assert sent(folder) == ["first", "second", "third"]
     with opens(None, "-c") as terminal:
-        terminal.type("fourth\r")
-        terminal.waits_for("Four.")
+        terminal.type("fourth\r", then="Four.")
     assert sent(folder) == ["first", "second", "third", "fourth"]
 
 
 def test_escape_stops_what_is_under_way_and_twice_clears_the_line(opens: Opens) -> None:
     replies = [{"tool_calls": [{"name": "run_shell_command", "args": {"command": "sleep 60"}}]}]
     with opens(replies, "--yolo") as terminal:
-        terminal.waits_for("›")
-        terminal.say("sleep long")
-        terminal.waits_for("● ")
-        terminal.press("escape")
-        terminal.waits_for("It stopped midway")
-        terminal.type("never mind")
-        terminal.waits_for("› never mind")
+        terminal.say("sleep long", then="● ")
+        terminal.press("escape", then="It stopped midway")
+        terminal.type("never mind", then="› never mind")
         terminal.press("escape", "escape")
         terminal.waits_for("› never mind", gone=True)
-        terminal.press("up")
-        terminal.waits_for("› never mind")
+        terminal.press("up", then="› never mind")
 
 
 def test_everything_fits_in_40_columns(folder: Path, opens: Opens) -> None:
     (folder / "a file with a rather long name in it.txt").write_text("x")
     with opens([{"text": "Narrow."}], "--approval-mode", "auto_edit", columns=40, rows=30) as terminal:
         terminal.waits_for("›")
-        terminal.type("look at @rather")
-        terminal.waits_for("rather long")
+        terminal.type("look at @rather", then="rather long")
         terminal.press("tab")
-        terminal.press("enter", "enter")
-        terminal.waits_for("Narrow.")
+        terminal.press("enter", "enter", then="Narrow.")
         terminal.waits_for("accepts edits")
         for line, shown in (
             ("/help", "write in $EDITOR"),
