@@ -74,23 +74,18 @@ def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View, options: O
     try:
         with diagnosed(options.home / "interlock.db"):
             outcome = _asked(drive([_Settling(view)]), options, view)
-            if outcome.status != "approved" or not outcome.output.get("main_run"):
-                if not outcome.drained:
-                    # Its thread holds a lock that an ordinary exit would wait for.
-                    os._exit(outcome.exit_code)
-                _quietly(lambda: view.finish(outcome))
-                tell_trace(outcome, options)
-                return outcome.exit_code
+            if not outcome.drained:
+                # Its thread holds a lock that an ordinary exit would wait for.
+                os._exit(outcome.exit_code)
+            _quietly(lambda: view.finish(outcome))
+            tell_trace(outcome, options)
+            return outcome.exit_code
     except Exception as error:
         failure = error if isinstance(error, InterlockError) else bug(error)
         fail(view, failure)
         if failure is error:
             raise
         raise failure from error
-    following = outcome.output["main_run"]
-    sys.stderr.write(f"The plan is approved; run {following} carries it out.\n")
-    # The new run keeps what was asked of the plan; its mode is the approved one.
-    return go_on(following, [], None, replace(options, approval_mode=None), view)
 
 
 def fail(view: View, error: InterlockError) -> None:

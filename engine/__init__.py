@@ -24,17 +24,19 @@ async def run(
     renderers: Sequence[Renderer] = (),
     run_id: str | None = None,
     stop: "Stop | None" = None,
+    follow: bool = True,
 ) -> Outcome:
     """Start a run of `workflow` and drive it until it is done, fails, or a person must decide.
 
     `stop`, called in the same loop, asks the run to end early; without it, signals do. A `Pipeline` passed in is
-    registered under its name for the rest of this process.
+    registered under its name for the rest of this process. `follow`: also drive the run that carries on its work, such
+    as the one that carries out an approved plan, and return how that ended.
     Raises `InterlockError` for errors before the run exists; later errors are in the outcome.
     """
     from interlock.engine.driver import drive, runner
 
     with drive.stoppable(stop) as stop:
-        return await runner.begin(workflow, input, options, renderers, run_id, stop)
+        return await runner.begin(workflow, input, options, renderers, run_id, stop, follow)
 
 
 async def resume(
@@ -46,15 +48,18 @@ async def resume(
     renderers: Sequence[Renderer] = (),
     stop: "Stop | None" = None,
     instead: bool = False,
+    follow: bool = True,
 ) -> Outcome:
     """Persist the decisions, then resume the run: with what they allow, after a crash, or with a further prompt.
 
-    `stop`: as for `run`. `instead`: the prompt replaces whatever an interrupted run was about to do.
+    `stop`, `follow`: as for `run`. `instead`: the prompt replaces whatever an interrupted run was about to do.
     """
     from interlock.engine.driver import drive, runner
 
     with drive.stoppable(stop) as stop:
-        return await runner.go_on(run, decisions, prompt, options, renderers, stop, instead=instead)
+        return await runner.go_on(
+            run, decisions, prompt, options, renderers, stop, instead=instead, follow=follow
+        )
 
 
 async def events(

@@ -134,6 +134,8 @@ class Outcome:
     pending: list[Pending] = field(default_factory=list[Pending])
     """Requests pending a person's decision, if the status is `waiting`."""
     resume_command: str | None = None
+    carried_on_by: str | None = None
+    """The run that carries on this one's work; None: there is none, or it was driven, and this is its outcome."""
     warnings: list[str] = field(default_factory=list[str])
     trace: str = ""
     """The error's traceback, for debugging."""

@@ -332,6 +332,8 @@ class Pipeline:
     """A run that ended badly still has work to do when resumed."""
     prompt_field: str | None = None
     """Input field that the positional PROMPT fills (★)."""
+    hands_over_to: str = ""
+    """Output field that names the run that carries on its work; the engine drives that run next."""
     needs_model: bool = False
     """Requires a model: refused before it starts without a key. Others do what they can."""
 

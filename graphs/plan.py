@@ -69,5 +69,13 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> PlanOutput:  #
 
 
 PIPELINE = Pipeline(
-    "plan", build, PlanInput, PlanOutput, prompt_field="prompt", needs_model=True, enter=enter, leave=leave
+    "plan",
+    build,
+    PlanInput,
+    PlanOutput,
+    prompt_field="prompt",
+    hands_over_to="main_run",
+    needs_model=True,
+    enter=enter,
+    leave=leave,
 )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from agent_runs.stage import REPORT, Replies, Stage, approve, call, complete, of_hooks, says
 
-from interlock.engine import Decision, Outcome
+from interlock.engine import Decision, Outcome, resume_sync
 from interlock.engine.diagrams import declared_edges
 from interlock.state.charts import ApprovalModeChart, step
 from interlock.state.errors import RunError, UserError
@@ -115,7 +115,7 @@ SCENES = {
 
 
 def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
-    stage = Stage(folder, scene.replies, limits=scene.limits)
+    stage = Stage(folder, scene.replies, limits=scene.limits, follow=False)
     outcome = stage.run("plan", {"prompt": "add g"})
     for move in scene.moves:
         assert (outcome.status, outcome.exit_code) == ("waiting", 75), outcome
@@ -144,7 +144,7 @@ def test_every_edge_of_the_plan_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_person_sees_the_whole_plan_and_what_is_approved_is_what_is_handed_over(tmp_path: Path) -> None:
-    """The hand-over is a linked run in the chosen mode; it is created once, and anyone can drive it."""
+    """A linked run in the chosen mode carries it out; resumed afterwards, either run reports that run's end."""
     after = [
         tools(
             call("write_todos", todos=[{"description": "add g", "status": "completed"}]),
@@ -155,19 +155,20 @@ def test_a_person_sees_the_whole_plan_and_what_is_approved_is_what_is_handed_ove
     stage = Stage(tmp_path / "stage", [tools(WRITE), tools(HAND_IN), *after])
     outcome = stage.run("plan", {"prompt": "add g"})
     assert outcome.pending[0]["preview"] == PLAN
+    plan = outcome.run
     outcome = stage.resume(outcome, *approve(outcome, "proceed_always"))
-    (row,) = stage.rows("select * from runs where parent = ?", outcome.run)
-    assert (row["run"], row["workflow"], row["status"]) == (outcome.output["main_run"], "main", "open")
+    (row,) = stage.rows("select * from runs where parent > ''")
+    assert (row["run"], row["workflow"], row["parent"]) == (outcome.run, "main", plan)
     assert json.loads(row["options"])["approval_mode"] == "auto_edit"
-    from interlock.engine import resume_sync
     from interlock.engine.store.runs import state_at
 
-    main = resume_sync(row["run"], options=stage.options)
-    assert (main.status, main.output["response"]) == ("done", "carried out")
+    assert (outcome.status, outcome.output["response"]) == ("done", "carried out")
+    for run in (plan, outcome.run):
+        assert resume_sync(run, options=stage.options).output["response"] == "carried out"
     state = state_at(stage.folder / "home", row["run"])
     assert [s["done"] for s in state["plan_steps"]] == [True, False]
     assert state["approved_plan"] is True
-    for run in (outcome.run, row["run"]):
+    for run in (plan, outcome.run):
         shown = show(stage, run)
         assert "1 of 2 steps done" in shown
         assert "✓ add g" in shown
@@ -272,8 +273,6 @@ def test_only_markdown_that_really_lies_in_the_plans_folder_is_written(path: str
     name = path.format(work=stage.work, plans=plans)
     write = [call("write_file", file_path=f, content="x\n") for f in (name, f"{plans}/link.md")]
     stage.write([tools(WRITE), {"text": "done"}, tools(*write), {"text": "done"}])
-    from interlock.engine import resume_sync
-
     outcome = resume_sync(first.run, prompt="again", options=stage.options)
     answers = [m["status"] for m in outcome.output["history"] if m["role"] == "tool"][-2:]
     assert answers == ["success" if path in ("b.md", "docs/b.md") else "error", "error"]
@@ -343,8 +342,6 @@ def test_rules_are_told_in_plan_mode_and_the_approved_mode_lasts(tmp_path: Path)
     outcome = stage.run("main", {"prompt": "go"}, approval_mode="plan")
     outcome = stage.resume(outcome, *approve(outcome, "proceed_always"))
     assert outcome.status == "done"
-    from interlock.engine import resume_sync
-
     outcome = resume_sync(outcome.run, prompt="now do it", options=stage.options)
     assert outcome.status == "done"
     assert (stage.work / "b.py").exists(), "auto_edit was approved"
@@ -364,11 +361,11 @@ def test_main_gets_the_plan_that_was_approved_whatever_has_become_of_its_file(tm
     real = file_of(stage, outcome)
     outcome = stage.resume(outcome, *approve(outcome))
     assert "rm -rf" in real.read_text(), "the hook has run"
-    assert outcome.output["steps"] == STEPS
-    (row,) = stage.rows("select * from runs where parent = ?", outcome.run)
+    (row,) = stage.rows("select * from runs where run = ?", outcome.run)
     from interlock.engine.store.runs import messages_at
 
     state = json.loads(row["input"])
+    assert state["plan_steps"] == STEPS
     (given,) = messages_at(stage.folder / "home", row["run"], state["prompt"])
     assert "test g" in given.text and "rm -rf" not in given.text
 
@@ -384,9 +381,6 @@ def test_main_keeps_the_mode_of_work_and_the_protocol_of_the_plan(tmp_path: Path
     stage = Stage(tmp_path / "stage", tags)
     outcome = stage.run("plan", {"prompt": "add g", "mode": "architect", "protocol": "xml"})
     outcome = stage.resume(outcome, *approve(outcome))
-    from interlock.engine import resume_sync
-
-    outcome = resume_sync(outcome.output["main_run"], options=stage.options)
     assert (outcome.status, outcome.output["response"]) == ("done", "done"), outcome.error
     assert not (stage.work / "b.py").exists()
 

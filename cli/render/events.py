@@ -10,6 +10,7 @@ from interlock.state.events import (
     AgentEnd,
     ChatCompressed,
     Event,
+    HandOver,
     HelperFailed,
     HookRan,
     InvalidStream,
@@ -123,6 +124,8 @@ def notice(event: Event, verbose: bool) -> str:
             return f"… {event.model} answers, by {event.strategy}: {one_line(event.reason, 300)}"
         case HelperFailed() if verbose:
             return f"… the helper {event.role} gave no answer: {one_line(event.reason, 300)}"
+        case HandOver():
+            return f"▸ run {event.run} carries on from here ({event.workflow})"
         case AgentBlocked():
             return f"… a hook says no: {one_line(event.reason, 300)}"
         case HookRan() if verbose:

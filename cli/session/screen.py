@@ -22,7 +22,6 @@ from interlock.state.events import (
     ErrorEvent,
     Event,
     Finished,
-    HandOver,
     Init,
     InvalidStream,
     MessageEvent,
@@ -231,8 +230,6 @@ class Screen:
                 self._warned.add(event.message)
                 text = f"{event.severity}: {one_line(event.message)}"
                 self._line(text, "warn" if event.severity == "warning" else "bad")
-            case HandOver():
-                self._line(f"▸ run {event.run} goes on from here ({event.workflow})", "accent")
             case MessageEvent(role="user"):
                 self.show_prompt(event.content)
             case MessageEvent() if not event.agent:

@@ -301,19 +301,13 @@ class Session:
                 self._spawn(self._errors_shown(self._settled))
 
     async def _advanced(self, prompt: str | None, decisions: Sequence[Decision]) -> None:
-        """One drive, then on to the run that carries out an approved plan."""
+        """Start or resume the run, and take over the outcome of whichever run carried on its work."""
         if self.run is None or (self.status == "waiting" and not decisions):
             self.run, self.status = None, ""
             outcome = await self.driver.start(self.workflow, prompt or "", self._drive_options(new=True))
         else:
             outcome = await self.driver.go_on(
                 self.run, self._drive_options(prompted=prompt is not None), prompt, decisions
-            )
-        while outcome.status == "approved" and (following := outcome.output.get("main_run")):
-            self.screen.note(f"The plan is approved; run {following} carries it out.")
-            self.run = following
-            outcome = await self.driver.go_on(
-                following, replace(self._drive_options(prompted=False), approval_mode=None)
             )
         self.run, self.workflow, self.status = outcome.run, outcome.workflow, outcome.status
         self._failed = bool(outcome.error)
@@ -384,13 +378,15 @@ class Session:
         self.model = str(state.get("model") or self.model)
 
     def _event(self, event: "Event") -> None:
-        from interlock.state.events import Finished, Init, NotificationEvent
+        from interlock.state.events import Finished, HandOver, Init, NotificationEvent
 
         if isinstance(event, NotificationEvent):
             self.terminal.ring(event)
         elif isinstance(event, Init):
             self.run = self.run or event.session_id
             self.model = event.model
+        elif isinstance(event, HandOver) and self.workflow == "plan":
+            self.run = event.run
         elif isinstance(event, Finished):
             self.used.tokens += event.usage.get("input", 0) + event.usage.get("output", 0)
             if not event.agent:

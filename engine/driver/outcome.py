@@ -44,8 +44,7 @@ def conclude(
         status, code = "waiting", EXIT_CODES["waiting"]
         waiting = redact.json(_requests(drive, snapshot))
     else:
-        output = _dumped(pipeline.leave(snapshot.values, context))
-        status = output.get("status", "done")
+        status = (output := _dumped(pipeline.leave(snapshot.values, context))).get("status", "done")
         details = _named(output.get("error")) or details
         code = EXIT_CODES.get(details["type"] if details else status, EXIT_CODES.get(status, 1))
     if drive.lease.held:  # otherwise another process has the run and its row
@@ -60,6 +59,7 @@ def conclude(
         stats=context.stats(),
         pending=waiting,
         resume_command=f"interlock resume {run}" if _goes_on(pipeline, status, output) else None,
+        carried_on_by=output.get(pipeline.hands_over_to),
         trace=redact(_trace(error)),
         warnings=redact.json([*warnings, *(warnings_of(refusals_in(snapshot.values)) if output else ())]),
     )

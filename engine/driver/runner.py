@@ -13,9 +13,11 @@ from interlock.engine.driver.compose import DriveServices, with_discovered
 from interlock.engine.driver.delegation import above, topmost
 from interlock.engine.driver.drive import Drive, Stop, is_due
 from interlock.engine.driver.event_bus import EventBus
+from interlock.engine.driver.following import carried_on, of_the_run
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.driver.notify import Notifications, watched
 from interlock.engine.driver.outcome import conclude, end_cut_short, left_to_driver, result_event, unrecorded
+from interlock.engine.driver.passes import first_state, hooked, modes_asked, next_pass, postponed
 from interlock.engine.driver.prepare import (
     RunConfig,
     check_input,
@@ -26,7 +28,7 @@ from interlock.engine.driver.prepare import (
     without_secrets,
 )
 from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.engine.read import ENDED, RunRow, deepest, find_run
+from interlock.engine.read import ENDED, deepest, find_run
 from interlock.engine.store import Store, diagnosed, first_input, keep_rights, read_options
 from interlock.engine.store.approvals import ready_answers, record_decisions
 from interlock.engine.store.journal import usage_of, usage_stats
@@ -37,10 +39,15 @@ from interlock.graphs._pipeline import Pipeline
 from interlock.prompts import digest, load
 from interlock.services.context.references import attachments
 from interlock.state.deps import Stopped
-from interlock.state.errors import ENDED_WELL, BusyError, RunError, StoppedError, StoreError, UserError
+from interlock.state.errors import (
+    ENDED_WELL,
+    BusyError,
+    RunError,
+    StoppedError,
+    StoreError,
+)
 from interlock.state.events import ErrorEvent, Init
 from interlock.state.messages import Message, TextPart
-from interlock.state.run import WorkflowInput, is_hooked
 from interlock.state.text import clean
 from interlock.state.workflow import WorkflowContext
 
@@ -66,6 +73,7 @@ async def begin(
     renderers: Sequence[Renderer],
     run_id: str | None,
     stop: Stop,
+    follow: bool = True,
 ) -> Outcome:
     if isinstance(workflow, Pipeline):
         register(workflow)
@@ -88,7 +96,8 @@ async def begin(
         return first
 
     outcome = await _driven(store, chosen, prepared, name, renderers, start, stop)
-    return await _through_tasks(outcome, store, options, renderers, stop)
+    outcome = await _through_tasks(outcome, store, options, renderers, stop)
+    return await _carried_on(outcome, store, options, renderers, stop) if follow else outcome
 
 
 async def go_on(
@@ -100,6 +109,7 @@ async def go_on(
     stop: Stop,
     rewire: Rewire | None = None,
     instead: bool = False,
+    follow: bool = True,
 ) -> Outcome:
     """Persist the decisions, then resume: with what they allow, after a crash, or with a further prompt.
 
@@ -112,6 +122,8 @@ async def go_on(
     now = None if later else prompt
     outcome = await _resumed(run, store, decisions, now, options, renderers, stop, rewire, instead)
     outcome = await _through_tasks(outcome, store, options, renderers, stop, rewire)
+    if follow and rewire is None:
+        outcome = await _carried_on(outcome, store, options, renderers, stop)
     if later and outcome.status in ENDED_WELL and not stop.why:
         return await go_on(outcome.run, [], later, options, renderers, stop, rewire)
     return replace(outcome, warnings=[*outcome.warnings, *([_UNSENT] if later else [])])
@@ -126,8 +138,7 @@ async def _through_tasks(
     rewire: Rewire | None = None,
 ) -> Outcome:
     """Drive started subtasks, and the parents of finished ones, in turn; report the end as the topmost task's."""
-    kept: Any = dict.fromkeys(("workspace", "approval_mode", "mode", "model"))
-    options = replace(options, **kept, attach=(), notes=(), compress=False)
+    options = of_the_run(options)
     while outcome.workflow == "task" and not stop.why:
         run, below = outcome.run, deepest(store.home, outcome.run)
         waits = outcome.status == "waiting" and not outcome.pending and below != run
@@ -140,6 +151,15 @@ async def _through_tasks(
     if outcome.workflow != "task" or (top := topmost(store.home, outcome.run)) == outcome.run:
         return outcome
     return replace(outcome, run=top, resume_command=f"interlock resume {top}")
+
+
+async def _carried_on(
+    outcome: Outcome, store: Store, options: Options, renderers: Sequence[Renderer], stop: Stop
+) -> Outcome:
+    options = of_the_run(options)
+    return await carried_on(
+        outcome, stop, lambda run: _resumed(run, store, [], None, options, renderers, stop)
+    )
 
 
 async def _resumed(
@@ -159,7 +179,7 @@ async def _resumed(
     prepared = prepare(kept, chosen.needs_model)
     prepared.warnings.extend(changed)
     without_secrets(prompt or "", prepared)
-    asked = _asked(prepared, approval_mode=options.approval_mode)
+    asked = modes_asked(prepared, approval_mode=options.approval_mode)
     record_decisions(store, row.run, decisions)
 
     async def following(drive: Drive, context: WorkflowContext) -> Any:
@@ -169,14 +189,14 @@ async def _resumed(
         if snapshot.tasks and prompt and instead and chosen.follow_up:
             text, head["head"] = end_cut_short(drive, snapshot, prompt)
         elif snapshot.tasks:
-            _postponed(drive, asked, snapshot.values)
+            postponed(drive, asked, snapshot.values)
             return answers
         if not snapshot.values:  # killed before its first checkpoint, or only handed over
-            return {**first_input(drive.conn, row.run, asked), **_hooked(drive, "startup")}
-        if (more := _next_pass(chosen, row, text, context)) is None:
+            return {**first_input(drive.conn, row.run, asked), **hooked(drive, "startup")}
+        if (more := next_pass(chosen, row, text, context)) is None:
             return None
         del more["approval_mode"]  # an approved plan or the model may have changed it
-        return {**more, **head, **asked, **_hooked(drive, "resume")}
+        return {**more, **head, **asked, **hooked(drive, "resume")}
 
     try:
         return await _driven(store, chosen, prepared, row.run, renderers, following, stop, rewire)
@@ -184,56 +204,9 @@ async def _resumed(
         return left_to_driver(row, decisions, error)
 
 
-def first_state(
-    chosen: Pipeline, input: WorkflowInput, drive: Drive, context: WorkflowContext, prepared: RunConfig
-) -> dict[str, Any]:
-    """The initial state of the run's graph."""
-    return {**chosen.enter(input, context), **_channels(prepared), **_hooked(drive, "startup")}
-
-
-def _channels(prepared: RunConfig) -> dict[str, str]:
-    return {"mode": "", "protocol": prepared.settings.tools.protocol, **_asked(prepared)}
-
-
-def _asked(prepared: RunConfig, **more: str | None) -> dict[str, str]:
-    """Mode and protocol passed now; otherwise a run keeps its own."""
-    asked = {"mode": prepared.options.mode, "protocol": prepared.options.protocol, **more}
-    return {name: value for name, value in asked.items() if value}
-
-
-def _postponed(drive: Drive, asked: Mapping[str, str], now: Mapping[str, Any]) -> None:
-    for name in (name for name, value in asked.items() if now.get(name) != value):
-        line = f"{name.replace('_', ' ')} {asked[name]!r} counts from the next prompt: this one goes on as it began."
-        drive.bus(ErrorEvent(severity="warning", message=line))
-
-
 def _kept(store: Store, run: str) -> dict[str, Any]:
     with closing(store.connect()) as conn:
         return read_options(conn, run)
-
-
-def _hooked(drive: Drive, session: str) -> dict[str, str]:
-    """Channels set with each prompt, even if no hooks are configured: the previous prompt's may be stale."""
-    hooked = drive.services.deps.hooks.configured
-    return {
-        "hooked": hooked,
-        **({"session": session} if is_hooked({"hooked": hooked}, "SessionStart") else {}),
-    }
-
-
-def _next_pass(
-    chosen: Pipeline, row: RunRow, prompt: str | None, context: WorkflowContext
-) -> dict[str, Any] | None:
-    """State for another prompt or a retry after the graph has ended; None: just report its end again."""
-    if chosen.follow_up is None and prompt:
-        raise UserError(f"Run {row.run!r} of {row.workflow!r} takes no further prompt; start another.")
-    if chosen.follow_up is None or (row.outcome == "done" and not prompt and not context.compress):
-        return None
-    message = Message(role="user", origin="person", content=clean(prompt)) if prompt else None
-    more = chosen.follow_up(message, context)
-    if context.compress and not more.get("force"):
-        raise UserError(f"Run {row.run!r} can't be compressed now: only `main` is, and without a prompt.")
-    return more
 
 
 def with_own_nodes(chosen: Pipeline, prepared: RunConfig) -> Pipeline:

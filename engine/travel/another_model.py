@@ -96,7 +96,7 @@ async def _driven(
     prompt: str | None = None
     while True:
         with stoppable() as stop:
-            outcome = await runner.go_on(fork.run, decisions, prompt, options, renderers, stop)
+            outcome = await runner.go_on(fork.run, decisions, prompt, options, renderers, stop, follow=False)
         decisions, prompt = _again(outcome, answers), None
         if not decisions:
             if outcome.status != "done" or not prompts:

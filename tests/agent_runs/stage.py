@@ -57,6 +57,8 @@ class Stage:
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
     events: list[Event] = field(default_factory=list[Event])
+    follow: bool = True
+    """Also drive the run that carries on an ended one's work."""
 
     def __post_init__(self) -> None:
         self.work = self.folder / "work"
@@ -82,12 +84,18 @@ class Stage:
 
     def run(self, workflow: str, given: dict[str, Any], **options: Any) -> Outcome:
         chosen = replace(self.options, **options)
-        return run_sync(workflow, given, options=chosen, renderers=[self.events.append])
+        return run_sync(workflow, given, options=chosen, renderers=[self.events.append], follow=self.follow)
 
     def resume(self, outcome: Outcome, *decisions: Decision, **options: Any) -> Outcome:
         """Resume in another drive, as another process would."""
         chosen = replace(self.options, **options)
-        return resume_sync(outcome.run, decisions=decisions, options=chosen, renderers=[self.events.append])
+        return resume_sync(
+            outcome.run,
+            decisions=decisions,
+            options=chosen,
+            renderers=[self.events.append],
+            follow=self.follow,
+        )
 
     def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
         conn = sqlite3.connect(self.folder / "home" / "interlock.db")

@@ -175,8 +175,8 @@ def test_a_plan_is_reviewed_where_it_was_made(terminal: Open, tmp_path: Path) ->
     shown = run.until(ASKS)
     assert "1. write it" in shown and "Always: every edit while the plan is carried out" in shown
     run.type("y\n")
-    run.until("carries it out")
-    run.end()
+    run.until("carries on from here (main)")
+    assert run.end() == 0, run.text
 
 
 def test_without_a_terminal_nothing_is_asked(terminal: Open, tmp_path: Path) -> None:

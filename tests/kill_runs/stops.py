@@ -73,18 +73,38 @@ _WORK = [
 ]
 _PLAN = "# Plan\n- [ ] one\n"
 SCENES: dict[str, Scene] = {
-    "main": Scene("main", {"prompt": "go"}, [{"tool_calls": _WORK}, {"text": "Next I will read a.txt."},
-        {"text": "All done."}, says("next_speaker", reasoning="so", next_speaker="model"),
-        says("next_speaker", reasoning="so", next_speaker="user")]),
+    "main": Scene(
+        "main",
+        {"prompt": "go"},
+        [
+            {"tool_calls": _WORK},
+            {"text": "Next I will read a.txt."},
+            {"text": "All done."},
+            says("next_speaker", reasoning="so", next_speaker="model"),
+            says("next_speaker", reasoning="so", next_speaker="user"),
+        ],
+    ),
     "turn": Scene("turn", {"request": "go"}, [{"text": "Hello."}], status="ok"),
     "tools": Scene("tools", {"calls": _WORK}),
-    "route": Scene("route", {"request": "rename x to y", "requested_model": "auto"},
-        [says("classifier", reasoning="why", model_choice="flash")]),
-    "next-speaker": Scene("next-speaker", {"history": _TALK}, [says("next_speaker", reasoning="so",
-        next_speaker="model")]),
-    "loop-check": Scene("loop-check", {"history": _TALK, "events": [{"type": "prompt", "prompt_id": "p",
-        "text": "do it"}, *[{"type": "turn"}] * 30]}, [says(role, unproductive_state_analysis="…",
-        unproductive_state_confidence=0.95) for role in ("loop_check", "loop_double_check")]),
+    "route": Scene(
+        "route",
+        {"request": "rename x to y", "requested_model": "auto"},
+        [says("classifier", reasoning="why", model_choice="flash")],
+    ),
+    "next-speaker": Scene(
+        "next-speaker", {"history": _TALK}, [says("next_speaker", reasoning="so", next_speaker="model")]
+    ),
+    "loop-check": Scene(
+        "loop-check",
+        {
+            "history": _TALK,
+            "events": [{"type": "prompt", "prompt_id": "p", "text": "do it"}, *[{"type": "turn"}] * 30],
+        },
+        [
+            says(role, unproductive_state_analysis="…", unproductive_state_confidence=0.95)
+            for role in ("loop_check", "loop_double_check")
+        ],
+    ),
     "edit": Scene(
         "edit",
         {
@@ -99,13 +119,27 @@ SCENES: dict[str, Scene] = {
         ],
         status="applied",
     ),
-    "compress": Scene("compress", {"history": _long(4), "token_limit": 1000, "force": True},
-        [compressor("draft"), compressor("checked")], status="compressed"),
-    "summarize": Scene("summarize", {"tool": "run_shell_command", "text": "line of words\n" * 4000},
-        [{"role": "summarizer", "text": "numbers"}], status="summarized"),
-    "subagent": Scene("subagent", {"agent": "generalist", "prompt": "look"},
-        [{"agent": "generalist:0", "tool_calls": [call("read_file", file_path="a.txt")]},
-        {"agent": "generalist:0", "tool_calls": [_DONE]}], status="goal"),
+    "compress": Scene(
+        "compress",
+        {"history": _long(4), "token_limit": 1000, "force": True},
+        [compressor("draft"), compressor("checked")],
+        status="compressed",
+    ),
+    "summarize": Scene(
+        "summarize",
+        {"tool": "run_shell_command", "text": "line of words\n" * 4000},
+        [{"role": "summarizer", "text": "numbers"}],
+        status="summarized",
+    ),
+    "subagent": Scene(
+        "subagent",
+        {"agent": "generalist", "prompt": "look"},
+        [
+            {"agent": "generalist:0", "tool_calls": [call("read_file", file_path="a.txt")]},
+            {"agent": "generalist:0", "tool_calls": [_DONE]},
+        ],
+        status="goal",
+    ),
     "investigate": Scene(
         "investigate",
         {"objective": "what is in a.txt?"},
@@ -115,10 +149,18 @@ SCENES: dict[str, Scene] = {
         ],
         status="goal",
     ),
-    "plan": Scene("plan", {"prompt": "go"}, [{"tool_calls": [call("read_file", file_path="a.txt")]},
-        {"tool_calls": [call("write_file", file_path="plan.md", content=_PLAN)]},
-        {"tool_calls": [call("exit_plan_mode", plan_filename="plan.md")]}], status="approved"),
-}  # fmt: skip
+    "plan": Scene(
+        "plan",
+        {"prompt": "go"},
+        [
+            {"tool_calls": [call("read_file", file_path="a.txt")]},
+            {"tool_calls": [call("write_file", file_path="plan.md", content=_PLAN)]},
+            {"tool_calls": [call("exit_plan_mode", plan_filename="plan.md")]},
+            {"tool_calls": [_WORK[-1]]},
+            {"text": "carried out"},
+        ],
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -166,7 +208,7 @@ class Place:
             elif outcome.status != "waiting":
                 return self._ending(outcome)
             decisions = [self._decision(p) for p in outcome.pending]
-            outcome = resume_sync("stoprun1", decisions=decisions, options=self.options)
+            outcome = resume_sync(outcome.run, decisions=decisions, options=self.options)
         raise AssertionError(f"it never ended: {outcome}")
 
     def _decision(self, request: dict[str, Any]) -> Decision:

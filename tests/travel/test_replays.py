@@ -111,7 +111,10 @@ def test_a_run_that_carries_out_a_plan_goes_on_and_replays_without_the_plans_run
     reviewed = run_sync("plan", {"prompt": "Do it."}, options=options)
     request = reviewed.pending[0]["id"]
     approved = resume_sync(
-        reviewed.run, decisions=[Decision(request, "proceed_once")], options=replace(options, workspace=None)
+        reviewed.run,
+        decisions=[Decision(request, "proceed_once")],
+        options=replace(options, workspace=None),
+        follow=False,
     )
     main = approved.output["main_run"]
     assert desk("runs", "rm", reviewed.run).code == 0

@@ -1,0 +1,63 @@
+"""passes: the state that a pass through a run's graph begins with: its first, another prompt's, a retry's."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from interlock.engine.driver.drive import Drive
+from interlock.engine.driver.prepare import RunConfig
+from interlock.engine.read import RunRow
+from interlock.graphs._pipeline import Pipeline
+from interlock.state.errors import UserError
+from interlock.state.events import ErrorEvent
+from interlock.state.messages import Message
+from interlock.state.run import WorkflowInput, is_hooked
+from interlock.state.text import clean
+from interlock.state.workflow import WorkflowContext
+
+
+def first_state(
+    chosen: Pipeline, input: WorkflowInput, drive: Drive, context: WorkflowContext, prepared: RunConfig
+) -> dict[str, Any]:
+    """The initial state of the run's graph."""
+    return {**chosen.enter(input, context), **_channels(prepared), **hooked(drive, "startup")}
+
+
+def _channels(prepared: RunConfig) -> dict[str, str]:
+    return {"mode": "", "protocol": prepared.settings.tools.protocol, **modes_asked(prepared)}
+
+
+def modes_asked(prepared: RunConfig, **more: str | None) -> dict[str, str]:
+    """Mode and protocol passed now; otherwise a run keeps its own."""
+    asked = {"mode": prepared.options.mode, "protocol": prepared.options.protocol, **more}
+    return {name: value for name, value in asked.items() if value}
+
+
+def postponed(drive: Drive, asked: Mapping[str, str], now: Mapping[str, Any]) -> None:
+    """Warn of what was passed now and differs, while a pass is under way."""
+    for name in (name for name, value in asked.items() if now.get(name) != value):
+        line = f"{name.replace('_', ' ')} {asked[name]!r} counts from the next prompt: this one goes on as it began."
+        drive.bus(ErrorEvent(severity="warning", message=line))
+
+
+def hooked(drive: Drive, session: str) -> dict[str, str]:
+    """Channels set with each prompt, even if no hooks are configured: the previous prompt's may be stale."""
+    configured = drive.services.deps.hooks.configured
+    return {
+        "hooked": configured,
+        **({"session": session} if is_hooked({"hooked": configured}, "SessionStart") else {}),
+    }
+
+
+def next_pass(
+    chosen: Pipeline, row: RunRow, prompt: str | None, context: WorkflowContext
+) -> dict[str, Any] | None:
+    """State for another prompt or a retry after the graph has ended; None: just report its end again."""
+    if chosen.follow_up is None and prompt:
+        raise UserError(f"Run {row.run!r} of {row.workflow!r} takes no further prompt; start another.")
+    if chosen.follow_up is None or (row.outcome == "done" and not prompt and not context.compress):
+        return None
+    message = Message(role="user", origin="person", content=clean(prompt)) if prompt else None
+    more = chosen.follow_up(message, context)
+    if context.compress and not more.get("force"):
+        raise UserError(f"Run {row.run!r} can't be compressed now: only `main` is, and without a prompt.")
+    return more
