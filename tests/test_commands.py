@@ -116,7 +116,9 @@ def test_what_names_no_command_is_a_prompt_and_a_near_name_is_told(place: Place)
         ("\0", ""),
     ],
 )
-def test_a_bad_command_file_is_one_line_and_others_work(place: Place, text: str, says: str) -> None:
+def test_a_file_that_is_no_command_is_one_line_and_the_others_work(
+    place: Place, text: str, says: str
+) -> None:
     file = place.folder / "user/.gemini/commands/odd.toml"
     file.write_text(text)
     found, [problem] = load_commands(place.work, place.folder / "user", False)

@@ -84,29 +84,47 @@ SCENES = {
     "nothing to compress, forced": Scene([], "noop", [], {"token_limit": 10, "force": True}),
     "one exchange": Scene([], "noop", [RULES, {"role": "user", "content": "a" * 4000}]),
     "an empty answer": Scene([compressor("")], "failed_empty", exit_code=1),
-    "a model that fails": Scene([{"role": "compressor", "error": {"status": 400}}], "failed_empty",
-        exit_code=1),
-    "two answers without a snapshot": Scene([compressor("no"), compressor("never")], "failed_empty",
-        exit_code=1),
-    "a check that fails leaves the draft": Scene([compressor(snapshot("ship it")),
-        {"role": "compressor", "error": {"status": 400}}], "compressed"),
-    "a check that breaks it leaves the draft": Scene([compressor(snapshot("ship it")),
-        compressor("I changed my mind.")], "compressed"),
-    "a draft that the check repairs": Scene([compressor("forgot the XML"),
-        compressor(snapshot("ship it"), expect="can't be used")], "compressed"),
-    "larger than before": Scene([compressor(snapshot("g", key_knowledge="k" * 40_000))] * 2,
-        "failed_inflated", exit_code=1),
-    "failed before": Scene([], "noop", input={"token_limit": 1000, "last_prompt_tokens": 600,
-        "failed_at_tokens": 600}),
-    "failed before, grown by a tenth": Scene(GOOD, "compressed",
-        input={"token_limit": 1000, "last_prompt_tokens": 660, "failed_at_tokens": 600}),
-    "failed before, old outputs": Scene([], "truncated", HUGE, {"token_limit": 1000,
-        "last_prompt_tokens": 600, "failed_at_tokens": 600}),
-    "cancelled while it was written": Scene([compressor(snapshot("draft"), delay_s=20),
-        compressor(snapshot("ship it"))], "compressed", cancel_first=True),
-    "cancelled while it was checked": Scene([compressor(snapshot("draft")),
-        compressor(snapshot("ship it"), delay_s=20)], "compressed", cancel_first=True),
-}  # fmt: skip
+    "a model that fails": Scene(
+        [{"role": "compressor", "error": {"status": 400}}], "failed_empty", exit_code=1
+    ),
+    "two answers without a snapshot": Scene(
+        [compressor("no"), compressor("never")], "failed_empty", exit_code=1
+    ),
+    "a check that fails leaves the draft": Scene(
+        [compressor(snapshot("ship it")), {"role": "compressor", "error": {"status": 400}}], "compressed"
+    ),
+    "a check that breaks it leaves the draft": Scene(
+        [compressor(snapshot("ship it")), compressor("I changed my mind.")], "compressed"
+    ),
+    "a draft that the check repairs": Scene(
+        [compressor("forgot the XML"), compressor(snapshot("ship it"), expect="can't be used")], "compressed"
+    ),
+    "larger than before": Scene(
+        [compressor(snapshot("g", key_knowledge="k" * 40_000))] * 2, "failed_inflated", exit_code=1
+    ),
+    "failed before": Scene(
+        [], "noop", input={"token_limit": 1000, "last_prompt_tokens": 600, "failed_at_tokens": 600}
+    ),
+    "failed before, grown by a tenth": Scene(
+        GOOD, "compressed", input={"token_limit": 1000, "last_prompt_tokens": 660, "failed_at_tokens": 600}
+    ),
+    "failed before, old outputs": Scene(
+        [],
+        "truncated",
+        HUGE,
+        {"token_limit": 1000, "last_prompt_tokens": 600, "failed_at_tokens": 600},
+    ),
+    "cancelled while it was written": Scene(
+        [compressor(snapshot("draft"), delay_s=20), compressor(snapshot("ship it"))],
+        "compressed",
+        cancel_first=True,
+    ),
+    "cancelled while it was checked": Scene(
+        [compressor(snapshot("draft")), compressor(snapshot("ship it"), delay_s=20)],
+        "compressed",
+        cancel_first=True,
+    ),
+}
 
 
 def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:

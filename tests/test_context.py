@@ -264,7 +264,9 @@ def test_a_system_file_that_is_not_there_is_a_configuration_error(opening: Open,
         opening(env={"GEMINI_SYSTEM_MD": value})
 
 
-def test_names_utf8_cannot_hold_do_not_reach_the_chain(opening: Open, work: Path, tmp_path: Path) -> None:
+def test_names_that_utf8_can_not_hold_do_not_reach_the_chain(
+    opening: Open, work: Path, tmp_path: Path
+) -> None:
     Path(os.fsdecode(os.fsencode(work) + b"/caf\xe9.txt")).touch()
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
     folder.mkdir()
@@ -465,7 +467,9 @@ def test_an_empty_workspace_has_a_tree(work: Path) -> None:
     assert tree(work, nothing) == "(empty)"
 
 
-def test_a_listing_is_the_same_in_any_order(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listing_is_the_same_whatever_order_a_directory_has(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(6_000):
         (work / f"f{number}").touch()
     first = tree(work, lambda _: lambda _name, _is_dir: False)

@@ -80,7 +80,9 @@ def test_what_changed_is_told_by_section(place: Place) -> None:
     assert more["changed"] == ["git", "gone"]
 
 
-def test_requests_share_every_byte_up_to_what_is_new(tmp_path: Path, fake_gemini: FakeGemini) -> None:
+def test_requests_of_a_run_share_every_byte_up_to_what_is_new_and_runs_their_prompt_and_tools(
+    tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
     read = {"calls": [{"name": "read_file", "args": {"file_path": "a.txt"}}]}
     fake_gemini.play({"replies": [read, {"text": "one"}, {"text": "two"}] * 2})
     settings = {"model": {"skipNextSpeakerCheck": True}}
@@ -99,7 +101,9 @@ def test_requests_share_every_byte_up_to_what_is_new(tmp_path: Path, fake_gemini
         assert json.dumps(first[0].body[key]) == json.dumps(second[0].body[key])
 
 
-def test_a_changed_system_prompt_is_sent_anew_and_told(place: Place, fake_gemini: FakeGemini) -> None:
+def test_a_system_prompt_that_changed_between_prompts_is_sent_anew_and_told(
+    place: Place, fake_gemini: FakeGemini
+) -> None:
     fake_gemini.play({"default": {"text": "fine"}})
     given = place.options(fake_gemini.env, overrides={"model": {"skipNextSpeakerCheck": True}})
     outcome = run_sync("main", {"prompt": "go"}, options=given)

@@ -11,15 +11,25 @@ import pytest
 from commands import Ended, execute, one_call, response
 
 DECLARED = [
-    {"functionDeclarations": [{"name": "add", "description": "Adds two numbers.",
-        "parameters": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
-        "required": ["a"]}}]},
+    {
+        "functionDeclarations": [
+            {
+                "name": "add",
+                "description": "Adds two numbers.",
+                "parameters": {
+                    "type": "object",
+                    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+                    "required": ["a"],
+                },
+            }
+        ]
+    },
     {"name": "fail", "parametersJsonSchema": {"type": "object", "properties": {}}},
     {"name": "read_file", "description": "Not ours."},
     {"name": "bad name"},
     {"name": "mcp_x_y"},
     "no declaration",
-]  # fmt: skip
+]
 PROGRAM = """import json, sys
 if sys.argv[1] == "declare":
     print(open("declared.json").read())
@@ -56,7 +66,9 @@ def calls(tool: str, **args: Any) -> list[str]:
     return [*one_call(tool, **args), "--skip-trust"]
 
 
-def test_a_declared_tool_asks_and_reads_stdin(interlock: Callable[..., Ended], work: Path) -> None:
+def test_a_declared_tool_asks_and_runs_with_its_arguments_on_stdin(
+    interlock: Callable[..., Ended], work: Path
+) -> None:
     parked = interlock(*calls("add", a=2, b=40))
     assert parked.returncode == 75, parked.stderr
     assert not (work / "called").exists()
@@ -70,7 +82,9 @@ def test_a_declared_tool_asks_and_reads_stdin(interlock: Callable[..., Ended], w
     assert response(refused)["error"]["type"] == "policy_violation"
 
 
-def test_a_failure_tells_both_streams_and_arguments_are_checked(interlock: Callable[..., Ended]) -> None:
+def test_a_failure_tells_both_streams_and_arguments_are_held_to_the_schema(
+    interlock: Callable[..., Ended],
+) -> None:
     failed = response(interlock(*calls("fail"), "-y"))
     assert failed["status"] == "error"
     first, *rest = failed["content"].splitlines()  # two pipes: which is read first isn't guaranteed
@@ -100,7 +114,9 @@ def test_what_cannot_be_used_is_told_and_the_rest_works(interlock: Callable[...,
         (None, "exit code 1"),
     ],
 )
-def test_it_may_fail(interlock: Callable[..., Ended], work: Path, text: str | None, says: str) -> None:
+def test_a_discovery_that_fails_stops_nothing(
+    interlock: Callable[..., Ended], work: Path, text: str | None, says: str
+) -> None:
     (work / "declared.json").unlink() if text is None else (work / "declared.json").write_text(text)
     (work / "a.txt").write_text("here\n")
     done = interlock(*calls("read_file", file_path="a.txt"), "-y")

@@ -83,7 +83,9 @@ def test_a_cut_edit_goes_on_and_is_made_once(
     assert [p.name for p in file.parent.iterdir()] == ["a.txt"]
 
 
-def test_a_file_written_meanwhile_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_somebody_else_wrote_meanwhile_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = options(tmp_path)
     file = tmp_path / "work/a.txt"
     with monkeypatch.context() as patch:
@@ -95,7 +97,9 @@ def test_a_file_written_meanwhile_is_left_alone(tmp_path: Path, monkeypatch: pyt
     assert file.read_text() == "one\ntwo\nthree\n"
 
 
-def test_a_file_changed_before_writing_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_between_reading_and_writing_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = options(tmp_path)
     file = tmp_path / "work/a.txt"
     real = FileCalls.plan

@@ -52,46 +52,75 @@ SCENES: dict[str, Scene] = {
     "created": Scene("", "new\n", status="created", after="new\n", file="b/new.py"),
     "missing": Scene("x", "y", status="failed", code="file_not_found", after="", file="c.py"),
     "two places": Scene("result", "r", status="failed", code="occurrence_mismatch", says="lines 2, 3"),
-    "both places": Scene("result", "r", after=BEFORE.replace("result", "r"),
-        more={"expected_replacements": 2}),
-    "every place": Scene("result", "r", after=BEFORE.replace("result", "r"),
-        more={"expected_replacements": None}),
-    "over-escaped": Scene("result = sum(items)\\n    return result", "return sum(items)",
-        after="def total(items):\n    return sum(items)\n"),
-    "a target that the helper knows": Scene(LOST, "    result = 0", [target("    result = sum(items)")],
-        after=BEFORE.replace("sum(items)", "0")),
-    "a target that stands twice, then the fixer": Scene(LOST, "    result = 0",
-        [target("result"), fixer("sum(items)", "0")], after=BEFORE.replace("sum(items)", "0"),
-        says="it was off"),
-    "a fixer that is wrong": Scene(LOST, "x", [NOTHING, fixer("not there either", "x")], "failed",
-        "no_occurrence"),
-    "a fixer that changes nothing": Scene(LOST, "x", [NOTHING, fixer("sum(items)", "sum(items)")], "failed",
-        "no_occurrence"),
-    "a change that the file has": Scene(LOST, "result = sum(items)", [NOTHING, fixer(done=True)],
-        "already_applied", says="it was off"),
-    "a change that the file hasn't": Scene(LOST, "result = 0", [NOTHING, fixer(done=True)], "failed",
-        "no_occurrence"),
+    "both places": Scene(
+        "result", "r", after=BEFORE.replace("result", "r"), more={"expected_replacements": 2}
+    ),
+    "every place": Scene(
+        "result", "r", after=BEFORE.replace("result", "r"), more={"expected_replacements": None}
+    ),
+    "over-escaped": Scene(
+        "result = sum(items)\\n    return result", "return sum(items)",
+        after="def total(items):\n    return sum(items)\n",
+    ),
+    "a target that the helper knows": Scene(
+        LOST, "    result = 0", [target("    result = sum(items)")], after=BEFORE.replace("sum(items)", "0")
+    ),
+    "a target that stands twice, then the fixer": Scene(
+        LOST, "    result = 0", [target("result"), fixer("sum(items)", "0")],
+        after=BEFORE.replace("sum(items)", "0"), says="it was off",
+    ),
+    "a fixer that is wrong": Scene(
+        LOST, "x", [NOTHING, fixer("not there either", "x")], "failed", "no_occurrence"
+    ),
+    "a fixer that changes nothing": Scene(
+        LOST, "x", [NOTHING, fixer("sum(items)", "sum(items)")], "failed", "no_occurrence"
+    ),
+    "a change that the file has": Scene(
+        LOST, "result = sum(items)", [NOTHING, fixer(done=True)], "already_applied", says="it was off"
+    ),
+    "a change that the file hasn't": Scene(
+        LOST, "result = 0", [NOTHING, fixer(done=True)], "failed", "no_occurrence"
+    ),
     "a deletion is not confirmed": Scene(LOST, "", [NOTHING, fixer(done=True)], "failed", "no_occurrence"),
-    "a change that gives the same": Scene("result = sum( items )", "result = sum( items ) ", status="failed",
-        code="no_change", says="line 2"),
-    "a helper's change that gives the same": Scene(LOST, "    result = sum(items)",
-        [target("    result = sum(items)"), fixer(done=True)], "already_applied"),
-    "blank helpers": Scene(LOST, "x", [{"role": "edit_target", "text": " "},
-        {"role": "edit_fixer", "text": ""}], "failed", "no_occurrence"),
-    "a target cut off": Scene(LOST, "x", [{**target("    return result"), "finish_reason": "length"},
-        fixer("return result", "return 0")], after=BEFORE.replace("return result", "return 0")),
-    "half a JSON answer": Scene(LOST, "x", [NOTHING, {"role": "edit_fixer",
-        "text": '{"search": "return result", "repl'}], "failed", "no_occurrence"),
-    "a helper that can't be reached": Scene(LOST, "x", [{"role": "edit_target", "error": {"status": 503}},
-        {"role": "edit_fixer", "error": {"status": 500}}], "failed", "no_occurrence"),
-    "another hash": Scene(LOST, "x", [NOTHING, fixer("return result", "x")], "failed", "external_change",
-        says="Read it again", more={"known_hash": sha256(b"other").hexdigest()}),
-    "the known hash": Scene(LOST, "x", [NOTHING, fixer("return result", "return 0")],
+    "a change that gives the same": Scene(
+        "result = sum( items )", "result = sum( items ) ", status="failed", code="no_change", says="line 2"
+    ),
+    "a helper's change that gives the same": Scene(
+        LOST, "    result = sum(items)", [target("    result = sum(items)"), fixer(done=True)], "already_applied"
+    ),
+    "blank helpers": Scene(
+        LOST, "x", [{"role": "edit_target", "text": " "}, {"role": "edit_fixer", "text": ""}],
+        "failed", "no_occurrence",
+    ),
+    "a target cut off": Scene(
+        LOST, "x",
+        [{**target("    return result"), "finish_reason": "length"}, fixer("return result", "return 0")],
         after=BEFORE.replace("return result", "return 0"),
-        more={"known_hash": sha256(BEFORE.encode()).hexdigest(), "last_edit_at": 1.0}),
-    "a later write by somebody else": Scene(LOST, "x", [NOTHING, fixer("return result", "x")], "failed",
-        "external_change", more={"last_edit_at": 1.0}),
-    "JSON": Scene(LOST, "x", [target('"a"')], "failed", "no_occurrence", after='{"a": 1}\n', file="a.json"),
+    ),
+    "half a JSON answer": Scene(
+        LOST, "x", [NOTHING, {"role": "edit_fixer", "text": '{"search": "return result", "repl'}],
+        "failed", "no_occurrence",
+    ),
+    "a helper that can't be reached": Scene(
+        LOST, "x",
+        [{"role": "edit_target", "error": {"status": 503}}, {"role": "edit_fixer", "error": {"status": 500}}],
+        "failed", "no_occurrence",
+    ),
+    "another hash": Scene(
+        LOST, "x", [NOTHING, fixer("return result", "x")], "failed", "external_change",
+        says="Read it again", more={"known_hash": sha256(b"other").hexdigest()},
+    ),
+    "the known hash": Scene(
+        LOST, "x", [NOTHING, fixer("return result", "return 0")],
+        after=BEFORE.replace("return result", "return 0"),
+        more={"known_hash": sha256(BEFORE.encode()).hexdigest(), "last_edit_at": 1.0},
+    ),
+    "a later write by somebody else": Scene(
+        LOST, "x", [NOTHING, fixer("return result", "x")], "failed", "external_change", more={"last_edit_at": 1.0}
+    ),
+    "JSON": Scene(
+        LOST, "x", [target('"a"')], "failed", "no_occurrence", after='{"a": 1}\n', file="a.json"
+    ),
     "JSON, without a model": Scene('{"a":  1}', '{"a": 2}', after='{"a": 2}\n', file="a.json"),
     "an omission": Scene("sum(items)", "# ... rest of code ...", status="failed", code="omission_placeholder"),
     "nothing to change": Scene("sum", "sum", status="failed", code="no_change"),
@@ -99,9 +128,11 @@ SCENES: dict[str, Scene] = {
     "outside": Scene("x", "y", status="failed", code="outside_workspace", after="", file="../x"),
     "not text": Scene("x", "y", status="failed", code="not_text", after="\0", file="a.bin"),
     "content": Scene("two", "2", after="one\n2\n", more={"content": "one\ntwo\n"}, file=""),
-    "content that isn't there": Scene("three four five", "2", [NOTHING, fixer("two", "2")], after="one\n2\n",
-        more={"content": "one\ntwo\n"}, file=""),
-}  # fmt: skip  # fmt: skip
+    "content that isn't there": Scene(
+        "three four five", "2", [NOTHING, fixer("two", "2")],
+        after="one\n2\n", more={"content": "one\ntwo\n"}, file="",
+    ),
+}  # fmt: skip
 
 
 def prepare(folder: Path, replies: Replies, mode: str = "auto_edit") -> Options:
@@ -187,9 +218,15 @@ ASKED = [
     Asked("default", ("cancel",), "failed", 56, BEFORE),
     Asked("plan", (), "failed", 56, BEFORE),
     Asked("yolo", (), "failed", 56, BEFORE, rule=DENY),
-    Asked("default", ("proceed_once", "proceed_once"), "applied", 0, "# new\n" + MADE,
-        meanwhile="# new\n" + BEFORE),
-]  # fmt: skip
+    Asked(
+        "default",
+        ("proceed_once", "proceed_once"),
+        "applied",
+        0,
+        "# new\n" + MADE,
+        meanwhile="# new\n" + BEFORE,
+    ),
+]
 
 
 def answered(scene: Asked, folder: Path) -> tuple[Options, Outcome]:
@@ -247,7 +284,9 @@ def test_the_fixer_hears_the_error_the_instruction_and_the_text(tmp_path: Path) 
     assert outcome.output["status"] == "applied", outcome.error
 
 
-def test_a_slow_helper_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_helper_is_given_up_and_the_first_error_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("interlock.nodes.edit_subject.FIXER_TIMEOUT_S", 0.1)
     _, outcome = play(
         Scene(LOST, "x", [{**target("sum"), "delay_s": 60}, fixer("sum", "x", delay_s=60)]), tmp_path
@@ -333,7 +372,9 @@ def test_a_correction_is_made_on_what_the_earlier_calls_leave(tmp_path: Path) ->
     assert text_of(options) == BEFORE.replace("sum(items)", "0")
 
 
-def test_what_a_command_makes_possible_is_asked_about_first(tmp_path: Path) -> None:
+def test_what_nobody_was_asked_about_is_not_written_though_a_command_makes_it_possible(
+    tmp_path: Path,
+) -> None:
     """The edit couldn't be shown when it was decided; after the command it could be made."""
     later = replace(old_string="created by the command")
     options, outcome = run_batch(tmp_path, batch(shell("echo created by the command > a.py"), later), [])

@@ -19,7 +19,11 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 NAMES = sorted(p.parent.name for p in EXAMPLES.glob("*/README.md"))
 
 
-ENDS = {"fix": "Mend the discount\n", "triage": '"kind": "question"', "release": "v1.0\n"}
+ENDS = {
+    "fix": "Mend the discount\n",
+    "triage": '"kind": "question"',
+    "release": "v1.0\n",
+}
 
 
 @pytest.mark.parametrize("name", NAMES)

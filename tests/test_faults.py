@@ -86,7 +86,9 @@ class Stage:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("fault", [*INVALID, *UNREACHED])
-def test_a_passing_fault_is_retried(fault: str, place: str, tmp_path: Path, fake_gemini: FakeGemini) -> None:
+def test_a_fault_that_passes_is_retried(
+    fault: str, place: str, tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
     stage = Stage(tmp_path, fake_gemini)
     bad = {**INVALID, **UNREACHED}[fault]
     outcome = stage.run([*PLACES[place], bad, bad, GOOD, GOOD])
@@ -102,7 +104,9 @@ def test_a_passing_fault_is_retried(fault: str, place: str, tmp_path: Path, fake
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("fault", [*INVALID, *UNREACHED])
-def test_a_lasting_fault_is_told(fault: str, place: str, tmp_path: Path, fake_gemini: FakeGemini) -> None:
+def test_a_fault_that_stays_ends_clearly_and_can_be_resumed(
+    fault: str, place: str, tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
     stage = Stage(tmp_path, fake_gemini)
     bad = {**INVALID, **UNREACHED}[fault]
     outcome = stage.run([*PLACES[place], *[bad] * (ATTEMPTS + 2)])
@@ -134,7 +138,9 @@ def test_an_empty_answer_after_a_tool_is_asked_on(tmp_path: Path, fake_gemini: F
     "error",
     [{"code": 429, "retry_delay": 7}, {"code": 429, "retry_after": 7}, {"code": 503, "retry_after": 7}],
 )
-def test_a_servers_delay_is_kept(error: dict[str, Any], tmp_path: Path, fake_gemini: FakeGemini) -> None:
+def test_the_servers_own_delay_is_kept(
+    error: dict[str, Any], tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
     stage = Stage(tmp_path, fake_gemini)
     assert stage.run([{"error": error}, GOOD]).status == "done"
     assert [e.delay_s for e in stage.told("retry")] == [0.007]
@@ -148,7 +154,9 @@ def test_without_one_the_waits_grow(tmp_path: Path, fake_gemini: FakeGemini) -> 
         assert 0.7 * expected - 0.1 <= wait <= 1.3 * expected + 0.1
 
 
-def test_a_server_that_stays_down_is_given_up(tmp_path: Path, fake_gemini: FakeGemini) -> None:
+def test_a_server_that_is_down_for_ever_is_given_up_in_bounded_time(
+    tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
     stage = Stage(tmp_path, fake_gemini, **AUTO)
     outcome = stage.run([*[{"error": 503}] * 60])
     assert (outcome.status, outcome.exit_code) == ("failed", 1)
@@ -167,7 +175,9 @@ def test_an_overloaded_model_is_replaced_under_auto_only(tmp_path: Path, fake_ge
         assert (fake_gemini.requests[-1].model == "gemini-3.8-flash") is answers
 
 
-def test_an_unknown_model_fails_and_names_the_way_on(tmp_path: Path, fake_gemini: FakeGemini) -> None:
+def test_a_named_model_that_there_is_not_fails_and_names_the_way_on(
+    tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
     stage = Stage(tmp_path, fake_gemini, fallback=["pro", "flash"])
     outcome = stage.run([{"error": 404}, GOOD])
     assert (outcome.status, len(fake_gemini.requests)) == ("failed", 1)
@@ -175,7 +185,9 @@ def test_an_unknown_model_fails_and_names_the_way_on(tmp_path: Path, fake_gemini
 
 
 @pytest.mark.parametrize("code", [429, 503])
-def test_a_long_delay_ends_the_run_and_is_told(code: int, tmp_path: Path, fake_gemini: FakeGemini) -> None:
+def test_a_long_delay_ends_the_run_and_says_when_to_come_back(
+    code: int, tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
     stage = Stage(tmp_path, fake_gemini)
     outcome = stage.run([{"error": {"code": code, "retry_after": 7300}}, GOOD])
     assert (outcome.status, len(fake_gemini.requests)) == ("failed", 1)
@@ -201,7 +213,7 @@ def test_a_server_that_is_not_there_ends_after_three_attempts(
     assert outcome.error is not None and "could not be reached" in outcome.error["message"]
 
 
-def test_a_bug_is_no_failure(
+def test_a_bug_of_ours_is_no_failure_of_the_model(
     tmp_path: Path, fake_gemini: FakeGemini, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interlock.services.models.request.TextDelta", None)
@@ -210,7 +222,9 @@ def test_a_bug_is_no_failure(
     assert len(fake_gemini.requests) == 1
 
 
-def test_too_large_a_request_is_an_overflow(tmp_path: Path, fake_gemini: FakeGemini) -> None:
+def test_a_request_that_is_too_large_for_the_server_is_an_overflow(
+    tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
     stage = Stage(tmp_path, fake_gemini)
     text = "The input token count (2000000) exceeds the maximum number of tokens allowed (1048576)."
     outcome = stage.run([{"error": {"code": 400, "message": text}}])

@@ -15,14 +15,25 @@ TEST = (
     "    def test_add(self):\n        self.assertEqual(add(1, 2), 3)\n"
 )
 FIX: list[dict[str, Any]] = [
-    {"thought": "I should look first.", "text": "I read both files.",
-        "calls": [{"name": "read_file", "args": {"file_path": "calc.py"}},
-        {"name": "read_file", "args": {"file_path": "test_calc.py"}}]},
-    {"calls": [{"name": "replace", "args": {"file_path": "calc.py", "old_string": "a - b",
-        "new_string": "a + b"}}]},
+    {
+        "thought": "I should look first.",
+        "text": "I read both files.",
+        "calls": [
+            {"name": "read_file", "args": {"file_path": "calc.py"}},
+            {"name": "read_file", "args": {"file_path": "test_calc.py"}},
+        ],
+    },
+    {
+        "calls": [
+            {
+                "name": "replace",
+                "args": {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"},
+            }
+        ]
+    },
     {"calls": [{"name": "run_shell_command", "args": {"command": f"{sys.executable} -m unittest"}}]},
     {"text": "It was a minus. The test passes now.", "chunks": 3},
-]  # fmt: skip
+]
 STRICT = {"strict": True, "require_signatures": True, "default": {"text": "USER"}}
 
 
@@ -107,7 +118,9 @@ def test_no_key_is_41_and_a_refused_key_too(repository: Path, fake_gemini: FakeG
     assert refused.returncode == 41, refused.stderr
 
 
-def test_a_record_plays_back_the_same(repository: Path, fake_gemini: FakeGemini, tmp_path: Path) -> None:
+def test_what_was_recorded_plays_back_the_same(
+    repository: Path, fake_gemini: FakeGemini, tmp_path: Path
+) -> None:
     record = tmp_path / "recorded.yaml"
     fake_gemini.play({**STRICT, "replies": FIX})
     first = interlock(

@@ -124,27 +124,48 @@ SCRIPT = "the stage's own"
 ASKED = {"skipNextSpeakerCheck": False}
 SCENES: dict[str, Scene] = {
     "before agent: passes": Scene({"BeforeAgent": "true"}, fired={"BeforeAgent": 1}),
-    "before agent: passes, once for all turns": Scene({"BeforeAgent": "true"}, [LOOK, DONE],
-        fired={"BeforeAgent": 1}),
+    "before agent: passes, once for all turns": Scene(
+        {"BeforeAgent": "true"}, [LOOK, DONE], fired={"BeforeAgent": 1}
+    ),
     "before agent: adds context": Scene({"BeforeAgent": specific(additionalContext="it is <b>Monday</b>")}),
     "before agent: stops": stopped("BeforeAgent", replies=[]),
     "before agent: blocks": blocked("BeforeAgent", "the prompt", replies=[]),
     "after agent: agrees": Scene({"AfterAgent": "true"}, fired={"AfterAgent": 1}),
-    "after agent: agrees, after next speaker": Scene({"AfterAgent": "true"}, [DONE, USER], model=ASKED,
-        fired={"AfterAgent": 1}),
+    "after agent: agrees, after next speaker": Scene(
+        {"AfterAgent": "true"}, [DONE, USER], model=ASKED, fired={"AfterAgent": 1}
+    ),
     "after agent: stops": stopped("AfterAgent"),
-    "after agent: sends the model on": Scene({"AfterAgent": once("echo 'write tests, too' >&2; exit 2")},
-        [DONE, {"text": "Tests, too.", "expect": "write tests, too"}], fired={"AfterAgent": 2}),
-    "after agent: blocks without a reason": Scene({"AfterAgent": "exit 2"}, status="blocked_by_hook",
-        exit_code=56, error="AfterAgent hook 'my-AfterAgent' blocked the answer: It gave no reason."),
-    "after agent: not after an error": Scene({"AfterAgent": "true"}, [{"error": {"status": 400}}],
-        status="failed", exit_code=1, fired={"AfterAgent": 0}),
-    "after agent: not after an empty answer": Scene({"AfterAgent": "true"}, [LOOK, {"text": ""}],
-        status="invalid_stream", exit_code=1, fired={"AfterAgent": 0}),
-    "before model: passes, at each turn": Scene({"BeforeModel": "true"}, [LOOK, DONE],
-        fired={"BeforeModel": 2}),
-    "before model: not again for an invalid stream": Scene({"BeforeModel": "true"}, [{"text": ""}, DONE],
-        fired={"BeforeModel": 1}),
+    "after agent: sends the model on": Scene(
+        {"AfterAgent": once("echo 'write tests, too' >&2; exit 2")},
+        [DONE, {"text": "Tests, too.", "expect": "write tests, too"}],
+        fired={"AfterAgent": 2},
+    ),
+    "after agent: blocks without a reason": Scene(
+        {"AfterAgent": "exit 2"},
+        status="blocked_by_hook",
+        exit_code=56,
+        error="AfterAgent hook 'my-AfterAgent' blocked the answer: It gave no reason.",
+    ),
+    "after agent: not after an error": Scene(
+        {"AfterAgent": "true"},
+        [{"error": {"status": 400}}],
+        status="failed",
+        exit_code=1,
+        fired={"AfterAgent": 0},
+    ),
+    "after agent: not after an empty answer": Scene(
+        {"AfterAgent": "true"},
+        [LOOK, {"text": ""}],
+        status="invalid_stream",
+        exit_code=1,
+        fired={"AfterAgent": 0},
+    ),
+    "before model: passes, at each turn": Scene(
+        {"BeforeModel": "true"}, [LOOK, DONE], fired={"BeforeModel": 2}
+    ),
+    "before model: not again for an invalid stream": Scene(
+        {"BeforeModel": "true"}, [{"text": ""}, DONE], fired={"BeforeModel": 1}
+    ),
     "before model: stops": stopped("BeforeModel", replies=[]),
     "before model: blocks": blocked("BeforeModel", "the request", replies=[]),
     "before model: answers itself": Scene(
@@ -157,24 +178,51 @@ SCENES: dict[str, Scene] = {
     ),
     "before tool selection: passes": Scene({"BeforeToolSelection": "true"}, fired={"BeforeToolSelection": 1}),
     "before tool selection: stops": stopped("BeforeToolSelection", replies=[]),
-    "before tool selection and before model": Scene({"BeforeToolSelection": "true", "BeforeModel": "true"},
-        fired={"BeforeToolSelection": 1, "BeforeModel": 1}),
-    "before model: after a look for loops": Scene({"BeforeModel": "true"}, status="ok", workflow="turn",
-        input={"request": "go", "turn_no": 30, "sticky_model": SCRIPT}, fired={"BeforeModel": 1}),
+    "before tool selection and before model": Scene(
+        {"BeforeToolSelection": "true", "BeforeModel": "true"},
+        fired={"BeforeToolSelection": 1, "BeforeModel": 1},
+    ),
+    "before model: after a look for loops": Scene(
+        {"BeforeModel": "true"},
+        status="ok",
+        workflow="turn",
+        input={"request": "go", "turn_no": 30, "sticky_model": SCRIPT},
+        fired={"BeforeModel": 1},
+    ),
     "after model: passes": Scene({"AfterModel": "true"}, [LOOK, DONE], fired={"AfterModel": 2}),
     "after model: stops": stopped("AfterModel"),
     "after model: blocks": blocked("AfterModel", "the answer"),
-    "turn: a hook blocks it": Scene({"AfterModel": BLOCK}, workflow="turn", input={"request": "go"},
-        status="blocked_by_hook", exit_code=56, error="not today"),
-    "plan: before agent blocks": Scene({"BeforeAgent": BLOCK}, [], workflow="plan", status="failed",
-        exit_code=56, error="blocked the prompt"),
-    "compress: passes": Scene({"PreCompress": "true"}, COMPRESSOR, "compressed", workflow="compress",
-        input=LONG, fired={"PreCompress": 1}),
-    "compress: put off": Scene({"PreCompress": BLOCK}, [], "noop", workflow="compress", input=LONG,
-        fired={"PreCompress": 1}),
-    "compress: too short to ask": Scene({"PreCompress": "true"}, [], "noop", workflow="compress",
-        input={**LONG, "token_limit": 10**6}, fired={"PreCompress": 0}),
-}  # fmt: skip
+    "turn: a hook blocks it": Scene(
+        {"AfterModel": BLOCK},
+        workflow="turn",
+        input={"request": "go"},
+        status="blocked_by_hook",
+        exit_code=56,
+        error="not today",
+    ),
+    "plan: before agent blocks": Scene(
+        {"BeforeAgent": BLOCK}, [], workflow="plan", status="failed", exit_code=56, error="blocked the prompt"
+    ),
+    "compress: passes": Scene(
+        {"PreCompress": "true"},
+        COMPRESSOR,
+        "compressed",
+        workflow="compress",
+        input=LONG,
+        fired={"PreCompress": 1},
+    ),
+    "compress: put off": Scene(
+        {"PreCompress": BLOCK}, [], "noop", workflow="compress", input=LONG, fired={"PreCompress": 1}
+    ),
+    "compress: too short to ask": Scene(
+        {"PreCompress": "true"},
+        [],
+        "noop",
+        workflow="compress",
+        input={**LONG, "token_limit": 10**6},
+        fired={"PreCompress": 0},
+    ),
+}
 
 
 def play(scene: Scene, folder: Path) -> tuple[Hooked, Outcome]:
@@ -222,7 +270,9 @@ def cut_short(
 
 
 @pytest.mark.parametrize("name", ["BeforeAgent", "AfterModel", "PreCompress"])
-def test_a_person_reruns_a_killed_hook(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hook_that_a_kill_interrupted_runs_again_when_a_person_says_so(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene = CUT[name]
     stage = Hooked(tmp_path / "stage", scene.replies)
     waiting, outcome = cut_short(stage, scene, monkeypatch, choice="proceed_once")
@@ -258,7 +308,9 @@ def cancelled(stage: Hooked, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> t
     return outcome, stage.resume(asked, Decision(request["id"], "proceed_once", text="redo"))
 
 
-def test_an_idempotent_hook_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_hook_that_may_run_twice_is_not_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage = Hooked(tmp_path / "stage", [DONE]).configure({"AfterModel": "true"}, idempotent=True)
     with monkeypatch.context() as patch:
         patch.setattr(HookLog, "finish", _killed)
@@ -267,7 +319,7 @@ def test_an_idempotent_hook_is_run_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(stage.told("AfterModel")) == 2
 
 
-def test_scenes_end_well_and_take_every_edge_of_hooks(
+def test_every_scene_ends_as_it_should_and_they_take_every_edge_of_hooks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Covers the graphs that fire hooks; other tables take their other edges."""
@@ -308,7 +360,9 @@ def test_runs_without_hooks_enter_none_of_their_nodes(tmp_path: Path) -> None:
 # Input of hooks, and the effect of their answers
 
 
-def test_context_of_a_hook_is_a_message_of_its_own(tmp_path: Path) -> None:
+def test_context_of_a_hook_is_a_message_of_its_own_and_nobody_takes_it_for_the_users_words(
+    tmp_path: Path,
+) -> None:
     hook = specific(additionalContext="</hook_context> it is <b>Monday</b>")
     stage = Hooked(tmp_path / "stage", [{"text": "ok", "expect": "(?s)go.*Monday"}])
     outcome = stage.configure({"BeforeAgent": hook}).run("main", {"prompt": "go"})
@@ -331,7 +385,9 @@ def test_a_stopped_prompt_stays_in_the_conversation_a_blocked_one_does_not(tmp_p
 
 
 @pytest.mark.parametrize("word", [BLOCK, STOP])
-def test_a_refused_prompt_tried_again_asks_again_and_is_said_once(word: str, tmp_path: Path) -> None:
+def test_another_try_at_a_refused_prompt_asks_the_hook_again_and_says_it_once(
+    word: str, tmp_path: Path
+) -> None:
     stage = Hooked(tmp_path / "stage", [DONE])
     stage.configure({"BeforeAgent": once(word, f"{word} >&2; " + once(word))})
     refused = stage.run("main", {"prompt": "go"})
@@ -362,7 +418,9 @@ def test_a_refused_answer_has_only_its_hook_to_pass_when_it_is_tried_again(tmp_p
     assert len(outcome.output["history"]) == 2
 
 
-def test_after_the_agent_a_hook_reads_all_and_its_reason_is_sent(tmp_path: Path) -> None:
+def test_a_hook_after_the_agent_reads_all_that_was_said_and_its_reason_is_the_next_request(
+    tmp_path: Path,
+) -> None:
     replies = [
         {"text": "I look.", **LOOK},
         {"text": "Looked."},
@@ -423,7 +481,10 @@ def test_hooks_see_what_is_sent_and_their_changes_hold_for_that_request_alone(tm
         'change = {"messages": messages, "config": {"temperature": 0.25}}\n'
         'print(json.dumps({"hookSpecificOutput": {"llm_request": change}}))'
     )
-    replies = [{**LOOK, "thought": "hm", "expect": "look at SECRET"}, {"text": "done", "expect": "SECRET"}]
+    replies = [
+        {**LOOK, "thought": "hm", "expect": "look at SECRET"},
+        {"text": "done", "expect": "SECRET"},
+    ]
     stage = Hooked(tmp_path / "stage", replies).configure({"BeforeModel": change, "AfterModel": "true"})
     outcome = stage.run("main", {"prompt": "look at a.py"})
     assert outcome.status == "done", outcome.error
@@ -456,7 +517,9 @@ def test_hooks_see_what_is_sent_and_their_changes_hold_for_that_request_alone(tm
         ({"model": "no such/model:at all"}, "model"),
     ],
 )
-def test_a_bad_change_is_a_warning(change: dict[str, Any], problem: str, tmp_path: Path) -> None:
+def test_a_change_that_cannot_be_made_is_a_warning(
+    change: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
     stage = Hooked(tmp_path / "stage", [DONE])
     outcome = stage.configure({"BeforeModel": specific(llm_request=change)}).run("main", {"prompt": "go"})
     assert outcome.status == "done"
@@ -505,7 +568,9 @@ def test_another_model_answers_this_request_and_the_next_is_the_prompts_own(tmp_
         ({"mode": "ANY", "allowedFunctionNames": ["read_file", "no_such"]}, ["read_file"]),
     ],
 )
-def test_hooks_choose_the_tools(choice: dict[str, Any], offered: list[str], tmp_path: Path) -> None:
+def test_hooks_choose_which_tools_are_offered(
+    choice: dict[str, Any], offered: list[str], tmp_path: Path
+) -> None:
     stage = Hooked(tmp_path / "stage", [DONE])
     stage.configure({"BeforeToolSelection": specific(toolConfig=choice), "AfterModel": "true"})
     assert stage.run("main", {"prompt": "go"}).status == "done"
@@ -589,7 +654,9 @@ def test_a_hook_that_stops_a_sub_agent_stops_the_run_one_that_blocks_it_only_fai
     assert "not today" in answer["content"]
 
 
-def test_what_a_hook_adds_is_no_request_when_a_task_is_compressed(tmp_path: Path) -> None:
+def test_what_a_hook_added_to_a_prompt_is_no_request_of_its_own_when_a_long_task_is_compressed(
+    tmp_path: Path,
+) -> None:
     rounds = [
         m
         for n in range(6)

@@ -36,7 +36,9 @@ def told(fake: FakeGemini) -> list[list[str]]:
     ]
 
 
-def test_it_is_told_in_full_and_then_what_changed(tmp_path: Path, fake_gemini: FakeGemini) -> None:
+def test_it_is_told_in_full_then_what_changed_and_nothing_twice(
+    tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
     place, file = Place(tmp_path / "place"), tmp_path / "ide.json"
     fake_gemini.play({"default": {"text": "fine"}})
     shown(file, "/w/a.py", "/w/b.py", selection="x = 1")
@@ -81,7 +83,9 @@ def test_a_file_of_no_use_is_one_line(tmp_path: Path, text: str) -> None:
         read_ide(tmp_path / "ide.json")
 
 
-def test_it_opens_a_run_can_be_off_or_be_given(tmp_path: Path, fake_gemini: FakeGemini) -> None:
+def test_it_is_a_part_of_the_opening_that_can_be_turned_off_and_that_an_input_may_give(
+    tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
     place, file = Place(tmp_path / "place"), tmp_path / "ide.json"
     given = {"workspaceState": {"openFiles": [{"path": "/w/given.py", "timestamp": 1}]}}
     built = place.run("context", {"prompt": "go", "ide": given}).output

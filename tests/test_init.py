@@ -71,23 +71,32 @@ MONOREPO = {
 SCENES = {
     "written": Scene([tools(READ), tools(WRITE, expect="def f"), SAID]),
     "asked about though everything is allowed": Scene([tools(WRITE), SAID], mode="yolo"),
-    "one that stands is made better, under its own name": Scene([tools(REPLACE,
-        expect="keep what is right in it"), SAID], files={"AGENTS.md": "# Old\n\nBe brief.\n\nOne module.\n"},
-        before=AGENTS),
-    "one that stands and is good": Scene([{"text": "Nothing to change."}], (), "unchanged", files=AGENTS,
-        before=AGENTS),
-    "under a name that was asked for": Scene([tools(call("write_file", file_path="AGENTS.md", content=TEXT),
-        expect="`AGENTS.md`"), SAID], files={"AGENTS.md": TEXT}, given={"file": "AGENTS.md"}),
-    "a hint": Scene([tools(WRITE, expect="The user adds: name the owners"), SAID],
-        given={"hint": "name the owners"}),
+    "one that stands is made better, under its own name": Scene(
+        [tools(REPLACE, expect="keep what is right in it"), SAID],
+        files={"AGENTS.md": "# Old\n\nBe brief.\n\nOne module.\n"},
+        before=AGENTS,
+    ),
+    "one that stands and is good": Scene(
+        [{"text": "Nothing to change."}], (), "unchanged", files=AGENTS, before=AGENTS
+    ),
+    "under a name that was asked for": Scene(
+        [tools(call("write_file", file_path="AGENTS.md", content=TEXT), expect="`AGENTS.md`"), SAID],
+        files={"AGENTS.md": TEXT},
+        given={"file": "AGENTS.md"},
+    ),
+    "a hint": Scene(
+        [tools(WRITE, expect="The user adds: name the owners"), SAID], given={"hint": "name the owners"}
+    ),
     "a monorepo": Scene([tools(WRITE, expect="packages/"), SAID], before=MONOREPO),
-    "sent back with a reason": Scene([tools(WRITE), tools(WRITE, expect="name the tests"), SAID],
-        (send_back, approve)),
+    "sent back with a reason": Scene(
+        [tools(WRITE), tools(WRITE, expect="name the tests"), SAID], (send_back, approve)
+    ),
     "edited by the person": Scene([tools(WRITE), SAID], (shorten,), files={"GEMINI.md": "# Mine\n"}),
     "refused": Scene([tools(WRITE), {"text": "Then not."}], (refuse,), "failed", 56, files={}),
     "cancelled": Scene([tools(WRITE)], (cancel,), "cancelled", 130, files={}),
-    "a model that stops is reminded": Scene([{"text": "I'd say…"}, tools(WRITE, expect="isn't written yet"),
-        SAID]),
+    "a model that stops is reminded": Scene(
+        [{"text": "I'd say…"}, tools(WRITE, expect="isn't written yet"), SAID]
+    ),
     "a model that never writes": Scene([{"text": "no"}] * 3, (), "failed", 1, files={}),
     "code stays as it is": Scene(
         [
@@ -102,7 +111,7 @@ SCENES = {
     "an empty folder": Scene([], (), "failed", 1, files={}, before={}),
     "a loop is named": Scene([*[tools(call("glob", pattern="*"))] * 5, tools(WRITE), SAID]),
     "a limit of turns": Scene([tools(READ)], (), "failed", 53, files={}, limits={"max_turns": 1}),
-}  # fmt: skip
+}
 
 
 def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:

@@ -208,7 +208,9 @@ def test_files_of_long_outputs_go_with_the_last_run_that_names_them(tmp_path: Pa
     assert not list((home / "outputs").iterdir())
 
 
-def test_a_file_that_another_run_names_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_another_run_has_begun_to_name_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage = Stage(tmp_path / "s", quiet())
     first = drive(stage, [shell("seq 1 5000"), DONE, {"role": "summarizer", "text": "numbers"}]).run
     outputs = OutputFiles(tmp_path / "s" / "home")

@@ -73,7 +73,9 @@ def test_killed_before_it_is_written_the_same_picture_is_written_and_not_paid_ag
     assert len(fake_gemini.requests) == 1
 
 
-def test_no_picture_outside_of_a_mode(interlock: Callable[..., Ended], fake_gemini: FakeGemini) -> None:
+def test_a_mode_without_that_file_has_no_picture_made(
+    interlock: Callable[..., Ended], fake_gemini: FakeGemini
+) -> None:
     drawn = {"name": "generate_image", "args": {"prompt": "x", "path": "a.png"}}
     done = {"name": "attempt_completion", "args": {"result": "done"}}
     fake_gemini.play([{"calls": [drawn]}, {"calls": [done]}])
@@ -121,7 +123,9 @@ def test_without_a_picture_nothing_is_written(
     assert [*(tmp_path / "work").iterdir()] == []
 
 
-def test_gemini_answers_a_search(interlock: Callable[..., Ended], fake_gemini: FakeGemini) -> None:
+def test_a_search_is_answered_by_gemini_with_its_sources(
+    interlock: Callable[..., Ended], fake_gemini: FakeGemini
+) -> None:
     web = [{"web": {"uri": "https://a.example/x", "title": "A"}}, {"web": {"uri": "https://b.example/"}}]
     grounded = {"groundingMetadata": {"groundingChunks": web, "webSearchQueries": ["python release"]}}
     fake_gemini.play([answered({"text": "It is 3.15."}, **grounded)])
@@ -133,7 +137,9 @@ def test_gemini_answers_a_search(interlock: Callable[..., Ended], fake_gemini: F
     assert fake_gemini.requests[0].body["tools"] == [{"googleSearch": {}}]
 
 
-def test_a_search_asks_and_names_who(interlock: Callable[..., Ended], fake_gemini: FakeGemini) -> None:
+def test_a_search_asks_and_names_what_searches(
+    interlock: Callable[..., Ended], fake_gemini: FakeGemini
+) -> None:
     assert interlock(*one_call("web_search", query="x")).returncode == 75
     assert "with Google's search" in interlock("approvals", "latest").stdout
     assert fake_gemini.requests == []
@@ -171,7 +177,9 @@ def setting(home: Path, value: str) -> None:
     (home / ".interlock/settings.json").write_text(json.dumps({"tools": {"webSearch": value}}))
 
 
-def test_an_address_answers_a_search(interlock: Callable[..., Ended], engine: Any, home: Path) -> None:
+def test_a_search_by_an_address_lists_what_it_answers(
+    interlock: Callable[..., Ended], engine: Any, home: Path
+) -> None:
     setting(home, f"http://127.0.0.1:{engine.server_address[1]}/search?q={{query}}&format=json")
     found = response(interlock(*one_call("web_search", query="a b&c"), "-y"))
     assert found["content"].endswith(

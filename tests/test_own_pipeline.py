@@ -144,7 +144,14 @@ def changed(last: str, state: type = CountState, retired: frozenset[str] = froze
         g.edge(last, END)
         return g
 
-    return Pipeline("count", build_anew, CountInput, CountOutput, enter=enter, leave=left)
+    return Pipeline(
+        "count",
+        build_anew,
+        CountInput,
+        CountOutput,
+        enter=enter,
+        leave=left,
+    )
 
 
 @pytest.mark.parametrize(
@@ -159,7 +166,9 @@ def changed(last: str, state: type = CountState, retired: frozenset[str] = froze
     ],
     ids=["node gone", "key gone", "key retired"],
 )
-def test_a_run_of_a_changed_workflow(tmp_path: Path, workflow: Pipeline, missing: str) -> None:
+def test_a_run_of_a_changed_workflow_goes_on_or_is_refused_by_name(
+    tmp_path: Path, workflow: Pipeline, missing: str
+) -> None:
     BROKEN[0] = True
     failed = asyncio.run(run(COUNT, {"text": "one two three four"}, options=options(tmp_path)))
     register(workflow)

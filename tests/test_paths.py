@@ -139,48 +139,91 @@ DONE = {"text": "done"}
 SHELL = call("run_shell_command", command="echo ran")
 SCENES: dict[str, Scene] = {
     "an answer at once": Scene([DONE]),
-    "reads side by side": Scene([{"tool_calls": [call("read_file", file_path="a.txt"),
-        call("list_directory", dir_path=".")]}, DONE], says="two"),
-    "a read and then an edit": Scene([{"tool_calls": [call("read_file", file_path="a.txt"),
-        edit("one", "uno")]}, DONE], (approve,), file="uno\ntwo\n"),
-    "a rejected edit": Scene([{"tool_calls": [edit("one", "uno")]}, DONE], (reject,), "failed",
-        says="not like this"),
-    "an edit of a file that isn't there": Scene([{"tool_calls": [edit("one", "uno", "none.txt")]}, DONE],
-        says="none.txt"),
-    "an edit that a person changed": Scene([{"tool_calls": [edit("one", "uno")]}, DONE], (modify,),
-        file="EDITED\ntwo\n"),
-    "a cancelled batch": Scene([{"tool_calls": [edit("one", "1"), SHELL]}, DONE], (cancel, approve),
-        "cancelled"),
-    "a file that changed meanwhile": Scene([{"tool_calls": [edit("one", "uno")]}, DONE],
-        (change_the_file_then_approve, approve), file="uno\ntwo\nsomebody else's line\n"),
-    "an edit that a helper corrected": Scene([{"tool_calls": [edit("the first line", "uno")]}, target("one"),
-        DONE], (approve,), file="uno\ntwo\n"),
-    "an edit that nobody could correct": Scene([{"tool_calls": [edit("the first line", "uno")]},
-        target("three"), DONE], says="isn't in"),
+    "reads side by side": Scene(
+        [{"tool_calls": [call("read_file", file_path="a.txt"), call("list_directory", dir_path=".")]}, DONE],
+        says="two",
+    ),
+    "a read and then an edit": Scene(
+        [{"tool_calls": [call("read_file", file_path="a.txt"), edit("one", "uno")]}, DONE],
+        (approve,),
+        file="uno\ntwo\n",
+    ),
+    "a rejected edit": Scene(
+        [{"tool_calls": [edit("one", "uno")]}, DONE], (reject,), "failed", says="not like this"
+    ),
+    "an edit of a file that isn't there": Scene(
+        [{"tool_calls": [edit("one", "uno", "none.txt")]}, DONE], says="none.txt"
+    ),
+    "an edit that a person changed": Scene(
+        [{"tool_calls": [edit("one", "uno")]}, DONE], (modify,), file="EDITED\ntwo\n"
+    ),
+    "a cancelled batch": Scene(
+        [{"tool_calls": [edit("one", "1"), SHELL]}, DONE], (cancel, approve), "cancelled"
+    ),
+    "a file that changed meanwhile": Scene(
+        [{"tool_calls": [edit("one", "uno")]}, DONE],
+        (change_the_file_then_approve, approve),
+        file="uno\ntwo\nsomebody else's line\n",
+    ),
+    "an edit that a helper corrected": Scene(
+        [{"tool_calls": [edit("the first line", "uno")]}, target("one"), DONE],
+        (approve,),
+        file="uno\ntwo\n",
+    ),
+    "an edit that nobody could correct": Scene(
+        [{"tool_calls": [edit("the first line", "uno")]}, target("three"), DONE], says="isn't in"
+    ),
     "an unknown tool": Scene([{"tool_calls": [call("red_file", file_path="a.txt")]}, DONE], says="read_file"),
     "bad arguments": Scene([{"tool_calls": [call("read_file", path=3)]}, DONE], says="file_path"),
-    "a denied tool": Scene([{"tool_calls": [call("list_directory", dir_path=".")]}, DONE], status="failed",
-        settings={"tools": {"exclude": ["list_directory"]}}),
-    "a question": Scene([{"tool_calls": [call("ask_user", questions=[{"question": "Which colour?"}])]}, DONE],
-        (answer,), says="blue"),
-    "an unknown outcome, done again": Scene([{"tool_calls": [SHELL]}, DONE],
-        (crash_after_the_intent, approve), says="ran"),
-    "an unknown outcome, left": Scene([{"tool_calls": [SHELL]}, DONE], (crash_after_the_intent, reject),
-        says="Unknown outcome"),
+    "a denied tool": Scene(
+        [{"tool_calls": [call("list_directory", dir_path=".")]}, DONE],
+        status="failed",
+        settings={"tools": {"exclude": ["list_directory"]}},
+    ),
+    "a question": Scene(
+        [{"tool_calls": [call("ask_user", questions=[{"question": "Which colour?"}])]}, DONE],
+        (answer,),
+        says="blue",
+    ),
+    "an unknown outcome, done again": Scene(
+        [{"tool_calls": [SHELL]}, DONE], (crash_after_the_intent, approve), says="ran"
+    ),
+    "an unknown outcome, left": Scene(
+        [{"tool_calls": [SHELL]}, DONE], (crash_after_the_intent, reject), says="Unknown outcome"
+    ),
     "an empty answer, then a good one": Scene([{"text": ""}, DONE]),
     "only empty answers": Scene([{"text": ""}] * 4, status="invalid_stream"),
-    "a limit of turns": Scene([{"tool_calls": [call("list_directory", dir_path=".")]}, DONE],
-        status="turn_limit", limits={"max_turns": 1}),
-    "a window that is too small": Scene([DONE], status="context_overflow",
-        settings={"model": {"tokenLimits": {"gemini-tiny": 5}}}),
-    "a long output": Scene([{"tool_calls": [call("run_shell_command", command="seq 1 5000")]}, DONE,
-        {"role": "summarizer", "text": "numbers up to 5000"}], (approve,), says="numbers up to 5000"),
+    "a limit of turns": Scene(
+        [{"tool_calls": [call("list_directory", dir_path=".")]}, DONE],
+        status="turn_limit",
+        limits={"max_turns": 1},
+    ),
+    "a window that is too small": Scene(
+        [DONE], status="context_overflow", settings={"model": {"tokenLimits": {"gemini-tiny": 5}}}
+    ),
+    "a long output": Scene(
+        [
+            {"tool_calls": [call("run_shell_command", command="seq 1 5000")]},
+            DONE,
+            {"role": "summarizer", "text": "numbers up to 5000"},
+        ],
+        (approve,),
+        says="numbers up to 5000",
+    ),
     "a turn alone": Scene([DONE], workflow="turn", input={"request": "hello"}, status="ok"),
-    "a turn alone with calls": Scene([{"tool_calls": [SHELL]}], workflow="turn", input={"request": "hello"},
-        status="calls"),
-    "a batch alone": Scene([], (approve,), workflow="tools", input={"calls": [{"id": "x",
-        **edit("one", "uno")}, {"id": "y", **call("read_file", file_path="a.txt")}]}, file="uno\ntwo\n"),
-}  # fmt: skip
+    "a turn alone with calls": Scene(
+        [{"tool_calls": [SHELL]}], workflow="turn", input={"request": "hello"}, status="calls"
+    ),
+    "a batch alone": Scene(
+        [],
+        (approve,),
+        workflow="tools",
+        input={
+            "calls": [{"id": "x", **edit("one", "uno")}, {"id": "y", **call("read_file", file_path="a.txt")}]
+        },
+        file="uno\ntwo\n",
+    ),
+}
 
 
 def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:

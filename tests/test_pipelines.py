@@ -583,7 +583,9 @@ def ran(tmp_path: Path, graph: Graph, jobs: list[str], calls: Calls, rows: str) 
         (["asked"], "begin | job pay wait | tell"),
     ],
 )
-def test_an_only_payload_shares_the_superstep(tmp_path: Path, jobs: list[str], supersteps: str) -> None:
+def test_the_graph_of_an_only_payload_shares_its_senders_superstep_unless_it_waits(
+    tmp_path: Path, jobs: list[str], supersteps: str
+) -> None:
     calls: Calls = []
     rows = ran(tmp_path, batch(calls), jobs, calls, "root_step, node from steps order by root_step, node")
     found = [" ".join(node for step, node in rows if step == at) for at in sorted({step for step, _ in rows})]
@@ -599,7 +601,9 @@ def test_an_only_payload_shares_the_superstep(tmp_path: Path, jobs: list[str], s
         (["asked"], True, "begin* job>pay* job>wait job tell"),
     ],
 )
-def test_a_graph_hands_payloads_over(tmp_path: Path, jobs: list[str], again: bool, steps_taken: str) -> None:
+def test_a_graph_begins_with_its_only_payload_and_hands_others_over(
+    tmp_path: Path, jobs: list[str], again: bool, steps_taken: str
+) -> None:
     """`*`: it ran in the superstep of the node that its graph is."""
     calls: Calls = []
     outer = Graph("outer", Batch)
@@ -636,7 +640,9 @@ def test_each_node_of_a_chain_has_a_step_and_a_task_of_its_own(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("ways", "kept"), [("ends", ["pay", "note", "inner"]), ("waits", ["pay", "note"])])
-def test_nodes_of_an_inline_graph_are_steps_inside_it(tmp_path: Path, ways: str, kept: list[str]) -> None:
+def test_nodes_of_a_graph_that_ran_in_its_own_superstep_are_steps_inside_it(
+    tmp_path: Path, ways: str, kept: list[str]
+) -> None:
     """Even if it parks before the superstep is over."""
     store = Store(tmp_path)
     store.open()

@@ -80,8 +80,9 @@ class Scene:
 
 SCENES = {
     "approved": Scene([tools(WRITE), tools(HAND_IN)], (accept,)),
-    "approved, edits unasked": Scene([tools(WRITE), tools(HAND_IN)], (accept_with_edits_unasked,),
-        next_mode="auto_edit"),
+    "approved, edits unasked": Scene(
+        [tools(WRITE), tools(HAND_IN)], (accept_with_edits_unasked,), next_mode="auto_edit"
+    ),
     "rejected with feedback, then approved": Scene(
         [
             tools(WRITE),
@@ -95,23 +96,35 @@ SCENES = {
         (send_back, accept),
         steps=[STEPS[0], {"text": "test g well", "done": False}],
     ),
-    "rejected without a word": Scene([tools(WRITE), tools(HAND_IN)], (refuse,), "rejected", 56, steps=[],
-        next_mode=None),
+    "rejected without a word": Scene(
+        [tools(WRITE), tools(HAND_IN)], (refuse,), "rejected", 56, steps=[], next_mode=None
+    ),
     "cancelled": Scene([tools(WRITE), tools(HAND_IN)], (cancel,), "cancelled", 130, steps=[], next_mode=None),
-    "edited by the person": Scene([tools(WRITE), tools(HAND_IN)], (edit,),
-        steps=[{"text": "only this", "done": False}], next_mode="auto_edit"),
-    "a file that changed is shown again": Scene([tools(WRITE), tools(HAND_IN)],
-        (change_the_file_then_accept, accept), steps=[{"text": "somebody else's", "done": False}]),
-    "no plan file is told, and the mode stays": Scene([tools(HAND_IN),
-        tools(WRITE, expect="There is no plan at 'plan.md'"), tools(HAND_IN)], (accept,)),
-    "a model that stops is reminded": Scene([tools(WRITE), {"text": "here it is"},
-        tools(HAND_IN, expect="isn't handed in yet")], (accept,)),
+    "edited by the person": Scene(
+        [tools(WRITE), tools(HAND_IN)],
+        (edit,),
+        steps=[{"text": "only this", "done": False}],
+        next_mode="auto_edit",
+    ),
+    "a file that changed is shown again": Scene(
+        [tools(WRITE), tools(HAND_IN)],
+        (change_the_file_then_accept, accept),
+        steps=[{"text": "somebody else's", "done": False}],
+    ),
+    "no plan file is told, and the mode stays": Scene(
+        [tools(HAND_IN), tools(WRITE, expect="There is no plan at 'plan.md'"), tools(HAND_IN)], (accept,)
+    ),
+    "a model that stops is reminded": Scene(
+        [tools(WRITE), {"text": "here it is"}, tools(HAND_IN, expect="isn't handed in yet")], (accept,)
+    ),
     "a model that never hands in": Scene([{"text": "no"}] * 3, (), "failed", 1, steps=[], next_mode=None),
-    "a loop is named": Scene([*[tools(call("glob", pattern="*"))] * 5, tools(WRITE), tools(HAND_IN)],
-        (accept,)),
-    "a limit of turns": Scene([tools(WRITE)], (), "failed", 53, steps=[], next_mode=None,
-        limits={"max_turns": 1}),
-}  # fmt: skip
+    "a loop is named": Scene(
+        [*[tools(call("glob", pattern="*"))] * 5, tools(WRITE), tools(HAND_IN)], (accept,)
+    ),
+    "a limit of turns": Scene(
+        [tools(WRITE)], (), "failed", 53, steps=[], next_mode=None, limits={"max_turns": 1}
+    ),
+}
 
 
 def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
@@ -328,7 +341,9 @@ def test_an_illegal_event_raises(state: str, event: str) -> None:
         step(ApprovalModeChart, state, event)
 
 
-def test_rules_are_told_in_plan_mode_and_the_approved_mode_lasts(tmp_path: Path) -> None:
+def test_the_rules_are_told_when_a_run_begins_in_plan_mode_and_the_approved_mode_lasts(
+    tmp_path: Path,
+) -> None:
     """A follow-up prompt doesn't fall back to plan mode."""
     change = call("write_file", file_path="b.py", content="x\n")
     replies: Replies = [

@@ -104,7 +104,9 @@ def test_nobody_may_change_the_file_unasked(place: Place) -> None:
         ("PROCESSORS = {'before_model': ['compress']}", 1, "'compress' may stand at after_tool"),
     ],
 )
-def test_a_useless_file_is_one_line(place: Place, text: str, line: int, problem: str) -> None:
+def test_a_file_of_no_use_is_one_line_with_its_place(
+    place: Place, text: str, line: int, problem: str
+) -> None:
     (place.work / "mine.py").write_text(text)
     with pytest.raises(ConfigError) as caught:
         run_sync("main", {"prompt": "go"}, options=place.options(KEY, overrides=SETTINGS, skip_trust=True))
@@ -118,7 +120,9 @@ def test_a_node_that_the_state_does_not_fit_is_refused_before_anything_runs(plac
         run_sync("main", {"prompt": "go"}, options=place.options(KEY, overrides=SETTINGS, skip_trust=True))
 
 
-def test_a_run_before_a_lost_processor_is_refused(place: Place, fake_gemini: FakeGemini) -> None:
+def test_a_run_that_stands_before_a_processor_that_is_gone_is_refused_by_its_name(
+    place: Place, fake_gemini: FakeGemini
+) -> None:
     (place.work / "mine.py").write_text(FILE.replace("return {}", "raise RuntimeError('stop here')"))
     fake_gemini.play({"default": {"text": "done"}})
     options = place.options(fake_gemini.env, overrides=SETTINGS, skip_trust=True)

@@ -122,14 +122,18 @@ def sent(fake: FakeGemini, request: int = 0) -> list[dict[str, Any]]:
     return fake.requests[request].contents[-1]["parts"]
 
 
-def test_a_picture_of_prompt_flag_or_tool_is_sent(tmp_path: Path, fake_gemini: FakeGemini) -> None:
+def test_a_picture_reaches_the_model_from_the_prompt_from_a_flag_and_from_a_tool(
+    tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
     place = Place(tmp_path / "place")
     (place.work / "shot.png").write_bytes(png())
     (tmp_path / "other.png").write_bytes(png(2))
     look = {"calls": [{"name": "read_file", "args": {"file_path": "shot.png"}}]}
     fake_gemini.play({"replies": [look, {"text": "black"}]})
     given = place.options(
-        fake_gemini.env, attach=(tmp_path / "other.png",), overrides={"model": {"skipNextSpeakerCheck": True}}
+        fake_gemini.env,
+        attach=(tmp_path / "other.png",),
+        overrides={"model": {"skipNextSpeakerCheck": True}},
     )
     outcome = run_sync("main", {"prompt": "what is on @shot.png"}, options=given)
     assert outcome.output["response"] == "black"

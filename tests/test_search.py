@@ -96,7 +96,9 @@ def index_file(stage: Stage) -> Path:
         ("garage", "src/garage.py", "class Garage"),
     ],
 )
-def test_a_question_finds_its_definition(stage: Stage, query: str, path: str, code: str) -> None:
+def test_a_question_finds_the_definition_that_answers_it(
+    stage: Stage, query: str, path: str, code: str
+) -> None:
     best = search(stage, query).output["results"][0]
     assert (best["path"], best["score"]) == (path, 1.0)
     assert best["code"].startswith(code)
@@ -184,7 +186,9 @@ def test_what_git_and_the_user_ignore_and_what_is_no_text_is_not_found(stage: St
         ({}, {"web/user.ts", "webs/user.py"}),
     ],
 )
-def test_folder_and_language_narrow_it(stage: Stage, narrowed: dict[str, Any], found: set[str]) -> None:
+def test_a_search_is_narrowed_by_folder_and_language(
+    stage: Stage, narrowed: dict[str, Any], found: set[str]
+) -> None:
     write(stage, "webs/user.py", "def greet_user_of_another_folder():\n    return 'hello to somebody'\n")
     assert set(paths(search(stage, "greet user", min_score=0, **narrowed))) == found
 
@@ -287,7 +291,9 @@ def test_gemini_gives_vectors_through_its_own_client(stage: Stage, server: Embed
     assert [r["tasks"] for r in server.requests] == [{"RETRIEVAL_DOCUMENT"}, {"CODE_RETRIEVAL_QUERY"}]
 
 
-def test_a_busy_endpoint_is_asked_again_a_dead_one_told(stage: Stage, server: EmbeddingServer) -> None:
+def test_a_busy_endpoint_is_asked_again_and_a_dead_one_is_told_of(
+    stage: Stage, server: EmbeddingServer
+) -> None:
     stage.settings = {"search": {"embeddings": "openai:any"}}
     env = {"OPENAI_BASE_URL": server.url}
     server.answers = [429]
@@ -303,7 +309,9 @@ def test_a_busy_endpoint_is_asked_again_a_dead_one_told(stage: Stage, server: Em
     assert (failed.exit_code, (failed.error or {})["type"]) == (1, "index_failed")
 
 
-def test_other_vectors_have_the_index_made_anew(stage: Stage, server: EmbeddingServer) -> None:
+def test_a_model_that_gives_other_vectors_now_has_the_index_made_anew(
+    stage: Stage, server: EmbeddingServer
+) -> None:
     stage.settings = {"search": {"embeddings": "openai:any"}}
     env = {"OPENAI_BASE_URL": server.url}
     search(stage, env=env, index="only")

@@ -80,7 +80,9 @@ def found(home: Path, *secrets: str) -> list[str]:
 
 
 @pytest.mark.parametrize("output", FORMATS)
-def test_no_secret_of_a_tool_is_shown(work: Path, home: Path, interlock: Interlock, output: str) -> None:
+def test_what_commands_and_reads_bring_up_is_stored_and_shown_nowhere(
+    work: Path, home: Path, interlock: Interlock, output: str
+) -> None:
     (work / "config.txt").write_text(f"token = {GITHUB}\nvalue = {VALUE}\n")
     # In two pieces, to straddle two reads; and in an output too long to be shown.
     half = f"import sys,time; w=sys.stdout; w.write({VALUE[:9]!r}); w.flush(); time.sleep(.2); w.write({VALUE[9:]!r})"
@@ -109,7 +111,9 @@ def test_no_secret_of_a_tool_is_shown(work: Path, home: Path, interlock: Interlo
     assert any("[redacted:A_TOKEN]" in text and "[redacted:HARMLESS]" in text for text in kept)
 
 
-def test_no_secret_in_a_prompt(work: Path, home: Path, interlock: Interlock, fake_gemini: FakeGemini) -> None:
+def test_a_secret_in_a_prompt_reaches_neither_model_nor_store_and_the_user_is_told(
+    work: Path, home: Path, interlock: Interlock, fake_gemini: FakeGemini
+) -> None:
     fake_gemini.play([{"text": "ok"}])
     env = {**fake_gemini.env, "GEMINI_API_KEY": MODEL_KEY}
     done = interlock("-m", "gemini-2.5-pro", "-p", f"use {GITHUB} and {VALUE}", **env)
@@ -122,7 +126,9 @@ def test_no_secret_in_a_prompt(work: Path, home: Path, interlock: Interlock, fak
     assert GITHUB not in interlock("show", "latest").stdout
 
 
-def test_no_key_in_errors(work: Path, home: Path, interlock: Interlock, fake_gemini: FakeGemini) -> None:
+def test_an_error_of_the_provider_loses_the_key_that_it_quotes(
+    work: Path, home: Path, interlock: Interlock, fake_gemini: FakeGemini
+) -> None:
     message = f"bad request to https://host/v1?key={MODEL_KEY}"
     fake_gemini.play([{"error": {"code": 400, "message": message}}] * 3)
     env = {**fake_gemini.env, "GEMINI_API_KEY": MODEL_KEY}
@@ -134,7 +140,9 @@ def test_no_key_in_errors(work: Path, home: Path, interlock: Interlock, fake_gem
     assert found(home / "interlock", MODEL_KEY) == []
 
 
-def test_no_secret_in_replies(work: Path, home: Path, interlock: Interlock, fake_gemini: FakeGemini) -> None:
+def test_a_models_own_words_are_redacted_across_deltas_and_in_recorded_replies(
+    work: Path, home: Path, interlock: Interlock, fake_gemini: FakeGemini
+) -> None:
     fake_gemini.play([{"text": f"the token is {GITHUB} here", "chunks": 11}])
     env = {**fake_gemini.env, "GEMINI_API_KEY": MODEL_KEY}
     flags = ("-m", "gemini-2.5-pro", "-o", "stream-json", "--record-responses", "rec.yaml")
@@ -146,7 +154,9 @@ def test_no_secret_in_replies(work: Path, home: Path, interlock: Interlock, fake
     assert found(home / "interlock", GITHUB) == []
 
 
-def test_a_background_file_is_redacted_at_the_end(work: Path, home: Path, interlock: Interlock) -> None:
+def test_a_background_commands_file_is_redacted_when_the_run_lets_go_of_it(
+    work: Path, home: Path, interlock: Interlock
+) -> None:
     (work / "config.txt").write_text(GITHUB)
     replies = shell("cat config.txt; sleep 60", is_background=True), shell("sleep 0.5"), {"text": "done"}
     done = interlock(*script(work, *replies), "-y", "-p", "start")
@@ -155,7 +165,9 @@ def test_a_background_file_is_redacted_at_the_end(work: Path, home: Path, interl
     assert spool.read_text() == "[redacted:HARMLESS]"
 
 
-def test_a_mark_replaces_no_secret_in_a_file(work: Path, home: Path, interlock: Interlock) -> None:
+def test_a_mark_never_replaces_a_secret_in_a_file_and_the_rest_of_it_can_be_changed(
+    work: Path, home: Path, interlock: Interlock
+) -> None:
     before = f"a = 1\nkey = {GITHUB}\n"
     (work / "config.txt").write_text(before)
     marked = "a = 2\nkey = [redacted:HARMLESS]\n"
@@ -187,7 +199,9 @@ def test_a_mark_replaces_no_secret_in_a_file(work: Path, home: Path, interlock: 
     assert GITHUB not in done.stdout
 
 
-def test_an_approval_shows_no_secret_and_runs_as_it_is(work: Path, home: Path, interlock: Interlock) -> None:
+def test_an_approval_shows_no_secret_and_what_is_approved_runs_word_for_word(
+    work: Path, home: Path, interlock: Interlock
+) -> None:
     (work / "config.txt").write_text(f"a = 1\nkey = {GITHUB}\n")
     change = {"file_path": "config.txt", "old_string": "a = 1", "new_string": "a = 2"}
     flags = script(work, {"tool_calls": [{"name": "replace", "args": change}]}, {"text": "done"})
@@ -202,7 +216,9 @@ def test_an_approval_shows_no_secret_and_runs_as_it_is(work: Path, home: Path, i
     assert found(home / "interlock", GITHUB) == []
 
 
-def test_settings_name_what_tools_get(work: Path, home: Path, interlock: Interlock) -> None:
+def test_settings_name_what_tools_get_and_turn_redaction_off(
+    work: Path, home: Path, interlock: Interlock
+) -> None:
     settings = home / ".interlock/settings.json"
     settings.parent.mkdir()
     rules = {"allowed": ["A_TOKEN"], "blocked": ["LANG"]}
@@ -217,7 +233,9 @@ def test_settings_name_what_tools_get(work: Path, home: Path, interlock: Interlo
     assert found(home / "interlock", VALUE) != []
 
 
-def test_keys_of_an_env_file_reach_no_tool(work: Path, home: Path, interlock: Interlock) -> None:
+def test_keys_of_a_trusted_env_file_are_used_and_reach_no_tool(
+    work: Path, home: Path, interlock: Interlock
+) -> None:
     (work / ".env").write_text(f"OPENAI_API_KEY={VALUE}\nPLAIN=visible\n")
     flags = script(work, shell("env; echo"), {"text": "done"})
     done = interlock(*flags, "-y", "--skip-trust", "-o", "stream-json", "-p", "look")

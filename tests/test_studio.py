@@ -89,7 +89,9 @@ def test_it_loads_every_graph_with_its_schema(server: httpx.Client) -> None:
 
 @needs_server
 @pytest.mark.parametrize("said", [{"choice": "proceed_once"}, "approve", "reject"], ids=str)
-def test_an_interrupt_goes_on_with_the_answer(server: httpx.Client, tmp_path: Path, said: Any) -> None:
+def test_a_run_stops_at_an_interrupt_and_goes_on_with_the_answer(
+    server: httpx.Client, tmp_path: Path, said: Any
+) -> None:
     call = {"name": "write_file", "args": {"file_path": "out.txt", "content": "hi"}}
     (tmp_path / "script.json").write_text(json.dumps([{"tool_calls": [call]}, {"text": "That's it."}]))
     work = tmp_path / "work"

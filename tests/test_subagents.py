@@ -40,27 +40,48 @@ LOOP: Replies = [says(ME, LOOK) for _ in range(5)]
 SCENES: dict[str, Scene] = {
     "done at once": Scene([says(ME, DONE)], result="all done"),
     "a look, then done": Scene([says(ME, LOOK), says(ME, DONE)], turns=2, result="all done"),
-    "a blank result goes back": Scene([says(ME, complete(result="  ")), says(ME, DONE)], turns=2,
-        result="all done"),
-    "it stops without handing over, and does so when told": Scene([{"agent": ME, "text": "I think I am done"},
-        says(ME, DONE)], turns=2, result="all done"),
-    "it never hands over": Scene([{"agent": ME, "text": "found x"}, {"agent": ME, "text": "still x"}],
-        "no_complete_task", 2, "still x"),
-    "the last turn is used for something else": Scene([{"agent": ME, "text": "hm"},
-        says(ME, LOOK, text="one more look")], "no_complete_task", 2, "one more look"),
-    "its turns are up": Scene([says("worker:0", LOOK), says("worker:0", LOOK),
-        says("worker:0", LOOK, text="saw it")], "max_turns", 3, "saw it", definition="max_turns: 2"),
-    "its turns are up, and the last chance is taken": Scene([says("worker:0", LOOK),
-        says("worker:0", DONE, expect="limit of 1 turn is reached")], turns=2, result="all done",
-        definition="max_turns: 1"),
+    "a blank result goes back": Scene(
+        [says(ME, complete(result="  ")), says(ME, DONE)], turns=2, result="all done"
+    ),
+    "it stops without handing over, and does so when told": Scene(
+        [{"agent": ME, "text": "I think I am done"}, says(ME, DONE)], turns=2, result="all done"
+    ),
+    "it never hands over": Scene(
+        [{"agent": ME, "text": "found x"}, {"agent": ME, "text": "still x"}], "no_complete_task", 2, "still x"
+    ),
+    "the last turn is used for something else": Scene(
+        [{"agent": ME, "text": "hm"}, says(ME, LOOK, text="one more look")],
+        "no_complete_task",
+        2,
+        "one more look",
+    ),
+    "its turns are up": Scene(
+        [says("worker:0", LOOK), says("worker:0", LOOK), says("worker:0", LOOK, text="saw it")],
+        "max_turns",
+        3,
+        "saw it",
+        definition="max_turns: 2",
+    ),
+    "its turns are up, and the last chance is taken": Scene(
+        [says("worker:0", LOOK), says("worker:0", DONE, expect="limit of 1 turn is reached")],
+        turns=2,
+        result="all done",
+        definition="max_turns: 1",
+    ),
     "a loop is named, and left": Scene([*LOOP, says(ME, DONE)], turns=6, result="all done"),
     "a model that fails": Scene([{"agent": ME, "error": {"status": 400, "message": "no"}}], "error", 1),
-    "a person stops it": Scene([says(ME, call("run_shell_command", command="echo hi"))], "aborted", 1,
-        choice="cancel"),
-    "an open question comes back once": Scene([says(DETECTIVE, call("update_scratchpad",
-        questions=["who calls f?"]), complete(report=REPORT)), says(DETECTIVE, complete(report=REPORT),
-        expect="who calls f")], turns=2, workflow="investigate"),
-}  # fmt: skip
+    "a person stops it": Scene(
+        [says(ME, call("run_shell_command", command="echo hi"))], "aborted", 1, choice="cancel"
+    ),
+    "an open question comes back once": Scene(
+        [
+            says(DETECTIVE, call("update_scratchpad", questions=["who calls f?"]), complete(report=REPORT)),
+            says(DETECTIVE, complete(report=REPORT), expect="who calls f"),
+        ],
+        turns=2,
+        workflow="investigate",
+    ),
+}
 
 
 def stage_of(scene: Scene, folder: Path) -> Stage:
@@ -138,7 +159,9 @@ def test_an_investigation_ends_with_a_validated_report(tmp_path: Path) -> None:
     assert (stage.work / "a.py").read_text() == before
 
 
-def test_an_investigator_only_reads_and_hears_the_objective(tmp_path: Path) -> None:
+def test_an_investigator_has_reading_tools_alone_and_hears_the_objective_word_for_word(
+    tmp_path: Path,
+) -> None:
     stage = Stage(
         tmp_path / "stage", [says(DETECTIVE, complete(report=REPORT), expect="what {{f}} does, \\$x")]
     )
@@ -152,9 +175,14 @@ CHANGING = {"## Changes", "## Edits", "## Commands", "# Git", "# No sandbox"}
 
 @pytest.mark.parametrize(
     ("agent", "done", "told"),
-    [(DETECTIVE, complete(report=REPORT), EVERYBODY), (ME, DONE, EVERYBODY | CHANGING)],
+    [
+        (DETECTIVE, complete(report=REPORT), EVERYBODY),
+        (ME, DONE, EVERYBODY | CHANGING),
+    ],
 )
-def test_an_agent_has_its_mandates(agent: str, done: dict[str, Any], told: set[str], tmp_path: Path) -> None:
+def test_an_agent_is_told_the_mandates_of_its_tools(
+    agent: str, done: dict[str, Any], told: set[str], tmp_path: Path
+) -> None:
     stage = Stage(tmp_path / "stage", [says(agent, done)])
     (stage.work / ".git").mkdir()
     assert stage.run("subagent", {"agent": agent.partition(":")[0], "prompt": "look"}).status == "goal"

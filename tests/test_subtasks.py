@@ -249,7 +249,11 @@ def test_a_limit_holds_for_a_task_with_all_of_its_subtasks_and_its_stats_count_t
     assert outcome.error and "300 were used" in outcome.error["message"]
     assert [
         len(stage.rows("select 1 from model_calls where agent = ?", a)) for a in ("", _FIRST, _SECOND)
-    ] == [1, 1, 1]
+    ] == [
+        1,
+        1,
+        1,
+    ]
     outcome = stage.resume(outcome, limits={"max_tokens": 5000})
     while outcome.status == "waiting":
         outcome = stage.resume(outcome, *approve(outcome), limits={"max_tokens": 5000})

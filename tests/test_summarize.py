@@ -37,23 +37,36 @@ SCENES = {
     "at the limit": Scene([], "unchanged", "x" * 8000),
     "long": Scene([GOOD], "summarized", says=("All 1,000 tests passed.",)),
     "one over the limit": Scene([GOOD], "summarized", "x" * 8004, says=("All 1,000",)),
-    "a model that fails": Scene([{"role": "summarizer", "error": {"status": 400}}], "truncated",
-        says=("test_0 ", "test_999 ")),
+    "a model that fails": Scene(
+        [{"role": "summarizer", "error": {"status": 400}}], "truncated", says=("test_0 ", "test_999 ")
+    ),
     "a blank summary": Scene([{"role": "summarizer", "text": " \n"}], "truncated", says=("test_999 ",)),
     "a summary that is longer": Scene([{"role": "summarizer", "text": "s" * 50_000}], "truncated"),
     "no replies at all": Scene([], "truncated"),
-    "a summary without the trace": Scene([GOOD], "summarized", MIXED,
-        says=(f"<error>\n{TRACE}\n</error>", "<warning>\nnpm WARN old", "Exit Code: 1")),
-    "a truncation around a trace": Scene([], "truncated", MIXED,
-        says=(f"<error>\n{TRACE}\n</error>", "<warning>\nnpm WARN old", "Exit Code: 1")),
+    "a summary without the trace": Scene(
+        [GOOD],
+        "summarized",
+        MIXED,
+        says=(f"<error>\n{TRACE}\n</error>", "<warning>\nnpm WARN old", "Exit Code: 1"),
+    ),
+    "a truncation around a trace": Scene(
+        [],
+        "truncated",
+        MIXED,
+        says=(f"<error>\n{TRACE}\n</error>", "<warning>\nnpm WARN old", "Exit Code: 1"),
+    ),
     "a small limit": Scene([GOOD], "summarized", "word " * 200, max_tokens=50),
-    "truncated by settings": Scene([], "truncated", "x" * 50_000,
-        settings={"model": {"summarizeToolOutput": {"run_shell_command": {"how": "truncate"}}}}),
+    "truncated by settings": Scene(
+        [],
+        "truncated",
+        "x" * 50_000,
+        settings={"model": {"summarizeToolOutput": {"run_shell_command": {"how": "truncate"}}}},
+    ),
     "a file that was read": Scene([], "unchanged", tool="read_file"),
     "a search": Scene([], "unchanged", tool="grep_search"),
     "a page": Scene([GOOD], "summarized", tool="web_fetch"),
     "cancelled while it was written": Scene([{**GOOD, "delay_s": 20}], "summarized", cancel_first=True),
-}  # fmt: skip
+}
 
 
 def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:

@@ -112,7 +112,9 @@ def test_the_same_job_ends_with_the_same_files_by_either_protocol(workflow: str,
     assert ends[0][0]["b.py"] == ends[0][0]["c.py"] == "x = '</content>'\n\n<path>\n"  # pyright: ignore
 
 
-def test_calls_by_tags_are_told_in_the_prompt_and_seen_again(tmp_path: Path) -> None:
+def test_a_model_that_calls_by_tags_is_told_the_tools_in_its_prompt_and_sees_its_own_words_again(
+    tmp_path: Path,
+) -> None:
     replies = [*as_xml(JOB[:1]), {"expect": r"(?s)<tool_result>\n<output>.*def f", **as_xml([DONE])[0]}]
     stage = Stage(tmp_path, replies)
     outcome = play(stage, [], protocol="xml")
@@ -122,7 +124,9 @@ def test_calls_by_tags_are_told_in_the_prompt_and_seen_again(tmp_path: Path) -> 
     assert "<attempt_completion>" in told + kept
 
 
-def test_an_answer_cut_in_a_call_is_asked_for_again(tmp_path: Path) -> None:
+def test_an_answer_that_breaks_off_in_a_call_is_asked_for_again_and_nothing_is_written(
+    tmp_path: Path,
+) -> None:
     cut = {"text": "<write_to_file><path>b.py</path><content>half", "finish_reason": "length"}
     stage = Stage(tmp_path, [cut, *as_xml([DONE])])
     outcome = play(stage, [], protocol="xml")
@@ -187,7 +191,9 @@ TRICKS = ["docs/../b.py", "./b.py", "b.md/../b.py", "link.md", "b.py", "b.md\n",
 
 @pytest.mark.parametrize("path", TRICKS)
 @pytest.mark.parametrize("tool", ["write_to_file", "write_file", "apply_diff", "insert_content", "replace"])
-def test_no_tool_writes_a_file_that_the_mode_lacks(tool: str, path: str, tmp_path: Path) -> None:
+def test_no_tool_under_any_name_writes_a_file_that_the_mode_doesnt_have(
+    tool: str, path: str, tmp_path: Path
+) -> None:
     """Even with empty content, through links and through similar paths."""
     args: dict[str, dict[str, Any]] = {
         "write_to_file": {"path": path, "content": ""},
@@ -319,8 +325,9 @@ SCENES = {
     "three words without a call": Scene([TEXT, TEXT, TEXT, DONE], [says("")], says="All"),
     "a person ends it": Scene([BAD, BAD, BAD], [lambda o: approve(o, "cancel")], "cancelled"),
     "a mistake that was made good doesn't count": Scene([BAD, BAD, JOB[0], BAD, DONE], says="All"),
-    "no limit of mistakes": Scene([BAD] * 3 + [TEXT] + [BAD] * 2 + [DONE],
-        settings={"task": {"consecutiveMistakeLimit": 0}}),
+    "no limit of mistakes": Scene(
+        [BAD] * 3 + [TEXT] + [BAD] * 2 + [DONE], settings={"task": {"consecutiveMistakeLimit": 0}}
+    ),
     "a result is accepted": Scene([DONE], [yes], settings=CONFIRM),
     "a result gets feedback": Scene([DONE, {"expect": "and test it", **DONE}], [no, yes], settings=CONFIRM),
     "a result ends it": Scene([DONE], [cancel], "cancelled", settings=CONFIRM),
@@ -328,11 +335,16 @@ SCENES = {
     "a batch is cancelled": Scene([JOB[1]], [cancel], "cancelled", given={"approval_mode": "default"}),
     "turns are used up": Scene([JOB[0]] * 3, [], "turn_limit", limits={"max_turns": 2}),
     "a loop is told of": Scene([LOOP, DONE], says="All"),
-    "a subtask": Scene([tools(call("new_task", mode="ask", message="look", todos="[ ] a")),
-        {"expect": "it is red", **DONE}, tools(call("attempt_completion", result="it is red"),
-        agent="task:0.0")], says="it is red"),
+    "a subtask": Scene(
+        [
+            tools(call("new_task", mode="ask", message="look", todos="[ ] a")),
+            {"expect": "it is red", **DONE},
+            tools(call("attempt_completion", result="it is red"), agent="task:0.0"),
+        ],
+        says="it is red",
+    ),
     "all calls withheld": Scene([JOB[0]] * 4 + [DONE], says="not executed"),
-}  # fmt: skip
+}
 
 
 def staged(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
@@ -403,7 +415,13 @@ def test_hooks_stand_before_the_prompt_and_hear_of_what_waits(tmp_path: Path) ->
     heard = hook("cat >> ../heard")
     scenes: dict[str, tuple[Any, Replies, list[Move], str, dict[str, Any]]] = {
         "ends": (hook("echo no >&2; exit 2"), [DONE], list[Move](), "blocked_by_hook", {}),
-        "passes": (hook("echo for you"), [DONE], [yes], "done", {"confirmCompletion": True}),
+        "passes": (
+            hook("echo for you"),
+            [DONE],
+            [yes],
+            "done",
+            {"confirmCompletion": True},
+        ),
         "asks": (hook("exit 0"), [BAD, BAD, BAD, DONE], [says("go on")], "done", {}),
     }
     taken: set[tuple[str, str, str]] = set()
@@ -419,7 +437,9 @@ def test_hooks_stand_before_the_prompt_and_hear_of_what_waits(tmp_path: Path) ->
     assert {e for e in declared - taken if not {"ask_hook", "await_hook"}.intersection(e)} == set()
 
 
-def test_a_servers_tool_by_names_is_a_call_of_that_tool(tmp_path: Path) -> None:
+def test_a_servers_tool_by_names_is_a_call_of_that_tool_for_rules_people_and_the_journal(
+    tmp_path: Path,
+) -> None:
     by_name = call("use_mcp_tool", server_name="odd", tool_name="note", arguments='{"text": "kept"}')
     stage = Stage(
         tmp_path, [tools(by_name), tools(call("use_mcp_tool", server_name="odd", tool_name="no")), DONE]

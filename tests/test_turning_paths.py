@@ -100,25 +100,30 @@ PRO, FLASH, LITE = "gemini-2.5-pro", "gemini-3.8-flash", "gemini-3.5-flash-lite"
 SCENES: dict[str, Scene] = {
     "route: the classifier says flash": route([choice("flash")], expect=(FLASH, "classifier")),
     "route: the classifier says pro": route([choice("pro")], expect=(PRO, "classifier")),
-    "route: its choice is unavailable": route([choice("pro")], unavailable=["pro"],
-        expect=(FLASH, "default")),
+    "route: its choice is unavailable": route(
+        [choice("pro")], unavailable=["pro"], expect=(FLASH, "default")
+    ),
     "route: it fails": route([], expect=(PRO, "default")),
     "route: it talks": route([{"role": "classifier", "text": "flash!"}] * 2, expect=(PRO, "default")),
     "route: a named model": route(requested_model="flash-lite", expect=(LITE, "override")),
-    "route: a named model that is gone is named all the same": route(requested_model="flash",
-        unavailable=["flash"], expect=(FLASH, "override")),
-    "route: all are gone": route(requested_model="pro", unavailable=["pro", "flash", "flash-lite"],
-        expect=(PRO, "override")),
+    "route: a named model that is gone is named all the same": route(
+        requested_model="flash", unavailable=["flash"], expect=(FLASH, "override")
+    ),
+    "route: all are gone": route(
+        requested_model="pro", unavailable=["pro", "flash", "flash-lite"], expect=(PRO, "override")
+    ),
     "route: plan mode": route(approval_mode="plan", expect=(PRO, "approval_mode")),
     "route: an approved plan": route(approved_plan=True, expect=(FLASH, "approval_mode")),
-    "route: an approved plan without flash": route([choice("pro")], approved_plan=True, unavailable=["flash"],
-        expect=(PRO, "classifier")),
+    "route: an approved plan without flash": route(
+        [choice("pro")], approved_plan=True, unavailable=["flash"], expect=(PRO, "classifier")
+    ),
     "route: a low score": route([score(89)], NUMBERS, expect=(FLASH, "numerical")),
     "route: a high score": route([score(90)], NUMBERS, expect=(PRO, "numerical")),
     "route: no score": route([score(101)] * 2, NUMBERS, expect=(PRO, "default")),
     "next-speaker: nothing was said": speaker(None, "precheck", []),
-    "next-speaker: a tool has answered": speaker("model", "precheck",
-        [HISTORY[0], ASKED, {"role": "tool", "tool_call_id": "1", "content": "x"}]),
+    "next-speaker: a tool has answered": speaker(
+        "model", "precheck", [HISTORY[0], ASKED, {"role": "tool", "tool_call_id": "1", "content": "x"}]
+    ),
     "next-speaker: a call is open": speaker("model", "precheck", [HISTORY[0], ASKED]),
     "next-speaker: an empty answer": speaker("model", "precheck", [HISTORY[0], {"role": "assistant"}]),
     "next-speaker: the user has spoken": speaker(None, "precheck", HISTORY[:1]),
@@ -127,56 +132,98 @@ SCENES: dict[str, Scene] = {
     "next-speaker: the helper fails": speaker(None, "none", HISTORY),
     "loop-check: five calls": loops(CALLS * 5, detected=True, kind="tool_call", at_event=4, count=1),
     "loop-check: six calls": loops(CALLS * 6, detected=True, at_event=4, count=2),
-    "loop-check: four calls": loops(CALLS * 4, detected=False, kind=None, at_event=None,
-        verdicts=[False] * 4),
-    "loop-check: a chant": loops([{"type": "content", "text": CHANT}], detected=True, kind="content",
-        at_event=0),
-    "loop-check: a verdict that isn't due": loops([*TURNS[:-1], {"type": "model_verdict", "confidence": 1.0}],
-        detected=False),
-    "loop-check: a verdict, no stronger model": loops([*TURNS, {"type": "model_verdict", "confidence": 0.9}],
-        detected=True, kind="model", at_event=31),
-    "loop-check: a verdict, the stronger model failed": loops([*TURNS,
-        {"type": "model_verdict", "confidence": 1.0, "double_check_confidence": None}], detected=False,
-        interval=10, next_check_turn=40),
-    "loop-check: models are asked": loops(TURNS, [look("loop_check", 0.95), look("loop_double_check", 0.92)],
-        HISTORY, detected=True, kind="model", at_event=30),
-    "loop-check: one model is not sure": loops(TURNS, [look("loop_check", 0.5)], HISTORY, detected=False,
-        interval=10, next_check_turn=40),
-    "loop-check: the stronger model disagrees": loops(TURNS, [look("loop_check", 0.95),
-        look("loop_double_check", 0.2)], HISTORY, detected=False, interval=13, next_check_turn=43),
+    "loop-check: four calls": loops(
+        CALLS * 4, detected=False, kind=None, at_event=None, verdicts=[False] * 4
+    ),
+    "loop-check: a chant": loops(
+        [{"type": "content", "text": CHANT}], detected=True, kind="content", at_event=0
+    ),
+    "loop-check: a verdict that isn't due": loops(
+        [*TURNS[:-1], {"type": "model_verdict", "confidence": 1.0}], detected=False
+    ),
+    "loop-check: a verdict, no stronger model": loops(
+        [*TURNS, {"type": "model_verdict", "confidence": 0.9}], detected=True, kind="model", at_event=31
+    ),
+    "loop-check: a verdict, the stronger model failed": loops(
+        [*TURNS, {"type": "model_verdict", "confidence": 1.0, "double_check_confidence": None}],
+        detected=False,
+        interval=10,
+        next_check_turn=40,
+    ),
+    "loop-check: models are asked": loops(
+        TURNS,
+        [look("loop_check", 0.95), look("loop_double_check", 0.92)],
+        HISTORY,
+        detected=True,
+        kind="model",
+        at_event=30,
+    ),
+    "loop-check: one model is not sure": loops(
+        TURNS, [look("loop_check", 0.5)], HISTORY, detected=False, interval=10, next_check_turn=40
+    ),
+    "loop-check: the stronger model disagrees": loops(
+        TURNS,
+        [look("loop_check", 0.95), look("loop_double_check", 0.2)],
+        HISTORY,
+        detected=False,
+        interval=13,
+        next_check_turn=43,
+    ),
     "loop-check: the model fails": loops(TURNS, [], HISTORY, detected=False, next_check_turn=40),
-    "loop-check: turned off": Scene([], {"events": CALLS * 9}, "loop-check", output={"detected": False},
-        model={"disableLoopDetection": True}),
+    "loop-check: turned off": Scene(
+        [],
+        {"events": CALLS * 9},
+        "loop-check",
+        output={"detected": False},
+        model={"disableLoopDetection": True},
+    ),
     "the model goes on": Scene([{"text": "Now I will do the rest."}, DONE, MODEL, USER]),
-    "a window that is too small": Scene([DONE], status="context_overflow", exit_code=1,
-        model={"tokenLimits": {"tiny": 5}}),
+    "a window that is too small": Scene(
+        [DONE], status="context_overflow", exit_code=1, model={"tokenLimits": {"tiny": 5}}
+    ),
     "an empty answer, then a good one": Scene([{"text": ""}, DONE]),
     "nobody is asked": Scene([DONE], model={"skipNextSpeakerCheck": True}),
-    "the model goes on until the limit": Scene([{"text": "And more."}] * 3 + [MODEL] * 3, status="turn_limit",
-        exit_code=53, limits={"max_turns": 3}),
+    "the model goes on until the limit": Scene(
+        [{"text": "And more."}] * 3 + [MODEL] * 3, status="turn_limit", exit_code=53, limits={"max_turns": 3}
+    ),
     "an empty answer after a tool": Scene([READ, {"text": ""}, DONE, USER]),
-    "an empty answer after a tool, and nobody looks": Scene([READ, {"text": ""}], status="invalid_stream",
-        exit_code=1, model={"skipNextSpeakerCheck": True}),
+    "an empty answer after a tool, and nobody looks": Scene(
+        [READ, {"text": ""}], status="invalid_stream", exit_code=1, model={"skipNextSpeakerCheck": True}
+    ),
     "five calls, a nudge, another way": Scene([*[READ] * 5, DONE]),
     "five calls, a nudge, the same call": Scene([*[READ] * 6], status="loop_detected", exit_code=58),
     "a chant, a nudge, another way": Scene([{"text": CHANT, "chunks": 60}, DONE]),
-    "a chant, a nudge, a chant": Scene([{"text": CHANT, "chunks": 60}] * 2, status="loop_detected",
-        exit_code=58),
+    "a chant, a nudge, a chant": Scene(
+        [{"text": CHANT, "chunks": 60}] * 2, status="loop_detected", exit_code=58
+    ),
     "loops are let be": Scene([*[READ] * 7, {"text": CHANT}], model={"disableLoopDetection": True}),
-    "thirty turns, and the models see a loop": Scene([*[call("read_file", file_path="a.txt",
-        start_line=1 + i) for i in range(30)], DONE, look("loop_check", 1), look("loop_double_check", 1)],
-        limits={"max_turns": 40}),
-    "thirty turns, and the models see none": Scene([*[call("read_file", file_path="a.txt",
-        start_line=1 + i) for i in range(30)], DONE, look("loop_check", 0)]),
-    "thirty turns alone": Scene([DONE, look("loop_check", 0)], {"request": "hi", "turn_no": 30}, "turn",
-        status="ok"),
+    "thirty turns, and the models see a loop": Scene(
+        [
+            *[call("read_file", file_path="a.txt", start_line=1 + i) for i in range(30)],
+            DONE,
+            look("loop_check", 1),
+            look("loop_double_check", 1),
+        ],
+        limits={"max_turns": 40},
+    ),
+    "thirty turns, and the models see none": Scene(
+        [
+            *[call("read_file", file_path="a.txt", start_line=1 + i) for i in range(30)],
+            DONE,
+            look("loop_check", 0),
+        ],
+    ),
+    "thirty turns alone": Scene(
+        [DONE, look("loop_check", 0)], {"request": "hi", "turn_no": 30}, "turn", status="ok"
+    ),
     "an unknown model is replaced once": Scene([USED_UP], second=[DONE]),
     "an overloaded model is replaced once": Scene([BUSY] * 10, second=[DONE]),
     "both models fail": Scene([BUSY] * 10, second=[BUSY] * 10, status="failed", exit_code=1),
     "there is no other model": Scene([USED_UP], status="failed", exit_code=1),
-    "a lost connection is no reason for another model": Scene([{"error": {}}] * 10, second=[DONE],
-        status="failed", exit_code=1),
-}  # fmt: skip
+    "a lost connection is no reason for another model": Scene(
+        [{"error": {}}] * 10, second=[DONE], status="failed", exit_code=1
+    ),
+}
 
 
 @dataclass

@@ -45,17 +45,23 @@ def _options(*flags: str, resuming: bool = False) -> Options:
         ("--max-turns 3 --timeout 2m", "limits", {"max_turns": 3, "timeout_s": 120.0}),
         ("--max-session-turns -1", "limits", {"max_session_turns": -1}),
         ("--max-tokens 5 --max-budget-usd 0.5", "limits", {"max_tokens": 5, "max_budget_usd": 0.5}),
-        ("--allowed-tools glob,read_file --allowedTools Edit", "allowed_tools",
-            ("glob", "read_file", "replace")),
-        ("--disallowedTools Bash,LS", "overrides", {"tools": {"exclude": ["run_shell_command",
-            "list_directory"]}}),
+        (
+            "--allowed-tools glob,read_file --allowedTools Edit",
+            "allowed_tools",
+            ("glob", "read_file", "replace"),
+        ),
+        (
+            "--disallowedTools Bash,LS",
+            "overrides",
+            {"tools": {"exclude": ["run_shell_command", "list_directory"]}},
+        ),
         ("--append-system-prompt short", "append_system_prompt", "short"),
         ("--skip-trust", "skip_trust", True),
         ("--record-responses out.yaml", "record_to", Path("out.yaml").absolute()),
         ("", "home", Path("/h")),
         ("", "env", {"INTERLOCK_HOME": "/h", "KEY": "v"}),
     ],
-)  # fmt: skip
+)
 def test_flags_become_options(typed: str, field: str, expected: object) -> None:
     assert getattr(_options(*typed.split()), field) == expected
 
@@ -112,7 +118,9 @@ def test_the_prompt_may_stand_anywhere(typed: list[str], words: str) -> None:
         ([], ("prompt", [])),
     ],
 )
-def test_the_first_word_of_no_flag_is_the_command(typed: list[str], expected: tuple[str, list[str]]) -> None:
+def test_the_command_is_the_first_word_that_belongs_to_no_flag(
+    typed: list[str], expected: tuple[str, list[str]]
+) -> None:
     assert command_of(typed) == expected
 
 
@@ -193,7 +201,7 @@ def test_a_mistake_is_one_line_and_its_exit_code(
     assert ".." not in shown.err.replace("…", "") and "?." not in shown.err
 
 
-def test_without_a_home_one_is_asked(
+def test_a_user_without_a_home_is_told_to_name_one(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HOME")
@@ -282,7 +290,9 @@ def test_an_unknown_word_is_a_prompt_only_when_no_command_is_near() -> None:
     assert command_of(["hello"]) == ("prompt", ["hello"])
 
 
-def test_nothing_that_users_or_models_read_cites_a_project_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_that_users_or_models_read_cites_a_page_of_the_project(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """Schemas, tools, help, prompts, and every string in the code except docstrings."""
     shown = [
         json.dumps([p.input.model_json_schema(), p.output.model_json_schema()])

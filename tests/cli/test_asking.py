@@ -93,7 +93,9 @@ def shell(command: str) -> dict[str, Any]:
 DONE = {"text": "All is done."}
 
 
-def test_answers_are_taken_as_typed(terminal: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yes_always_edit_and_no_are_taken_as_they_are_typed(
+    terminal: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     editor = tmp_path / "editor"
     editor.write_text("#!/bin/sh\nsed -i 's/touch c/touch edited/' \"$1\"\n")
     editor.chmod(0o755)
@@ -124,7 +126,9 @@ def test_answers_are_taken_as_typed(terminal: Open, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("keys", ["l\n", "\x04", "\x03"])
-def test_later_parks_it_and_keeps_earlier_answers(terminal: Open, tmp_path: Path, keys: str) -> None:
+def test_later_leaves_it_parked_with_the_commands_and_keeps_what_was_said_before(
+    terminal: Open, tmp_path: Path, keys: str
+) -> None:
     replies = ({"tool_calls": [shell("touch a"), shell("touch b")]}, DONE)
     run = terminal(*replies)
     run.until(ASKS)

@@ -65,7 +65,9 @@ def test_files_are_left_to_the_shell_with_what_is_no_part_of_their_path(asked: A
     assert asked("-C", "") == asked("trust", "") == asked("diagrams", "") == ["dirs\t"]
 
 
-def test_names_are_offered(asked: Asked, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_workflows_tools_models_and_modes(
+    asked: Asked, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for folder, name in ((tmp_path, "tri_age.py"), (home, "trip.py"), (home, "_parts.py")):
         (folder / ".interlock" / "workflows").mkdir(parents=True, exist_ok=True)
         (folder / ".interlock" / "workflows" / name).write_text("raise SystemExit('never imported')\n")
@@ -78,7 +80,9 @@ def test_names_are_offered(asked: Asked, tmp_path: Path, home: Path, monkeypatch
     assert "architect" in values(asked("--mode", ""))
 
 
-def test_inputs_are_flags_once_named(asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workflows_own_inputs_are_flags_once_it_is_named(
+    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert values(asked("run", "--turn")) == []
     assert values(asked("run", "turn", "--turn")) == ["--turn-no"]

@@ -52,27 +52,40 @@ def _decide(*typed: str) -> list[Decision]:
         (["--approve", "all"], [Decision(f"aa11-2.{n}", "proceed_once") for n in (1, 2, 5)]),
         (["--reject", "1"], [Decision("aa11-2.1", "reject")]),
         (["--reject", "1", "--reason", "no"], [Decision("aa11-2.1", "reject", feedback="no")]),
-        (["--reject", "1", "--reason", "a", "--reject", "2", "--reason", "b"],
-            [Decision("aa11-2.1", "reject", feedback="a"), Decision("aa11-2.2", "reject", feedback="b")]),
-        (["--reject", "all", "--reason", "stop"], [Decision(f"aa11-2.{n}", "reject",
-            feedback="stop") for n in (1, 2, 5)]),
+        (
+            ["--reject", "1", "--reason", "a", "--reject", "2", "--reason", "b"],
+            [Decision("aa11-2.1", "reject", feedback="a"), Decision("aa11-2.2", "reject", feedback="b")],
+        ),
+        (
+            ["--reject", "all", "--reason", "stop"],
+            [Decision(f"aa11-2.{n}", "reject", feedback="stop") for n in (1, 2, 5)],
+        ),
         (["--reject", "3", "--reason", "no idea"], [Decision("aa11-2.3", "reject", feedback="no idea")]),
         (["--cancel", "2"], [Decision("aa11-2.2", "cancel")]),
-        (["--answer", "3=as you like = fine"], [Decision("aa11-2.3", "proceed_once",
-            text="as you like = fine")]),
+        (
+            ["--answer", "3=as you like = fine"],
+            [Decision("aa11-2.3", "proceed_once", text="as you like = fine")],
+        ),
         (["--answer", "3=2"], [Decision("aa11-2.3", "proceed_once", text="verbose")]),
         (["--answer", "3=7"], [Decision("aa11-2.3", "proceed_once", text="7")]),
         (["--answer", "4=redo"], [Decision("aa11-2.4", "proceed_once", text="redo")]),
         (["--answer", "4=skip"], [Decision("aa11-2.4", "reject", text="skip")]),
-        (["--edit", '1={"command": "git status"}'], [Decision("aa11-2.1", "modify",
-            args={"command": "git status", "dir_path": "sub"})]),
+        (
+            ["--edit", '1={"command": "git status"}'],
+            [Decision("aa11-2.1", "modify", args={"command": "git status", "dir_path": "sub"})],
+        ),
         (["--edit", '1={"dir_path": null}'], [Decision("aa11-2.1", "modify", args={"command": "git push"})]),
-        (["--approve", "1", "--edit", '2={"command": "x"}', "--reject", "5"],
-            [Decision("aa11-2.1", "proceed_once"), Decision("aa11-2.2", "modify",
-            args={"command": "x", "dir_path": "sub"}), Decision("aa11-2.5", "reject")]),
+        (
+            ["--approve", "1", "--edit", '2={"command": "x"}', "--reject", "5"],
+            [
+                Decision("aa11-2.1", "proceed_once"),
+                Decision("aa11-2.2", "modify", args={"command": "x", "dir_path": "sub"}),
+                Decision("aa11-2.5", "reject"),
+            ],
+        ),
         ([], []),
     ],
-)  # fmt: skip
+)
 def test_what_is_typed_becomes_decisions(typed: list[str], expected: list[Decision]) -> None:
     assert _decide(*typed) == expected
 
@@ -121,7 +134,9 @@ def test_nothing_is_approved_by_all_when_only_questions_wait() -> None:
         decisions_from(typed, _WAITING[2:4])
 
 
-def test_the_editors_result_replaces_the_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_editor_gets_the_arguments_and_its_result_replaces_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     editor = tmp_path / "editor"
     editor.write_text(
         '#!/bin/sh\nsed -i \'s/git push/git status/; s/"dir_path": "sub"/"timeout": 5/\' "$1"\n'

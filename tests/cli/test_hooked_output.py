@@ -32,7 +32,9 @@ STOP = """echo '{"continue": false, "stopReason": "enough for today"}'"""
 ONCE = f"if mkdir ../once 2>/dev/null; then {NO}; fi"
 
 
-def test_a_blocked_prompt_is_one_line_that_names_hook_and_why(run: Run, tmp_path: Path, home: Path) -> None:
+def test_a_blocked_prompt_is_one_line_that_says_which_hook_and_why(
+    run: Run, tmp_path: Path, home: Path
+) -> None:
     hook(home, "BeforeAgent", NO)
     done = go(run, tmp_path)
     assert (done.code, done.out) == (56, "")
@@ -62,7 +64,9 @@ def test_the_answer_that_a_hook_stopped_at_is_still_the_answer(run: Run, tmp_pat
     assert (done.code, done.out) == (56, "First answer.\n")
 
 
-def test_only_the_better_answer_is_on_stdout(run: Run, tmp_path: Path, home: Path) -> None:
+def test_of_an_answer_that_was_sent_back_only_the_better_one_is_on_stdout(
+    run: Run, tmp_path: Path, home: Path
+) -> None:
     hook(home, "AfterAgent", ONCE)
     done = go(run, tmp_path)
     assert (done.code, done.out) == (0, "Second answer.\n")

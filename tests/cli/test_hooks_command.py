@@ -97,7 +97,7 @@ def test_run_shows_what_each_got_and_said_and_what_it_comes_to(cli: Cli, home: P
         (("test", "BeforeTool", "--input", "[1]"), 42, "--input"),
     ],
 )
-def test_a_mistake_is_one_line(
+def test_a_mistake_gets_one_line(
     cli: Cli, home: Path, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     done = cli("hooks", *arguments)
@@ -105,7 +105,9 @@ def test_a_mistake_is_one_line(
     assert said in done.stderr
 
 
-def test_hooks_of_an_untrusted_folder_are_ignored_aloud(cli: Cli, home: Path, tmp_path: Path) -> None:
+def test_hooks_of_an_untrusted_folder_are_ignored_and_it_says_so(
+    cli: Cli, home: Path, tmp_path: Path
+) -> None:
     settings(tmp_path)
     done = cli("hooks")
     assert "No hooks count here" in done.stdout

@@ -43,12 +43,16 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Generator[Pipe]:
         (b"caf\xc3\xa9 \xff", "x", "café \ufffd\n\nx"),
     ],
 )
-def test_piped_text_precedes_the_words(pipe: Pipe, piped: bytes, words: str | None, expected: str) -> None:
+def test_piped_text_comes_before_the_words(
+    pipe: Pipe, piped: bytes, words: str | None, expected: str
+) -> None:
     pipe(piped)
     assert prompt_from(words) == expected
 
 
-def test_a_silent_open_pipe_does_not_hang_a_prompt(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_that_stays_open_and_silent_does_not_hang_a_prompt(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(inputs, "_PIPE_WAIT_S", 0.05)
     pipe(None)
     assert prompt_from("go") == "go"

@@ -17,7 +17,9 @@ def work(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_modes_are_listed_a_projects_own_once_trusted(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_modes_are_listed_a_projects_own_only_where_it_is_trusted(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["modes"]) == 0
     assert "docs" not in (plain := capsys.readouterr().out)
     assert "read, edit (\\.md$), browser, mcp" in plain
@@ -29,7 +31,9 @@ def test_modes_are_listed_a_projects_own_once_trusted(work: Path, capsys: pytest
     assert "was ignored as a whole: expected a mapping" in capsys.readouterr().err
 
 
-def test_a_mode_only_an_untrusted_folder_has_is_said(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mode_that_only_an_untrusted_folder_has_says_so(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["run", "system-prompt", "--mode", "docs"]) == 55
     assert "Mode 'docs' stands only in .roomodes, which was ignored" in capsys.readouterr().err
     assert main(["run", "system-prompt", "--mode", "docs", "--skip-trust"]) == 0

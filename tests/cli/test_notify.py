@@ -114,7 +114,9 @@ def test_of_a_batch_each_run_that_parks_is_told(work: Path, home: Path) -> None:
     assert all("general.notify.command: exit 1." in line["warnings"] for line in lines)
 
 
-def test_a_webhook_hears_it(work: Path, home: Path, posted: Posted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_webhook_gets_it_without_secrets(
+    work: Path, home: Path, posted: Posted, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DEPLOY_TOKEN", "tok-4711-hidden-value")
     wants(home, webhook=posted.address, headers={"Authorization": "Bearer $DEPLOY_TOKEN"})
     park(work, "deploy with tok-4711-hidden-value")
@@ -125,7 +127,9 @@ def test_a_webhook_hears_it(work: Path, home: Path, posted: Posted, monkeypatch:
 
 
 @pytest.mark.parametrize("how", ["refused", "status", "slow", "command", "no program"])
-def test_one_that_fails_is_only_a_warning(how: str, work: Path, home: Path, posted: Posted) -> None:
+def test_one_that_fails_is_a_warning_and_changes_nothing(
+    how: str, work: Path, home: Path, posted: Posted
+) -> None:
     settings: dict[str, Any] = {"webhook": posted.address, "timeout": 0.3}
     expected = "general.notify.webhook (127.0.0.1:"
     if how == "refused":

@@ -188,7 +188,9 @@ def test_a_path_that_no_tool_may_touch_is_refused_before_any_rule(check) -> None
         (["mcp_s_t", "-", "--annotations", "-"], 2, "once"),
     ],
 )
-def test_a_bad_question_is_one_line(run: Run, arguments: list[str], code: int, said: str) -> None:
+def test_a_question_that_cannot_be_answered_is_one_line(
+    run: Run, arguments: list[str], code: int, said: str
+) -> None:
     done = run("policy", "check", *arguments)
     assert (done.code, done.out) == (code, "")
     assert said in done.err and done.err.count("\n") == 1
@@ -258,7 +260,7 @@ SCRIPT = """
 """
 
 
-def test_a_saved_choice_counts_in_the_next_run_and_is_written_once(
+def test_a_saved_choice_lets_the_next_run_pass_and_is_written_once(
     run: Run, home: Path, tmp_path: Path
 ) -> None:
     script = put(tmp_path / "script.yaml", SCRIPT)
@@ -294,7 +296,9 @@ WRITES = """
 """
 
 
-def test_a_run_asks_its_checkers_where_all_is_allowed(run: Run, home: Path, tmp_path: Path) -> None:
+def test_a_run_asks_its_checkers_also_where_everything_is_allowed(
+    run: Run, home: Path, tmp_path: Path
+) -> None:
     put(home / ".gemini/policies/guard.toml", GUARD)
     done = run("-m", f"script:{put(tmp_path / 'script.yaml', WRITES)}", "-y", "-p", "go")
     assert (Path("a.txt").exists(), Path("b.txt").exists()) == (False, True), done.err

@@ -39,33 +39,63 @@ EVENTS: list[e.Event] = [
     e.MessageEvent(role="assistant", content="at it.", delta=True),
     t.Finished(reason="stop", usage={"input": 1200, "output": 34}, duration_ms=80),
     e.NodeEnd(workflow="turn", node="call_model", checkpoint_id="c1", duration_ms=81.5),
-    e.ToolUse(tool_name="read_file", tool_id="0.0", parameters={"file_path": "calc.py"},
-        summary="Read calc.py"),
-    e.ToolUse(tool_name="replace", tool_id="0.1", parameters={"file_path": "calc.py"},
-        summary="Edit calc.py"),
-    e.ToolResultEvent(tool_name="read_file", tool_id="0.0", status="success", output="def add", duration_ms=3,
-        summary="Read calc.py"),
-    e.ToolResultEvent(tool_name="replace", tool_id="0.1", status="success", output="ok", duration_ms=12,
-        diff=DIFF, summary="Edit calc.py"),
-    e.ToolUse(tool_name="run_shell_command", tool_id="0.2", parameters={"command": "pytest"},
-        summary="$ pytest"),
-    e.ToolStart(tool_name="run_shell_command", tool_id="0.2", summary="$ pytest -q",
-        parameters={"command": "pytest -q"}),
+    e.ToolUse(
+        tool_name="read_file", tool_id="0.0", parameters={"file_path": "calc.py"}, summary="Read calc.py"
+    ),
+    e.ToolUse(
+        tool_name="replace", tool_id="0.1", parameters={"file_path": "calc.py"}, summary="Edit calc.py"
+    ),
+    e.ToolResultEvent(
+        tool_name="read_file",
+        tool_id="0.0",
+        status="success",
+        output="def add",
+        duration_ms=3,
+        summary="Read calc.py",
+    ),
+    e.ToolResultEvent(
+        tool_name="replace",
+        tool_id="0.1",
+        status="success",
+        output="ok",
+        duration_ms=12,
+        diff=DIFF,
+        summary="Edit calc.py",
+    ),
+    e.ToolUse(
+        tool_name="run_shell_command", tool_id="0.2", parameters={"command": "pytest"}, summary="$ pytest"
+    ),
+    e.ToolStart(
+        tool_name="run_shell_command",
+        tool_id="0.2",
+        summary="$ pytest -q",
+        parameters={"command": "pytest -q"},
+    ),
     e.ToolOutput(tool_id="0.2", text="collecting\r\x1b[32mcollected 2 items\x1b[0m\n..  "),
     e.ToolOutput(tool_id="0.2", text="[100%]\n"),
     *(e.ToolOutput(tool_id="0.2", text=f"line {number}\n") for number in range(40)),
-    e.ToolResultEvent(tool_name="run_shell_command", tool_id="0.2", status="success", duration_ms=2140,
-        summary="$ pytest -q", exit="exit 1"),
+    e.ToolResultEvent(
+        tool_name="run_shell_command",
+        tool_id="0.2",
+        status="success",
+        duration_ms=2140,
+        summary="$ pytest -q",
+        exit="exit 1",
+    ),
     e.ToolUse(tool_name="glob", tool_id="0.3", parameters={}, summary=""),
-    e.ToolResultEvent(tool_name="glob", tool_id="0.3", status="error",
-        error={"type": "x", "message": "pattern is missing\nmore"}),
+    e.ToolResultEvent(
+        tool_name="glob",
+        tool_id="0.3",
+        status="error",
+        error={"type": "x", "message": "pattern is missing\nmore"},
+    ),
     t.InvalidStream(reason="no finish reason"),
     e.ErrorEvent(severity="warning", message="settings.json: $X is not set."),
     e.MessageEvent(role="assistant", content="Fixed: ", delta=True),
     e.MessageEvent(role="assistant", content="add adds.", delta=True),
     t.Finished(reason="stop", usage={"input": 1300, "output": 10}, duration_ms=70),
     e.Result(status="done", response="Fixed: add adds."),
-]  # fmt: skip
+]
 DONE = Outcome(
     run="aa11bb22",
     workflow="main",
@@ -139,9 +169,16 @@ PENDING = [
             }
         ],
     ),
-    _request(4, kind="outcome", tool_name="run_shell_command", args={"command": "git push"},
-        reason="The run was killed while this ran.", preview="git push", choices=["proceed_once", "reject"]),
-]  # fmt: skip
+    _request(
+        4,
+        kind="outcome",
+        tool_name="run_shell_command",
+        args={"command": "git push"},
+        reason="The run was killed while this ran.",
+        preview="git push",
+        choices=["proceed_once", "reject"],
+    ),
+]
 WAITING = Outcome(
     run="aa11bb22",
     workflow="main",
@@ -196,7 +233,9 @@ def test_a_run_that_was_stopped_says_so(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().err == expected
 
 
-def test_a_waiting_run_shows_why_and_the_commands(golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_waits_shows_what_why_and_every_command(
+    golden: Golden, capsys: pytest.CaptureFixture[str]
+) -> None:
     view = TextView("fix the failing test\nplease")
     view.finish(WAITING)
     shown = capsys.readouterr()
@@ -229,7 +268,9 @@ def test_decisions_of_a_batch_that_waits_are_kept_and_those_that_were_applied_ar
     )
 
 
-def test_decisions_before_a_question_or_review_are_applied(capsys: pytest.CaptureFixture[str]) -> None:
+def test_once_a_batch_asks_a_question_or_for_a_review_its_decisions_have_been_applied(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     review = _request(5, tool_name="exit_plan_mode", args={})
     for request in (PENDING[2], review):
         TextView(decided=("aa11bb22-1.8",)).finish(replace(WAITING, pending=[request]))
@@ -252,7 +293,9 @@ def test_json_is_one_object(
     golden(GOLDEN / f"json-{name}.json", out)
 
 
-def test_stream_json_is_one_event_a_line(golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stream_json_is_one_event_a_line_and_the_result_last(
+    golden: Golden, capsys: pytest.CaptureFixture[str]
+) -> None:
     out, err = _shown(StreamJsonView(now=lambda: "2026-01-02T03:04:05.678Z"), DONE, capsys)
     lines = [json.loads(line) for line in out.splitlines()]
     assert err == ""
@@ -263,7 +306,7 @@ def test_stream_json_is_one_event_a_line(golden: Golden, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(("outcome", "status"), [(DONE, "success"), (WAITING, "waiting"), (FAILED, "error")])
-def test_stream_json_says_the_status(
+def test_stream_json_says_success_waiting_or_error(
     outcome: Outcome, status: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     StreamJsonView().finish(outcome)
@@ -364,7 +407,9 @@ class _Terminal:
         return self._data.decode().replace("\r\n", "\n")
 
 
-def test_a_terminal_streams_the_answer_between_spinner_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_the_answer_streams_once_between_spinner_frames(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     terminal = _Terminal(monkeypatch)
     view = TextView("fix it")
     for event in EVENTS:

@@ -28,7 +28,9 @@ def write(path: str, content: str = "x") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", [["-y"], ["--approval-mode", "auto_edit"]])
-def test_a_policy_from_a_model_waits(run: Run, tmp_path: Path, home: Path, mode: list[str]) -> None:
+def test_a_policy_that_the_model_writes_waits_for_a_person(
+    run: Run, tmp_path: Path, home: Path, mode: list[str]
+) -> None:
     remember(tmp_path / "work", home, trusted=True)
     policy = ".interlock/policies/p.toml"
     asks = write(policy, RULE.format(tool="*", decision="allow"))
@@ -38,7 +40,9 @@ def test_a_policy_from_a_model_waits(run: Run, tmp_path: Path, home: Path, mode:
     assert "asked about in every mode" in waiting["reason"] and not Path(policy).exists()
 
 
-def test_its_own_state_is_asked_about(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_directory_in_the_workspace_is_asked_about(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "work/state"))
     done = run(*script(tmp_path, write("state/outputs/x.txt"), {"text": "Well."}), "-y", "-p", "do it")
     assert done.code == 75
@@ -130,7 +134,7 @@ def test_settings_left_at_their_defaults_are_kept_as_earlier_versions_did(run: R
 
 @pytest.mark.parametrize("calls", [1, 2])
 @pytest.mark.parametrize("decision", ["allow", "ask_user"])
-def test_rules_are_asked_once_a_call(
+def test_rules_are_asked_once_about_each_call_also_of_one_that_waits(
     run: Run, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, decision: str, calls: int
 ) -> None:
     """A lone call is decided inline, as far as possible; of two, each has its own task."""
@@ -187,7 +191,9 @@ def test_what_else_a_run_began_with_is_kept_too(
     assert changed(done) == []
 
 
-def test_a_mode_and_its_settings_are_as_when_it_began(run: Run, home: Path, tmp_path: Path) -> None:
+def test_a_mode_and_its_tasks_settings_are_as_when_the_run_began(
+    run: Run, home: Path, tmp_path: Path
+) -> None:
     write_it = {"tool_calls": [{"name": "write_to_file", "args": {"path": "one.txt", "content": "x"}}]}
     ask = {
         "tool_calls": [{"name": "ask_followup_question", "args": {"question": "Go?", "follow_up": ["Yes."]}}]
@@ -235,7 +241,9 @@ def test_what_this_runs_person_saved_counts_as_confirmed(run: Run, tmp_path: Pat
     assert "auto-saved.toml" in warning and done.code == 0, "the rule that it saved itself holds"
 
 
-def test_saving_a_rule_confirms_no_other_rule_in_the_file(run: Run, tmp_path: Path, home: Path) -> None:
+def test_a_rule_that_came_into_the_file_otherwise_is_not_confirmed_by_saving_another(
+    run: Run, tmp_path: Path, home: Path
+) -> None:
     given = script(tmp_path, command("touch a"), write("one.txt"), {"text": "Done."})
     assert run(*given, "-p", "do it").code == 75
     policies = home / ".interlock/policies"
@@ -247,7 +255,9 @@ def test_saving_a_rule_confirms_no_other_rule_in_the_file(run: Run, tmp_path: Pa
     assert "auto-saved.toml" in changed(run(*AGAIN))[0]
 
 
-def test_a_subtasks_saved_choice_counts_for_its_task_and_the_next(run: Run, tmp_path: Path) -> None:
+def test_what_is_saved_in_a_subtask_counts_for_its_task_and_for_the_next_subtask(
+    run: Run, tmp_path: Path
+) -> None:
     begin = {"tool_calls": [{"name": "new_task", "args": {"mode": "code", "message": "Do a part."}}]}
     end = {"tool_calls": [{"name": "attempt_completion", "args": {"result": "Done."}}]}
     touch, mkdir, rmdir = (command(line, "execute_command") for line in ("touch a", "mkdir b", "rmdir b"))
@@ -277,7 +287,9 @@ def test_what_is_forbidden_since_is_forbidden_at_once(run: Run, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("flags", [[], ["--new-rules"]])
-def test_a_rule_made_meanwhile_forbids_it(run: Run, tmp_path: Path, home: Path, flags: list[str]) -> None:
+def test_a_rule_that_came_between_question_and_answer_forbids_the_call(
+    run: Run, tmp_path: Path, home: Path, flags: list[str]
+) -> None:
     assert run(*script(tmp_path, write("one.txt"), {"text": "Well."}), "-p", "do it").code == 75
     policies = home / ".interlock/policies"
     policies.mkdir(parents=True)
@@ -318,7 +330,9 @@ def test_plan_mode_can_be_asked_for_by_a_flag(run: Run, tmp_path: Path) -> None:
     assert (refused.code, file.read_text()) == (56, "one\n") and "Plan mode changes no files" in refused.err
 
 
-def test_runs_and_doctor_tell_of_a_rule_that_names_nothing(run: Run, tmp_path: Path, home: Path) -> None:
+def test_a_rule_that_names_nothing_is_told_of_by_a_run_and_by_doctor(
+    run: Run, tmp_path: Path, home: Path
+) -> None:
     policies = home / ".interlock/policies"
     policies.mkdir(parents=True)
     (policies / "typo.toml").write_text(RULE.format(tool="wirte_file", decision="deny"))

@@ -57,7 +57,7 @@ def test_a_command_runs_in_the_sandbox_and_the_model_knows(run: Run, tmp_path: P
     assert told(home) == ["bubblewrap", "offline"]
 
 
-def test_a_sandbox_allows_nothing(
+def test_nothing_becomes_allowed_by_the_sandbox_and_a_resumed_run_keeps_it(
     run: Run, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_sandbox()
@@ -75,7 +75,9 @@ def test_a_sandbox_allows_nothing(
     assert Path("made").exists() and not (home / "escaped").exists()
 
 
-def test_no_sandbox_no_run(run: Run, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_can_be_no_sandbox_nothing_runs(
+    run: Run, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     break_bubblewrap(tmp_path, monkeypatch)
     done = run(*prompt(tmp_path, "-s", "-y"))
     assert (done.code, done.out) == (44, "")
@@ -85,6 +87,8 @@ def test_no_sandbox_no_run(run: Run, tmp_path: Path, home: Path, monkeypatch: py
     assert "sandbox     Bubblewrap can't make a sandbox here" in doctor
 
 
-def test_without_it_commands_run_here_and_the_model_knows(run: Run, tmp_path: Path, home: Path) -> None:
+def test_without_it_commands_run_on_the_machine_and_the_model_knows(
+    run: Run, tmp_path: Path, home: Path
+) -> None:
     assert run(*prompt(tmp_path, "-y")).code == 0
     assert (home / "escaped").exists() and told(home) == ["none"]

@@ -103,7 +103,9 @@ def test_a_damaged_row_is_one_line_in_every_command(run: Run, tmp_path: Path, ho
 
 
 @pytest.mark.parametrize("change", ["rm {0}", "rm {0}-wal", "cp {0} {0}2; mv {0}2 {0}", "mv {1} {1}2"])
-def test_a_run_notices_a_lost_store(run: Run, tmp_path: Path, home: Path, change: str) -> None:
+def test_a_store_that_is_deleted_or_replaced_is_noticed_by_the_run(
+    run: Run, tmp_path: Path, home: Path, change: str
+) -> None:
     command = change.format(home / "interlock.db", home)
     call = {"name": "run_shell_command", "args": {"command": command}}
     (tmp_path / "script.json").write_text(json.dumps([{"tool_calls": [call]}, {"text": "done"}]))
@@ -113,7 +115,7 @@ def test_a_run_notices_a_lost_store(run: Run, tmp_path: Path, home: Path, change
     assert "deleted or replaced" in error["message"] and str(home / "interlock.db") in error["message"]
 
 
-def test_a_full_disk_is_one_line(
+def test_a_full_disk_is_one_line_and_the_run_goes_on_later(
     run: Run, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect = Store._connect  # pyright: ignore[reportPrivateUsage] - every connection is made there

@@ -56,7 +56,9 @@ def prompt(tmp_path: Path, *flags: str) -> tuple[str, ...]:
     return ("-m", f"script:{tmp_path / 'script.json'}", *flags, "-p", "hi")
 
 
-def test_one_warning_names_all_that_is_ignored_and_the_command(run: Run, tmp_path: Path) -> None:
+def test_everything_that_is_ignored_stands_in_one_warning_that_names_the_command(
+    run: Run, tmp_path: Path
+) -> None:
     done = run(*prompt(tmp_path, "-o", "json"))
     assert done.code == 0, done.err
     (warning,) = [w for w in json.loads(done.out)["warnings"] if "trust" in w]
@@ -71,7 +73,9 @@ def test_one_warning_names_all_that_is_ignored_and_the_command(run: Run, tmp_pat
     assert "interlock trust" in warning and "--skip-trust" in warning
 
 
-def test_a_trusted_folder_counts_with_a_word_on_new_hooks(run: Run, work: Path, tmp_path: Path) -> None:
+def test_a_trusted_folder_counts_without_a_word_but_for_its_new_hooks(
+    run: Run, work: Path, tmp_path: Path
+) -> None:
     assert run("trust", "--yes").code == 0
     first, second = run(*prompt(tmp_path)), run(*prompt(tmp_path))
     assert first.err.count("new or changed hook") == 1 and "BeforeAgent: check" in first.err
@@ -197,7 +201,9 @@ def test_writers_at_the_same_time_lose_no_entry(tmp_path: Path, home: Path) -> N
     assert all(is_trusted(f, home) for f in folders)
 
 
-def test_a_moved_or_linked_folder_is_judged_by_where_it_is(tmp_path: Path, home: Path) -> None:
+def test_a_folder_that_was_moved_or_linked_elsewhere_is_judged_by_where_it_is(
+    tmp_path: Path, home: Path
+) -> None:
     old, new, link = tmp_path / "old", tmp_path / "new", tmp_path / "link"
     old.mkdir()
     link.symlink_to(old)
@@ -216,7 +222,9 @@ def test_a_file_that_can_not_be_meant_is_never_written_over(run: Run, home: Path
     assert file.read_text() == '{"/x": "yes"}'
 
 
-def test_home_needs_no_trust(run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_own_files_in_the_home_directory_need_no_trust(
+    run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(home / ".gemini/settings.json", {"hooks": HOOK})
     put(home / ".gemini/.env", "A=1")
     monkeypatch.chdir(home)

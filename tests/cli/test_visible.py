@@ -107,7 +107,7 @@ def filled(kind: type[events.Event], text: str) -> events.Event:
 
 @pytest.mark.parametrize("kind", [*every_event()], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("agent", ["", NASTY], ids=["root", "agent"])
-def test_no_event_hides_text(
+def test_no_event_brings_hiding_characters_to_the_text_view(
     kind: type[events.Event], agent: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     view = TextView(verbose=True)
@@ -150,7 +150,9 @@ def test_whatever_the_text_all_of_it_can_be_seen_and_json_stays_the_same_value(t
         ("a\u00a0b\tc\n", "a\\xa0b\tc\n"),
     ],
 )
-def test_one_script_and_emoji_stay_and_what_looks_alike_is_written_out(text: str, shown: str) -> None:
+def test_words_of_one_script_and_emoji_stay_and_what_looks_alike_is_written_out(
+    text: str, shown: str
+) -> None:
     assert visible(text) == shown
 
 

@@ -122,7 +122,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("who", REFUSED)
-def test_a_run_without_what_was_refused_exits_56(run: Run, tmp_path: Path, who: str) -> None:
+def test_a_run_that_ends_without_what_was_refused_exits_56_and_keeps_its_answer(
+    run: Run, tmp_path: Path, who: str
+) -> None:
     batch, says = REFUSED[who]
     done = run(*script(tmp_path, batch, [READ]), "-p", "go", "-o", "json")
     told = json.loads(done.out)

@@ -231,7 +231,9 @@ def test_a_store_that_is_whole_is_not_taken_for_damaged(run: Run, tmp_path: Path
 
 
 @pytest.mark.parametrize("decision", [("--approve", "all"), ("--reject", "1"), ()])
-def test_a_call_without_arguments_is_decided(run: Run, tmp_path: Path, decision: tuple[str, ...]) -> None:
+def test_a_batch_with_a_call_without_arguments_is_decided_and_goes_on(
+    run: Run, tmp_path: Path, decision: tuple[str, ...]
+) -> None:
     write = {"name": "write_file", "args": {"file_path": "a.txt", "content": "one\n"}}
     calls = [{"name": "list_directory"}, {"name": "list_directory", "args": {}}, write]
     (tmp_path / "script.json").write_text(json.dumps([{"tool_calls": calls}, {"text": "Done."}]))
@@ -241,7 +243,9 @@ def test_a_call_without_arguments_is_decided(run: Run, tmp_path: Path, decision:
     assert (done.code, "bug" in done.err) == (codes[decision], False), done.err
 
 
-def test_a_bad_workspace_or_model_is_an_error_of_its_line(run: Run, tmp_path: Path) -> None:
+def test_a_line_of_a_batch_with_a_bad_workspace_or_model_is_an_error_of_its_own(
+    run: Run, tmp_path: Path
+) -> None:
     (tmp_path / "broken" / ".gemini").mkdir(parents=True)
     (tmp_path / "broken" / ".gemini" / "settings.json").write_text("{")
     (tmp_path / "script.json").write_text(json.dumps([{"text": "Fine."}]))
@@ -277,7 +281,9 @@ def test_a_run_that_is_stopped_says_so_to_programs(run: Run, tmp_path: Path, sha
     assert "Go on with: interlock resume " in error["message"]
 
 
-def test_latest_is_of_this_folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_latest_is_the_newest_run_of_this_folder(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = json.loads(run(*_model(tmp_path), "-p", "write both", "-o", "json").out)["session_id"]
     other = tmp_path / "other"
     other.mkdir()
@@ -296,7 +302,9 @@ def test_latest_is_of_this_folder(run: Run, tmp_path: Path, monkeypatch: pytest.
         assert (refused.code, f"No run in {str(third)!r}" in refused.err) == (2, True), command
 
 
-def test_failed_commands_are_marked_changed_ones_named(run: Run, tmp_path: Path) -> None:
+def test_a_command_that_fails_is_marked_and_one_that_a_person_changed_is_named(
+    run: Run, tmp_path: Path
+) -> None:
     """In live output, in `show`, and for programs."""
     calls = [{"name": "run_shell_command", "args": {"command": c}} for c in ("touch x", "touch y")]
     (tmp_path / "script.yaml").write_text(json.dumps([{"tool_calls": calls}, {"text": "Done."}]))
@@ -328,7 +336,9 @@ def test_failed_commands_are_marked_changed_ones_named(run: Run, tmp_path: Path)
     assert (ended["status"], ended["summary"], ended["exit"]) == ("success", "exit 3", "exit 3")
 
 
-def test_debug_shows_where_a_bug_is(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debug_shows_where_a_bug_inside_a_run_came_from(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object) -> int:
         raise ZeroDivisionError("somewhere deep")
 

@@ -127,19 +127,31 @@ BROKEN = {
     "nothing": ('"""Nothing."""\nX = 1\n', 2, "there is no WORKFLOW; expected `WORKFLOW = Workflow('odd'"),
     "other": ("\nWORKFLOW = 3\n", 2, "WORKFLOW is 3; expected"),
     "name": (NOTE, 56, "its name is 'note', which isn't 'odd', the file's"),
-    "key": (NOTE.replace('Graph("note"', 'Graph("odd"').replace('Workflow("note"',
-        'Workflow("odd"').replace('writes=("note",)', 'writes=("nota",)'), 44,
-        "odd.draft writes ['nota'], which NoteState lacks"),
-    "dead end": (NOTE.replace('Workflow("note"', 'Workflow("odd"').replace('    g.edge("finish", END)\n', ""),
-        55, "can't reach the end"),
-    "endless": (NOTE.replace('Workflow("note"', 'Workflow("odd"').replace('"rejected": "draft"',
-        '"rejected": END') .replace('g.edge("finish", END)', 'g.edge("finish", "publish")'), 56,
-        "'publish', 'finish', 'write' could follow each other for ever; expected a `loop(g, …, most=N)`"),
+    "key": (
+        NOTE.replace('Graph("note"', 'Graph("odd"').replace('Workflow("note"', 'Workflow("odd"').replace(
+            'writes=("note",)', 'writes=("nota",)'
+        ),
+        44,
+        "odd.draft writes ['nota'], which NoteState lacks",
+    ),
+    "dead end": (
+        NOTE.replace('Workflow("note"', 'Workflow("odd"').replace('    g.edge("finish", END)\n', ""),
+        55,
+        "can't reach the end",
+    ),
+    "endless": (
+        NOTE.replace('Workflow("note"', 'Workflow("odd"').replace('"rejected": "draft"', '"rejected": END')
+        .replace('g.edge("finish", END)', 'g.edge("finish", "publish")'),
+        56,
+        "'publish', 'finish', 'write' could follow each other for ever; expected a `loop(g, …, most=N)`",
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_broken_file_is_one_line_and_others_work(run: Run, work: Path, home: Path, kind: str) -> None:
+def test_a_broken_file_is_one_line_with_its_place_and_the_others_work(
+    run: Run, work: Path, home: Path, kind: str
+) -> None:
     text, line, what = BROKEN[kind]
     file = declare(work, "odd", text)
     refused = run("run", "odd", "x")
@@ -181,7 +193,9 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("kind", CHANGED)
-def test_a_run_of_a_changed_file(run: Run, work: Path, tmp_path: Path, kind: str) -> None:
+def test_a_run_whose_file_changed_goes_on_or_is_refused_by_name(
+    run: Run, work: Path, tmp_path: Path, kind: str
+) -> None:
     text, refusal = CHANGED[kind]
     parked = begun(run, tmp_path)
     declare(work, "note", text)
@@ -207,7 +221,9 @@ def test_a_run_whose_file_is_gone_names_it(run: Run, work: Path, tmp_path: Path)
     assert run("resume", "latest", "--approve", "1").code == 75
 
 
-def test_a_run_waits_for_lost_trust(run: Run, work: Path, tmp_path: Path, home: Path) -> None:
+def test_a_run_of_a_folder_that_lost_its_trust_waits_for_it(
+    run: Run, work: Path, tmp_path: Path, home: Path
+) -> None:
     begun(run, tmp_path)
     shutil.rmtree(home / ".interlock")
     assert run("resume", "latest", "--approve", "1").code == 55

@@ -168,7 +168,11 @@ def test_only_edges_whose_nodes_followed_each_other_are_taken(tmp_path: Path) ->
     run = Run(tmp_path, sample())
     run.drive({"rounds": 1, "count": 0})
     taken = edges(run.graph, run_path(run.rows(), ended=True))
-    assert taken == {("sample", START, "begin"), ("sample", "begin", "join"), ("sample", "join", END)}
+    assert taken == {
+        ("sample", START, "begin"),
+        ("sample", "begin", "join"),
+        ("sample", "join", END),
+    }
     assert taken < edges(run.graph)
 
 

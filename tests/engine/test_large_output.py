@@ -49,7 +49,9 @@ def measured(folder: Path, command: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("megabytes", [40, pytest.param(100, marks=pytest.mark.sweep)])
-def test_memory_does_not_grow_with_the_output_which_is_kept(megabytes: int, tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_output_and_nothing_of_it_is_lost(
+    megabytes: int, tmp_path: Path
+) -> None:
     lines = megabytes * 1_000_000 // 50
     small = measured(tmp_path / "small", "seq 1 10")
     large = measured(tmp_path / "large", f"yes {'z' * 49} | head -n {lines}; echo THE END")

@@ -129,7 +129,9 @@ def test_a_dead_owner_is_replaced_at_once(start: Start, store: Store, nobody_wai
     taken.release()
 
 
-def test_a_dead_owner_nobody_reaped_is_replaced(start: Start, store: Store, nobody_waits: None) -> None:
+def test_a_dead_owner_that_its_parent_has_not_reaped_is_replaced_at_once(
+    start: Start, store: Store, nobody_waits: None
+) -> None:
     owner = start("r", "hold")
     assert owner.line() == "acquired 1"
     owner.popen.kill()
@@ -138,7 +140,9 @@ def test_a_dead_owner_nobody_reaped_is_replaced(start: Start, store: Store, nobo
 
 
 @pytest.mark.parametrize("field", ["pid", "started", "boot"])
-def test_a_pid_used_again_is_not_killed(start: Start, store: Store, nobody_waits: None, field: str) -> None:
+def test_an_owner_whose_pid_is_another_process_now_is_dead_and_nothing_is_killed(
+    start: Start, store: Store, nobody_waits: None, field: str
+) -> None:
     bystander = start("other", "hold")
     assert bystander.line() == "acquired 1"
     change = {
@@ -268,7 +272,9 @@ def test_an_interpreter_held_for_less_than_the_limit_keeps_the_lease(start: Star
 
 
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="only Linux tells who writes")
-def test_a_store_held_by_a_third_does_not_cost_the_owner_its_run(start: Start, store: Store) -> None:
+def test_a_store_that_a_third_process_holds_does_not_cost_the_owner_its_run(
+    start: Start, store: Store
+) -> None:
     owner = start("r", "hold", stale=1.2)
     assert owner.line() == "acquired 1"
     third = store.connect()
@@ -282,7 +288,9 @@ def test_a_store_held_by_a_third_does_not_cost_the_owner_its_run(start: Start, s
         take(store, 6)
 
 
-def test_a_challenger_counts_no_time_it_was_stopped(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_challenger_that_was_stopped_itself_does_not_count_that_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lease = take(store, 6)
     suspended = count(step=100.0)
     monkeypatch.setattr(

@@ -71,7 +71,9 @@ def test_the_holder_writes_every_table(conn: sqlite3.Connection) -> None:
         assert conn.execute(f"delete from {table}").rowcount == 1
 
 
-def test_a_stale_driver_writes_no_table(conn: sqlite3.Connection, plain: sqlite3.Connection) -> None:
+def test_a_stale_driver_writes_no_table_of_the_schema(
+    conn: sqlite3.Connection, plain: sqlite3.Connection
+) -> None:
     for table in tables(conn):
         put(plain, table, "r")
     take_over(plain)
@@ -93,7 +95,9 @@ def test_a_driver_writes_no_other_run(conn: sqlite3.Connection, store: Store, le
     other.release()
 
 
-def test_a_fenced_write_is_undone(conn: sqlite3.Connection, plain: sqlite3.Connection, lease: Lease) -> None:
+def test_nothing_of_a_transaction_that_met_the_fence_stays(
+    conn: sqlite3.Connection, plain: sqlite3.Connection, lease: Lease
+) -> None:
     with pytest.raises(BusyError) as caught, fenced(conn, lease), transaction(conn):
         put(conn, "steps", "r")
         lease.epoch -= 1  # as if taken over: nobody else can write while this transaction is open
@@ -102,7 +106,9 @@ def test_a_fenced_write_is_undone(conn: sqlite3.Connection, plain: sqlite3.Conne
     assert plain.execute("select count(*) from steps").fetchone() == (0,)
 
 
-def test_the_driver_is_named(conn: sqlite3.Connection, plain: sqlite3.Connection, lease: Lease) -> None:
+def test_the_line_names_the_process_that_drives_now(
+    conn: sqlite3.Connection, plain: sqlite3.Connection, lease: Lease
+) -> None:
     take_over(plain)
     with pytest.raises(BusyError) as caught, fenced(conn, lease):
         put(conn, "chain", "r")
@@ -124,13 +130,17 @@ def test_after_release_nothing_is_written(conn: sqlite3.Connection, lease: Lease
         put(conn, "chain", "r")
 
 
-def test_an_answer_meanwhile(conn: sqlite3.Connection, plain: sqlite3.Connection, lease: Lease) -> None:
+def test_a_person_answers_while_another_process_drives(
+    conn: sqlite3.Connection, plain: sqlite3.Connection, lease: Lease
+) -> None:
     put(conn, "approvals", "r")
     assert plain.execute("update approvals set answer = '{}' where run = 'r'").rowcount == 1
     assert lease.held
 
 
-def test_the_fence_costs_a_few_steps_a_row(conn: sqlite3.Connection, plain: sqlite3.Connection) -> None:
+def test_the_fence_costs_a_few_steps_a_row_however_many_there_are(
+    conn: sqlite3.Connection, plain: sqlite3.Connection
+) -> None:
     def per_row(on: sqlite3.Connection, first: int) -> float:
         """Steps of SQLite's machine."""
         steps = count()

@@ -73,7 +73,9 @@ def parked(folder: Path, command: str = "echo ran >> ../log") -> tuple[Place, st
     return place, outcome.run
 
 
-def test_a_closing_driver_takes_a_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decision_given_while_the_driver_is_closing_is_taken_up_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = Place(tmp_path / "p", [{"tool_calls": [shell("echo ran >> ../log")]}, {"text": "done"}])
     close = Drive.close
 
@@ -87,7 +89,9 @@ def test_a_closing_driver_takes_a_decision(tmp_path: Path, monkeypatch: pytest.M
     assert (outcome.status, place.log()) == ("done", ["ran"])
 
 
-def test_a_prompt_for_a_run_that_waits_comes_after_its_answer(tmp_path: Path) -> None:
+def test_a_prompt_for_a_run_that_waits_comes_after_its_answer_and_is_never_lost_unseen(
+    tmp_path: Path,
+) -> None:
     replies = [
         {"tool_calls": [shell("echo ran >> ../log")]},
         {"text": "done"},
@@ -197,7 +201,9 @@ def test_ctrl_c_while_the_model_answers_asks_again_after_resuming(tmp_path: Path
         (None, 124),  # --timeout
     ],
 )
-def test_a_cut_commands_outcome_is_asked(tmp_path: Path, how: signal.Signals | None, code: int) -> None:
+def test_whatever_ends_a_driver_in_a_command_its_outcome_is_asked(
+    tmp_path: Path, how: signal.Signals | None, code: int
+) -> None:
     place = Place(
         tmp_path / "p", [{"tool_calls": [shell("echo began >> ../log; sleep 60")]}, {"text": "done"}]
     )
@@ -259,7 +265,9 @@ def test_a_failed_run_can_be_tried_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("store", sorted(STORES.glob("*.tar.xz")), ids=lambda file: file.name.split(".")[0])
-def test_earlier_versions_runs_go_on(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_of_an_earlier_version_are_gone_on_with(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One that waits, one killed during a batch's command, one that is done (`tests/stores/make.py`)."""
     with tarfile.open(store) as files:
         # `filter=` came with Python 3.11.4; earlier versions' default is fine for an archive of ours.

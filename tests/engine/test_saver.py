@@ -65,7 +65,9 @@ def test_a_crafted_checkpoint_runs_nothing(tmp_path: Path) -> None:
     conn.close()
 
 
-def test_new_ids_sort_after_those_of_a_clock_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_id_sorts_after_those_of_a_clock_that_was_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import time
 
     store = Store(tmp_path)
@@ -136,7 +138,9 @@ def _insert_run(conn: sqlite3.Connection) -> None:
     )
 
 
-def test_the_driver_reads_what_waits_and_commits_it_next(tmp_path: Path) -> None:
+def test_what_waits_is_seen_by_every_read_of_the_driver_and_committed_with_its_next_commit(
+    tmp_path: Path,
+) -> None:
     store = Store(tmp_path)
     store.open()
     conn, other = store.connect_driver(), sqlite3.connect(store.path)

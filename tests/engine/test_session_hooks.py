@@ -83,7 +83,9 @@ def test_a_workflow_without_a_conversation_has_a_session_too(stage: Stage) -> No
 
 
 @pytest.mark.parametrize(("command", "status"), [("exit 2", "blocked_by_hook"), ("false", "done")])
-def test_a_refused_session_runs_once_resumed_and_allowed(stage: Stage, command: str, status: str) -> None:
+def test_a_session_that_a_hook_refuses_does_not_run_until_it_is_resumed_and_allowed(
+    stage: Stage, command: str, status: str
+) -> None:
     refused = run_sync("main", {"prompt": "p"}, options=stage.options(SessionStart=f"echo no >&2; {command}"))
     if status == "done":
         assert refused.status == "done"

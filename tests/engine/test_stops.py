@@ -49,7 +49,7 @@ def _place(tmp_path: Path) -> Place:
 
 
 @pytest.mark.parametrize("where", ["prepare", "insert_run", "_advanced"])
-def test_an_early_ctrl_c_keeps_the_prompt(
+def test_ctrl_c_before_the_first_node_keeps_the_prompt(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, whole = _place(tmp_path), getattr(runner, where)

@@ -36,17 +36,26 @@ _REPORT = {"SummaryOfFindings": "three lines", "ExplorationTrace": ["a.txt"], "R
 _DETECTIVE = {"agent": "codebase_investigator:0.2", "delay_s": 0.03}
 _PAD = _call("update_scratchpad", questions=["what is in b.txt?"], findings=["a.txt has three lines"])
 REPLIES: tuple[dict[str, Any], ...] = (
-    {"text": "I send out scouts.", "tool_calls": [*(_call("invoke_agent", agent_name="generalist",
-        prompt=f"do {word}") for word in ("alpha", "beta")), _call("codebase_investigator",
-        objective="what is in a.txt?")]},
+    {
+        "text": "I send out scouts.",
+        "tool_calls": [
+            *(
+                _call("invoke_agent", agent_name="generalist", prompt=f"do {word}")
+                for word in ("alpha", "beta")
+            ),
+            _call("codebase_investigator", objective="what is in a.txt?"),
+        ],
+    },
     {"text": "All done."},
     *_worker(0, "alpha"),
     *_worker(1, "beta"),
     {**_DETECTIVE, "tool_calls": [_call("read_file", file_path="a.txt"), _PAD]},
     {**_DETECTIVE, "tool_calls": [_call("complete_task", report=_REPORT)]},
-    {**_DETECTIVE, "tool_calls": [_call("update_scratchpad", questions=[]),
-        _call("complete_task", report=_REPORT)]},
-)  # fmt: skip
+    {
+        **_DETECTIVE,
+        "tool_calls": [_call("update_scratchpad", questions=[]), _call("complete_task", report=_REPORT)],
+    },
+)
 
 
 @dataclass(frozen=True)

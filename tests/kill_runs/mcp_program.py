@@ -22,7 +22,7 @@ REPLIES: list[dict[str, Any]] = [
             {"name": "read_file", "args": {"file_path": "a.txt"}},
             {"name": "mcp_odd_quiz", "args": {"text": "second"}},
             {"name": "mcp_odd_picture", "args": {}},
-        ]
+        ],
     },
     {"text": "All done."},
 ]

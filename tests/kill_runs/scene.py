@@ -14,9 +14,15 @@ from interlock.engine import Options, Outcome
 RUN = "killtest"
 Replies = Sequence[dict[str, Any]]
 REPLIES: Replies = [
-    {"thought": "look around", "text": "I look first.", "tool_calls": [{"name": "read_file",
-        "args": {"file_path": "a.txt"}}, {"name": "read_file", "args": {"file_path": "b.txt"}},
-        {"name": "list_directory", "args": {"dir_path": "."}}]},
+    {
+        "thought": "look around",
+        "text": "I look first.",
+        "tool_calls": [
+            {"name": "read_file", "args": {"file_path": "a.txt"}},
+            {"name": "read_file", "args": {"file_path": "b.txt"}},
+            {"name": "list_directory", "args": {"dir_path": "."}},
+        ],
+    },
     {
         "text": "Now I edit.",
         "tool_calls": [
@@ -32,10 +38,10 @@ REPLIES: Replies = [
             {"name": "run_shell_command", "args": {"command": "echo second >> ../effects.log"}},
             {"name": "run_shell_command", "args": {"command": "echo third >> ../effects.log"}},
             {"name": "no_such_tool", "args": {}},
-        ]
+        ],
     },
     {"text": "All done."},
-]  # fmt: skip
+]
 
 
 SHORT: Replies = [

@@ -71,7 +71,9 @@ def test_what_a_project_adds_counts_once_the_folder_is_trusted(place: Place, cli
     assert (code, json.loads(shown)["status"]) == (1, "failed")
 
 
-def test_a_servers_name_that_hides_something_is_tried_and_removed(place: Place, cli: Cli) -> None:
+def test_a_server_with_a_name_that_hides_something_is_tried_and_removed_under_it(
+    place: Place, cli: Cli
+) -> None:
     assert cli("add", "odd", "x")[0] == 0
     file = place.work / ".interlock" / "settings.json"
     file.write_text(file.read_text().replace('"odd"', '"o\u202ed\u200bd"'), encoding="utf-8")
@@ -92,7 +94,9 @@ def test_a_servers_name_that_hides_something_is_tried_and_removed(place: Place, 
         (("lst",), "No action 'lst'. Did you mean 'list'?"),
     ],
 )
-def test_a_mistake_is_one_line(place: Place, cli: Cli, arguments: tuple[str, ...], said: str) -> None:
+def test_what_cant_be_is_said_in_one_line(
+    place: Place, cli: Cli, arguments: tuple[str, ...], said: str
+) -> None:
     code, _, error = cli(*arguments)
     assert (code, error.count("\n")) == (2, 1)
     assert said in error

@@ -53,7 +53,9 @@ def test_a_run_parks_for_a_servers_question_and_the_answer_is_the_servers(place:
         ),
     ],
 )
-def test_typed_text_becomes_what_the_form_asks(place: Place, asks: str, text: str, content: str) -> None:
+def test_what_is_typed_becomes_what_the_form_asks_for(
+    place: Place, asks: str, text: str, content: str
+) -> None:
     servers(place, asks)
     parked = place.main(QUIZ, THANKS)
     (request,) = parked.pending

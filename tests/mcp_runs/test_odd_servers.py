@@ -85,7 +85,8 @@ def test_nonsense_and_chatter_between_messages_do_no_harm(place: Place) -> None:
 def test_a_long_answer_is_kept_in_a_file_and_shortened(place: Place) -> None:
     place.servers(odd=place.odd())
     place.settings(
-        mcpServers={"odd": place.odd()}, model={"summarizeToolOutput": {"mcp_odd_flood": {"how": "truncate"}}}
+        mcpServers={"odd": place.odd()},
+        model={"summarizeToolOutput": {"mcp_odd_flood": {"how": "truncate"}}},
     )
     outcome = place.main(calls(("mcp_odd_flood", {})), {"expect": "line 0.*line 39999", "text": "over"})
     assert outcome.status == "done", outcome.error
@@ -93,7 +94,9 @@ def test_a_long_answer_is_kept_in_a_file_and_shortened(place: Place) -> None:
     assert any(f.read_text().count("\n") == 39_999 for f in saved)
 
 
-def test_a_lost_server_is_tried_some_times(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_server_is_tried_again_some_times_and_then_left(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = 0.0123
     """A delay that nothing else uses."""
     delays: list[float] = []
@@ -169,7 +172,9 @@ def test_progress_images_and_errors_are_shown_as_what_they_are(place: Place) -> 
         ({"command": "x", "url": "http://x"}, "exclude each other"),
     ],
 )
-def test_an_absent_server_is_told_once(place: Place, server: dict[str, Any], why: str) -> None:
+def test_a_server_that_cant_be_had_is_told_once_and_stops_nothing_else(
+    place: Place, server: dict[str, Any], why: str
+) -> None:
     place.servers(bad=server, odd=place.odd())
     outcome = place.main(calls(("mcp_odd_note", {"text": "x"})), {"text": "over"})
     assert (outcome.status, place.noted()) == ("done", ["note x"])
@@ -185,7 +190,9 @@ def test_servers_start_once_side_by_side_and_end_with_the_run(place: Place) -> N
     assert not any(map(is_alive, place.starts()))
 
 
-def test_a_silent_server_is_left_behind(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_says_nothing_is_waited_for_a_while_and_left_behind(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connection, "READY_S", 0.3)
     place.servers(mute=place.odd(env={"ODD_MUTE": "1"}), odd=place.odd())
     two = [calls(("mcp_odd_note", {"text": text})) for text in "xy"]

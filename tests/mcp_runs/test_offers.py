@@ -50,7 +50,9 @@ def test_what_is_no_servers_prompt_is_sent_as_it_is(place: Place) -> None:
     assert outcome.status == "done", outcome.error
 
 
-def test_a_server_speaks_as_itself_in_the_system_prompt(place: Place, fake_gemini: FakeGemini) -> None:
+def test_a_server_speaks_of_itself_in_the_system_prompt_as_itself(
+    place: Place, fake_gemini: FakeGemini
+) -> None:
     place.servers(odd=place.odd(env={"ODD_SAYS": "1"}))
     fake_gemini.play({"default": {"text": "USER"}})
     options = place.options(model="gemini-2.5-pro", env={**os.environ, **fake_gemini.env})

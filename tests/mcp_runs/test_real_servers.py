@@ -27,7 +27,9 @@ SUM = {"expect": '"sum": 5', "text": "over"}
 
 
 @pytest.mark.parametrize("kind", ["http", "sse"])
-def test_a_server_by_address_gets_the_headers(place: Place, kind: Literal["http", "sse"]) -> None:
+def test_a_server_behind_an_address_gets_the_headers_of_settings(
+    place: Place, kind: Literal["http", "sse"]
+) -> None:
     with Behind(kind) as server:
         address = {"httpUrl": server.url} if kind == "http" else {"url": server.url, "type": "sse"}
         place.servers(sdk={**address, "headers": {"X-Door": "open $SESAME"}, "trust": True})
@@ -98,7 +100,9 @@ def test_a_session_that_the_server_has_forgotten_is_begun_anew_and_the_call_is_d
         (200, "text/event-stream", b""),
     ],
 )
-def test_no_answer_is_no_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
+def test_what_is_no_answer_leaves_the_outcome_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
     monkeypatch.setattr(remote, "MOST", 100_000)
 
     def door(asked: dict[str, Any]) -> Answer | None:

@@ -77,7 +77,9 @@ def test_a_tool_that_would_pass_for_another_servers_is_left_out(place: Place) ->
     assert outcome.status == "done"
 
 
-def test_texts_of_a_server_are_visible_to_all(place: Place, fake_gemini: FakeGemini) -> None:
+def test_texts_of_a_server_are_shown_visibly_to_models_and_people(
+    place: Place, fake_gemini: FakeGemini
+) -> None:
     place.servers(odd=place.odd())
     fake_gemini.play({"replies": [{"text": "hi"}], "default": {"text": "USER"}})
     options = place.options(model="gemini-2.5-pro", env={**os.environ, **fake_gemini.env})

@@ -21,7 +21,9 @@ def server(place: Place, *replies: dict[str, Any]) -> StdioServerParameters:
 
 
 @pytest.mark.parametrize("protocol", ["legacy", "auto"])
-def test_a_workflow_is_a_tool_with_rights_and_a_person_of_its_own(place: Place, protocol: str) -> None:
+def test_workflows_are_tools_whose_rights_are_not_the_callers_and_their_person_is_asked(
+    place: Place, protocol: str
+) -> None:
     asked: list[str] = []
 
     async def approve(context: Any, params: Any) -> ElicitResult:

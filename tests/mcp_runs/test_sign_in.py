@@ -95,7 +95,9 @@ def test_what_a_server_repeats_of_its_token_reaches_no_model_and_no_record(place
         assert not stored.exists() or kept["tokens"]["access_token"].encode() not in stored.read_bytes()
 
 
-def test_an_expired_token_is_renewed_or_told(place: Place, accounts: Accounts, auth: Auth) -> None:
+def test_a_token_that_has_ended_is_renewed_without_anybody_and_once_that_fails_one_is_told(
+    place: Place, accounts: Accounts, auth: Auth
+) -> None:
     auth("sdk")
     file, kept = tokens(place)
     accounts.access.clear()
@@ -114,7 +116,9 @@ def test_an_expired_token_is_renewed_or_told(place: Place, accounts: Accounts, a
     assert "it wants you to sign in: interlock mcp auth sdk" in place.told[-1]
 
 
-def test_tokens_are_for_one_address(place: Place, server: Behind, accounts: Accounts, auth: Auth) -> None:
+def test_tokens_are_for_one_address_whatever_the_server_there_is_called(
+    place: Place, server: Behind, accounts: Accounts, auth: Auth
+) -> None:
     auth("sdk")
     place.servers(sdk={"httpUrl": f"http://localhost:{server.port}/mcp", "trust": True})
     place.main({"text": "over"})
@@ -128,7 +132,9 @@ def test_signing_out_removes_the_tokens(place: Place, auth: Auth) -> None:
     assert [*(place.home / "oauth").glob("*.json")] == []
 
 
-def test_nothing_is_kept_when_a_person_says_no(place: Place, accounts: Accounts, auth: Auth) -> None:
+def test_a_person_who_says_no_is_told_so_and_nothing_is_kept(
+    place: Place, accounts: Accounts, auth: Auth
+) -> None:
     accounts.says_no = True
     code, said = auth("sdk")
     assert (code, said.splitlines()[-1]) == (
@@ -154,7 +160,9 @@ def test_a_page_that_knows_nothing_of_the_sign_in_cant_end_it(place: Place, auth
     assert (code, answers.read_text()) == (0, "404 404 404 ")
 
 
-def test_a_client_named_by_settings(place: Place, server: Behind, accounts: Accounts, auth: Auth) -> None:
+def test_a_client_that_was_registered_by_hand_is_used_as_settings_say(
+    place: Place, server: Behind, accounts: Accounts, auth: Auth
+) -> None:
     with urllib.request.urlopen(_registration(server)) as made:
         client = json.loads(made.read())
     port = urlsplit(client["redirect_uris"][0]).port
@@ -189,7 +197,9 @@ def _registration(server: Behind) -> urllib.request.Request:
         ({"url": "http://127.0.0.1:9/mcp"}, "MCP server 'one': ConnectError"),
     ],
 )
-def test_nobody_can_sign_in(place: Place, auth: Auth, server_here: dict[str, Any], said: str) -> None:
+def test_where_nobody_can_sign_in_it_is_said(
+    place: Place, auth: Auth, server_here: dict[str, Any], said: str
+) -> None:
     place.servers(one=server_here)
     code, shown = auth("one")
     assert code != 0 and said in shown, shown

@@ -71,13 +71,19 @@ def test_entities_are_never_expanded(text: str) -> None:
         (answer(overall_goal=" "), "overall_goal"),
         (answer(key_knowledge="k"), "overall_goal"),
         ("<state_snapshot><overall_goal>a</state_snapshot>", "well-formed"),
-        (answer(overall_goal="a").replace("</overall_goal>", "</overall_goal><overall_goal>b</overall_goal>"),
-            "twice"),
+        (
+            answer(overall_goal="a").replace(
+                "</overall_goal>", "</overall_goal><overall_goal>b</overall_goal>"
+            ),
+            "twice",
+        ),
         (answer(overall_goal="<key_knowledge>k</key_knowledge>"), "stands inside"),
-        ("<state_snapshot>" + "<overall_goal>" * 50_000 + "</overall_goal>" * 50_000 + "</state_snapshot>",
-            "inside"),
+        (
+            "<state_snapshot>" + "<overall_goal>" * 50_000 + "</overall_goal>" * 50_000 + "</state_snapshot>",
+            "inside",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_snapshot_is_refused(text: str, why: str) -> None:
     with pytest.raises(BadSnapshot, match=why):
         sections_of(text)

@@ -72,7 +72,9 @@ def test_a_cut_splits_no_round_and_loses_nothing(messages: list[Message], preser
 
 
 @given(conversations(), st.floats(0, 0.95))
-def test_no_more_than_share_round_and_request_is_kept(messages: list[Message], preserve: float) -> None:
+def test_no_more_is_kept_than_the_share_a_round_and_the_request(
+    messages: list[Message], preserve: float
+) -> None:
     """Unless nothing after the share can be cut: then the last prompt before it is the first message kept."""
     cut = find_cut(messages, preserve)
     if cut is None or cut.carried >= 0:

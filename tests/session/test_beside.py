@@ -27,7 +27,9 @@ def test_one_signs_in_to_a_server_and_sends_a_prompt_of_it(folder: Path, opens: 
             terminal.type("iew code='x = 1'\r", then="Looks well.")
 
 
-def test_a_subtask_is_asked_about_and_its_result_goes_up(folder: Path, opens: Opens) -> None:
+def test_a_subtask_is_asked_about_done_and_its_result_goes_to_the_task_above(
+    folder: Path, opens: Opens
+) -> None:
     def says(name: str, **args: Any) -> dict[str, Any]:
         return {"tool_calls": [{"name": name, "args": args}]}
 

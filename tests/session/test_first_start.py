@@ -101,7 +101,9 @@ def no_package(folder: Path) -> Path:
     return package.parent
 
 
-def test_a_key_is_tried_and_stored_for_its_owner_alone(folder: Path, gemini: FakeGemini) -> None:
+def test_a_key_is_tried_stored_for_its_owner_alone_and_the_session_opens(
+    folder: Path, gemini: FakeGemini
+) -> None:
     (folder.parent / ".gemini").mkdir()
     (folder.parent / ".gemini" / ".env").write_text("# mine\nGEMINI_API_KEY=\nOTHER=kept")
     env = {"GOOGLE_GEMINI_BASE_URL": gemini.url}
@@ -131,7 +133,9 @@ def test_a_key_is_tried_and_stored_for_its_owner_alone(folder: Path, gemini: Fak
         assert "Welcome" not in "\n".join(terminal.scrollback)
 
 
-def test_a_local_server_is_asked_for_models_again_if_it_fails(folder: Path, server: str) -> None:
+def test_a_local_server_is_asked_for_its_models_and_one_that_fails_is_asked_again(
+    folder: Path, server: str
+) -> None:
     with Terminal(folder, env={"PYTHONPATH": str(no_package(folder))}, command=FROM_NOTHING) as terminal:
         terminal.waits_for("Which one? [1]")
         terminal.type("3\r", then="'3' is neither 1 nor 2.\nWhich one? [1]")
@@ -152,7 +156,9 @@ def test_a_local_server_is_asked_for_models_again_if_it_fails(folder: Path, serv
     assert settings == {"model": {"name": "openai:qwen3:8b"}}
 
 
-def test_nothing_typed_ahead_is_shown(folder: Path, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_typed_ahead_is_never_shown_before_its_question_stands(
+    folder: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked, answers = threading.Event(), threading.Event()
     do_get = _OpenAI.do_GET
 
@@ -174,7 +180,9 @@ def test_nothing_typed_ahead_is_shown(folder: Path, server: str, monkeypatch: py
     assert b"secret" not in terminal.written
 
 
-def test_answers_and_a_prompt_can_be_typed_ahead(folder: Path, gemini: FakeGemini) -> None:
+def test_answers_and_the_first_prompt_can_be_typed_before_anything_stands_there(
+    folder: Path, gemini: FakeGemini
+) -> None:
     with Terminal(folder, env={"GOOGLE_GEMINI_BASE_URL": gemini.url}, command=FROM_NOTHING) as terminal:
         terminal.types_ahead(f"1\r{KEY}\rgemini-2.5-flash\rhello there\r")
         terminal.waits_for("❯ hello there")
@@ -190,7 +198,9 @@ def test_who_is_ended_by_a_signal_gets_the_terminal_back(folder: Path) -> None:
         assert terminal.restored
 
 
-def test_a_typed_key_is_not_echoed_and_later_lines_are(folder: Path, gemini: FakeGemini) -> None:
+def test_where_lines_are_typed_a_key_is_never_echoed_and_the_terminal_echoes_again(
+    folder: Path, gemini: FakeGemini
+) -> None:
     """A key typed ahead while the first one is tried isn't shown either."""
     env = {"GOOGLE_GEMINI_BASE_URL": gemini.url, "TERM": "dumb"}
     with Terminal(folder, env=env) as terminal:
@@ -204,7 +214,9 @@ def test_a_typed_key_is_not_echoed_and_later_lines_are(folder: Path, gemini: Fak
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_end_at_the_key_echoes_again(number: signal.Signals, folder: Path, gemini: FakeGemini) -> None:
+def test_who_is_ended_at_the_key_gets_a_terminal_that_echoes(
+    number: signal.Signals, folder: Path, gemini: FakeGemini
+) -> None:
     with Terminal(folder, env={"GOOGLE_GEMINI_BASE_URL": gemini.url, "TERM": "dumb"}) as terminal:
         terminal.waits_for("Which one? [1]")
         terminal.type("\r", then="Key (isn't shown)")

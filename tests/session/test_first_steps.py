@@ -5,7 +5,9 @@ from pathlib import Path
 from session.terminal import Opens, edit
 
 
-def test_an_edit_is_asked_and_the_next_prompt_is_of_the_run(folder: Path, opens: Opens) -> None:
+def test_a_prompt_is_answered_an_edit_is_asked_and_the_next_prompt_goes_on_in_the_same_run(
+    folder: Path, opens: Opens
+) -> None:
     replies = [edit(), {"text": "It is written."}, {"text": "You are welcome.", "expect": "thanks"}]
     with opens(replies) as terminal:
         terminal.say("write notes.txt", then="[y] yes")

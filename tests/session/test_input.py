@@ -78,7 +78,9 @@ def test_what_is_ignored_isnt_offered(completer: SessionCompleter) -> None:
 
 
 @given(st.text(st.sampled_from("/@\"'\\ abcmo.:!()[]{}~日\n\x1b"), max_size=30))
-def test_completion_never_raises_nor_leaves_the_workspace(completer: SessionCompleter, text: str) -> None:
+def test_completion_never_raises_and_never_leaves_the_workspace(
+    completer: SessionCompleter, text: str
+) -> None:
     for line in offered(completer, text):
         _, at, path = line.rpartition("@")
         if at and not text.startswith("/"):
@@ -155,7 +157,9 @@ def test_a_paste_comes_back_folded_and_whole_and_a_huge_one_isnt_kept(tmp_path: 
     assert again.whole(entry) == f"{'z' * 3000} {text}"
 
 
-def test_too_large_a_file_keeps_its_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_grew_too_large_keeps_its_newest_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("interlock.cli.session.editing._FILE_SIZE", 2_000)
     monkeypatch.setattr("interlock.cli.session.editing._ENTRIES", 10)
     kept = history(tmp_path)

@@ -61,7 +61,8 @@ def test_a_run_that_another_process_drives_is_followed_and_then_gone_on_with(ope
 
 
 @pytest.mark.parametrize(
-    ("model", "said"), [("gemini-2.5-pro", "GEMINI_API_KEY"), ("nothing:x", "No provider 'nothing'")]
+    ("model", "said"),
+    [("gemini-2.5-pro", "GEMINI_API_KEY"), ("nothing:x", "No provider 'nothing'")],
 )
 def test_a_model_that_cannot_be_asked_is_one_line(folder: Path, model: str, said: str) -> None:
     with Terminal(folder, "-m", model) as terminal:

@@ -92,7 +92,9 @@ def test_it_never_is_wider_than_the_terminal(width: int) -> None:
     assert all(cell_len(line(figures, width)) <= width for figures in (FIGURES, wide))
 
 
-def test_a_branch_is_read_of_repository_and_worktree(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_branch_is_read_from_a_repository_a_worktree_and_nowhere(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     import subprocess
 
     root = tmp_path_factory.mktemp("repository")

@@ -94,7 +94,11 @@ def test_a_first_session_to_an_approved_edit_a_long_output_and_out_of_it(tmux: T
 
 @pytest.mark.sweep
 def test_a_window_that_is_closed_while_an_answer_streams_and_is_resized_loses_nothing(tmux: Tmux) -> None:
-    stream = {"text": "\n\n".join(f"paragraph {n} of it" for n in range(40)), "chunks": 200, "delay_s": 6}
+    stream = {
+        "text": "\n\n".join(f"paragraph {n} of it" for n in range(40)),
+        "chunks": 200,
+        "delay_s": 6,
+    }
     script = tmux.folder.parent / "replies.json"
     script.write_text(json.dumps([{"text": "First answer."}, stream]))
     tmux.opens("-m", f"script:{script}")

@@ -37,7 +37,9 @@ def test_what_interlock_name_takes_is_offered_behind_its_slash_as_in_a_shell(ope
         terminal.type("/show --", then="--dropped")
 
 
-def test_one_backspace_removes_a_folded_paste(folder: Path, opens: Opens) -> None:
+def test_one_backspace_removes_a_folded_paste_and_a_short_one_is_plain_text(
+    folder: Path, opens: Opens
+) -> None:
     with opens([{"text": "Hm."}]) as terminal:
         terminal.waits_for("›")
         terminal.paste("x" * 3000)
@@ -76,7 +78,9 @@ def test_a_file_is_found_by_some_letters_of_it(folder: Path, opens: Opens) -> No
     assert sent(folder) == ['read @"src/deep/my notes.txt"']
 
 
-def test_typed_lines_come_back_by_arrow_and_by_search(folder: Path, opens: Opens) -> None:
+def test_what_was_typed_comes_back_in_the_next_session_by_arrow_and_by_search(
+    folder: Path, opens: Opens
+) -> None:
     with opens([{"text": "A."}, {"text": "B."}]) as terminal:
         terminal.say("the first one", then="A.")
         terminal.say("the second", then="B.")
@@ -103,7 +107,9 @@ def test_an_editor_takes_the_line_and_gives_it_back(folder: Path, opens: Opens) 
     assert sent(folder) == ["some text and more\nlines"]
 
 
-def test_commands_skills_and_beginnings_are_called_by_a_slash(folder: Path, opens: Opens) -> None:
+def test_a_users_commands_skills_and_a_unique_beginning_are_called_by_a_slash(
+    folder: Path, opens: Opens
+) -> None:
     own = folder.parent / ".interlock"
     (own / "commands/git").mkdir(parents=True)
     (own / "commands/git/told.toml").write_text('description = "Say it"\nprompt = "Told: {{args}}"')

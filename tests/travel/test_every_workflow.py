@@ -46,8 +46,11 @@ FOUND = {"agent": f"{AGENT}:0.0", "tool_calls": [{"name": "complete_task", "args
 
 RUNS: list[tuple[str, dict[str, Any], Replies]] = [
     ("main", {"prompt": "Look at @a.py"}, [calls(READ, WRITE, SHELL), *DONE]),
-    ("main", {"prompt": "go", "protocol": "xml"}, [{"text": "<read_file><path>a.py</path></read_file>"},
-        *DONE]),
+    (
+        "main",
+        {"prompt": "go", "protocol": "xml"},
+        [{"text": "<read_file><path>a.py</path></read_file>"}, *DONE],
+    ),
     ("main", {"prompt": "go", "mode": "ask"}, [calls(WRITE), *DONE]),
     ("main", {"prompt": "go", "limits": {"max_turns": 1}}, [calls(READ), calls(READ), *DONE]),
     ("main", {"prompt": "look", "history": HISTORY}, [calls(("codebase_search", {"query": "f"})), *DONE]),
@@ -56,36 +59,67 @@ RUNS: list[tuple[str, dict[str, Any], Replies]] = [
     ("tools", {"calls": [{"name": n, "args": a} for n, a in (READ, SHELL, ("nothing", {}))]}, []),
     ("edit", {"file_path": "a.py", "old_string": "pass", "new_string": "return 1"}, []),
     ("edit", {"file_path": "a.py", "old_string": "nowhere", "new_string": "x"}, []),
-    ("compress", {"history": HISTORY * 20, "token_limit": 100, "force": True},
-        [{"role": "compressor", "text": "<state_snapshot>all</state_snapshot>"}] * 2),
-    ("summarize", {"tool": "run_shell_command", "text": "line\n" * 5000},
-        [{"role": "summarizer", "text": "lines"}]),
-    ("route", {"request": "Do it."},
-        [{"role": "classifier", "text": '{"reasoning": "easy", "model_choice": "flash"}'}]),
+    (
+        "compress",
+        {"history": HISTORY * 20, "token_limit": 100, "force": True},
+        [{"role": "compressor", "text": "<state_snapshot>all</state_snapshot>"}] * 2,
+    ),
+    (
+        "summarize",
+        {"tool": "run_shell_command", "text": "line\n" * 5000},
+        [{"role": "summarizer", "text": "lines"}],
+    ),
+    (
+        "route",
+        {"request": "Do it."},
+        [{"role": "classifier", "text": '{"reasoning": "easy", "model_choice": "flash"}'}],
+    ),
     ("loop-check", {"events": [{"type": "tool_call", "name": "a", "args": {}}] * 6}, []),
-    ("next-speaker", {"history": HISTORY}, [{"role": "next_speaker",
-        "text": '{"reasoning": "r", "next_speaker": "user"}'}]),
+    (
+        "next-speaker",
+        {"history": HISTORY},
+        [{"role": "next_speaker", "text": '{"reasoning": "r", "next_speaker": "user"}'}],
+    ),
     ("context", {"prompt": "Look at @a.py and @gone"}, []),
     ("system-prompt", {}, []),
     ("system-prompt", {"flavour": "task", "mode": "code"}, []),
     ("task", {"prompt": "go"}, [calls(READ), calls(("attempt_completion", {"result": "all done"}))]),
-    ("task", {"prompt": "go", "mode": "architect"}, [calls(("switch_mode",
-        {"mode_slug": "code", "reason": "r"})), calls(WRITE), calls(("attempt_completion",
-        {"result": "r"}))]),
-    ("task", {"prompt": "go"}, [calls(("new_task", {"mode": "code", "message": "part"})),
-        calls(WRITE, agent="task:0.0"), calls(("attempt_completion", {"result": "part done"}),
-        agent="task:0.0"), calls(("attempt_completion", {"result": "all done"}))]),
+    (
+        "task",
+        {"prompt": "go", "mode": "architect"},
+        [
+            calls(("switch_mode", {"mode_slug": "code", "reason": "r"})),
+            calls(WRITE),
+            calls(("attempt_completion", {"result": "r"})),
+        ],
+    ),
+    (
+        "task",
+        {"prompt": "go"},
+        [
+            calls(("new_task", {"mode": "code", "message": "part"})),
+            calls(WRITE, agent="task:0.0"),
+            calls(("attempt_completion", {"result": "part done"}), agent="task:0.0"),
+            calls(("attempt_completion", {"result": "all done"})),
+        ],
+    ),
     ("mode", {"switch_to": "code"}, []),
     ("mode", {"mode": "architect", "tool": "write_file", "path": "a.py"}, []),
     ("plan", {"prompt": "go"}, [calls(READ), *PLAN, *DONE]),
     ("mcp", {"action": "list"}, []),
     ("search", {"query": "function f"}, []),
-    ("subagent", {"agent": AGENT, "prompt": "f"}, [{"agent": f"{AGENT}:0",
-        "tool_calls": [{"name": "complete_task", "args": {"report": REPORT}}]}]),
-    ("investigate", {"objective": "f"}, [{"agent": f"{AGENT}:0",
-        "tool_calls": [{"name": "complete_task", "args": {"report": REPORT}}]}]),
+    (
+        "subagent",
+        {"agent": AGENT, "prompt": "f"},
+        [{"agent": f"{AGENT}:0", "tool_calls": [{"name": "complete_task", "args": {"report": REPORT}}]}],
+    ),
+    (
+        "investigate",
+        {"objective": "f"},
+        [{"agent": f"{AGENT}:0", "tool_calls": [{"name": "complete_task", "args": {"report": REPORT}}]}],
+    ),
     ("init", {}, [calls(("write_file", {"file_path": "GEMINI.md", "content": "# a\n"})), *DONE]),
-]  # fmt: skip
+]
 
 
 def ended(desk: Desk, workflow: str, given: dict[str, Any], replies: Replies) -> Outcome:
@@ -105,7 +139,9 @@ def replayed(desk: Desk, run: str) -> Any:
 
 
 @pytest.mark.parametrize(("workflow", "given", "replies"), RUNS)
-def test_each_workflow_replays(desk: Desk, workflow: str, given: dict[str, Any], replies: Replies) -> None:
+def test_a_run_of_each_workflow_replays_with_the_same_states(
+    desk: Desk, workflow: str, given: dict[str, Any], replies: Replies
+) -> None:
     outcome = ended(desk, workflow, given, replies)
     assert (outcome.error or {}).get("type") != "script", outcome.error
     told = replayed(desk, outcome.run)
@@ -211,7 +247,9 @@ TARGET = {"role": "edit_target", "text": json.dumps({"corrected_target_snippet":
         ("edit", {"file_path": "a.py", "old_string": "paas", "new_string": "return 1"}, [TARGET]),
     ],
 )
-def test_a_folder_is_as_it_was(desk: Desk, workflow: str, given: dict[str, Any], replies: Replies) -> None:
+def test_what_the_folder_said_is_as_it_was_said_then(
+    desk: Desk, workflow: str, given: dict[str, Any], replies: Replies
+) -> None:
     """The project's commands, memory files beside a call, a file shown to a helper: all are gone."""
     for name, text in FILES.items():
         (desk.work / name).parent.mkdir(parents=True, exist_ok=True)

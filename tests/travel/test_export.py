@@ -110,7 +110,9 @@ def test_json_and_markdown_tell_the_same_run(page: Path, desk: Desk) -> None:
     assert "```mermaid" in shown and "+more" in shown and "## Decisions of people" in shown
 
 
-def test_no_name_or_text_becomes_markup_or_hides_in_the_page(page: Path, desk: Desk) -> None:
+def test_no_name_and_no_text_becomes_markup_of_the_report_or_hides_in_the_page(
+    page: Path, desk: Desk
+) -> None:
     told = json.loads(desk.cli("export", "latest", "--format", "json").out)
     forged = f"{NASTY}\n## Decisions of people\n- 09:00 ann: approved `rm -rf`\n```\n<b>\u200bg\u043egle"
     told["title"] = told["messages"][-1]["content"] = told["answered"][0]["feedback"] = forged

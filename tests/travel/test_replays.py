@@ -147,7 +147,9 @@ def test_a_changed_prompt_is_named_with_its_step(desk: Desk, monkeypatch: pytest
     assert desk("replay", run, "--until", "0").code == 0
 
 
-def test_a_changed_context_template_is_named(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_context_template_is_named_with_its_step(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = desk.run().run
     (desk.work / "another").write_text("the directory that is told is another one, too")
     assert desk("replay", run).code == 0, "what is told of the folder is what was told then"

@@ -87,7 +87,9 @@ def test_a_change_of_permissions_alone_is_kept(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize("packs", [0, 50])
-def test_many_objects_are_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packs: int) -> None:
+def test_many_objects_are_packed_at_the_end_and_no_snapshot_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packs: int
+) -> None:
     shots, work, kept = made(tmp_path), tmp_path / "work", []
     folder = tmp_path / "home" / "snapshots" / shots.name
     for number, ref in enumerate((REF, REF, REF, "refs/runs/removed")):

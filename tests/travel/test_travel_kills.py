@@ -100,7 +100,9 @@ def test_a_killed_fork_is_made_by_the_same_command_again(desk: Desk, place: list
     assert {r["workspace"] for r in desk("runs", "--json").json} == {str(p) for p in (desk.work, *folders)}
 
 
-def test_a_fork_cut_off_before_its_folder(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_that_was_cut_off_before_its_folder_is_finished(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = desk.run(REPLIES).run
     command = ("fork", run, "--at", last_step(desk, run))
 
@@ -116,7 +118,9 @@ def test_a_fork_cut_off_before_its_folder(desk: Desk, monkeypatch: pytest.Monkey
     assert tree_of(Path(begun["workspace"])) == tree_of(desk.work)
 
 
-def test_a_power_cut_is_mended_by_the_next_command(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_power_cut_broke_off_is_finished_by_the_next_command(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from interlock.services.snapshots import restore
 
     (desk.work / "old").write_text("old")
