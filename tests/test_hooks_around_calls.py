@@ -9,15 +9,12 @@ from typing import Any
 
 import pytest
 from agent_runs.stage import call, complete, says
-from hooked_calls.stage import Hooked, answer, specific, when
+from hooked_calls.stage import Hooked, answer, press_ctrl_c, specific, when
 
 from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
-from interlock.engine.driver import hooks
-from interlock.engine.driver.drive import Drive
 from interlock.engine.driver.hooks import HookLog
 from interlock.engine.store.journal import SqlJournal
-from interlock.services.hooks.configured import Hook
 
 DONE = {"text": "done"}
 Move = Callable[[Outcome], list[Decision]]
@@ -224,9 +221,8 @@ class Killed(BaseException):
 
 
 def play(scene: Scene, folder: Path) -> tuple[Hooked, Outcome]:
-    stage = Hooked(
-        folder, [{"tool_calls": [*scene.calls]}, DONE, *scene.more], scene.settings, hooks=scene.hooks
-    )
+    replies = [{"tool_calls": [*scene.calls]}, DONE, *scene.more]
+    stage = Hooked(folder, replies, scene.settings, hooks=scene.hooks)
     if scene.killed:
         with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
             cut_off(scene.killed, patch)
@@ -267,24 +263,6 @@ def cut_off(event: str, monkeypatch: pytest.MonkeyPatch) -> None:
         finish(self, what, *args, **more)
 
     monkeypatch.setattr(owner, "finish", once)
-
-
-def press_ctrl_c(event: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Press Ctrl-C while a hook of the event runs."""
-    drives: list[Drive] = []
-    advance, run_hook = Drive.advance, hooks.run_hook
-
-    async def watched(self: Drive, *args: Any) -> Any:
-        drives.append(self)
-        return await advance(self, *args)
-
-    async def stopped(hook: Hook, *args: Any) -> Any:
-        if hook.event == event:
-            drives[-1].stop()
-        return await run_hook(hook, *args)
-
-    monkeypatch.setattr(Drive, "advance", watched)
-    monkeypatch.setattr(hooks, "run_hook", stopped)
 
 
 @pytest.mark.parametrize("name", SCENES)

@@ -8,27 +8,16 @@ from typing import Any
 
 import pytest
 from agent_runs.stage import Replies, Stage, call, complete, of_hooks, says
+from hooked_calls.stage import Hooked, answer, press_ctrl_c, specific
 
 from interlock.engine import Decision, Outcome, resume_sync
 from interlock.engine.diagrams import declared_edges
-from interlock.engine.driver import hooks
-from interlock.engine.driver.drive import Drive
 from interlock.engine.driver.hooks import HookLog
 from interlock.state.events import AgentBlocked, AgentStopped, ErrorEvent, MessageEvent, Thought
 
-Hooks = dict[str, str | list[str]]
 DONE = {"text": "All of it is done."}
 USER = {"role": "next_speaker", "text": '{"reasoning": "finished", "next_speaker": "user"}'}
 LOOK = {"tool_calls": [call("list_directory", dir_path=".")]}
-
-
-def say(**fields: Any) -> str:
-    """A command that prints an answer."""
-    return f"echo {shlex.quote(json.dumps(fields))}"
-
-
-def specific(**fields: Any) -> str:
-    return say(hookSpecificOutput=fields)
 
 
 def once(first: str, then: str = "true") -> str:
@@ -39,52 +28,20 @@ def once(first: str, then: str = "true") -> str:
 def python(code: str) -> str:
     """A command that runs `code` with its input as `told`."""
     head = "import json, sys; told = json.load(sys.stdin)\n"
-    return f'tail -n 1 "${{0%.0.sh}}.jsonl" | python3 -c {shlex.quote(head + code)}'
+    return f'printf %s "$input" | python3 -c {shlex.quote(head + code)}'
 
 
-BLOCK = say(decision="block", reason="not today")
-STOP = say(**{"continue": False, "stopReason": "enough"})
+def of(stage: Stage, kind: type[Any]) -> list[Any]:
+    return [e for e in stage.events if isinstance(e, kind)]
 
 
-class Hooked(Stage):
-    """A stage with hooks, each of which keeps its inputs."""
-
-    hooks: Hooks
-
-    def configure(self, hooks: Hooks, **more: Any) -> "Hooked":
-        settings = self.folder / "user" / ".gemini" / "settings.json"
-        settings.parent.mkdir(parents=True, exist_ok=True)
-        told = {
-            event: [
-                {
-                    "hooks": [
-                        self._hook(event, n, c, more)
-                        for n, c in enumerate([commands] if isinstance(commands, str) else commands)
-                    ]
-                }
-            ]
-            for event, commands in hooks.items()
-        }
-        settings.write_text(json.dumps({"hooks": told}))
-        return self
-
-    def _hook(self, event: str, number: int, command: str, more: dict[str, Any]) -> dict[str, Any]:
-        script = self.folder / f"{event}.{number}.sh"
-        log = self.folder / f"{event}.jsonl"
-        script.write_text(f"(cat; echo) >> {log}\n{command}\n")
-        return {"type": "command", "name": f"my-{event}", "command": f"bash {script}", **more}
-
-    def told(self, event: str) -> list[dict[str, Any]]:
-        log = self.folder / f"{event}.jsonl"
-        return [json.loads(line) for line in log.read_text().splitlines() if line] if log.exists() else []
-
-    def of(self, kind: type[Any]) -> list[Any]:
-        return [e for e in self.events if isinstance(e, kind)]
+BLOCK = answer(decision="block", reason="not today")
+STOP = answer(**{"continue": False, "stopReason": "enough"})
 
 
 @dataclass(frozen=True)
 class Scene:
-    hooks: Hooks
+    hooks: dict[str, str]
     replies: Replies = field(default_factory=lambda: [DONE])
     status: str = "done"
     exit_code: int = 0
@@ -226,8 +183,7 @@ SCENES: dict[str, Scene] = {
 
 
 def play(scene: Scene, folder: Path) -> tuple[Hooked, Outcome]:
-    stage = Hooked(folder, scene.replies, settings={"model": scene.model})
-    stage.configure(scene.hooks)
+    stage = Hooked(folder, scene.replies, {"model": scene.model}, hooks=scene.hooks)
     given = {key: stage.options.model if value == SCRIPT else value for key, value in scene.input.items()}
     return stage, stage.run(scene.workflow, given)
 
@@ -235,7 +191,7 @@ def play(scene: Scene, folder: Path) -> tuple[Hooked, Outcome]:
 def check(name: str, scene: Scene, stage: Hooked, outcome: Outcome) -> None:
     assert (outcome.status, outcome.exit_code) == (scene.status, scene.exit_code), (name, outcome.error)
     assert scene.error in (outcome.error or {}).get("message", ""), name
-    assert {event: len(stage.told(event)) for event in scene.fired} == scene.fired, name
+    assert {event: len(stage.seen(event)) for event in scene.fired} == scene.fired, name
 
 
 CUT: dict[str, Scene] = {
@@ -279,29 +235,17 @@ def test_a_hook_that_a_kill_interrupted_runs_again_when_a_person_says_so(
     assert (waiting.status, waiting.exit_code) == ("waiting", 75)
     (request,) = waiting.pending
     assert request["kind"] == "outcome"
-    assert f"{name}.0.sh" in request["preview"]
+    assert f"{name}.sh" in request["preview"]
     check(name, scene, stage, outcome)
-    first, second = stage.told(name)
+    first, second = stage.seen(name)
     assert {**first, "timestamp": 0} == {**second, "timestamp": 0}
 
 
 def cancelled(stage: Hooked, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> tuple[Outcome, Outcome]:
     """Press Ctrl-C while the hook runs. Returns that outcome, and the resumed run's."""
-    drives: list[Drive] = []
-    advance, run_hook = Drive.advance, hooks.run_hook
-
-    async def watched(self: Drive, *args: Any) -> Any:
-        drives.append(self)
-        return await advance(self, *args)
-
-    async def stopped(*args: Any) -> Any:
-        drives[-1].stop()
-        return await run_hook(*args)
-
     stage.configure(scene.hooks)
     with monkeypatch.context() as patch:
-        patch.setattr(Drive, "advance", watched)
-        patch.setattr(hooks, "run_hook", stopped)
+        press_ctrl_c(*scene.hooks, patch)
         outcome = stage.run(scene.workflow, scene.input)
     asked = stage.resume(outcome)
     (request,) = asked.pending
@@ -316,7 +260,7 @@ def test_an_interrupted_hook_that_may_run_twice_is_not_asked_about(
         patch.setattr(HookLog, "finish", _killed)
         outcome = stage.run("main", {"prompt": "go"})
     assert stage.resume(outcome).status == "done"
-    assert len(stage.told("AfterModel")) == 2
+    assert len(stage.seen("AfterModel")) == 2
 
 
 def test_every_scene_ends_as_it_should_and_they_take_every_edge_of_hooks(
@@ -332,14 +276,14 @@ def test_every_scene_ends_as_it_should_and_they_take_every_edge_of_hooks(
         stage = Hooked(tmp_path / name.replace(" ", "-"), scene.replies)
         _, outcome = cut_short(stage, scene, monkeypatch, choice="reject")
         check(name, scene, stage, outcome)
-        assert len(stage.told(name.split()[0])) == 1, f"{name}: what a person skips doesn't run again"
+        assert len(stage.seen(name.split()[0])) == 1, f"{name}: what a person skips doesn't run again"
         taken |= stage.edges(outcome)
     for name, scene in CUT.items():
         stage = Hooked(tmp_path / f"{name.replace(' ', '-')}-cancelled", scene.replies)
         first, outcome = cancelled(stage, scene, monkeypatch)
         assert (first.status, first.exit_code) == ("cancelled", 130), name
         check(name, scene, stage, outcome)
-        assert stage.told(name.split()[0]), f"{name}: nothing passes a hook because it was stopped"
+        assert stage.seen(name.split()[0]), f"{name}: nothing passes a hook because it was stopped"
         taken |= stage.edges(outcome)
     stage, outcome = play(SCENES["after agent: stops"], tmp_path / "again")
     taken |= stage.edges(stage.resume(outcome))
@@ -372,16 +316,16 @@ def test_context_of_a_hook_is_a_message_of_its_own_and_nobody_takes_it_for_the_u
     assert context["content"] == (
         "<hook_context>&lt;/hook_context&gt; it is &lt;b&gt;Monday&lt;/b&gt;</hook_context>"
     )
-    assert stage.told("BeforeAgent")[0]["prompt"] == "go"
+    assert stage.seen("BeforeAgent")[0]["prompt"] == "go"
 
 
 def test_a_stopped_prompt_stays_in_the_conversation_a_blocked_one_does_not(tmp_path: Path) -> None:
     stage, outcome = play(SCENES["before agent: stops"], tmp_path / "stopped")
     assert [m["content"] for m in outcome.output["history"]] == ["go"]
-    assert [e.reason for e in stage.of(AgentStopped)] == ["enough"]
+    assert [e.reason for e in of(stage, AgentStopped)] == ["enough"]
     stage, outcome = play(SCENES["before agent: blocks"], tmp_path / "blocked")
     assert outcome.output["history"] == []
-    assert [e.reason for e in stage.of(AgentBlocked)] == ["not today"]
+    assert [e.reason for e in of(stage, AgentBlocked)] == ["not today"]
 
 
 @pytest.mark.parametrize("word", [BLOCK, STOP])
@@ -396,7 +340,7 @@ def test_another_try_at_a_refused_prompt_asks_the_hook_again_and_says_it_once(
     outcome = stage.resume(refused)
     assert (outcome.status, outcome.output["response"]) == ("done", DONE["text"])
     assert [m["content"] for m in outcome.output["history"]] == ["go", DONE["text"]]
-    assert [t["prompt"] for t in stage.told("BeforeAgent")] == ["go", "go"]
+    assert [t["prompt"] for t in stage.seen("BeforeAgent")] == ["go", "go"]
 
 
 def test_after_a_blocked_prompt_another_one_takes_its_place(tmp_path: Path) -> None:
@@ -414,7 +358,7 @@ def test_a_refused_answer_has_only_its_hook_to_pass_when_it_is_tried_again(tmp_p
     stage.configure({"AfterAgent": "true", "BeforeAgent": "true"})
     outcome = stage.resume(refused)
     assert (outcome.status, outcome.output["response"]) == ("done", DONE["text"])
-    assert len(stage.told("BeforeAgent")) == 1
+    assert len(stage.seen("BeforeAgent")) == 1
     assert len(outcome.output["history"]) == 2
 
 
@@ -427,12 +371,12 @@ def test_a_hook_after_the_agent_reads_all_that_was_said_and_its_reason_is_the_ne
         {"text": "Tested.", "expect": "test it"},
         {"text": "Again.", "expect": "once more"},
     ]
-    second = once(say(decision="deny", reason="once more")).replace("$0", "$0.second")
-    feedback = once(say(decision="block", reason="test it"), second)
+    second = once(answer(decision="deny", reason="once more")).replace("$0", "$0.second")
+    feedback = once(answer(decision="block", reason="test it"), second)
     stage = Hooked(tmp_path / "stage", replies).configure({"AfterAgent": feedback, "BeforeAgent": "true"})
     outcome = stage.run("main", {"prompt": "go"})
     assert outcome.output["response"] == "Again."
-    told = stage.told("AfterAgent")
+    told = stage.seen("AfterAgent")
     assert [t["prompt_response"] for t in told] == [
         "I look.\nLooked.",
         "I look.\nLooked.\nTested.",
@@ -442,22 +386,22 @@ def test_a_hook_after_the_agent_reads_all_that_was_said_and_its_reason_is_the_ne
     assert {t["prompt"] for t in told} == {"go"}
     hooks = [m["content"] for m in outcome.output["history"] if m.get("origin") == "hook"]
     assert hooks == ["test it", "once more"]
-    assert len(stage.told("BeforeAgent")) == 1
-    assert [e.reason for e in stage.of(AgentBlocked)] == ["test it", "once more"]
+    assert len(stage.seen("BeforeAgent")) == 1
+    assert [e.reason for e in of(stage, AgentBlocked)] == ["test it", "once more"]
 
 
 def test_feedback_costs_a_turn_so_that_a_hook_that_is_never_content_ends(tmp_path: Path) -> None:
     stage = Hooked(tmp_path / "stage", [DONE] * 3, limits={"max_turns": 3})
     outcome = stage.configure({"AfterAgent": BLOCK}).run("main", {"prompt": "go"})
     assert (outcome.status, outcome.exit_code) == ("turn_limit", 53)
-    assert len(stage.told("AfterAgent")) == 3
+    assert len(stage.seen("AfterAgent")) == 3
 
 
 def test_a_required_hook_that_fails_after_the_agent_is_no_feedback(tmp_path: Path) -> None:
     stage = Hooked(tmp_path / "stage", [DONE]).configure({"AfterAgent": "exit 1"}, required=True)
     outcome = stage.run("main", {"prompt": "go"})
     assert (outcome.status, outcome.exit_code) == ("blocked_by_hook", 56)
-    assert len(stage.told("AfterAgent")) == 1
+    assert len(stage.seen("AfterAgent")) == 1
 
 
 def test_a_further_prompt_is_asked_about_anew(tmp_path: Path) -> None:
@@ -465,8 +409,8 @@ def test_a_further_prompt_is_asked_about_anew(tmp_path: Path) -> None:
     stage.configure({"BeforeAgent": "true", "AfterAgent": "true"})
     outcome = stage.run("main", {"prompt": "go"})
     resume_sync(outcome.run, prompt="on", options=stage.options)
-    assert [t["prompt"] for t in stage.told("BeforeAgent")] == ["go", "on"]
-    assert [t["prompt_response"] for t in stage.told("AfterAgent")] == [DONE["text"], "more"]
+    assert [t["prompt"] for t in stage.seen("BeforeAgent")] == ["go", "on"]
+    assert [t["prompt_response"] for t in stage.seen("AfterAgent")] == [DONE["text"], "more"]
 
 
 # Requests
@@ -491,12 +435,12 @@ def test_hooks_see_what_is_sent_and_their_changes_hold_for_that_request_alone(tm
     history = outcome.output["history"]
     assert history[0]["content"] == "look at a.py", "the conversation keeps the user's words"
     assert any("a.py" in m["content"] for m in history if m["role"] == "tool")
-    first, second = stage.told("BeforeModel")
+    first, second = stage.seen("BeforeModel")
     assert [m["role"] for m in first["llm_request"]["messages"]][-1] == "user"
     assert [m["role"] for m in second["llm_request"]["messages"]][-2:] == ["model", "tool"]
     assert second["llm_request"]["messages"][-2]["tool_calls"][0]["name"] == "list_directory"
     assert second["llm_request"]["messages"][-3]["content"] == "look at a.py"
-    seen = stage.told("AfterModel")[-1]["llm_request"]
+    seen = stage.seen("AfterModel")[-1]["llm_request"]
     assert seen["config"] == {"temperature": 0.25}
     assert "SECRET" in seen["messages"][-1]["content"], "the later hook sees what was really sent"
 
@@ -523,7 +467,7 @@ def test_a_change_that_cannot_be_made_is_a_warning(
     stage = Hooked(tmp_path / "stage", [DONE])
     outcome = stage.configure({"BeforeModel": specific(llm_request=change)}).run("main", {"prompt": "go"})
     assert outcome.status == "done"
-    (warning,) = stage.of(ErrorEvent)
+    (warning,) = of(stage, ErrorEvent)
     assert warning.severity == "warning"
     assert "BeforeModel hook 'my-BeforeModel'" in warning.message
     assert problem in warning.message
@@ -537,7 +481,7 @@ def test_a_call_cannot_lose_its_result_by_a_hook(tmp_path: Path) -> None:
     )
     stage = Hooked(tmp_path / "stage", [LOOK, DONE]).configure({"BeforeModel": drop})
     assert stage.run("main", {"prompt": "go"}).status == "done"
-    (warning,) = stage.of(ErrorEvent)
+    (warning,) = of(stage, ErrorEvent)
     assert "calls without a result" in warning.message
 
 
@@ -545,7 +489,7 @@ def test_an_answer_in_the_models_place_costs_no_request(tmp_path: Path) -> None:
     stage, outcome = play(SCENES["before model: answers itself"], tmp_path / "stage")
     assert outcome.output["response"] == "by hook"
     assert outcome.stats["total_tokens"] == 0
-    assert "".join(e.content for e in stage.of(MessageEvent)) == "by hook"
+    assert "".join(e.content for e in of(stage, MessageEvent)) == "by hook"
 
 
 def test_another_model_answers_this_request_and_the_next_is_the_prompts_own(tmp_path: Path) -> None:
@@ -574,9 +518,9 @@ def test_hooks_choose_which_tools_are_offered(
     stage = Hooked(tmp_path / "stage", [DONE])
     stage.configure({"BeforeToolSelection": specific(toolConfig=choice), "AfterModel": "true"})
     assert stage.run("main", {"prompt": "go"}).status == "done"
-    assert "run_shell_command" in stage.told("BeforeToolSelection")[0]["llm_request"]["tools"]
-    assert sorted(stage.told("AfterModel")[0]["llm_request"]["tools"]) == offered
-    assert [e.message.rpartition(": ")[2] for e in stage.of(ErrorEvent)] == (
+    assert "run_shell_command" in stage.seen("BeforeToolSelection")[0]["llm_request"]["tools"]
+    assert sorted(stage.seen("AfterModel")[0]["llm_request"]["tools"]) == offered
+    assert [e.message.rpartition(": ")[2] for e in of(stage, ErrorEvent)] == (
         ["no tool 'no_such' is offered."] if "no_such" in str(choice) else []
     )
 
@@ -590,8 +534,8 @@ def test_nothing_of_an_answer_is_shown_before_the_hook_has_answered(tmp_path: Pa
     kinds = [type(e).__name__ for e in stage.events]
     ran = kinds.index("HookRan")
     assert not {"MessageEvent", "Thought"} & set(kinds[:ran])
-    assert [e.content for e in stage.of(MessageEvent)] == ["one two three"]
-    assert [e.content for e in stage.of(Thought)] == ["hm"]
+    assert [e.content for e in of(stage, MessageEvent)] == ["one two three"]
+    assert [e.content for e in of(stage, Thought)] == ["hm"]
 
 
 @pytest.mark.parametrize("word", [BLOCK, STOP])
@@ -599,7 +543,7 @@ def test_of_a_refused_answer_nothing_is_shown_kept_or_run(word: str, tmp_path: P
     stage = Hooked(tmp_path / "stage", [{"text": "secret", "tool_calls": LOOK["tool_calls"]}, DONE])
     outcome = stage.configure({"AfterModel": word}).run("main", {"prompt": "go"})
     assert [m["content"] for m in outcome.output["history"]] == ["go"]
-    assert stage.of(MessageEvent) == []
+    assert of(stage, MessageEvent) == []
     stage.configure({"AfterModel": "true"})
     again = stage.resume(outcome)
     assert (again.status, again.output["response"]) == ("done", DONE["text"])
@@ -615,15 +559,15 @@ def test_a_replaced_text_is_what_everybody_reads_and_the_calls_stay(tmp_path: Pa
     assert (answer["content"], answer["tool_calls"][0]["signature"]) == ("key: ***", "c2ln")
     assert "thought" not in answer
     assert outcome.output["history"][2]["role"] == "tool"
-    assert "123" not in "".join(e.content for e in stage.of(MessageEvent) + stage.of(Thought))
-    assert stage.told("AfterAgent")[0]["prompt_response"].startswith("key: ***")
-    assert stage.told("AfterModel")[0]["llm_response"]["candidates"][0]["content"]["parts"] == ["key: 123"]
+    assert "123" not in "".join(e.content for e in of(stage, MessageEvent) + of(stage, Thought))
+    assert stage.seen("AfterAgent")[0]["prompt_response"].startswith("key: ***")
+    assert stage.seen("AfterModel")[0]["llm_response"]["candidates"][0]["content"]["parts"] == ["key: 123"]
 
 
 def test_invalid_answers_are_not_shown_to_hooks(tmp_path: Path) -> None:
     stage = Hooked(tmp_path / "stage", [{"text": ""}, DONE]).configure({"AfterModel": "true"})
     assert stage.run("main", {"prompt": "go"}).status == "done"
-    assert len(stage.told("AfterModel")) == 1
+    assert len(stage.seen("AfterModel")) == 1
 
 
 # Sub-agents, long conversations
@@ -639,8 +583,8 @@ def test_model_hooks_fire_for_sub_agents_and_name_them_the_others_do_not(tmp_pat
     stage = agent_stage(tmp_path / "stage", "true")
     outcome = stage.run("main", {"prompt": "go"})
     assert outcome.status == "done", outcome.error
-    assert [t.get("agent", "") for t in stage.told("BeforeModel")] == ["", "generalist:0.0", ""]
-    assert (len(stage.told("BeforeAgent")), len(stage.told("AfterAgent"))) == (1, 1)
+    assert [t.get("agent", "") for t in stage.seen("BeforeModel")] == ["", "generalist:0.0", ""]
+    assert (len(stage.seen("BeforeAgent")), len(stage.seen("AfterAgent"))) == (1, 1)
 
 
 def test_a_hook_that_stops_a_sub_agent_stops_the_run_one_that_blocks_it_only_fails_it(tmp_path: Path) -> None:
