@@ -33,7 +33,6 @@ from interlock.tools.matcher.edit import (
     placed,
     placed_or_repaired,
     raw_after,
-    repaired,
     unusable,
 )
 
@@ -103,8 +102,7 @@ async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
     edit = await edit_at(runtime.context, state)
     if isinstance(edit, ToolResult):
         return {"label": "not for a model"}
-    tried = edit.strings
-    if await asyncio.to_thread(repaired, edit.text, tried.old, tried.new, tried.expected):
+    if await edit.repaired():
         return {"label": "found"}
     structured = PurePath(edit.path).suffix.lower() in _EXACT_ONLY
     return {"label": "not for a model" if structured else "not found"}

@@ -1,6 +1,5 @@
 """edit_subject: what an edit applies to (a file, a text or a call of a batch), and asking the correcting helper."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -10,10 +9,11 @@ from langgraph.runtime import Runtime
 from interlock.nodes.helper_model import Answered, Question, T, ask_json, asking, parsed
 from interlock.nodes.tools_results import CALL, earlier_calls
 from interlock.state.calls import CallKey, CallView, ToolResult, key_of
-from interlock.state.deps import Deps
+from interlock.state.deps import Deps, Stop, in_thread
 from interlock.state.edit import FIXER_TIMEOUT_S, EditState, FixAnswer, TargetAnswer
 from interlock.tools._content import TextFile, decode
-from interlock.tools.matcher.edit import Placed, Problem, excerpt, placed
+from interlock.tools.matcher.edit import Placed, Problem, excerpt, placed, repaired
+from interlock.tools.matcher.windows import Work
 
 _MOST = 2_000
 """Maximum characters of an error kept in a checkpoint."""
@@ -50,8 +50,19 @@ class Edit:
 
     async def at(self, find: Callable[..., Placed | Problem] = placed) -> Placed | Problem:
         """Place the edit; in a thread, as large texts take a while."""
+        return await in_thread(self._at, find)
+
+    def _at(self, stop: Stop, find: Callable[..., Placed | Problem]) -> Placed | Problem:
+        tried, work = self.strings, Work(check=stop.check)
+        return find(self.shown, self.text, tried.old, tried.new, tried.expected, work=work)
+
+    async def repaired(self) -> Placed | None:
+        """Place the edit with corrected strings."""
+        return await in_thread(self._repaired)
+
+    def _repaired(self, stop: Stop) -> Placed | None:
         tried = self.strings
-        return await asyncio.to_thread(find, self.shown, self.text, tried.old, tried.new, tried.expected)
+        return repaired(self.text, tried.old, tried.new, tried.expected, work=Work(check=stop.check))
 
 
 EDIT = (*CALL, "source", "helper", "helper_role")

@@ -1,5 +1,6 @@
 """command: state of a custom command's expansion into a prompt, and parsing of its text."""
 
+import re
 import shlex
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
@@ -10,6 +11,10 @@ from interlock.state.tools import ToolsState
 
 ARGS = "{{args}}"
 """Placeholder for whatever follows the command's name."""
+MOST_PIECES = 100
+"""Shell lines and files that one command may insert."""
+_OPENING = re.compile(r"[!@]\{")
+_BRACE = re.compile(r"[{}]")
 
 
 class CommandIn(TypedDict, total=False):
@@ -46,28 +51,30 @@ class Piece(NamedTuple):
 
 def pieces(template: str) -> Iterator[Piece]:
     """The pieces in order. Nested braces are balanced; anything unclosed is text."""
-    start = at = 0
-    while at < len(template) - 1:
-        end = _closed(template, at + 1) if template[at : at + 2] in ("!{", "@{") else -1
-        if end < 0:
-            at += 1
+    ends = _ends(template)
+    start = 0
+    for found in _OPENING.finditer(template):
+        at, end = found.start(), ends.get(found.end() - 1, -1)
+        if at < start or end < 0:
             continue
         if at > start:
             yield Piece("text", template[start:at])
         yield Piece("shell" if template[at] == "!" else "file", template[at + 2 : end].strip())
-        start = at = end + 1
+        start = end + 1
     if start < len(template):
         yield Piece("text", template[start:])
 
 
-def _closed(text: str, at: int) -> int:
-    """Index of the brace that closes the one at `at`; -1 if unclosed."""
-    depth = 0
-    for index in range(at, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[index], 0)
-        if depth == 0:
-            return index
-    return -1
+def _ends(text: str) -> dict[int, int]:
+    """Index of each opening brace → index of the one that closes it."""
+    ends: dict[int, int] = {}
+    opened: list[int] = []
+    for found in _BRACE.finditer(text):
+        if found[0] == "{":
+            opened.append(found.start())
+        elif opened:
+            ends[opened.pop()] = found.start()
+    return ends
 
 
 def split_prompt(prompt: str) -> tuple[str, str]:

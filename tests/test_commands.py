@@ -113,6 +113,7 @@ def test_what_names_no_command_is_a_prompt_and_a_near_name_is_told(place: Place)
         ("prompt = ", "Invalid value"),
         ("prompt = 1", "'prompt' is 1"),
         ("x = 1", "expected the text"),
+        (f"prompt = '{'!{x}' * 60 + '@{y}' * 41}'", "it has 101 of !{…} and @{…}, expected at most 100"),
         ("\0", ""),
     ],
 )
@@ -137,6 +138,8 @@ def test_a_text_is_cut_at_its_marks_and_arguments_are_one_word_of_a_shell() -> N
         ("file", "e"),
         ("text", " !{f"),
     ]
+    long = "!{" * 100_000 + "}"  # by the square of its length it would take an hour
+    assert [(p.kind, len(p.text)) for p in pieces(long)] == [("text", 199_998), ("shell", 0)]
     assert shell_lines("!{echo {{args}}}", "a'b; c") == ["echo 'a'\"'\"'b; c'"]
     assert [split_prompt(p) for p in ("/a b c", "/a\nb", "a /b", "/")] == [
         ("a", "b c"),

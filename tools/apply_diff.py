@@ -1,17 +1,18 @@
 """apply_diff: edit a file with search/replace blocks and line hints; blocks without a unique place are skipped."""
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pydantic import Field
 
 from interlock.state.calls import ToolError
+from interlock.state.deps import Stop, in_thread
 from interlock.state.tooling import Args, FileChange, Tool, ToolContext
 from interlock.tools._content import TextFile, line_at
 from interlock.tools._opening import open_target, trouble
-from interlock.tools.matcher.blocks import Block, DiffError, blocks_of, placed_lines
-from interlock.tools.matcher.edit import Placed, Problem, raw_after, unusable, with_final_newline
+from interlock.tools.matcher.blocks import Block, DiffError, Placement, blocks_of, is_ambiguous, placed_block
+from interlock.tools.matcher.edit import Problem, raw_after, unusable, with_final_newline
+from interlock.tools.matcher.windows import Work
 
 
 class ApplyDiffArgs(Args):
@@ -21,17 +22,17 @@ class ApplyDiffArgs(Args):
     diff: str = Field(
         min_length=1,
         description="One or more blocks, each of whole lines:\n<<<<<<< SEARCH\n:start_line:N\n-------\nthe lines as"
-        " they stand in the file\n=======\nthe lines to put there; none: the lines are taken out\n>>>>>>> REPLACE\nN is"
-        " the line of the first one before any block is applied. A line of the file that looks like a marker gets a"
-        " backslash before it.",
+        " they stand in the file\n=======\nthe lines to put there; none, or an empty one: the lines are taken out\n"
+        ">>>>>>> REPLACE\nN is the line of the first one before any block is applied. A line of the file that looks"
+        " like a marker gets a backslash before it.",
     )
 
 
 async def plan(args: ApplyDiffArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
-    return await asyncio.to_thread(_plan, args, context, earlier)
+    return await in_thread(_plan, args, context, earlier)
 
 
-def _plan(args: ApplyDiffArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
+def _plan(stop: Stop, args: ApplyDiffArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
     context.workspace.readable(args.path)  # errors quote the file's text
     target = open_target(args.path, context, earlier)
     if target.file is None:
@@ -40,13 +41,13 @@ def _plan(args: ApplyDiffArgs, context: ToolContext, earlier: Mapping[str, bytes
         blocks = blocks_of(args.diff)
     except DiffError as error:
         raise ToolError("invalid_diff", f"The diff can't be read: {error}.") from error
-    work = applied(target.shown, target.file, blocks)
-    if not work.done:
-        raise ToolError(work.code, work.message(target.shown))
-    after = target.encode(work.raw)
+    made = applied(target.shown, target.file, blocks, Work(check=stop.check))
+    if not made.done:
+        raise ToolError(made.code, made.message(target.shown))
+    after = target.encode(made.raw)
     if after == target.before:
         raise ToolError("no_change", f"{target.shown!r} would be the same as before; read it again.")
-    return target.change(after, work.message(target.shown))
+    return target.change(after, made.message(target.shown))
 
 
 @dataclass
@@ -55,6 +56,7 @@ class Applied:
 
     file: TextFile
     original: TextFile
+    work: Work
     done: dict[int, str] = field(default_factory=dict[int, str])
     """Number of a block, from 1 in the order given → its place."""
     failed: dict[int, Problem] = field(default_factory=dict[int, Problem])
@@ -70,6 +72,10 @@ class Applied:
         """Error code of the first block, if none was applied."""
         return self.failed[min(self.failed)].code
 
+    def now(self, line: int) -> int:
+        """A line of the original, as far as other blocks moved it; 0 stays 0."""
+        return line + sum(count for other, count in self.moved if other < line) if line else 0
+
     def message(self, shown: str) -> str:
         count = len(self.done) + len(self.failed)
         head = f"Edited {shown!r}: {len(self.done)} of {count} {'block' if count == 1 else 'blocks'}"
@@ -81,47 +87,52 @@ class Applied:
         return "\n".join(lines)
 
 
-def applied(shown: str, file: TextFile, blocks: list[Block]) -> Applied:
+def applied(shown: str, file: TextFile, blocks: list[Block], work: Work | None = None) -> Applied:
     """Apply each block independently, from the top of the file; those without a place don't affect the others."""
     whole = file if file.raw.endswith("\n") or not file.raw else replace(file, raw=file.raw + file.newline)
-    work = Applied(whole, file)
+    made = Applied(whole, file, work or Work())
     for number, block in sorted(enumerate(blocks, 1), key=lambda one: one[1].line):
-        if problem := _apply(work, shown, number, block):
-            work.failed[number] = problem
-    return work
+        made.work.check()
+        if problem := _apply(made, shown, number, block):
+            made.failed[number] = problem
+    return made
 
 
-def _apply(work: Applied, shown: str, number: int, block: Block) -> Problem | None:
-    old, new = "\n".join(block.search), "\n".join(block.replace)
+def _unusable(block: Block) -> Problem | None:
+    old, new = block.texts
     if not old.strip():
         return Problem("no_occurrence", "its search text is empty; to add lines, search for one beside them.")
     if block.search == block.replace:
         return Problem("no_change", "search and replacement are the same.")
-    if wrong := unusable(old, new if block.replace else "\n"):
+    return unusable(old, new if block.replace else "\n")
+
+
+def _apply(made: Applied, shown: str, number: int, block: Block) -> Problem | None:
+    if wrong := _unusable(block):
         return wrong
-    hint = block.line + sum(count for line, count in work.moved if line < block.line) if block.line else 0
-    text = work.file.text.removesuffix("\n")
-    at = placed_lines(shown, text, old, new, hint)
-    if isinstance(at, Problem):
-        return at
-    if not hint and work.done:
-        before = placed_lines(shown, work.original.text, old, new, 0)
-        if isinstance(before, Problem) and before.code == "occurrence_mismatch":
-            return before  # unique now only because another block changed the other places
-    _put(work, number, block, at, text)
+    text = made.file.text.removesuffix("\n")
+    found = placed_block(shown, text, block, made.now, made.work)
+    if isinstance(found, Problem):
+        return found
+    if found.block is not block and (wrong := _unusable(found.block)):
+        return wrong
+    if not found.block.line and made.done and is_ambiguous(made.original.text, found.block, made.work):
+        why = f"the search text stood at several places of {shown!r} before the other blocks were applied"
+        return Problem("occurrence_mismatch", f"{why}; give its line as :start_line:.")
+    _put(made, number, found, text)
     return None
 
 
-def _put(work: Applied, number: int, block: Block, at: Placed, text: str) -> None:
-    span = at.spans[0]
+def _put(made: Applied, number: int, found: Placement, text: str) -> None:
+    span = found.at.spans[0]
     line = line_at(text, span.start)
-    if not block.replace and not span.new.strip():
+    if not found.block.replace and not span.new.strip():
         span = replace(span, end=span.end + 1)  # with the line break that ends them
     lines = span.new.count("\n") - text.count("\n", span.start, span.end)
-    work.file = replace(work.file, raw=raw_after(work.file, (span,)))
-    original = line - sum(count for other, count in work.moved if other < line)
-    work.moved.append((original, lines))
-    work.done[number] = f"at line {line}" + (f", found {at.how}" if at.how else "")
+    made.file = replace(made.file, raw=raw_after(made.file, (span,)))
+    original = line - sum(count for other, count in made.moved if other < line)
+    made.moved.append((original, lines))
+    made.done[number] = f"at line {line}" + (f", found {found.at.how}" if found.at.how else "")
 
 
 TOOL = Tool(

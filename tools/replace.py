@@ -1,16 +1,17 @@
 """replace: replace an exact string in a file."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
 from interlock.state.calls import ToolError
+from interlock.state.deps import Stop, in_thread
 from interlock.state.tooling import Args, FileChange, Tool, ToolContext
 from interlock.tools._content import TextFile, line_at, lines_of
 from interlock.tools._opening import Target, open_target
 from interlock.tools.matcher.edit import Placed, Problem, placed_or_repaired, raw_after, unusable
 from interlock.tools.matcher.find import Span
+from interlock.tools.matcher.windows import Work
 
 _AROUND = 5
 """Lines of context around a change (gemini-cli: 5)."""
@@ -39,10 +40,10 @@ class ReplaceArgs(Args):
 
 
 async def plan(args: ReplaceArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
-    return await asyncio.to_thread(_plan, args, context, earlier)
+    return await in_thread(_plan, args, context, earlier)
 
 
-def _plan(args: ReplaceArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
+def _plan(stop: Stop, args: ReplaceArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
     context.workspace.readable(args.file_path)  # errors quote the file's text
     target = open_target(args.file_path, context, earlier)
     old, new = args.old_string.replace("\r\n", "\n"), args.new_string.replace("\r\n", "\n")
@@ -53,7 +54,7 @@ def _plan(args: ReplaceArgs, context: ToolContext, earlier: Mapping[str, bytes])
     if not old:
         what = f"{target.shown!r} exists; an empty old_string only creates new files."
         raise ToolError("create_existing", f"{what} Read it and name a text in it.")
-    return _edit(target, target.file, old, new, args.expected_replacements)
+    return _edit(target, target.file, old, new, args.expected_replacements, Work(check=stop.check))
 
 
 def _create(target: Target, old: str, new: str) -> FileChange:
@@ -65,9 +66,9 @@ def _create(target: Target, old: str, new: str) -> FileChange:
     return target.change(target.encode(new), message)
 
 
-def _edit(target: Target, file: TextFile, old: str, new: str, expected: int | None) -> FileChange:
+def _edit(target: Target, file: TextFile, old: str, new: str, expected: int | None, work: Work) -> FileChange:
     text = file.text
-    found = placed_or_repaired(target.shown, text, old, new, expected)
+    found = placed_or_repaired(target.shown, text, old, new, expected, work=work)
     if isinstance(found, Problem):
         raise ToolError(*found)
     raw = raw_after(file, found.spans)

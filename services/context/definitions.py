@@ -19,6 +19,7 @@ from interlock.services.context.memory import checked, load_memory, load_rules, 
 from interlock.services.files.filesystem import UnreadableError, read_text
 from interlock.services.files.protected import RULES
 from interlock.state.calls import ToolError, ToolResult
+from interlock.state.command import MOST_PIECES, pieces
 from interlock.state.context import IGNORE_FILE, CustomCommand, RuleFile
 from interlock.state.names import ELSEWHERE, OTHER_NAMES
 from interlock.state.subagent import BUILT_IN, INVESTIGATOR, AgentDefinition, Report
@@ -290,6 +291,8 @@ def _command(path: Path, base: Path) -> tuple[str, CustomCommand]:
         raise ValueError(f"'prompt' is {prompt!r}, expected the text of the prompt")
     if not isinstance(description, str):
         raise ValueError(f"'description' is {description!r}, expected a text")
+    if (count := sum(piece.kind != "text" for piece in pieces(prompt))) > MOST_PIECES:
+        raise ValueError(f"it has {count} of !{{…}} and @{{…}}, expected at most {MOST_PIECES}")
     return name, CustomCommand(name, prompt, description, str(path))
 
 

@@ -1,6 +1,7 @@
 """conftest: a workspace on disk, and single tool calls in it."""
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -71,3 +72,25 @@ def call(context: ToolContext, plan: Plan) -> Call:
         return ToolResult(status="success", content=change.message, meta={"diff": change.diff})
 
     return once
+
+
+@pytest.fixture
+def lines_run() -> Callable[..., int]:
+    """How many lines of Python `work(*args)` executes."""
+
+    def counted(work: Callable[..., object], *args: object) -> int:
+        count = 0
+
+        def note(*_: object) -> Any:
+            nonlocal count
+            count += 1
+            return note
+
+        sys.settrace(note)
+        try:
+            work(*args)
+        finally:
+            sys.settrace(None)
+        return count
+
+    return counted

@@ -7,14 +7,16 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.state.calls import ToolResult
+from interlock.state.deps import Stop, Stopped
 from interlock.state.tooling import FileChange
 from interlock.tools._content import TextFile
 from interlock.tools.apply_diff import applied
 from interlock.tools.matcher.blocks import Block, DiffError, blocks_of
+from interlock.tools.matcher.windows import Work
 
 Call = Callable[..., ToolResult]
 Plan = Callable[..., FileChange | ToolResult]
@@ -58,7 +60,18 @@ def test_a_block_that_cannot_be_placed_is_named_and_the_others_are_applied(call:
         ("x\n", block("", "z"), "no_occurrence", "search text is empty"),
         ("x\n", block("x", "x"), "no_change", "the same"),
         ("x\n", block("x", "// ... rest of the code ..."), "omission_placeholder", "left out"),
-        ("x\n", "x -> y", "invalid_diff", "line 1 ('x -> y') stands outside of a block"),
+        ("x\n", "x -> y", "invalid_diff", "no block in it"),
+        ("x\n", "text\n=======\n" + block("x", "y"), "invalid_diff", "line 2 ('=======') stands outside"),
+        # Numbers that don't count the lines, or not those around the hint; a place far from them, or two.
+        ("x\ny\n", block("1 | x\n3 | y", "z"), "no_occurrence", "isn't in 'a'"),
+        ("x\n" + "y\n" * 20, block("1 | x", "z", 12), "no_occurrence", "isn't in 'a'"),
+        ("y\n" * 20 + "x\n", block("2 | x", "z"), "no_occurrence", "isn't in 'a'"),
+        ("x\n" * 9 + "y\n" * 9, block("15 | x", "z"), "no_occurrence", "isn't in 'a'"),
+        ("x\nx\n", block("| x", "z"), "no_occurrence", "isn't in 'a'"),
+        ("x\ny\n", block("| x\n| y", "| a\nb"), "no_occurrence", "isn't in 'a'"),
+        ("x\n", block("1 || x", "z"), "no_occurrence", "isn't in 'a'"),
+        ("x\n", block("1 | x", "1 | x"), "no_change", "the same"),
+        ("x\n", block("1 | x", "1 | # ... rest of the code"), "omission_placeholder", "left out"),
         ("x\n", "\n", "invalid_diff", "no block in it"),
     ],
 )
@@ -118,10 +131,75 @@ def test_more_blocks_than_are_applied_at_once_are_refused() -> None:
         blocks_of(block("a", "b") * 201)
 
 
-def test_line_numbers_as_tools_show_them_are_no_text(call: Call, folder: Path) -> None:
-    (folder / "a").write_text("k\nx\nk\nx\n")
-    call("apply_diff", path="a", diff=block("3 | k\n4 | x", "3 | k\n4 | y"))
-    assert (folder / "a").read_text() == "k\nx\nk\ny\n"
+@pytest.mark.parametrize(
+    ("text", "diff", "after"),
+    [
+        ("import os\n---\n1 | import os\n", block("1 | import os", "1 | x", 3), "import os\n---\n1 | x\n"),
+        ("k\nx\nk\nx\n", block("3 | k\n4 | x", "3 | k\n4 | y"), "k\nx\nk\ny\n"),
+        ("k\n\nx\n", block(" 1 | k\n\n 3 |   x", "k"), "k\n"),
+        ("k\nx\n", block("1 | k\nx", "1 | k\nnew\n2 | y", 2), "k\nnew\ny\n"),
+        ("k\n" + "y\n" * 6 + "k\n", block("8 | k", "8 | "), "k\n" + "y\n" * 6),
+        ("k\nk\n", block("k", "z", 1) + block("2 | k", "3 | a\n4 | b"), "z\na\nb\n"),
+        ("k\nx\n", block("| k\n| x", "| k\n|   y"), "k\n  y\n"),
+        ("k\n", block("| k", "y"), "y\n"),
+        ("| a | b |\n| c |\n", block("1 | | a | b |\n2 | | c |", "| a |\n| c |"), "| a |\n| c |\n"),
+        ("| a |\n", block("| | a |", "| | b |"), "| b |\n"),
+        ("1 || b\nb\n", block("1 || b", "0 || b"), "0 || b\nb\n"),
+        ("k\n", "I change it:\n```diff\n" + block("k", "y") + "```\n", "y\n"),
+        ("k\nx\n", block("k", "\n").replace("\n\n>", "\n>"), "x\n"),
+    ],
+)
+def test_margins_of_listings_are_no_text_unless_the_file_has_them(
+    call: Call, folder: Path, text: str, diff: str, after: str
+) -> None:
+    (folder / "a").write_text(text)
+    assert (call("apply_diff", path="a", diff=diff).status, (folder / "a").read_text()) == ("success", after)
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "1 | a", "2 | b", "| a", "3 || a"]), min_size=1, max_size=60),
+    st.integers(0, 59),
+    st.integers(1, 3),
+    st.integers(-8, 8),
+    st.integers(0, 70),
+    st.sampled_from(["N | ", "| ", ""]),
+)
+def test_a_margin_never_leads_to_a_wrong_place(
+    lines: list[str], at: int, count: int, off: int, hint: int, margin: str
+) -> None:
+    """Text that stands as it was written wins; else only the one place is changed that the numbers count."""
+    at %= len(lines)
+    old = lines[at:][:count]
+    sent = [margin.replace("N", str(at + off + n)) + line for n, line in enumerate(old, 1)]
+    new = margin.replace("N", str(at + off + 1)) + "NEW"
+    work = applied("f", TextFile("\n".join(lines) + "\n"), blocks_of(block("\n".join(sent), new, hint)))
+    if not work.done:
+        return
+    after = work.raw.split("\n")
+    changed = next(n for n, line in enumerate(after) if line.endswith("NEW"))
+    written = [n for n in range(len(lines)) if lines[n : n + len(old)] == sent]
+    bare = [n for n in range(len(lines)) if lines[n : n + len(old)] == old]
+    assert changed in (written or bare)
+    assert (after[:changed], after[changed + 1 :]) == (lines[:changed], [*lines[changed + len(old) :], ""])
+    if not written and margin == "N | ":
+        said = at + off + 1
+        assert abs(changed + 1 - said) <= 5
+        assert changed + 1 == (hint or said) or all(
+            abs(n + 1 - (hint or said)) > 30 for n in {*bare} - {changed}
+        )
+
+
+def test_blocks_of_one_call_share_their_comparisons_and_end_when_asked(lines_run: Callable[..., int]) -> None:
+    """Four times the blocks don't take four times the work, counted in executed lines of Python."""
+    file = TextFile("".join(f"    value_{n} = compute({n}, other)\n" for n in range(2_000)))
+    nearly = [Block((f"    valeu_{n} = compute(x, otter)",), ("z",), n) for n in range(1, 161)]
+    few, many = (lines_run(applied, "f", file, nearly[:count], Work(2_000_000)) for count in (40, 160))
+    assert many < 1.5 * few
+    assert applied("f", file, [Block(("    value_7 = compute(7, other)",), ("z",), 0)], Work(0)).done
+    stop = Stop()
+    stop.ask()
+    with pytest.raises(Stopped):
+        applied("f", file, nearly, Work(check=stop.check))
 
 
 @pytest.mark.parametrize(
@@ -161,10 +239,9 @@ def escaped(lines: list[str]) -> str:
 
 @given(LINES, st.one_of(st.just([]), LINES), st.integers(0, 99))
 def test_any_text_survives_a_block_when_it_is_escaped(search: list[str], new: list[str], line: int) -> None:
-    assume(not all(one.lstrip().split(" ")[0].isdigit() for one in search))
     hint = f":start_line:{line}\n" if line else ""
     text = f"<<<<<<< SEARCH\n{hint}-------\n{escaped(search)}=======\n{escaped(new)}>>>>>>> REPLACE"
-    assert blocks_of(text) == [Block(tuple(search), tuple(new), line)]
+    assert blocks_of(text) == [Block(tuple(search), tuple(new) if new != [""] else (), line)]
 
 
 @given(

@@ -1,8 +1,6 @@
 """The edit matcher: each strategy, what it refuses, and that it never chooses."""
 
-import sys
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -219,30 +217,20 @@ REPETITIVE: dict[str, Callable[[int], tuple[str, str, str, int | None]]] = {
 
 
 @pytest.mark.parametrize("name", REPETITIVE)
-def test_an_edit_of_repeated_lines_takes_time_by_their_number_not_by_its_square(name: str) -> None:
+def test_an_edit_of_repeated_lines_takes_time_by_their_number_not_by_its_square(
+    name: str, lines_run: Callable[..., int]
+) -> None:
     """Counted in executed lines of Python. Below 3,000 lines, near matches are compared pairwise."""
     least = 3_000 if name == "nearly" else 600
-    few, many = (_lines_run(*REPETITIVE[name](count)) for count in (least, 4 * least))
+    few, many = (lines_run(_edited, *REPETITIVE[name](count)) for count in (least, 4 * least))
     assert many < 8 * few + 100_000
 
 
-def _lines_run(text: str, old: str, new: str, expected: int | None) -> int:
-    count = 0
-
-    def note(*_: object) -> Any:
-        nonlocal count
-        count += 1
-        return note
-
-    sys.settrace(note)
-    try:
-        found = placed_or_repaired("a", text, old, new, expected)
-        if not isinstance(found, Problem):
-            after = raw_after(TextFile(text), found.spans)
-            unified_diff("a", text.encode(), after.encode())
-    finally:
-        sys.settrace(None)
-    return count
+def _edited(text: str, old: str, new: str, expected: int | None) -> None:
+    found = placed_or_repaired("a", text, old, new, expected)
+    if not isinstance(found, Problem):
+        after = raw_after(TextFile(text), found.spans)
+        unified_diff("a", text.encode(), after.encode())
 
 
 def test_too_many_places_to_compare_are_refused_not_searched_for_ever() -> None:

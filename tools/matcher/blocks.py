@@ -6,18 +6,20 @@ nearly right number may be closer to the wrong place.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from interlock.tools._content import line_at
 from interlock.tools.matcher.edit import Placed, Problem, nearest_text, repaired
 from interlock.tools.matcher.find import Match, Miscount, find
+from interlock.tools.matcher.windows import Work
 
 _MARKER = re.compile(r"<{7}|>{7}|={7}\s*$|:(?:start|end)_line:")
 _SEARCH = re.compile(r"<{7} SEARCH>?\s*")
 _HINT = re.compile(r":(start|end)_line:\s*(\d+)\s*")
 _ESCAPED = re.compile(r"^\\(?=\\*(?:<{7}|={7}|>{7}|-{7}|:start_line:|:end_line:))")
-_NUMBERED = re.compile(r"\s*(\d+) \| ?(.*)", re.DOTALL)
+_MARGIN = re.compile(r"\s*(?:(\d{1,9}) )?\|(?!\|) ?(.*)", re.DOTALL)
 _FENCE = re.compile(r"```\w*\s*")
 _FORM = "<<<<<<< SEARCH, :start_line:N, -------, the text, =======, the new text, >>>>>>> REPLACE"
 
@@ -35,6 +37,13 @@ class Block:
     """Empty: the lines are deleted."""
     line: int
     """1-based line of the search text in the file as the model knows it; 0: not given."""
+    first: int = 0
+    """The line that its own numbers say it begins at, before they were removed; 0: it had none."""
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """Search and replacement, without the final line break."""
+        return "\n".join(self.search), "\n".join(self.replace)
 
 
 class DiffError(ValueError):
@@ -49,8 +58,8 @@ def blocks_of(diff: str) -> list[Block]:
     while at < len(lines):
         if _SEARCH.fullmatch(lines[at]):
             block, at = _block(lines, at)
-            blocks.append(_without_numbers(block))
-        elif lines[at].strip() and not _FENCE.fullmatch(lines[at].strip()):
+            blocks.append(block)
+        elif _is_text(lines[at], before=not blocks):
             raise DiffError(
                 f"line {at + 1} ({_short(lines[at])}) stands outside of a block; expected {_FORM}"
             )
@@ -63,6 +72,14 @@ def blocks_of(diff: str) -> list[Block]:
     return blocks
 
 
+def _is_text(line: str, *, before: bool) -> bool:
+    """Whether a line outside of blocks must not be dropped. What a model says `before` the first is no part of one;
+    after a block it may be the rest of a replacement that held a marker."""
+    if not line.strip() or _FENCE.fullmatch(line.strip()):
+        return False
+    return not before or _MARKER.match(line) is not None
+
+
 def _block(lines: list[str], begin: int) -> tuple[Block, int]:
     """The block starting at `begin`, and where the next one may start."""
     at, hint = begin + 1, 0
@@ -73,7 +90,7 @@ def _block(lines: list[str], begin: int) -> tuple[Block, int]:
         at += 1
     search, at = _body(lines, at, begin, "=======")
     new, at = _body(lines, at, begin, ">>>>>>> REPLACE")
-    return Block(search, new, hint), at
+    return Block(search, () if new == ("",) else new, hint), at
 
 
 def _body(lines: list[str], at: int, begin: int, end: str) -> tuple[tuple[str, ...], int]:
@@ -90,20 +107,6 @@ def _body(lines: list[str], at: int, begin: int, end: str) -> tuple[tuple[str, .
     raise DiffError(f"the block of line {begin + 1} has no {end!r}")
 
 
-def _without_numbers(block: Block) -> Block:
-    """Strip line numbers as shown by tools, if every line has one; the first is the line hint."""
-    search = [found for line in block.search if (found := _NUMBERED.fullmatch(line))]
-    new = [found for line in block.replace if (found := _NUMBERED.fullmatch(line))]
-    blank = not any(line.strip() for line in block.replace)
-    if not search or len(search) < len(block.search) or not (blank or len(new) == len(block.replace)):
-        return block
-    others = block.replace if blank else tuple(found[2] for found in new)
-    first = int(search[0][1])
-    return replace(
-        block, search=tuple(found[2] for found in search), replace=others, line=block.line or first
-    )
-
-
 def _short(line: str) -> str:
     return repr(line if len(line) <= 60 else line[:60] + "…")
 
@@ -115,27 +118,91 @@ OFF = 5
 _MOST_NAMED = 20
 
 
-def placed_lines(shown: str, text: str, old: str, new: str, line: int) -> Placed | Problem:
-    """`old` and `new` are lines without the final line break; `line` is 1-based, 0: no hint."""
-    found = find(text, old, new, 1, whole_lines=True)
-    if found is None:
-        mended = repaired(text, old, new, 1, whole_lines=True)
-        if mended is None:
-            return Problem(
-                "no_occurrence", f"the search text isn't in {shown!r}. {nearest_text(text, old, new)}"
-            )
-        return mended
-    if isinstance(found, Miscount) and line:
-        found = _by_hint(text, old, new, line, found) or found
+def without_margin(block: Block) -> Block | None:
+    """The block without the line numbers (`12 | text`) or bars (`| text`) of a listing; None: it has none, or they
+    don't count its lines from near its hint. The first number is its line."""
+    search = [*map(_MARGIN.fullmatch, block.search)]
+    firsts = {int(found[1]) - at for at, found in enumerate(search) if found and found[1]}
+    first = firsts.pop() if firsts else 0
+    wrong = firsts or first < bool(first) or (first and block.line and abs(first - block.line) > OFF)
+    if wrong or not (first or _all_have(search, block.search)):
+        return None
+    old = _plain(search, block.search, bars=True)
+    new = [*map(_MARGIN.fullmatch, block.replace)]
+    every = _all_have(new, block.replace)
+    if not first and any(new) and not every:
+        return None
+    # Bars of a table are text: only a second bar is a margin there.
+    table = any(line.lstrip().startswith("|") for line in old)
+    bars = every and all(one[2].lstrip().startswith("|") for one in new if one and table)
+    made = _plain(new, block.replace, bars=bars)
+    return Block(old, () if made == ("",) else made, block.line or first, first)
+
+
+def _all_have(found: Sequence[re.Match[str] | None], lines: Sequence[str]) -> bool:
+    return all(one or not line.strip() for one, line in zip(found, lines, strict=True))
+
+
+def _plain(found: Sequence[re.Match[str] | None], lines: Sequence[str], *, bars: bool) -> tuple[str, ...]:
+    return tuple(one[2] if one and (one[1] or bars) else line for one, line in zip(found, lines, strict=True))
+
+
+class Placement(NamedTuple):
+    """A block as it was understood, and its place."""
+
+    block: Block
+    at: Placed
+
+
+def placed_block(
+    shown: str, text: str, block: Block, now: Callable[[int], int], work: Work
+) -> Placement | Problem:
+    """Where the block goes: its text as written, then without the margin of a listing, then nearly as written.
+
+    `now` converts a line of the file as the model knows it to one of `text`.
+    """
+    line = now(block.line)
+    found = _found(text, block, line, work, nearly=False)
+    if found is None and (plain := without_margin(block)):
+        found = _found(text, plain, now(plain.line), work, nearly=False)
+        if isinstance(found, Match) and _is_there(text, plain, found, now):
+            return Placement(plain, Placed(found.strategy, found.spans))
+        found = None
+    found = found or _found(text, block, line, work)
+    if isinstance(found, Match):
+        return Placement(block, Placed(found.strategy, found.spans))
     if isinstance(found, Miscount):
         return Problem("occurrence_mismatch", _several(shown, text, found))
-    return Placed(found.strategy, found.spans)
+    old, new = block.texts
+    mended = repaired(text, old, new, 1, whole_lines=True, work=work)
+    if mended is None:
+        why = f"the search text isn't in {shown!r}. {nearest_text(text, old, new, work)}"
+        return Problem("no_occurrence", why)
+    return Placement(block, mended)
 
 
-def _by_hint(text: str, old: str, new: str, line: int, several: Miscount) -> Match | None:
+def is_ambiguous(text: str, block: Block, work: Work) -> bool:
+    """Whether the block's text stands at several places."""
+    return isinstance(_found(text, block, 0, work), Miscount)
+
+
+def _is_there(text: str, block: Block, found: Match, now: Callable[[int], int]) -> bool:
+    """Whether the block is where its line numbers say; always without numbers."""
+    return not block.first or abs(line_at(text, found.spans[0].start) - now(block.first)) <= OFF
+
+
+def _found(text: str, block: Block, line: int, work: Work, *, nearly: bool = True) -> Match | Miscount | None:
+    old, new = block.texts
+    found = find(text, old, new, 1, whole_lines=True, nearly=nearly, work=work)
+    if isinstance(found, Miscount) and line:
+        return _by_hint(text, old, new, line, found, work) or found
+    return found
+
+
+def _by_hint(text: str, old: str, new: str, line: int, several: Miscount, work: Work) -> Match | None:
     """Repeat the search in the lines at the hint, then around it."""
     for start, end in _slices(text, line, old.count("\n") + 1):
-        found = find(text[start:end], old, new, 1, whole_lines=True)
+        found = find(text[start:end], old, new, 1, whole_lines=True, work=work)
         if isinstance(found, Match) and found.strategy == several.strategy:
             spans = tuple(replace(s, start=s.start + start, end=s.end + start) for s in found.spans)
             return replace(found, spans=spans) if abs(line_at(text, spans[0].start) - line) <= OFF else None
@@ -143,16 +210,24 @@ def _by_hint(text: str, old: str, new: str, line: int, several: Miscount) -> Mat
 
 
 def _slices(text: str, line: int, count: int) -> Iterator[tuple[int, int]]:
-    starts = [0, *(at + 1 for at, char in enumerate(text) if char == "\n"), len(text) + 1]
     for first, last in ((line, line + count), (line - NEAR, line + count + NEAR)):
-        low, high = (min(max(number, 1), len(starts)) - 1 for number in (first, last))
-        if low < high:
-            yield starts[low], starts[high] - 1
+        start, end = (_start(text, max(number, 1)) for number in (first, last))
+        if start < end:
+            yield start, end - 1
+
+
+def _start(text: str, line: int) -> int:
+    """Offset of a line, 1 beyond the end for lines that don't exist."""
+    after = text.split("\n", line - 1)
+    return len(text) - len(after[-1]) if len(after) == line else len(text) + 1
 
 
 def _several(shown: str, text: str, found: Miscount) -> str:
     if not found.count:
-        return f"the search text is like too many places of {shown!r} to be compared with them all; copy it exactly."
+        return (
+            f"one call can't compare it with all places of {shown!r} that are like it; copy the lines exactly, or send"
+            " the block by itself."
+        )
     named = [str(line_at(text, place)) for place in found.places[:_MOST_NAMED]]
     lines = ", ".join([*named, "…"] if found.count > len(named) else named)
     what = f"the search text stands at several places of {shown!r} (lines {lines})"

@@ -3,7 +3,7 @@
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from rapidfuzz.distance import Indel
 from interlock.tools._content import TextFile, line_at, lines_of
 from interlock.tools._diff import Comparison
 from interlock.tools.matcher.find import Match, Miscount, Span, Strategy, find, find_exact
+from interlock.tools.matcher.windows import TooMuchWork, Work
 
 _MOST_NAMED = 20
 _HOW = {
@@ -65,33 +66,57 @@ def unusable(old: str, new: str) -> Problem | None:
 
 
 def placed(
-    shown: str, text: str, old: str, new: str, expected: int | None, *, only_exact: bool = False
+    shown: str,
+    text: str,
+    old: str,
+    new: str,
+    expected: int | None,
+    *,
+    only_exact: bool = False,
+    work: Work | None = None,
 ) -> Placed | Problem:
     """Try all strategies; `no_occurrence` if none finds anything."""
-    found = (find_exact if only_exact else find)(text, old, new, expected)
+    work = work or Work()
+    exact = find_exact(text, old, new, expected) if only_exact else None
+    found = exact if only_exact else find(text, old, new, expected, work=work)
     if isinstance(found, Match):
         return Placed(found.strategy, found.spans)
     if isinstance(found, Miscount):
         return Problem("occurrence_mismatch", _mismatch(shown, text, found, expected))
-    return Problem("no_occurrence", f"old_string isn't in {shown!r}. {nearest_text(text, old, new)}")
+    return Problem("no_occurrence", f"old_string isn't in {shown!r}. {nearest_text(text, old, new, work)}")
 
 
 def repaired(
-    text: str, old: str, new: str, expected: int | None, *, whole_lines: bool = False
+    text: str,
+    old: str,
+    new: str,
+    expected: int | None,
+    *,
+    whole_lines: bool = False,
+    work: Work | None = None,
 ) -> Placed | None:
     """Use the first correction of both strings that yields the expected number of windows; no model involved."""
-    for one, other, look in _tries(old, new):
-        found = look(text, one, other, expected, whole_lines=whole_lines) if one and one != old else None
+    work = work or Work()
+    for one, other, approximate in _tries(old, new):
+        if not one or one == old:
+            continue
+        if approximate:
+            found = find(text, one, other, expected, whole_lines=whole_lines, work=work)
+        else:
+            found = find_exact(text, one, other, expected, whole_lines=whole_lines)
         if isinstance(found, Match):
             return Placed(found.strategy, found.spans, repaired=True)
     return None
 
 
-def placed_or_repaired(shown: str, text: str, old: str, new: str, expected: int | None) -> Placed | Problem:
+def placed_or_repaired(
+    shown: str, text: str, old: str, new: str, expected: int | None, *, work: Work | None = None
+) -> Placed | Problem:
     """Try everything that needs no model."""
-    found = placed(shown, text, old, new, expected)
+    work = work or Work()
+    found = placed(shown, text, old, new, expected, work=work)
     if isinstance(found, Problem) and found.code == "no_occurrence":
-        return repaired(text, old, new, expected) or found
+        return repaired(text, old, new, expected, work=work) or found
     return found
 
 
@@ -135,12 +160,13 @@ def _mismatch(shown: str, text: str, found: Miscount, expected: int | None) -> s
     )
 
 
-def _tries(old: str, new: str) -> Iterator[tuple[str, str, Callable[..., object]]]:
+def _tries(old: str, new: str) -> Iterator[tuple[str, str, bool]]:
+    """Corrected strings, and whether any strategy may find them."""
     for unescape, alike in ((_one_level, _is_one_level), (_quotes, _escapes_the_same), (_any, _is_one_line)):
         plain = unescape(old)
         if plain is not None and plain != old:
-            yield plain, (unescape(new) or "") if alike(old, new) else new, find
-    yield old.strip(), new.strip(), find_exact
+            yield plain, (unescape(new) or "") if alike(old, new) else new, True
+    yield old.strip(), new.strip(), False
 
 
 def _one_level(text: str) -> str | None:
@@ -183,8 +209,12 @@ def with_final_newline(file: TextFile, raw: str) -> str:
     return raw.removesuffix("\n").removesuffix("\r") if raw.endswith("\n") else raw
 
 
-def nearest_text(text: str, old: str, new: str) -> str:
+def nearest_text(text: str, old: str, new: str, work: Work | None = None) -> str:
     """Helps a model find its place: says that the edit was already made, or quotes the most similar lines."""
+    try:
+        (work or Work()).spend(len(text))
+    except TooMuchWork:
+        return "Read the file again."
     if new.strip() and new in text:
         where = f"line {line_at(text, text.find(new))}"
         return f"What it would put there stands at {where} already: the edit may have been made."

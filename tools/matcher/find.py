@@ -19,6 +19,8 @@ from interlock.tools.matcher.windows import (
     TooMuchWork,
     Window,
     Windows,
+    Work,
+    first_places,
     line_windows,
     old_lines,
     places,
@@ -28,7 +30,7 @@ from interlock.tools.matcher.windows import (
 
 __all__ = ["Match", "Miscount", "Span", "Strategy", "find", "find_exact", "replaced"]
 
-_STRATEGIES: tuple[tuple[Strategy, Callable[[str, str], Windows]], ...] = (
+_STRATEGIES: tuple[tuple[Strategy, Callable[[str, str, Work], Windows]], ...] = (
     ("whitespace", line_windows),
     ("tokens", token_windows),
     ("fuzzy", fuzzy_windows),
@@ -39,22 +41,33 @@ def find_exact(
     text: str, old: str, new: str, expected: int | None, *, whole_lines: bool = False
 ) -> Match | Miscount | None:
     """The first strategy: every exact occurrence of `old`."""
+    if many := _far_too_many("exact", text, old, expected, whole_lines):
+        return many
     return _settled("exact", text, _exact_windows(text, old, whole_lines), lambda _: new, expected)
 
 
 def find(
-    text: str, old: str, new: str, expected: int | None, *, whole_lines: bool = False
+    text: str,
+    old: str,
+    new: str,
+    expected: int | None,
+    *,
+    whole_lines: bool = False,
+    nearly: bool = True,
+    work: Work | None = None,
 ) -> Match | Miscount | None:
-    """All strategies. `expected` null: every window, at least one. `whole_lines`: no partial lines."""
+    """All strategies, the last only with `nearly`. `expected` null: every window, at least one. `whole_lines`: no
+    partial lines."""
     found = find_exact(text, old, new, expected, whole_lines=whole_lines)
     if found is not None or not old.strip():
         return found
+    work = work or Work()
     original, old, new = old, in_form_of(text, old), in_form_of(text, new)
     folded, plain_old = fold(text), fold(old)
     merge = _merge(text, old, new)
     if plain_old != original or folded is not text:
         pairs = tuple(range(len(old_lines(old))))  # a character-by-character match also matches line by line
-        found = _settled(
+        found = _far_too_many("typography", folded, plain_old, expected, whole_lines) or _settled(
             "typography",
             text,
             _exact_windows(folded, plain_old, whole_lines),
@@ -62,9 +75,9 @@ def find(
             expected,
         )
     for strategy, look in _STRATEGIES:
-        if found is None and (strategy != "fuzzy" or expected in (None, 1)):
+        if found is None and (strategy != "fuzzy" or (nearly and expected in (None, 1))):
             try:
-                windows = look(folded, plain_old)
+                windows = look(folded, plain_old, work)
             except TooMuchWork:
                 return Miscount(strategy, 0, ())
             windows = _of_whole_lines(text, windows) if whole_lines else windows
@@ -74,9 +87,27 @@ def find(
     return found
 
 
+def _far_too_many(
+    strategy: Strategy, text: str, old: str, expected: int | None, whole_lines: bool
+) -> Miscount | None:
+    """A miscount of so many places that they are only counted: a list of millions would take seconds."""
+    if expected is None or not old:
+        return None
+    text, old, shared = _as_lines(text, old) if whole_lines else (text, old, 0)
+    count = text.count(old)
+    if count <= max(expected, MOST_NAMED):
+        return None
+    return Miscount(strategy, count, tuple(first_places(text, old, shared=shared)))
+
+
+def _as_lines(text: str, old: str) -> tuple[str, str, int]:
+    """With a line's own breaks before and after it, shared with its neighbours."""
+    return f"\n{text}\n", f"\n{old}\n", 1
+
+
 def _exact_windows(text: str, old: str, whole_lines: bool) -> Windows:
-    # A line's own breaks before and after it, shared with its neighbours.
-    at = places(f"\n{text}\n", f"\n{old}\n", shared=1) if whole_lines else places(text, old)
+    whole, sought, shared = _as_lines(text, old) if whole_lines else (text, old, 0)
+    at = places(whole, sought, shared=shared)
     top, end = (
         [Window(place, place + len(old)) for place in chosen] for chosen in (at.from_top, at.from_end)
     )

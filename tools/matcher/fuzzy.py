@@ -21,6 +21,7 @@ from interlock.tools.matcher.windows import (
     Lines,
     Window,
     Windows,
+    Work,
     blank_tolerant,
     old_lines,
     windows_of,
@@ -34,6 +35,8 @@ _RIVALS = 0.3
 """Windows up to this distance are checked, to be sure the best is unrivalled."""
 _PROBED = 1 / 3 + 0.01
 """Share of `old` in the longest lines searched for. A window within 0.1 overall has one of them within 0.3."""
+_PAIR = 6
+"""Characters that take as long to compare as a pair of lines."""
 _MOST_COMPARED = 1_000_000
 """Pairs of lines compared: 0.3 s. Above it, fewer of `old`'s lines are searched for, and texts with even more likely
 places are too repetitive."""
@@ -65,17 +68,18 @@ class _Found:
     """Number of differing words and symbols."""
 
 
-def fuzzy_windows(text: str, old: str) -> Windows:
-    return windows_of(_nearest(text, old))
+def fuzzy_windows(text: str, old: str, work: Work) -> Windows:
+    return windows_of(_nearest(text, old, work))
 
 
-def _nearest(text: str, old: str) -> list[Window]:
+def _nearest(text: str, old: str, work: Work) -> list[Window]:
     """Empty, the nearest window, or those too close to choose between."""
     wanted = [line.strip() for line in old_lines(old) if line.strip()]
     if sum(map(len, wanted)) < _SHORTEST or max(map(len, wanted)) > _LONGEST_LINE:
         return []
+    work.spend(len(text))
     lines = Lines(text, blank=False)
-    found = sorted(_measured(lines, wanted), key=lambda f: (f.distance, f.words))
+    found = sorted(_measured(lines, wanted, work), key=lambda f: (f.distance, f.words))
     size = sum(map(len, wanted))
     if not found or found[0].distance > _LIMIT * size:
         return []
@@ -97,24 +101,26 @@ def _window(text: str, old: str, lines: Lines, start: int, count: int) -> Window
     return blank_tolerant(text, old_lines(old), list(lines.starts[first : first + count]), old.endswith("\n"))
 
 
-def _measured(lines: Lines, wanted: list[str]) -> Iterator[_Found]:
+def _measured(lines: Lines, wanted: list[str], work: Work) -> Iterator[_Found]:
     size = sum(map(len, wanted))
     bare = [_bare(line) for line in wanted]
-    for first in sorted(_candidates(lines, bare)):
+    cost = len(bare) + sum(map(len, bare)) * max(map(len, bare)) // _PAIR_CHARS
+    for first in sorted(_candidates(lines, bare, _MOST_COMPARED // cost, work)):
+        work.spend(_PAIR * cost)
         measured = _distance(lines, first, wanted, bare, _RIVALS * size)
         if measured is not None:
             yield measured
 
 
-def _candidates(lines: Lines, bare: list[str]) -> set[int]:
-    """Positions where a window may start: one of the longest lines roughly matches there."""
+def _candidates(lines: Lines, bare: list[str], most: int, work: Work) -> set[int]:
+    """Positions where a window may start: one of the longest lines roughly matches there. Empty above `most`."""
     probes = _probes(bare, lines)
-    cost = len(bare) + sum(map(len, bare)) * max(map(len, bare)) // _PAIR_CHARS
-    most = min(_MOST_CANDIDATES, _MOST_COMPARED // cost)
+    most = min(_MOST_CANDIDATES, most)
     found: set[int] = set()
     for begin in range(0, len(lines), _BLOCK):
         block = [_bare(lines[i]) for i in range(begin, min(begin + _BLOCK, len(lines)))]
         for at in probes:
+            work.spend(_PAIR * len(block))
             cutoff = int(_RIVALS * len(bare[at]))
             near = process.extract(
                 bare[at], block, scorer=Levenshtein.distance, processor=None, score_cutoff=cutoff, limit=None

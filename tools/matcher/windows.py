@@ -64,17 +64,24 @@ class Windows:
     """Offsets of the first windows, including overlapping ones."""
 
 
+MOST_WORK = 60_000_000
+"""Characters and tokens that the edits of one call may compare: 3 s. Exact text isn't counted."""
+
+
 class TooMuchWork(Exception):  # noqa: N818 - no fault: the text is too much alike everywhere
-    """A strategy has used up its comparisons. Counted, not timed, so that a repeated call has the same result."""
+    """A call has used up its comparisons. Counted, not timed, so that a repeated call has the same result."""
 
 
 @dataclass
 class Work:
-    """Comparisons left for a strategy."""
+    """Comparisons left for a call, whatever its edits and their strategies spend them on."""
 
-    left: int
+    left: int = MOST_WORK
+    check: Callable[[], None] = lambda: None
+    """Raises if the call is to end."""
 
     def spend(self, count: int) -> None:
+        self.check()
         self.left -= count
         if self.left < 0:
             raise TooMuchWork
@@ -119,6 +126,11 @@ def places(text: str, sought: str, *, shared: int = 0) -> Places:
     return Places(from_top, turned[::-1], near)
 
 
+def first_places(text: str, sought: str, *, shared: int = 0) -> list[int]:
+    """The first `MOST_NAMED` places that don't overlap, but for `shared` characters."""
+    return list(islice(_apart(text, sought, len(sought) - shared), MOST_NAMED))
+
+
 def _apart(text: str, sought: str, step: int) -> Iterator[int]:
     at = text.find(sought) if sought else -1
     while at >= 0:
@@ -145,8 +157,8 @@ _LEAST_TOKENS = 2
 """Fewer tokens are too ambiguous."""
 _FIRST_TOKENS = 8
 """A place that starts with these is compared to the end."""
-_MOST_WORK = 10_000_000
-"""Maximum tokens compared: half a second."""
+_WINDOW = 10
+"""Characters that take as long to compare as one window to build."""
 
 
 def old_lines(old: str) -> list[str]:
@@ -154,7 +166,7 @@ def old_lines(old: str) -> list[str]:
     return old.removesuffix("\n").split("\n")
 
 
-def line_windows(text: str, old: str) -> Windows:
+def line_windows(text: str, old: str, work: Work) -> Windows:
     """Use the strictest comparison with a hit: ignoring trailing whitespace, then indentation, then blank lines."""
     wanted = old_lines(old)
     longest = max((line.strip() for line in wanted), key=len)
@@ -162,11 +174,14 @@ def line_windows(text: str, old: str) -> Windows:
     if longest and longest in text:
         for key, blank in ((str.rstrip, True), (str.strip, True), (str.strip, False)):
             if not found.from_top:
-                found = _alike(text, wanted, key, blank, old.endswith("\n"))
+                work.spend(len(text))
+                found = _alike(text, wanted, key, blank, old.endswith("\n"), work)
     return found
 
 
-def _alike(text: str, wanted: list[str], key: Callable[[str], str], blank: bool, tail: bool) -> Windows:
+def _alike(
+    text: str, wanted: list[str], key: Callable[[str], str], blank: bool, tail: bool, work: Work
+) -> Windows:
     """Windows whose lines equal `wanted` by `key`; unless `blank`, blank lines of either side are ignored."""
     keys = [key(line) for line in wanted if blank or line.strip()]
     lines = "\n"
@@ -176,6 +191,7 @@ def _alike(text: str, wanted: list[str], key: Callable[[str], str], blank: bool,
     at = places(lines, "\n".join(["", *keys, ""]), shared=1)
     if not at.from_top:
         return Windows((), (), ())
+    work.spend(_WINDOW * len(at.from_top))
     starts = Lines(text, blank=blank).starts
     same = tuple(range(len(keys)))
 
@@ -305,7 +321,7 @@ def _with_tail(text: str, stop: int, tail: bool) -> int:
     return min(stop + 1, len(text)) if tail else stop
 
 
-def token_windows(text: str, old: str) -> Windows:
+def token_windows(text: str, old: str, work: Work) -> Windows:
     """Windows that start a line, after its indentation. Words stay separate: `return x` doesn't match `returnx`."""
     tokens: list[str] = TOKEN.findall(old)
     if not _LEAST_TOKENS <= len(tokens) <= _MOST_TOKENS or max(tokens, key=len) not in text:
@@ -314,7 +330,8 @@ def token_windows(text: str, old: str) -> Windows:
         re.compile(r"^[^\S\n]*+" + "".join(_joined(some)), re.MULTILINE)
         for some in (tokens[:_FIRST_TOKENS], tokens)
     )
-    return windows_of(list(_matching(text, begin, whole, Work(_MOST_WORK), len(tokens))))
+    work.spend(len(text))
+    return windows_of(list(_matching(text, begin, whole, work, len(tokens))))
 
 
 def _joined(tokens: list[str]) -> Iterator[str]:
