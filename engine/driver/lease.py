@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from interlock.engine.options import HEARTBEAT_STALE_S
 from interlock.engine.store import Store
+from interlock.engine.store.tables import TABLES
 from interlock.services.sqlite import explained, transaction
 from interlock.state.errors import BusyError, StoreError
 
@@ -309,22 +310,6 @@ def writer_of(path: Path) -> int | None:
 
 
 _STALE = "stale lease"
-_TABLES = {
-    "checkpoints": "thread_id",
-    "writes": "thread_id",
-    "chain": "run",
-    "model_calls": "run",
-    "reservations": "run",
-    "journal": "run",
-    "decisions": "run",
-    "hook_calls": "run",
-    "server_replies": "run",
-    "approvals": "run",
-    "steps": "run",
-    "snapshots": "run",
-    "runs": "run",
-}
-"""Every table a driver writes → the column that names the run."""
 _ROWS = {"insert": "new", "update": "old", "delete": "old"}
 
 
@@ -338,10 +323,11 @@ def fence(conn: sqlite3.Connection, lease: Lease) -> None:
         return lease.epoch if run == lease.run and lease.held else -1
 
     conn.create_function("my_epoch", 1, my_epoch)
-    for table, column in _TABLES.items():
+    for table in (table for table in TABLES if table.driven):
+        column = table.owner
         for event, row in _ROWS.items():
             conn.execute(
-                f"create temp trigger fence_{table}_{event} before {event} on main.{table} "
+                f"create temp trigger fence_{table.name}_{event} before {event} on main.{table.name} "
                 f"when (select epoch from main.lease where run = {row}.{column}) "
                 f"is not my_epoch({row}.{column}) "
                 f"begin select raise(abort, '{_STALE}'); end"

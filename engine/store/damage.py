@@ -16,7 +16,7 @@ _Check = Callable[[Any], object]
 
 def unreadable(conn: sqlite3.Connection, outputs: Path) -> Iterator[str]:
     """One line per row, of any table, with a value its column can't hold."""
-    for table, checks in _readers().items():
+    for table, checks in readers().items():
         columns = {name: (kind, bool(needed)) for _, name, kind, needed, *_ in _info(conn, table)}
         owner = "thread_id" if "thread_id" in columns else "run"
         for values in conn.execute(f"select {', '.join(columns)} from {table}"):
@@ -53,7 +53,7 @@ def _reads(check: _Check, row: dict[str, Any], name: str, outputs: Path) -> bool
     return True
 
 
-def _readers() -> dict[str, dict[str, _Check]]:
+def readers() -> dict[str, dict[str, _Check]]:
     """Table → column → parser. Whether a record is the one originally written is checked by `damage`."""
     from interlock.engine.read import place_of
     from interlock.engine.store.saver import Serde

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.store import Store, checkpoint_of, insertion, reading, select
+from interlock.engine.store.tables import TABLES
 from interlock.services.files.filesystem import remove_untouched
 from interlock.services.sqlite import explained, transaction
 from interlock.services.transcript import ChainTranscript
@@ -57,19 +58,6 @@ _KEPT = re.compile(r"\b(?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt\b")
 """Names given by `services/files/filesystem.py`."""
 _RECORD = re.compile(r"[0-9a-f]{64}\.json")
 """Checked because a damaged row may name anything."""
-_TABLES = (
-    "steps",
-    "journal",
-    "decisions",
-    "hook_calls",
-    "server_replies",
-    "snapshots",
-    "model_calls",
-    "reservations",
-    "approvals",
-    "lease",
-    "runs",
-)
 
 
 def remove_run(home: Path, run: str) -> None:
@@ -117,12 +105,9 @@ def _delete(conn: sqlite3.Connection, run: str) -> None:
         "select 1 from chain c join chain p on c.parent = p.id where p.run = ?1 and c.run <> ?1 limit 1",
         (run,),
     ).fetchone()
-    if not forked:  # a fork reads its history from its parent's records (`engine.md` 9)
-        conn.execute("delete from chain where run = ?", (run,))
-    for table in ("checkpoints", "writes"):
-        conn.execute(f"delete from {table} where thread_id = ?", (run,))
-    for table in _TABLES:
-        conn.execute(f"delete from {table} where run = ?", (run,))
+    for table in TABLES:
+        if not (table.kept and forked):  # a fork reads its history from its parent's records (`engine.md` 9)
+            conn.execute(f"delete from {table.name} where {table.owner} = ?", (run,))
 
 
 def _last_write(conn: sqlite3.Connection, run: str) -> float:

@@ -1,0 +1,106 @@
+"""forks: the rows of a fork, copied from its parent's (`engine.md` 21)."""
+
+import json
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from interlock.engine.store import Store, checkpoint_of, select
+from interlock.engine.store.tables import TABLES, Table
+from interlock.services.sqlite import StoreConnection, explained, transaction
+
+
+@dataclass(frozen=True)
+class RootStep:
+    """A root checkpoint of a run."""
+
+    id: str
+    step: int
+    made: float
+    """Unix time, seconds."""
+    values: Mapping[str, Any]
+    newest: bool
+    """Whether it is the run's newest checkpoint."""
+
+
+def root_step(home: Path, run: str, step: int) -> RootStep | tuple[int, int] | None:
+    """The root checkpoint of a step; else the first and last step that the run has; None: it has none yet."""
+    rows = select(
+        home,
+        "select checkpoint_id, json_extract(cast(metadata as text), '$.step'), type, checkpoint from checkpoints "
+        "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id",
+        run,
+    )
+    there = [row for row in rows if row[1] == step]
+    if not there:
+        return (rows[0][1], rows[-1][1]) if rows else None
+    # A root step repeated after a crash has two checkpoints: the newer one counts.
+    name, _, kind, saved = there[-1]
+    read = checkpoint_of(kind, saved)
+    made = datetime.fromisoformat(read["ts"]).timestamp()
+    return RootStep(name, step, made, read["channel_values"], name == rows[-1][0])
+
+
+def is_open(home: Path, run: str) -> bool:
+    """Whether the run exists and has work left."""
+    return bool(select(home, "select 1 from runs where run = ? and status not in ('done', 'cancelled')", run))
+
+
+def unmade(home: Path, parent: str, step: int) -> list[tuple[str, Path]]:
+    """Forks at this step that were never driven, with their folders: a kill may have cut one off before its folder."""
+    query = "select run, workspace from runs where parent = ? and step = ? and updated = created"
+    return [(run, Path(folder)) for run, folder in select(home, query, parent, step)]
+
+
+def copy_run(
+    home: Path, parent: str, fork: str, at: RootStep, row: Mapping[str, Any], *, whole: bool, moved: bool
+) -> None:
+    """Copy the parent's rows up to a step in one transaction; a second call changes nothing.
+
+    `row`: changed columns of the run's own row. `whole`: the parent is parked there, so what waits is copied, too.
+    `moved`: the fork works in another folder, which the requests that wait then name.
+    """
+    if select(home, "select 1 from runs where run = ?", fork):
+        return
+    store = Store(home)
+    names = {"fork": fork, "run": parent, "step": at.step, "made": at.made, "id": at.id}
+    changes = {"runs": {**row, "parent": parent}, "snapshots": {"inherited": 1}}
+    with explained(store.path), closing(store.connect("FULL")) as conn, transaction(conn):
+        for table in TABLES:
+            if table.forked is not None:
+                _copy(conn, table, names, changes.get(table.name, {}), whole)
+        if moved:
+            (old,) = conn.execute("select workspace from runs where run = ?", (parent,)).fetchone()
+            _move(conn, fork, old, row["workspace"])
+
+
+def _copy(
+    conn: StoreConnection, table: Table, names: Mapping[str, Any], changes: Mapping[str, Any], whole: bool
+) -> None:
+    columns: list[str] = [row[1] for row in conn.execute(f"pragma table_info({table.name})")]
+    replaced = {table.owner: names["fork"], **changes}
+    made: dict[str, str] = {name: f":new_{name}" for name in replaced}
+    if table.name == "approvals":  # their ids contain the run's
+        made["id"] = ":fork || substr(id, length(run) + 1)"
+    chosen = ", ".join(made.get(name, name) for name in columns)
+    which = "1" if whole else str(table.forked)
+    order = " order by rowid" if table.name == "approvals" else ""
+    conn.execute(
+        f"insert into {table.name} ({', '.join(columns)}) select {chosen} from {table.name} "
+        f"where {table.owner} = :run and ({which}){order}",
+        {**names, **{f"new_{name}": value for name, value in replaced.items()}},
+    )
+
+
+def _move(conn: StoreConnection, fork: str, old: str, new: str) -> None:
+    """Move the file paths in pending requests to the fork's folder."""
+    rows = conn.execute("select id, request from approvals where run = ? and answer is null", (fork,))
+    for name, text in rows.fetchall():
+        request = json.loads(text)
+        for file in request.get("files", ()):
+            if Path(file["path"]).is_relative_to(old):
+                file["path"] = str(Path(new, Path(file["path"]).relative_to(old)))
+        conn.execute("update approvals set request = ? where id = ?", (json.dumps(request), name))
