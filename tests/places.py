@@ -5,6 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine import Options, Outcome, run_sync
+from interlock.engine.diagrams import taken_edges
+from interlock.engine.diagrams.shape import run_path
+from interlock.engine.read import step_rows
 
 
 class Place:
@@ -24,3 +27,8 @@ class Place:
         outcome = run_sync(workflow, given, options=self.options(**options))
         assert outcome.status == "done", outcome.error
         return outcome
+
+    def taken(self, outcome: Outcome) -> set[tuple[str, str, str]]:
+        """The edges that a run took."""
+        rows = step_rows(self.folder / "home", outcome.run)
+        return taken_edges(outcome.workflow, run_path(rows, ended=True))

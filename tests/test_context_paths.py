@@ -9,9 +9,7 @@ from fake_gemini.fake import FakeGemini
 from places import Place
 
 from interlock.engine import resume_sync, run_sync
-from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.diagrams.shape import run_path
-from interlock.engine.read import step_rows
+from interlock.engine.diagrams import declared_edges
 from interlock.state.errors import InputError
 from interlock.state.text import estimate_tokens
 
@@ -35,11 +33,7 @@ def test_every_declared_edge_is_taken_by_some_scene(place: Place) -> None:
         ("context", {"prompt": "go"}, {"GEMINI_SYSTEM_MD": "own.md"}),
         ("system-prompt", {}, {}),
     ]
-    taken: set[tuple[str, str, str]] = set()
-    for workflow, given, env in scenes:
-        outcome = place.run(workflow, given, env=env)
-        rows = step_rows(place.folder / "home", outcome.run)
-        taken |= taken_edges(workflow, run_path(rows, ended=True))
+    taken = {e for name, given, env in scenes for e in place.taken(place.run(name, given, env=env))}
     assert declared_edges("context") - taken == set()
 
 
@@ -49,17 +43,13 @@ def test_a_part_that_is_turned_off_is_not_there(place: Place) -> None:
     assert [f["path"] for f in whole["files"]] == ["GEMINI.md"]
     assert "be brief" in json.dumps(whole["messages"][0])
     off = ("history", "environment", "directory", "system-prompt", "memory", "tool_declarations")
-    bare = place.run(
-        "context", {"prompt": "go on", "history": ASKED, "parts": dict.fromkeys(off, False)}
-    ).output
+    asked = {"prompt": "go on", "history": ASKED}
+    bare = place.run("context", {**asked, "parts": dict.fromkeys(off, False)}).output
     assert (bare["system"], bare["tools"], bare["files"]) == ("", [], [])
     assert [m["content"] for m in bare["messages"]] == ["go on"]
     for part in off:
-        rest = place.run("context", {"prompt": "go on", "history": ASKED, "parts": {part: False}}).output
-        assert {name for name, count in rest["tokens"].items() if count} == set(whole["tokens"]) - {
-            part,
-            "at_files",
-        }
+        tokens = place.run("context", {**asked, "parts": {part: False}}).output["tokens"]
+        assert {name for name, count in tokens.items() if count} == set(whole["tokens"]) - {part, "at_files"}
 
 
 def test_the_prompt_is_short_and_says_what_it_is_made_of(place: Place) -> None:

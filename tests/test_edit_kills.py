@@ -1,18 +1,18 @@
 """An edit cut off at any of its commits is made once, with the same answer, when the run is resumed."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from places import Place
 
 from interlock.engine import Options, Outcome, resume_sync, run_sync
 from interlock.engine.store.journal import SqlJournal
 from interlock.services.files.calls import FileCalls
 from interlock.services.toolset import BuiltinToolset
 
-BEFORE, AFTER = "one\ntwo\n", "one\n2\n"
+AFTER = "one\n2\n"
 
 
 class Cut(Exception):  # noqa: N818 - no error of ours: the process ends here
@@ -20,20 +20,9 @@ class Cut(Exception):  # noqa: N818 - no error of ours: the process ends here
 
 
 def options(folder: Path) -> Options:
-    (folder / "work").mkdir()
-    (folder / "work/a.txt").write_text(BEFORE)
-    script = folder / "script.json"
-    script.write_text("[]")
-    home, user = folder / "home", folder / "user"
-    env = {"PATH": os.environ["PATH"]}
-    return Options(
-        home=home,
-        user_home=user,
-        workspace=folder / "work",
-        model=f"script:{script}",
-        env=env,
-        approval_mode="auto_edit",
-    )
+    (folder / "script.json").write_text("[]")
+    place = Place(folder)
+    return place.options(model=f"script:{folder / 'script.json'}", approval_mode="auto_edit")
 
 
 def edited(given: Options) -> Outcome:

@@ -1,7 +1,6 @@
 """Path tests of `edit`: inputs and scripted helpers → how it ends, the file's content, which edges were taken."""
 
 import json
-import os
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import Place
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.diagrams.shape import run_path
+from interlock.engine.read import step_rows
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
@@ -136,45 +137,24 @@ SCENES: dict[str, Scene] = {
 
 
 def prepare(folder: Path, replies: Replies, mode: str = "auto_edit") -> Options:
-    work = folder / "work"
-    work.mkdir(parents=True)
-    (work / "a.py").write_text(BEFORE)
-    (work / "a.json").write_text('{"a": 1}\n')
-    (work / "a.bin").write_bytes(b"\0")
-    script = folder / "script.json"
-    script.write_text(json.dumps(replies))
-    return Options(
-        home=folder / "home",
-        user_home=folder / "user",
-        workspace=work,
-        model=f"script:{script}",
-        env={"PATH": os.environ["PATH"]},
-        approval_mode=mode,
-    )
+    place = Place(folder)
+    (place.work / "a.txt").unlink()
+    (place.work / "a.py").write_text(BEFORE)
+    (place.work / "a.json").write_text('{"a": 1}\n')
+    (place.work / "a.bin").write_bytes(b"\0")
+    (folder / "script.json").write_text(json.dumps(replies))
+    return place.options(model=f"script:{folder / 'script.json'}", approval_mode=mode)
 
 
 def play(scene: Scene, folder: Path) -> tuple[Options, Outcome]:
     options = prepare(folder, scene.replies)
-    subject = {"file_path": scene.file} if scene.file else {}
-    given = {
-        **subject,
-        "old_string": scene.old,
-        "new_string": scene.new,
-        "instruction": "count",
-        **scene.more,
-    }
+    given = {"old_string": scene.old, "new_string": scene.new, "instruction": "count", **scene.more}
+    given |= {"file_path": scene.file} if scene.file else {}
     return options, run_sync("edit", given, options=options)
 
 
-def path_of(options: Options, run: str) -> Any:
-    conn = sqlite3.connect(options.home / "interlock.db")
-    conn.row_factory = sqlite3.Row
-    try:
-        return run_path(
-            conn.execute("select * from steps where run = ? order by seq", (run,)).fetchall(), ended=True
-        )
-    finally:
-        conn.close()
+def edges(options: Options, outcome: Outcome) -> set[tuple[str, str, str]]:
+    return taken_edges("edit", run_path(step_rows(options.home, outcome.run), ended=True))
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -255,13 +235,8 @@ def test_an_edit_by_itself_obeys_rules_and_modes(scene: Asked, played: Callable[
 
 
 def test_every_declared_edge_is_taken_by_some_scene(played: Callable[..., Any]) -> None:
-    taken: set[tuple[str, str, str]] = set()
-    for scene in SCENES.values():
-        options, outcome = played(play, scene)
-        taken |= taken_edges("edit", path_of(options, outcome.run))
-    for ask in ASKED:
-        options, outcome = played(answered, ask)
-        taken |= taken_edges("edit", path_of(options, outcome.run))
+    runs = [played(play, scene) for scene in SCENES.values()] + [played(answered, ask) for ask in ASKED]
+    taken = {edge for options, outcome in runs for edge in edges(options, outcome)}
     assert declared_edges("edit") - taken == set()
 
 

@@ -3,7 +3,6 @@
 A real server on loopback that speaks Gemini's protocol; the waits are a thousandth of their length.
 """
 
-import os
 import socket
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from fake_gemini.fake import FakeGemini
+from places import Place
 
 from interlock.engine import Options, Outcome, resume_sync, run_sync
 
@@ -43,13 +43,11 @@ TOLERATED = {("nothing said", "after a tool")}
 """An empty text after a tool's result is no fault of the stream (`pipelines.md` §2)."""
 
 
-class Stage:
+class Stage(Place):
     """One run against the server."""
 
-    def __init__(self, folder: Path, server: FakeGemini, **model: Any) -> None:
-        work = folder / "work"
-        work.mkdir()
-        (work / "a.txt").write_text("one\n")
+    def __init__(self, folder: Path, server: FakeGemini, name: str = "gemini-2.5-pro", **model: Any) -> None:
+        super().__init__(folder)
         quick = {
             "retryDelayScale": 0.001,
             "streamRetryDelay": 0,
@@ -57,28 +55,17 @@ class Stage:
             "fallback": [],
         }
         self.server, self.events = server, list[Any]()
-        self.options = Options(
-            home=folder / "home",
-            user_home=folder / "user",
-            workspace=work,
-            model=model.get("name", "gemini-2.5-pro"),
-            overrides={"model": {**quick, **model}},
-            env={"PATH": os.environ["PATH"], **server.env},
-        )
+        self.given = self.options(server.env, model=name, overrides={"model": {**quick, **model}})
 
-    def run(self, script: list[Mapping[str, Any]]) -> Outcome:
+    def play(self, script: list[Mapping[str, Any]]) -> Outcome:
         self.server.play(script)
-        return run_sync(
-            "main", {"prompt": "What is it?"}, options=self.options, renderers=[self.events.append]
-        )
+        said = {"prompt": "What is it?"}
+        return run_sync("main", said, options=self.given, renderers=[self.events.append])
 
     def resume(self, script: list[Mapping[str, Any]]) -> Outcome:
         self.server.play(script)
-        return resume_sync(self.last, options=self.options, renderers=[self.events.append])
-
-    @property
-    def last(self) -> str:
-        return next(e.session_id for e in self.events if e.type == "init")
+        run = next(e.session_id for e in self.events if e.type == "init")
+        return resume_sync(run, options=self.given, renderers=[self.events.append])
 
     def told(self, kind: str) -> list[Any]:
         return [e for e in self.events if e.type == kind]
@@ -91,7 +78,7 @@ def test_a_fault_that_passes_is_retried(
 ) -> None:
     stage = Stage(tmp_path, fake_gemini)
     bad = {**INVALID, **UNREACHED}[fault]
-    outcome = stage.run([*PLACES[place], bad, bad, GOOD, GOOD])
+    outcome = stage.play([*PLACES[place], bad, bad, GOOD, GOOD])
     if (fault, place) in TOLERATED:
         assert (outcome.status, outcome.exit_code) == ("invalid_stream", 1)
         return
@@ -109,7 +96,7 @@ def test_a_fault_that_stays_ends_clearly_and_can_be_resumed(
 ) -> None:
     stage = Stage(tmp_path, fake_gemini)
     bad = {**INVALID, **UNREACHED}[fault]
-    outcome = stage.run([*PLACES[place], *[bad] * (ATTEMPTS + 2)])
+    outcome = stage.play([*PLACES[place], *[bad] * (ATTEMPTS + 2)])
     invalid = fault in INVALID
     assert outcome.status == ("invalid_stream" if invalid else "failed")
     assert outcome.exit_code == 1
@@ -130,7 +117,7 @@ def test_an_empty_answer_after_a_tool_is_asked_on(tmp_path: Path, fake_gemini: F
     """With the next-speaker check, which needs no model for it, an empty answer isn't the end."""
     stage = Stage(tmp_path, fake_gemini, skipNextSpeakerCheck=False)
     verdict = {"text": '{"reasoning": "done", "next_speaker": "user"}'}
-    outcome = stage.run([READ, {"text": ""}, GOOD, verdict])
+    outcome = stage.play([READ, {"text": ""}, GOOD, verdict])
     assert (outcome.status, outcome.output["response"]) == ("done", GOOD["text"])
 
 
@@ -142,13 +129,13 @@ def test_the_servers_own_delay_is_kept(
     error: dict[str, Any], tmp_path: Path, fake_gemini: FakeGemini
 ) -> None:
     stage = Stage(tmp_path, fake_gemini)
-    assert stage.run([{"error": error}, GOOD]).status == "done"
+    assert stage.play([{"error": error}, GOOD]).status == "done"
     assert [e.delay_s for e in stage.told("retry")] == [0.007]
 
 
 def test_without_one_the_waits_grow(tmp_path: Path, fake_gemini: FakeGemini) -> None:
     stage = Stage(tmp_path, fake_gemini, retryDelayScale=0.01)
-    assert stage.run([*[{"error": 503}] * 4, GOOD]).status == "done"
+    assert stage.play([*[{"error": 503}] * 4, GOOD]).status == "done"
     waits = [e.delay_s * 100 for e in stage.told("retry")]
     for wait, expected in zip(waits, (5, 10, 20, 30), strict=True):
         assert 0.7 * expected - 0.1 <= wait <= 1.3 * expected + 0.1
@@ -158,7 +145,7 @@ def test_a_server_that_is_down_for_ever_is_given_up_in_bounded_time(
     tmp_path: Path, fake_gemini: FakeGemini
 ) -> None:
     stage = Stage(tmp_path, fake_gemini, **AUTO)
-    outcome = stage.run([*[{"error": 503}] * 60])
+    outcome = stage.play([*[{"error": 503}] * 60])
     assert (outcome.status, outcome.exit_code) == ("failed", 1)
     asked = [r.model for r in fake_gemini.requests if "lite" not in r.model]
     assert asked == ["gemini-2.5-pro"] * 10 + ["gemini-3.8-flash"] * 10
@@ -170,7 +157,7 @@ def test_an_overloaded_model_is_replaced_under_auto_only(tmp_path: Path, fake_ge
         (folder := tmp_path / model).mkdir()
         stage = Stage(folder, fake_gemini, **{**AUTO, "name": model})
         helper = [{"error": 400}] if answers else []
-        outcome = stage.run([*helper, *[{"error": 503}] * 10, GOOD])
+        outcome = stage.play([*helper, *[{"error": 503}] * 10, GOOD])
         assert (outcome.status == "done") is answers
         assert (fake_gemini.requests[-1].model == "gemini-3.8-flash") is answers
 
@@ -179,7 +166,7 @@ def test_a_named_model_that_there_is_not_fails_and_names_the_way_on(
     tmp_path: Path, fake_gemini: FakeGemini
 ) -> None:
     stage = Stage(tmp_path, fake_gemini, fallback=["pro", "flash"])
-    outcome = stage.run([{"error": 404}, GOOD])
+    outcome = stage.play([{"error": 404}, GOOD])
     assert (outcome.status, len(fake_gemini.requests)) == ("failed", 1)
     assert "404" in str(outcome.error) and "-m" in str(outcome.error)
 
@@ -189,7 +176,7 @@ def test_a_long_delay_ends_the_run_and_says_when_to_come_back(
     code: int, tmp_path: Path, fake_gemini: FakeGemini
 ) -> None:
     stage = Stage(tmp_path, fake_gemini)
-    outcome = stage.run([{"error": {"code": code, "retry_after": 7300}}, GOOD])
+    outcome = stage.play([{"error": {"code": code, "retry_after": 7300}}, GOOD])
     assert (outcome.status, len(fake_gemini.requests)) == ("failed", 1)
     assert outcome.error is not None
     assert "It asks to wait 2.0 hours; from 2" in outcome.error["message"]
@@ -206,8 +193,8 @@ def test_a_server_that_is_not_there_ends_after_three_attempts(
     if "invalid" in url:
         monkeypatch.setattr(socket, "getaddrinfo", unknown)
     stage = Stage(tmp_path, fake_gemini)
-    stage.options = replace(stage.options, env={**(stage.options.env or {}), "GOOGLE_GEMINI_BASE_URL": url})
-    outcome = stage.run([])
+    stage.given = replace(stage.given, env={**(stage.given.env or {}), "GOOGLE_GEMINI_BASE_URL": url})
+    outcome = stage.play([])
     assert (outcome.status, len(stage.told("retry"))) == ("failed", 2)
     assert [e.delay_s for e in stage.told("retry")] == [0.001] * 2, "seconds, scaled"
     assert outcome.error is not None and "could not be reached" in outcome.error["message"]
@@ -217,7 +204,7 @@ def test_a_bug_of_ours_is_no_failure_of_the_model(
     tmp_path: Path, fake_gemini: FakeGemini, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interlock.services.models.request.TextDelta", None)
-    outcome = Stage(tmp_path, fake_gemini).run([GOOD, GOOD])
+    outcome = Stage(tmp_path, fake_gemini).play([GOOD, GOOD])
     assert outcome.error is not None and outcome.error["type"] == "bug", outcome.error
     assert len(fake_gemini.requests) == 1
 
@@ -227,7 +214,7 @@ def test_a_request_that_is_too_large_for_the_server_is_an_overflow(
 ) -> None:
     stage = Stage(tmp_path, fake_gemini)
     text = "The input token count (2000000) exceeds the maximum number of tokens allowed (1048576)."
-    outcome = stage.run([{"error": {"code": 400, "message": text}}])
+    outcome = stage.play([{"error": {"code": 400, "message": text}}])
     assert (outcome.status, outcome.exit_code) == ("context_overflow", 1)
     assert len(fake_gemini.requests) == 1
     assert stage.resume([GOOD]).status == "done"
@@ -238,7 +225,7 @@ def test_a_request_that_cannot_fit_is_not_made(place: str, tmp_path: Path, fake_
     limit = 100 if place == "first" else 20_000
     stage = Stage(tmp_path, fake_gemini, tokenLimits={"gemini-2.5-pro": limit})
     (tmp_path / "work" / "a.txt").write_text("a line of some forty characters, or more\n" * 1900)
-    outcome = stage.run([*PLACES[place], GOOD])
+    outcome = stage.play([*PLACES[place], GOOD])
     assert (outcome.status, outcome.exit_code) == ("context_overflow", 1)
     assert len(fake_gemini.requests) == len(PLACES[place])
     assert stage.told("context_overflow")
@@ -247,7 +234,7 @@ def test_a_request_that_cannot_fit_is_not_made(place: str, tmp_path: Path, fake_
 @pytest.mark.parametrize("status", [400, 401, 403])
 def test_a_refusal_is_not_retried(status: int, tmp_path: Path, fake_gemini: FakeGemini) -> None:
     stage = Stage(tmp_path, fake_gemini)
-    outcome = stage.run([{"error": status}, GOOD])
+    outcome = stage.play([{"error": status}, GOOD])
     assert outcome.status == "failed"
     assert outcome.exit_code == (41 if status in (401, 403) else 1)
     assert len(fake_gemini.requests) == 1
@@ -256,9 +243,9 @@ def test_a_refusal_is_not_retried(status: int, tmp_path: Path, fake_gemini: Fake
 def test_helpers_that_fail_never_break_a_turn(tmp_path: Path, fake_gemini: FakeGemini) -> None:
     """The classifier and the next-speaker check meet a broken server; the answer comes all the same."""
     stage = Stage(tmp_path, fake_gemini, name="auto", skipNextSpeakerCheck=False)
-    stage.options = Options(**{**vars(stage.options), "model": "auto"})
+    stage.given = Options(**{**vars(stage.given), "model": "auto"})
     broken = {"error": 503}
-    outcome = stage.run([broken, broken, GOOD, broken, broken])
+    outcome = stage.play([broken, broken, GOOD, broken, broken])
     assert (outcome.status, outcome.output["response"]) == ("done", GOOD["text"]), outcome.error
     assert [e.role for e in stage.told("helper_failed")] == ["classifier", "next_speaker"]
     assert [e.strategy for e in stage.told("route")] == ["default"]

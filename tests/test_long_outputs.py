@@ -12,7 +12,7 @@ from test_compress import compressor, snapshot
 from test_paths import Replies, Stage, call
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
-from interlock.engine.diagrams import declared_edges, taken_edges
+from interlock.engine.diagrams import declared_edges
 from interlock.engine.store import runs as removal
 from interlock.engine.store.damage import damage
 from interlock.engine.store.runs import dropped, remove_run, state_at
@@ -182,7 +182,7 @@ def test_every_edge_around_the_new_parts_is_taken_in_main(tmp_path: Path) -> Non
     stage = Stage(tmp_path / "s", quiet())
     outcome = drive(stage, [shell("seq 1 5000"), DONE, {"role": "summarizer", "text": "numbers"}])
     assert declared_edges("main") >= EDGES
-    assert taken_edges("main", stage.path(outcome.run)) >= EDGES
+    assert stage.taken(outcome) >= EDGES
 
 
 def test_the_journal_keeps_what_the_model_was_not_sent(tmp_path: Path) -> None:

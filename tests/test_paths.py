@@ -4,18 +4,16 @@ The last test checks that every declared edge of every pipeline is taken by some
 """
 
 import json
-import os
-import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from places import Place
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
-from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.diagrams.shape import run_path
+from interlock.engine.diagrams import declared_edges
 from interlock.engine.store import Store
 from interlock.engine.store.journal import SqlJournal
 from interlock.services.transcript import ChainTranscript
@@ -40,43 +38,20 @@ def target(snippet: str) -> dict[str, Any]:
     return {"role": "edit_target", "text": json.dumps({"corrected_target_snippet": snippet})}
 
 
-@dataclass
-class Stage:
-    """A workspace with its own store."""
+class Stage(Place):
+    """A workspace with its own store, whose runs have a script."""
 
-    folder: Path
-    settings: dict[str, Any] = field(default_factory=dict[str, Any])
-    limits: dict[str, Any] = field(default_factory=dict[str, Any])
+    def __init__(self, folder: Path, settings: dict[str, Any] = {}, limits: dict[str, Any] = {}) -> None:  # noqa: B006
+        super().__init__(folder)
+        self.settings, self.limits = settings, limits
 
-    def __post_init__(self) -> None:
-        self.work = self.folder / "work"
-        self.work.mkdir(parents=True)
-        (self.work / "a.txt").write_text("one\ntwo\n")
-
-    def options(self, replies: Replies) -> Options:
+    def options(self, replies: Replies) -> Options:  # pyright: ignore[reportIncompatibleMethodOverride]
         script = self.folder / "script.json"
         script.write_text(json.dumps(replies))
-        return Options(
-            home=self.folder / "home",
-            user_home=self.folder / "user",
-            workspace=self.work,
-            model=f"script:{script}",
-            overrides=self.settings,
-            limits=self.limits,
-            env={"PATH": os.environ["PATH"]},
-        )
+        return super().options(model=f"script:{script}", overrides=self.settings, limits=self.limits)
 
     def text(self, name: str = "a.txt") -> str:
         return (self.work / name).read_text()
-
-    def path(self, run: str) -> Any:
-        conn = sqlite3.connect(self.folder / "home" / "interlock.db")
-        conn.row_factory = sqlite3.Row
-        try:
-            rows = conn.execute("select * from steps where run = ? order by seq", (run,)).fetchall()
-            return run_path(rows, ended=True)
-        finally:
-            conn.close()
 
 
 def approve(_: Stage, outcome: Outcome) -> list[Decision]:
@@ -251,10 +226,8 @@ def test_a_scene_ends_as_it_should(name: str, played: Callable[..., Any]) -> Non
 
 def test_every_declared_edge_is_taken_by_some_scene(played: Callable[..., Any]) -> None:
     """Covers the graphs of tools; `main` and `turn` are in `test_turning_paths`, others have their own tables."""
-    taken: set[tuple[str, str, str]] = set()
-    for scene in SCENES.values():
-        stage, outcome = played(play, scene)
-        taken |= taken_edges(scene.workflow, stage.path(outcome.run))
+    runs = (played(play, scene) for scene in SCENES.values())
+    taken = {edge for stage, outcome in runs for edge in stage.taken(outcome)}
     graphs = ("tools", "decide", "execute")
     # Reviews, sub-agents, hooks and servers' questions are in `test_plan`, `test_subagents`,
     # `test_hooks_around_calls` and `mcp_runs/test_input`, modes in `test_task`.

@@ -12,7 +12,7 @@ from embedding_server import EmbeddingServer, embedding_server
 from test_paths import Replies, Stage, call
 
 from interlock.engine import Outcome, run_sync
-from interlock.engine.diagrams import declared_edges, taken_edges
+from interlock.engine.diagrams import declared_edges
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
@@ -379,5 +379,5 @@ def test_every_edge_is_taken(stage: Stage, server: EmbeddingServer) -> None:
     runs += [search(stage, env=env, index="only"), search(stage, "x", env=env), search(stage, "x", env=env)]
     taken: set[tuple[str, str, str]] = set()
     for outcome in runs:
-        taken |= taken_edges("search", stage.path(outcome.run))
+        taken |= stage.taken(outcome)
     assert declared_edges("search") - taken == set()

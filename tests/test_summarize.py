@@ -10,7 +10,7 @@ import pytest
 from test_paths import Replies, Stage
 
 from interlock.engine import Outcome, resume_sync, run_sync
-from interlock.engine.diagrams import declared_edges, taken_edges
+from interlock.engine.diagrams import declared_edges
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
@@ -98,10 +98,8 @@ def test_it_ends_as_it_should(name: str, played: Callable[..., Any]) -> None:
 
 
 def test_every_edge_is_taken_by_some_scene(played: Callable[..., Any]) -> None:
-    taken: set[tuple[str, str, str]] = set()
-    for scene in SCENES.values():
-        stage, outcome = played(play, scene)
-        taken |= taken_edges("summarize", stage.path(outcome.run))
+    runs = (played(play, scene) for scene in SCENES.values())
+    taken = {edge for stage, outcome in runs for edge in stage.taken(outcome)}
     assert declared_edges("summarize") - taken == set()
 
 

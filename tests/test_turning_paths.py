@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import pytest
 from agent_runs.stage import of_hooks
+from places import Place
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
@@ -233,17 +234,17 @@ class Played:
     options: Options
 
     @property
-    def path(self) -> Any:
-        return run_path(step_rows(self.options.home, self.outcome.run), ended=True)
+    def taken(self) -> set[tuple[str, str, str]]:
+        path = run_path(step_rows(self.options.home, self.outcome.run), ended=True)
+        return taken_edges(self.outcome.workflow, path)
 
     def told(self, kind: str) -> list[Any]:
         return [e for e in self.events if e.type == kind]
 
 
 def options(scene: Scene, folder: Path) -> Options:
-    work = folder / "work"
-    work.mkdir(parents=True)
-    (work / "a.txt").write_text("one\ntwo\n" * 40)
+    place = Place(folder)
+    (place.work / "a.txt").write_text("one\ntwo\n" * 40)
     first, second = folder / "first.json", folder / "second.json"
     first.write_text(json.dumps(scene.replies))
     second.write_text(json.dumps(scene.second))
@@ -251,23 +252,17 @@ def options(scene: Scene, folder: Path) -> Options:
     aliases = {"aliases": {"auto": f"script:{first}"}} if chain else {}
     limits = scene.model.get("tokenLimits") and {f"script:{first}": 5}
     quick = {"retryDelayScale": 0, "streamRetryDelay": 0, "fallback": chain or ["pro", "flash", "flash-lite"]}
-    return Options(
-        home=folder / "home",
-        user_home=folder / "user",
-        workspace=work,
+    return place.options(
         model="auto" if chain else f"script:{first}",  # only `auto` falls back to another model
         overrides={"model": {**quick, **aliases, **scene.model, "tokenLimits": limits or {}}},
         limits=scene.limits,
-        env={"PATH": os.environ["PATH"]},
     )
 
 
 def play(scene: Scene, folder: Path) -> Played:
-    events: list[Any] = []
-    chosen = options(scene, folder)
-    return Played(
-        run_sync(scene.workflow, scene.input, options=chosen, renderers=[events.append]), events, chosen
-    )
+    events, chosen = list[Any](), options(scene, folder)
+    outcome = run_sync(scene.workflow, scene.input, options=chosen, renderers=[events.append])
+    return Played(outcome, events, chosen)
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -280,20 +275,14 @@ def test_a_scene_ends_as_it_should(name: str, played: Callable[..., Any]) -> Non
 
 def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path, played: Callable[..., Any]) -> None:
     """Covers `main` and `turn`, too; the graphs of tools, and hooks, have their own scenes."""
-    taken: set[tuple[str, str, str]] = set()
-    for scene in SCENES.values():
-        taken |= taken_edges(scene.workflow, played(play, scene).path)
     stopped = play(SHELL, tmp_path / "stopped")
     cancel = Decision(stopped.outcome.pending[0]["id"], "cancel")
     resume_sync(stopped.outcome.run, decisions=[cancel], options=stopped.options)
-    taken |= taken_edges("main", stopped.path)
+    taken = stopped.taken.union(*(played(play, scene).taken for scene in SCENES.values()))
     graphs = {"main", "turn", "route", "loop-check", "next-speaker"}
     declared = set[tuple[str, str, str]]().union(*map(declared_edges, graphs))
-    others = {
-        "command",
-        "compress",
-        "ide_context",
-    }  # in `test_commands`, `test_compress_now`, `test_ide_context`
+    others = {"command", "compress", "ide_context"}
+    """In `test_commands`, `test_compress_now`, `test_ide_context`."""
     mine = {e for e in declared if e[0] in graphs and not of_hooks(e) and others.isdisjoint(e)}
     assert mine - taken == set()
 

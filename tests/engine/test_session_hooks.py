@@ -1,40 +1,31 @@
 """A session's hooks run around every workflow that a user starts; a run without them pays nothing."""
 
 import json
-import os
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
+from places import Place
 
 from interlock.engine import Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import edges, render
 from interlock.engine.diagrams.shape import RunPath, run_path
+from interlock.engine.read import step_rows
 from interlock.graphs import PIPELINES, pipeline
 
 CONTEXT = """echo '{"hookSpecificOutput": {"additionalContext": "be brief"}}'"""
 
 
-class Stage:
+class Stage(Place):
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "work").mkdir()
-        (folder / "work" / "a.txt").write_text("one\n")
-        (folder / "script.json").write_text(
-            json.dumps([{"text": text} for text in ("first", "second", "third")])
-        )
+        super().__init__(folder)
+        (folder / "script.json").write_text(json.dumps([{"text": t} for t in ("first", "second", "third")]))
 
-    def options(self, **hooks: str) -> Options:
+    def hooked(self, **hooks: str) -> Options:
         settings = {event: [{"hooks": [{"command": f"cat >> ../log; {c}"}]}] for event, c in hooks.items()}
-        return Options(
-            home=self.folder / "home",
-            user_home=self.folder / "user",
-            workspace=self.folder / "work",
-            model=f"script:{self.folder / 'script.json'}",
-            overrides={"hooks": settings, "model": {"skipNextSpeakerCheck": True}},
-            env={"PATH": os.environ["PATH"]},
-        )
+        overrides = {"hooks": settings, "model": {"skipNextSpeakerCheck": True}}
+        return self.options(model=f"script:{self.folder / 'script.json'}", overrides=overrides)
 
     @property
     def heard(self) -> list[tuple[str, str]]:
@@ -44,14 +35,7 @@ class Stage:
         return [(e["hook_event_name"], e.get("source") or e.get("reason")) for e in found]
 
     def path(self, run: str) -> RunPath:
-        conn = sqlite3.connect(self.folder / "home" / "interlock.db")
-        conn.row_factory = sqlite3.Row
-        try:
-            return run_path(
-                conn.execute("select * from steps where run = ? order by seq", (run,)).fetchall(), True
-            )
-        finally:
-            conn.close()
+        return run_path(step_rows(self.folder / "home", run), ended=True)
 
 
 @pytest.fixture
@@ -64,7 +48,7 @@ def talk(outcome: Outcome) -> list[tuple[str, str]]:
 
 
 def test_a_session_starts_with_its_first_prompt_and_goes_on_with_the_next(stage: Stage) -> None:
-    options = stage.options(SessionStart=CONTEXT, SessionEnd="true")
+    options = stage.hooked(SessionStart=CONTEXT, SessionEnd="true")
     first = run_sync("main", {"prompt": "p"}, options=options)
     assert (first.status, first.output["response"]) == ("done", "first")
     assert [who for who, _ in talk(first)] == ["hook", "person", "assistant"]
@@ -77,7 +61,7 @@ def test_a_session_starts_with_its_first_prompt_and_goes_on_with_the_next(stage:
 
 def test_a_workflow_without_a_conversation_has_a_session_too(stage: Stage) -> None:
     given = {"file_path": "a.txt", "old_string": "one", "new_string": "uno", "instruction": "translate"}
-    outcome = run_sync("edit", given, options=stage.options(SessionStart=CONTEXT, SessionEnd="true"))
+    outcome = run_sync("edit", given, options=stage.hooked(SessionStart=CONTEXT, SessionEnd="true"))
     assert outcome.status in ("applied", "waiting"), outcome.error
     assert stage.heard[0] == ("SessionStart", "startup")
 
@@ -86,31 +70,31 @@ def test_a_workflow_without_a_conversation_has_a_session_too(stage: Stage) -> No
 def test_a_session_that_a_hook_refuses_does_not_run_until_it_is_resumed_and_allowed(
     stage: Stage, command: str, status: str
 ) -> None:
-    refused = run_sync("main", {"prompt": "p"}, options=stage.options(SessionStart=f"echo no >&2; {command}"))
+    refused = run_sync("main", {"prompt": "p"}, options=stage.hooked(SessionStart=f"echo no >&2; {command}"))
     if status == "done":
         assert refused.status == "done"
         return
     assert (refused.exit_code, refused.error and refused.error["type"]) == (56, status)
     assert "no" in (refused.error or {})["message"]
-    again = resume_sync(refused.run, options=stage.options(SessionStart=f"echo no >&2; {command}"))
+    again = resume_sync(refused.run, options=stage.hooked(SessionStart=f"echo no >&2; {command}"))
     assert again.exit_code == 56
     assert len(stage.heard) == 2
-    allowed = resume_sync(refused.run, options=stage.options(SessionStart="true"))
+    allowed = resume_sync(refused.run, options=stage.hooked(SessionStart="true"))
     assert (allowed.status, allowed.output["response"]) == ("done", "first")
 
 
 def test_a_run_is_told_anew_with_each_prompt_which_events_have_hooks(stage: Stage) -> None:
-    first = run_sync("main", {"prompt": "p"}, options=stage.options(SessionEnd="true"))
-    second = resume_sync(first.run, prompt="q", options=stage.options())
+    first = run_sync("main", {"prompt": "p"}, options=stage.hooked(SessionEnd="true"))
+    second = resume_sync(first.run, prompt="q", options=stage.hooked())
     assert second.status == "done"
     assert stage.heard == [("SessionEnd", "exit")]
-    third = resume_sync(first.run, prompt="r", options=stage.options(SessionEnd="true"))
+    third = resume_sync(first.run, prompt="r", options=stage.hooked(SessionEnd="true"))
     assert third.output["response"] == "third"
     assert stage.heard == [("SessionEnd", "exit")] * 2
 
 
 def test_without_hooks_no_node_is_entered_and_no_row_is_written(stage: Stage) -> None:
-    outcome = run_sync("main", {"prompt": "p"}, options=stage.options())
+    outcome = run_sync("main", {"prompt": "p"}, options=stage.hooked())
     assert not stage.path(outcome.run).entered & {"session_start", "session_end"}
     conn = sqlite3.connect(stage.folder / "home" / "interlock.db")
     assert conn.execute("select count(*) from hook_calls").fetchone() == (0,)
@@ -118,8 +102,8 @@ def test_without_hooks_no_node_is_entered_and_no_row_is_written(stage: Stage) ->
 
 
 def test_a_runs_picture_shows_its_session_only_where_there_was_one(stage: Stage) -> None:
-    plain = run_sync("main", {"prompt": "p"}, options=stage.options())
-    hooked = run_sync("main", {"prompt": "p"}, options=stage.options(SessionStart="true", SessionEnd="true"))
+    plain = run_sync("main", {"prompt": "p"}, options=stage.hooked())
+    hooked = run_sync("main", {"prompt": "p"}, options=stage.hooked(SessionStart="true", SessionEnd="true"))
     assert b"session" not in str(render("main", "dot", 1, stage.path(plain.run))).encode()
     shown: Any = render("main", "dot", 1, stage.path(hooked.run))
     assert "session_start" in shown
