@@ -91,17 +91,31 @@ class SessionRule(Frozen):
     """An always-choice, narrowed: never blanket permission for a tool that can do harm."""
 
     tool: str
-    command_prefixes: tuple[str, ...] = ()
-    """Shell: the leading words of each approved simple command, e.g. `git status`."""
+    commands: tuple[str, ...] = ()
+    """Shell: each approved command, quoted for bash."""
+    also: tuple[str, ...] = ()
+    """Shell: for each command, what is covered beside it, in words; empty: nothing."""
+    line: str = ""
+    """Shell: the only line it covers, where what one part does depends on another: pipes and redirections."""
     path: str | None = None
     """Files: the workspace-relative path. Network: the host."""
     server: str | None = None
     program: str = ""
     """MCP: fingerprint of what stands behind the server's name; another program or address isn't covered."""
-    redirection: bool = False
     modes: tuple[ApprovalMode, ...] = ()
     saved: str = ""
     """Where it will count once it is saved, in words; empty: in this run only."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_prefixes(cls, stored: object) -> object:
+        """Grants of 0.1 are leading words of commands, with any arguments: they now cover these words alone."""
+        if not isinstance(stored, dict) or "command_prefixes" not in stored:
+            return cast(object, stored)
+        old = dict(cast(dict[str, object], stored))
+        commands = old.pop("command_prefixes")
+        old.pop("redirection", None)
+        return {**old, "commands": commands}
 
     @property
     def covers(self) -> str:
@@ -110,9 +124,15 @@ class SessionRule(Frozen):
 
     @property
     def _what(self) -> str:
-        if self.command_prefixes:
-            begin = " or ".join(f"`{prefix}`" for prefix in self.command_prefixes)
-            return f"commands that begin with {begin}" + (", redirections too" if self.redirection else "")
+        if self.line:
+            return f"exactly the line `{self.line}`"
+        if self.commands:
+            more = [*self.also, *[""] * len(self.commands)]
+            known = [
+                f"`{c}` (also with {also})" for c, also in zip(self.commands, more, strict=False) if also
+            ]
+            exact = [f"`{c}`" for c, also in zip(self.commands, more, strict=False) if not also]
+            return "; ".join([*([f"exactly {' and '.join(exact)}"] if exact else []), *known])
         if self.server:
             return f"every tool of the MCP server {self.server}"
         return f"{self.tool} with {self.path}" if self.path else f"every call of {self.tool}"

@@ -193,9 +193,8 @@ def _answers(shown: Shown) -> Iterator[str]:
     choices: Sequence[str] = shown.get("choices") or ()
     if choices:
         yield _line("answers", ", ".join(_ANSWERS.get(c, c) for c in choices))
-    if always := shown.get("always"):
-        about = " | ".join(always["command_prefixes"]) or always.get("server") or always.get("path") or ""
-        yield _line("always", f"would stand for: {always['tool']} {about}".rstrip())
+    if shown.get("covers"):
+        yield _line("always", f"would cover: {shown['covers']}")
     if shown.get("not_always"):
         yield _line("no always", shown["not_always"])
 

@@ -4,17 +4,19 @@ import json
 import os
 import shlex
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from interlock.services.files.filesystem import locked, make_directories, replace_file
-from interlock.services.policy.fields import to_rule
+from interlock.services.policy.fields import SAVED_FILE, SAVED_PRIORITY, to_rule
+from interlock.services.policy.harmless import Shown, row_of
 from interlock.services.policy.load import RuleTextError, read_rules
-from interlock.services.policy.matching import begins
+from interlock.services.policy.reading import Reading
 from interlock.services.policy.rule import USER, Rule, liftable
-from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, ShellLine, names
+from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, ShellLine
 from interlock.state.calls import ApprovalMode, CallView, Risk, SavedRules, SessionRule
 from interlock.state.errors import RunError
 from interlock.state.tooling import PathRefused, Workspace
@@ -24,20 +26,30 @@ _URLS = ("http://", "https://")
 
 
 def covering(
-    command: ShellCommand, asked_by: Rule | None, session: Sequence[SessionRule], mode: str, line: ShellLine
+    grants: Sequence[SessionRule], command: ShellCommand, asked_by: Rule | None, mode: str, reading: Reading
 ) -> SessionRule | None:
     """Return the session rule that allows this command."""
-    if not liftable(asked_by) or not set(command.assigns) <= HARMLESS_VARIABLES:
+    if not liftable(asked_by):
         return None
-    usable = (r for r in session if _in_mode(r, mode) and (r.redirection or not line.redirects))
-    return next((r for r in usable if any(begins(command, _words(p)) for p in r.command_prefixes)), None)
+    usable = (r for r in grants if _in_mode(r, mode))
+    return next((r for r in usable if grants_it(_argvs(r.commands), r.line, command, reading)), None)
 
 
-def _words(prefix: str) -> list[str]:
-    try:
-        return shlex.split(prefix) or [prefix]
-    except ValueError:
-        return [prefix]
+def grants_it(
+    granted: Iterable[tuple[str, ...]], text: str | None, command: ShellCommand, reading: Reading
+) -> bool:
+    """Whether a grant for these commands, or for the whole line of this text, covers a command of a line."""
+    line = reading.line
+    if not set(command.assigns) <= HARMLESS_VARIABLES:
+        return False
+    fed = command.fed or any(r.kind in ("read", "text") for r in line.files)
+    return bool(text and text == line.text) or any(Shown(a).covers(command, reading, fed) for a in granted)
+
+
+def _argvs(commands: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    for text in commands:
+        with suppress(ValueError):
+            yield tuple(shlex.split(text))
 
 
 def _in_mode(rule: SessionRule, mode: str) -> bool:
@@ -88,7 +100,9 @@ def covers(
     program: str = "",
 ) -> bool:
     """Whether a session rule covers a call other than a shell call. `program`: what the server is now."""
-    if not _in_mode(rule, mode) or rule.command_prefixes or (server is not None and rule.program != program):
+    if not _in_mode(rule, mode) or rule.commands or rule.line:
+        return False
+    if server is not None and rule.program != program:
         return False
     if rule.server is not None:
         return rule.server == server
@@ -104,94 +118,45 @@ LOOSER: Mapping[str, tuple[ApprovalMode, ...]] = {m: _STRICT_FIRST[n:] for n, m 
 
 
 def shell_rule(call: CallView, line: ShellLine, mode: str) -> SessionRule | None:
-    """Build a rule from the leading words of every command on the line; None if one can't be narrowed."""
-    if line.opaque is not None or not line.effective:
+    """Build a rule from the commands as they are shown; None if one is only known when it runs."""
+    if line.opaque is not None or not line.effective or not all(map(_is_known, line.effective)):
         return None
-    words = [leading_words(c) for c in line.effective]
-    prefixes = tuple(dict.fromkeys(w for w in words if w is not None))
-    if None in words:
-        return None
-    redirection = bool(line.redirects)
-    return SessionRule(tool=call.name, command_prefixes=prefixes, redirection=redirection, modes=LOOSER[mode])
+    common = SessionRule(tool=call.name, modes=LOOSER[mode])
+    if line.files or any(c.fed and row_of(c.argv) is None for c in line.effective):
+        return common.model_copy(update={"line": line.text})
+    shown = [Shown(argv) for argv in dict.fromkeys(map(_argv, line.effective))]
+    commands, also = tuple(shlex.join(s.argv) for s in shown), tuple(s.also for s in shown)
+    return common.model_copy(update={"commands": commands, "also": also})
 
 
-READERS = names(
-    "cat cd cut diff du echo file grep head id ls nl paste pwd rg stat tail tr tree uname uniq wc which"
-)
-"""Programs that only read, whatever their arguments (their dangerous forms ask anyway)."""
-_SUBCOMMANDS = {
-    "git": "add blame branch commit describe diff fetch log ls-files rev-parse show stash status switch",
-    "npm": "test ls outdated",
-    "pnpm": "test ls outdated",
-    "yarn": "test",
-    "cargo": "build check clippy doc fmt test tree",
-    "go": "build doc fmt list test version vet",
-    "pip": "check freeze list show",
-    "uv": "lock tree",
-    "docker": "images inspect logs ps",
-    "kubectl": "describe get logs",
-    "gh": "status",
-    "terraform": "fmt plan validate",
-}
-"""Programs whose second word says what they do, with those second words whose arguments don't change that."""
-_RUNNERS = frozenset(("npm", "pnpm", "yarn"))
-_PROGRAMS = names("pytest ruff mypy pyright black isort flake8 eslint tsc prettier jest vitest")
-"""Checkers and test runners: what they run is the project's own."""
+def _argv(command: ShellCommand) -> tuple[str, ...]:
+    found = row_of(command.argv)
+    return command.argv[: found[0]] if found and found[1].anything else command.argv
 
 
-def leading_words(command: ShellCommand) -> str | None:
-    """Return the prefix, quoted for bash; None if it is unknown or would cover more than was shown."""
+def _is_known(command: ShellCommand) -> bool:
     if not command.words or command.danger or command.opaque:
-        return None
-    size = _size(command.argv)
-    lead = command.words[:size]
-    return shlex.join(w.text for w in lead) if all(w.literal for w in lead) else None
+        return False
+    found = row_of(command.argv)
+    return command.literal or (found is not None and found[1].anything and command.words[0].literal)
 
 
-def leading_reader(argv: tuple[str, ...]) -> bool:
-    """Whether its leading words say that it changes no file of the workspace."""
-    program, second = argv[0] if argv else "", argv[1] if len(argv) > 1 else ""
-    return program in READERS or (program == "git" and second in _SUBCOMMANDS["git"].split())
-
-
-def works_alike_everywhere(prefix: str) -> bool:
-    """Whether it runs nothing supplied by the current folder."""
-    program = shlex.split(prefix)[0]
-    return program in READERS or program == "git"
-
-
-def _size(argv: tuple[str, ...]) -> int:
-    program, second = argv[0], argv[1] if len(argv) > 1 else ""
-    if program in READERS or program in _PROGRAMS:
-        return 1
-    if second in _SUBCOMMANDS.get(program, "").split():
-        return 2
-    if program in _RUNNERS and second == "run" and len(argv) > 2:
-        return 3
-    return len(argv)
-
-
-FILE = "auto-saved.toml"
-PRIORITY = 950
-"""Priority within its tier (gemini-cli's for always-choices)."""
 _LOCK_WAIT_S = 10.0
 _HEADER = (
     "# What was allowed with `always, and save it`. Delete what shouldn't hold any more; the rest stays.\n"
+    "# `command` covers exactly that command, and harmless arguments that Interlock knows of it. For a prefix, write a\n"
+    "# rule with `commandPrefix` into a file of your own: here it is read as `command`.\n"
 )
 Table = dict[str, Any]
 
 
 def tables_of(rule: SessionRule, server: str | None, host: bool, root: Path) -> list[Table]:
-    """Build the saved rules for an always-choice. Files, and commands whose meaning depends on the project (`make
-    test`, `./deploy`), are bound to the workspace; `git status` means the same everywhere."""
-    common: Table = {"toolName": rule.tool, "decision": "allow", "priority": PRIORITY}
+    """Build the saved rules for an always-choice. Files and commands are bound to the workspace."""
+    common: Table = {"toolName": rule.tool, "decision": "allow", "priority": SAVED_PRIORITY}
     common |= {"modes": list(rule.modes)} if rule.modes else {}
-    if rule.command_prefixes:
-        common |= {"allowRedirection": True} if rule.redirection else {}
-        free = [p for p in rule.command_prefixes if works_alike_everywhere(p)]
-        bound = [p for p in rule.command_prefixes if p not in free]
-        groups: tuple[tuple[list[str], Table], ...] = ((free, {}), (bound, {"workspace": str(root)}))
-        return [{**common, "commandPrefix": prefixes, **where} for prefixes, where in groups if prefixes]
+    if rule.commands or rule.line:
+        about: Table = {"line": rule.line} if rule.line else {"command": list(rule.commands)}
+        return [{**common, **about, "workspace": str(root)}]
     if rule.path is not None:
         about = {"host": rule.path} if host else {"path": rule.path, "workspace": str(root)}
         return [{**common, **about}]
@@ -204,11 +169,8 @@ def tables_of(rule: SessionRule, server: str | None, host: bool, root: Path) -> 
 
 def where_saved(tables: Sequence[Table]) -> str:
     """Where these rules count, in words."""
-    free = [table for table in tables if "workspace" not in table]
-    if len(free) == len(tables):
-        return "in every folder" if tables else ""
-    names = " or ".join(f"`{prefix}`" for table in free for prefix in table["commandPrefix"])
-    return "in this folder" + (f" ({names} in every folder)" if names else "")
+    bound = any("workspace" in table for table in tables)
+    return ("in this folder" if bound else "in every folder") if tables else ""
 
 
 def save(folder: Path, tables: list[Table], note: str) -> SavedRules | None:
@@ -219,11 +181,13 @@ def save(folder: Path, tables: list[Table], note: str) -> SavedRules | None:
     try:
         make_directories(folder, 0o700)
         with locked(folder, _LOCK_WAIT_S):
-            texts = _add(Path(os.path.realpath(folder / FILE)), tables, note)
+            texts = _add(Path(os.path.realpath(folder / SAVED_FILE)), tables, note)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise RunError(f"{folder / FILE}: the rule wasn't saved: {why}. It holds in this run.") from error
-    return texts and SavedRules(path=str(folder / FILE), before=texts[0], after=texts[1])
+        raise RunError(
+            f"{folder / SAVED_FILE}: the rule wasn't saved: {why}. It holds in this run."
+        ) from error
+    return texts and SavedRules(path=str(folder / SAVED_FILE), before=texts[0], after=texts[1])
 
 
 def _add(path: Path, tables: list[Table], note: str) -> tuple[str, str] | None:
@@ -267,7 +231,7 @@ def _same(new: Table, old: Mapping[str, Any]) -> bool:
     """Whether the old rule allows everything that the new one would."""
     if old.keys() != new.keys():
         return False
-    lists = ("modes", "commandPrefix")
+    lists = ("modes", "command")
     return all(
         set(new[k]) <= set(old[k]) if k in lists and isinstance(old[k], list) else new[k] == old[k]
         for k in new

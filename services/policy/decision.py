@@ -1,8 +1,10 @@
 """decision: the decision on a call or its parts: the deciding rule and the reason, in sentences for people."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast
+
+from pydantic import JsonValue
 
 from interlock.services.policy.matching import Match, allows, meets, restricts
 from interlock.services.policy.rule import SHIPPED, TIER_NAMES, Rule, liftable
@@ -127,8 +129,8 @@ def rule_name(rule: Rule) -> str:
 
 
 def _session(rule: SessionRule) -> str:
-    if rule.command_prefixes:
-        return " | ".join(rule.command_prefixes)
+    if rule.commands or rule.line:
+        return rule.line or " | ".join(rule.commands)
     return " ".join(x for x in (rule.tool, rule.path or rule.server) if x)
 
 
@@ -239,7 +241,9 @@ def _not_always(decided: PolicyDecision) -> str:
         return _HIDDEN.format(f" ({decided.line.opaque})")
     if danger := next((p.command.danger for p in decided.parts if p.command.danger), None):
         return _DANGER.format(danger)
-    return "It can't be narrowed to leading words of a command, one file, one host or one MCP tool or server."
+    if any(not p.command.literal for p in decided.parts):
+        return "An argument is only known when it runs, so it is asked about each time."
+    return "It can't be narrowed to one command, one file, one host or one MCP tool or server."
 
 
 def _unliftable(outcome: Outcome) -> str | None:
@@ -298,6 +302,8 @@ class Explanation(Frozen):
     """What a person could answer; empty if no one is asked."""
     always: SessionRule | None = None
     """The rule that an always-choice would create."""
+    covers: str = ""
+    """What it would cover, in words."""
     not_always: str | None = None
     """Why there is no always-choice, for an ask or a deny."""
     considered: tuple[Considered, ...]
@@ -321,6 +327,7 @@ def explanation(
         redirects=tuple(f"{r.kind} {r.target.text}" if r.target else r.kind for r in redirects),
         choices=choices if decision == "ask" else (),
         always=always,
+        covers=always.covers if always else "",
         not_always=_not_always(decided) if unspared else None,
         considered=tuple(_considered(rule, decided) for rule in decided.rules),
     )
@@ -332,12 +339,18 @@ def _explained(shown: ShellPart, part: PartOutcome) -> ExplainedPart:
     return ExplainedPart.model_validate({**shown.model_dump(), **more})
 
 
+def _lets(rule: Rule, part: PartOutcome, args: Mapping[str, JsonValue]) -> bool:
+    if rule.granted or rule.line is not None:
+        return part.outcome.rule is rule
+    return part.plain if rule.reading else allows(rule, part.command, args)
+
+
 def _considered(rule: Rule, decided: PolicyDecision) -> Considered:
     args, parts = decided.call.args, decided.parts
     if decided.line is None:
         found = [Match.YES] if meets(rule, args, decided.about) else []
     elif rule.decision == "allow":
-        found = [Match.YES for p in parts if (p.plain if rule.reading else allows(rule, p.command, args))]
+        found = [Match.YES for p in parts if _lets(rule, p, args)]
     else:
         found = [restricts(rule, p.command, args) for p in parts]
     met = max(found, default=Match.NO)

@@ -32,7 +32,19 @@ from interlock.state.calls import ApprovalMode, Decision, Risk
 from interlock.state.names import mcp_name
 from interlock.state.settings import Settings
 
-_CONDITIONS = ("argsPattern", "commandPrefix", "commandRegex", "plainReading", "path", "host")
+_CONDITIONS = (
+    "argsPattern",
+    "commandPrefix",
+    "commandRegex",
+    "command",
+    "line",
+    "plainReading",
+    "path",
+    "host",
+)
+SAVED_FILE = "auto-saved.toml"
+SAVED_PRIORITY = 950
+"""Priority within its tier (gemini-cli's for always-choices)."""
 MODE_NAMES = {"autoEdit": "auto_edit"}
 """gemini-cli's spelling → ours."""
 Names = Annotated[list[str], BeforeValidator(lambda v: [v] if isinstance(v, str) else v), Field(min_length=1)]
@@ -55,6 +67,10 @@ class RuleFields(BaseModel):
     argsPattern: str | None = None  # noqa: N815
     commandPrefix: Names | None = None  # noqa: N815
     commandRegex: str | None = None  # noqa: N815
+    command: Names | None = None
+    """Exactly these commands, and what `commands.toml` lists beside them: a saved grant."""
+    line: str | None = Field(default=None, min_length=1)
+    """Exactly this shell line: a saved grant."""
     plainReading: Literal[True] | None = None  # noqa: N815
     """Shell commands that only read, with plain arguments inside the workspace."""
     path: str | None = None
@@ -76,10 +92,13 @@ class RuleFields(BaseModel):
         conditions = [k for k in _CONDITIONS if getattr(self, k) is not None]
         if len(conditions) > 1:
             raise ValueError(f"{' and '.join(conditions)} exclude each other")
-        command = not (self.commandPrefix is self.commandRegex is self.plainReading is None)
+        about_line = (self.commandPrefix, self.commandRegex, self.command, self.line, self.plainReading)
+        command = any(condition is not None for condition in about_line)
         if command and not all(canonical(n) in SHELL_TOOLS for n in self.toolName):
             raise ValueError(f"{conditions[0]} is only for toolName 'run_shell_command', got {self.toolName}")
-        if (self.path or self.host or self.plainReading) and self.decision != "allow":
+        if (
+            self.path or self.host or self.plainReading or self.command or self.line
+        ) and self.decision != "allow":
             raise ValueError(f"{conditions[0]} is only for decision 'allow'; to restrict, use argsPattern")
         if self.mcpFingerprint is not None and (self.mcpName is None or self.decision != "allow"):
             raise ValueError("mcpFingerprint needs mcpName, and is only for decision 'allow'")
@@ -96,7 +115,7 @@ def usable_tool_name(name: str) -> bool:
 def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
     """Build a rule. Raises `ValueError` naming the field."""
     try:
-        fields = RuleFields.model_validate(table)
+        fields = RuleFields.model_validate(_as_saved(table, source))
     except ValidationError as error:
         raise ValueError(first_error(error, RuleFields)) from None
     if fields.path and fields.workspace is None and tier != WORKSPACE and not os.path.isabs(fields.path):  # noqa: PTH117
@@ -108,7 +127,9 @@ def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
         tier=tier,
         priority=fields.priority,
         modes=frozenset(fields.modes),
-        prefixes=tuple(_words(p) for p in fields.commandPrefix or ()),
+        prefixes=tuple(_words("commandPrefix", p) for p in fields.commandPrefix or ()),
+        granted=tuple(_words("command", c) for c in fields.command or ()),
+        line=fields.line,
         reading=fields.plainReading or False,
         command=_pattern("commandRegex", fields.commandRegex),
         args=_pattern("argsPattern", fields.argsPattern),
@@ -124,20 +145,29 @@ def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
     )
 
 
+def _as_saved(table: Mapping[str, Any], source: str) -> Mapping[str, Any]:
+    """Read a grant that was saved as a prefix (0.1, gemini-cli) as a grant for these words: nobody wrote a prefix."""
+    machine = os.path.basename(source.rpartition(":")[0] or source) == SAVED_FILE  # noqa: PTH119
+    if not machine or table.get("priority") != SAVED_PRIORITY or table.get("decision") != "allow":
+        return table
+    rest = {k: v for k, v in table.items() if k not in ("commandPrefix", "allowRedirection")}
+    return {**rest, "command": table["commandPrefix"]} if "commandPrefix" in table else table
+
+
 def _of_server(tool: str, server: str | None) -> str:
     """Return a tool's name as used in calls: with `mcpName` it may be the server's own name for it."""
     plain = tool == "*" or tool.startswith("mcp_")
     return canonical(tool) if server is None or plain else mcp_name(server, tool)
 
 
-def _words(prefix: str) -> tuple[str, ...]:
-    """Split a command prefix as bash would. Raises `ValueError`."""
+def _words(field: str, text: str) -> tuple[str, ...]:
+    """Split a command, or its leading words, as bash would. Raises `ValueError`."""
     try:
-        split = tuple(shlex.split(prefix))
+        split = tuple(shlex.split(text))
     except ValueError as error:
-        raise ValueError(f"commandPrefix {prefix!r}: {error}") from None
+        raise ValueError(f"{field} {text!r}: {error}") from None
     if not split:
-        raise ValueError("commandPrefix is empty, expected the leading words of a command")
+        raise ValueError(f"{field} is empty, expected the leading words of a command")
     return split
 
 
@@ -219,7 +249,7 @@ def _of_entry(entry: str, source: str, decision: Decision, priority: int) -> Rul
         raise ValueError(f"{name!r} is no tool's name")
     if prefix and name not in SHELL_TOOLS:
         raise ValueError("only run_shell_command(…) can be narrowed by a command prefix")
-    prefixes = (_words(prefix),) if prefix else ()
+    prefixes = (_words("commandPrefix", prefix),) if prefix else ()
     return Rule(source, (name,), decision, USER, priority, prefixes=prefixes)
 
 

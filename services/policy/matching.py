@@ -31,7 +31,12 @@ def allows(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> 
     """Whether an allow rule certainly covers this command."""
     if not rule.narrows:
         return True
-    if rule.reading or not set(command.assigns) <= HARMLESS_VARIABLES:
+    if (
+        rule.reading
+        or rule.granted
+        or rule.line is not None
+        or not set(command.assigns) <= HARMLESS_VARIABLES
+    ):
         return False
     if rule.prefixes:
         return any(begins(command, prefix) for prefix in rule.prefixes)
@@ -173,7 +178,7 @@ def _json(value: JsonValue) -> str:
 
 def meets(rule: Rule, args: Mapping[str, JsonValue], about: str | None) -> bool:
     """Whether a call other than a shell line matches a rule's conditions. `about`: the file or host, if known."""
-    if rule.prefixes or rule.command is not None:
+    if rule.prefixes or rule.granted or not (rule.command is rule.line is None):
         return False
     if rule.target is not None:
         return rule.target == about

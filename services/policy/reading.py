@@ -9,7 +9,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Literal
 from interlock.services.files.protected import is_private
 from interlock.services.policy.repositories import runs_nothing, shows_nothing_private
 from interlock.services.shell.commands import Options
-from interlock.services.shell.model import ShellCommand, ShellLine, Word, names, program_of
+from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal, names, program_of
 from interlock.state.calls import CallView
 from interlock.state.tooling import PathRefused, Workspace
 
@@ -213,6 +213,22 @@ class Reading:
     line: ShellLine
     folders: Folders
     workspace: Workspace
+    shown: frozenset[str] = frozenset()
+    """Paths that a person was shown and granted."""
+
+    def accepting(self, argv: Sequence[str]) -> "Reading":
+        """Return a copy that accepts the paths of this command, wherever they lead."""
+        reader = _READERS.get(argv[0])
+        parsed = reader.read(map(literal, argv[1:])) if reader is not None else None
+        if reader is None or parsed is None:
+            return self
+        behind = 1 if reader.operands == "pattern" and not parsed[0].keys() & {"e", "files"} else 0
+        return replace(self, shown=frozenset(w.text for w in parsed[1][behind:]))
+
+    def folder(self, path: str) -> bool:
+        """Whether it is a folder, wherever the line may run."""
+        places = [os.path.join(self.workspace.root, base, path) for base in self.folders.bases]  # noqa: PTH118
+        return bool(places) and all(map(os.path.isdir, places))
 
     def plain(self, command: ShellCommand) -> bool:
         """Whether the command only reads files in the workspace that tools may read."""
@@ -222,7 +238,7 @@ class Reading:
         if not command.words[0].literal or is_own(program, self.folders, self.workspace):
             return False
         read = (r.target for r in self.line.redirects if r.kind == "read" and r.target is not None)
-        if not all(self._path(word) for word in read):
+        if not all(self.path(word) for word in read):
             return False
         if program == "git":
             return self._git(command.words[1:])
@@ -242,15 +258,15 @@ class Reading:
             if not operands or not operands[0].literal:
                 return False
             operands = operands[1:]
-        if len(operands) > reader.most or not all(self._path(word) for word in operands):
+        if len(operands) > reader.most or not all(self.path(word) for word in operands):
             return False
         searches = program in ("rg", "diff") or (reader is _GREP and bool(flags.keys() & {"r", "recursive"}))
         shown = _Shown.by(flags) if program == "rg" else None
         return not searches or self._searchable([w.text for w in operands] or ["."], shown)
 
-    def _path(self, word: Word) -> bool:
+    def path(self, word: Word) -> bool:
         """Whether it is a path inside in every possible folder; globs are expanded now."""
-        if word.text == "-" or (word.literal and word.text == "/dev/null"):
+        if word.text == "-" or (word.literal and (word.text == "/dev/null" or word.text in self.shown)):
             return True
         if word.literal:
             return self._readable(word.text)
@@ -320,7 +336,7 @@ class Reading:
         for word in remaining:
             starts = starts and not word.text.startswith(("-", "(", "!"))
             if starts:
-                known = self._path(word)
+                known = self.path(word)
             elif word.text in _FIND_VALUES:
                 known = next(remaining, None) is not None
             else:

@@ -132,6 +132,10 @@ class Rule:
     """Alternatives for the leading words of a shell command."""
     command: Pattern | None = None
     """Matched at the beginning of a shell command."""
+    granted: tuple[tuple[str, ...], ...] = ()
+    """Saved grants: commands that were shown, and what the table lists beside them (`harmless.py`)."""
+    line: str | None = None
+    """A saved grant: exactly this shell line."""
     reading: bool = False
     """Applies to commands that only read, with plain arguments inside the workspace (`reading.py`)."""
     args: Pattern | None = None
@@ -163,7 +167,11 @@ class Rule:
     @property
     def narrows(self) -> bool:
         """Whether it has a condition on the arguments."""
-        return self.reading or bool(self.prefixes) or not (self.command is self.args is self.target is None)
+        return (
+            self.reading
+            or bool(self.prefixes or self.granted)
+            or not (self.command is self.args is self.target is self.line is None)
+        )
 
 
 SESSION_RANK = 3.95

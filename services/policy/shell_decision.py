@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 
-from interlock.services.policy.always import READERS, covering, leading_reader
+from interlock.services.policy.always import covering, grants_it
 from interlock.services.policy.decision import Outcome, PartOutcome
+from interlock.services.policy.harmless import leads_reader, only_reads_anywhere
 from interlock.services.policy.matching import Match, allows, restricts
 from interlock.services.policy.reading import Folders, Reading, folders_of, is_own
 from interlock.services.policy.rule import STRICTNESS, Rule
@@ -35,13 +36,14 @@ def decide_line(
     `rules` and `session` are those for the shell tool, rules with the highest rank first.
     """
     folders = folders_of(call, line, workspace)
-    check = _LineCheck(call, line, rules, mode, session, workspace, folders)
-    reading = Reading(line, folders, workspace) if any(r.reading for r in rules) else None
+    reading = Reading(line, folders, workspace)
+    check = _LineCheck(call, line, rules, mode, session, workspace, folders, reading)
+    reads = any(r.reading for r in rules)
     # For a line without a command, such as `> file`: only rules for all commands match it.
     bare = ShellCommand(line.text, (), opaque=line.opaque)
     parts: list[PartOutcome] = []
     for command in line.effective or (bare,):
-        plain = reading is not None and reading.plain(command)
+        plain = reads and reading.plain(command)
         parts.append(PartOutcome(command, check.judged(command, plain), plain))
     # Wrappers (`timeout …`) and the line as a whole need no permission, but a rule may refuse them.
     for command in (*(c for c in line.commands if c.transparent), ShellCommand(line.text, ())):
@@ -54,8 +56,7 @@ def decide_line(
 def only_reads(call: CallView, line: ShellLine, workspace: Workspace) -> bool:
     """Whether a line is fully understood and does only plain reading."""
     reading = Reading(line, folders_of(call, line, workspace), workspace)
-    kept = (r.target for r in line.redirects if r.kind == "write")
-    writes = any(target is None or (target.text, target.literal) != ("/dev/null", True) for target in kept)
+    writes = any(r.kind == "write" for r in line.files)
     return not (line.opaque or line.assigns or writes) and all(map(reading.plain, line.effective))
 
 
@@ -68,12 +69,13 @@ class _LineCheck:
     session: Sequence[SessionRule]
     workspace: Workspace
     folders: Folders
+    reading: Reading
 
     def judged(self, command: ShellCommand, plain: bool) -> Outcome:
         """Decide on one command."""
         outcome = self._by_rules(command, plain)
         if outcome.decision == "ask":
-            rule = covering(command, outcome.rule, self.session, self.mode, self.line)
+            rule = covering(self.session, command, outcome.rule, self.mode, self.reading)
             outcome = Outcome("allow", "session", session=rule) if rule else outcome
         if outcome.decision != "allow" or self.mode == "yolo":
             return outcome
@@ -85,13 +87,13 @@ class _LineCheck:
         if not (plain or exact) and (touched := self._protected(command)):
             return outcome.asking("danger", touched)
         away = self.folders.elsewhere
-        if away is not None and not plain and not self._holds_elsewhere(command):
+        if away is not None and not plain and not self._holds_elsewhere(command, outcome):
             return outcome.asking("elsewhere", away)
         return outcome
 
     def _protected(self, command: ShellCommand) -> str | None:
         """A clause about a file that the program trusts among the arguments of a command that may change files."""
-        if leading_reader(command.argv):
+        if leads_reader(command.argv):
             return None
         for word in command.words[1:]:
             for path, base in product(
@@ -101,16 +103,19 @@ class _LineCheck:
                     return f"may change {found.part!r} ({found.what})"
         return None
 
-    def _holds_elsewhere(self, command: ShellCommand) -> bool:
-        """Whether a rule for the workspace's folder applies below it too; not for git, which reads settings there."""
-        return bool(self.folders.bases and command.words) and command.words[0].text in READERS
+    def _holds_elsewhere(self, command: ShellCommand, outcome: Outcome) -> bool:
+        """Whether a rule for the workspace's folder applies below it too; not for git, which reads settings there, and
+        not a grant: another folder makes another command of it."""
+        if outcome.session is not None or (outcome.rule is not None and _is_grant(outcome.rule)):
+            return False
+        return bool(self.folders.bases) and only_reads_anywhere(command.argv)
 
     def _by_rules(self, command: ShellCommand, plain: bool) -> Outcome:
         lowered: Outcome | None = None
         for rule in self.rules:
             if rule.decision == "allow":
                 known = command.words or not rule.narrows
-                if known and ((rule.reading and plain) or allows(rule, command, self.call.args)):
+                if known and ((rule.reading and plain) or self._allows(rule, command)):
                     return lowered or Outcome("allow", "rule", rule)
                 continue
             match = self._restricts(rule, command)
@@ -120,6 +125,11 @@ class _LineCheck:
             if match is not Match.NO:
                 lowered = lowered or Outcome("ask", "rule" if match is Match.YES else "hidden", rule)
         return lowered or Outcome("ask", "none")
+
+    def _allows(self, rule: Rule, command: ShellCommand) -> bool:
+        if _is_grant(rule):
+            return grants_it(rule.granted, rule.line, command, self.reading)
+        return allows(rule, command, self.call.args)
 
     def against(self, command: ShellCommand) -> Outcome | None:
         """Return the refusal, by a rule with a condition, of something that needs no permission."""
@@ -144,12 +154,19 @@ class _LineCheck:
             narrow = (r for r in self.rules if r.narrows and r.decision != "allow" and r.rank > rank)
             against = next(narrow, None)
             return outcome if against is None else Outcome("ask", "hidden", against, detail=opaque)
-        if self.mode == "yolo" or not line.redirects:
+        if self.mode == "yolo" or not line.files:
             return outcome
         if away := escape(line, self.folders, self.workspace):
             return outcome.asking("redirection", away)
-        free = self.mode in _FREE_REDIRECTION or all(_redirects(p.outcome) for p in parts)
+        free = (
+            self.mode in _FREE_REDIRECTION or all(_redirects(p.outcome) for p in parts) or self._is_granted()
+        )
         return outcome if free else outcome.asking("redirection", "")
+
+    def _is_granted(self) -> bool:
+        """Whether somebody granted this very line, with its redirections."""
+        own = any(r.line == self.line.text and (not r.modes or self.mode in r.modes) for r in self.session)
+        return own or any(r.decision == "allow" and r.line == self.line.text for r in self.rules)
 
     def _own_wrapper(self) -> str | None:
         """Return a clause about a wrapper that needs no rule, if it is the project's."""
@@ -158,9 +175,11 @@ class _LineCheck:
         return own and f"the project supplies {own!r} itself"
 
 
+def _is_grant(rule: Rule) -> bool:
+    return bool(rule.granted) or rule.line is not None
+
+
 def _redirects(outcome: Outcome) -> bool:
-    if outcome.session is not None:
-        return outcome.session.redirection
     return outcome.rule is not None and outcome.rule.allow_redirection
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -54,6 +54,12 @@ class Redirect:
     kind: Literal["read", "write", "duplicate", "text"]
     target: Word | None
 
+    @property
+    def idle(self) -> bool:
+        """Whether it only joins or closes descriptors, or leads to /dev/null: `2>&1`, `>/dev/null`."""
+        nowhere = self.target is not None and self.target.literal and self.target.text == "/dev/null"
+        return self.kind == "duplicate" or nowhere
+
 
 @dataclass(frozen=True, slots=True)
 class ShellCommand:
@@ -73,6 +79,8 @@ class ShellCommand:
     """Its arguments may contain commands in a language that isn't parsed: `python -c`, `git -c alias.x=!…`."""
     transparent: bool = False
     """Harmless by itself: it only runs other listed commands (`timeout`), or does nothing (`true`)."""
+    fed: bool = False
+    """A pipe stands somewhere before it on the line, so it may read what another command writes."""
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -95,6 +103,11 @@ class ShellLine:
     """Names of variables that the line sets for later commands."""
     opaque: str | None
     """Why `commands` may not include everything that the line would run; None if it does."""
+
+    @property
+    def files(self) -> tuple[Redirect, ...]:
+        """The redirections that count: from or to a file, or of a text."""
+        return tuple(r for r in self.redirects if not r.idle)
 
     @property
     def danger(self) -> str | None:
@@ -121,6 +134,8 @@ class Found:
     assigns: list[str] = field(default_factory=list[str])
     opaque: str | None = None
     words: int = 0
+    piped: bool = False
+    """A pipe was read."""
 
     def blur(self, why: str) -> None:
         """Record that not everything that would run is known; the first reason is kept."""
@@ -129,7 +144,7 @@ class Found:
     def add(self, command: ShellCommand) -> None:
         if len(self.commands) >= _MOST_COMMANDS:
             raise TooMuch(f"it has more than {_MOST_COMMANDS} commands")
-        self.commands.append(command)
+        self.commands.append(replace(command, fed=True) if self.piped else command)
         if command.opaque:
             self.blur(command.opaque)
 

@@ -183,6 +183,7 @@ class _Reader(Words):
         if not (place.begun or place.closed) and operator not in "\n)":
             self.doubt(f"{operator!r} without a command")
         self._command()
+        self.found.piped = self.found.piped or operator in ("|", "|&")
         place.closed = operator == ")" and place.open[-1:] == ["("]
         place.owed = operator in ("&&", "||", "|", "|&") or (place.owed and operator == "\n")
         if place.closed:

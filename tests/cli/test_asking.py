@@ -104,7 +104,7 @@ def test_yes_always_edit_and_no_are_taken_as_they_are_typed(
     run = terminal({"tool_calls": batch}, {"tool_calls": [shell("mkdir b -p")]}, DONE)
     shown = run.until(ASKS)
     assert "1 of 4: run_shell_command touch a" in shown
-    assert "Always: commands that begin with `touch a`" in shown
+    assert "Always: exactly `touch a`" in shown
     assert "[y yes, a always, s always and save it, e edit, n no, and why, c stop the run, l later] " in shown
     run.type("what\n")
     assert "'what' isn't one of y, a, s, e, n, c, l." in run.until(ASKS)

@@ -70,7 +70,8 @@ def test_it_says_what_a_person_could_answer_and_why_not_always(check) -> None:
     assert asked["choices"] == [
         *("proceed_once", "proceed_always", "proceed_always_and_save", "modify", "reject", "cancel")
     ]
-    assert asked["always"]["command_prefixes"] == ["npm test"]
+    assert asked["always"]["commands"] == ["npm test"]
+    assert asked["covers"] == "`npm test` (also with flags of output)"
     dangerous = check("run_shell_command", command("rm -rf x"))
     assert "proceed_always" not in dangerous["choices"]
     assert dangerous["not_always"] == "A dangerous form is asked about each time: it deletes recursively."

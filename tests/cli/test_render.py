@@ -149,7 +149,7 @@ PENDING = [
         reason="`git push` isn't covered by a rule",
         preview="pytest -q && git push --force",
         always=dict.fromkeys(
-            ("proceed_always", "proceed_always_and_save"), "commands that begin with `pytest` or `git push`"
+            ("proceed_always", "proceed_always_and_save"), "exactly `pytest` and `git push`"
         ),
         parts=_PARTS,
         note="It was asked before; the files have changed since, so the preview is new.",

@@ -49,10 +49,10 @@ SESSIONS = st.lists(
     st.builds(
         SessionRule,
         tool=st.sampled_from(["run_shell_command", "write_file", "web_fetch", "mcp_s_t"]),
-        command_prefixes=st.sampled_from([(), ("ls",), ("git",)]),
+        commands=st.sampled_from([(), ("ls",), ("git",)]),
         path=st.sampled_from([None, "a.py", "a"]),
         server=st.sampled_from([None, "s"]),
-        redirection=st.booleans(),
+        line=st.sampled_from(["", "rm -rf x", "$x"]),
     ),
     max_size=2,
 )

@@ -92,8 +92,9 @@ def test_always_for_that_file_is_a_rule_that_names_it(make, call) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_redirection_into_it_is_asked_about(make, shell, mode) -> None:
     policy, _ = make(user=ALLOW.format(tool="run_shell_command", more="allowRedirection = true"))
-    session = [SessionRule(tool="run_shell_command", command_prefixes=("echo",), redirection=True)]
-    for line in ("echo x > .interlock/policies/p.toml", "echo $(date) >> AGENTS.md", "> .envrc"):
+    lines = ("echo x > .interlock/policies/p.toml", "echo $(date) >> AGENTS.md", "> .envrc")
+    session = [SessionRule(tool="run_shell_command", line=line) for line in lines]
+    for line in lines:
         asked = policy.check(shell(line), "execute", mode, session)
         assert asked.decision == "ask", line
     assert policy.check(shell("echo x > a.txt"), "execute", mode, session).decision == "allow"

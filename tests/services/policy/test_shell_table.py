@@ -231,8 +231,8 @@ LINES: list[tuple[str, str, str]] = [
     # redirections
     ("ls > out", "ls", "kaa"),
     ("ls >> out", "ls", "kaa"),
-    ("ls 2>&1", "ls", "kaa"),
-    ("ls > /dev/null", "ls", "kaa"),
+    ("ls 2>&1", "ls", "aaa"),
+    ("ls > /dev/null", "ls", "aaa"),
     ("cat < in", "cat", "kaa"),
     ("cat <<< x", "cat", "kaa"),
     ("cat <<'EOF'\n$(git push)\nEOF", "cat", "kaa"),

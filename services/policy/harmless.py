@@ -1,0 +1,255 @@
+"""harmless: what a grant covers: the command that was shown, and what the table (`commands.toml`) lists beside it.
+
+Known are harmless arguments, not dangerous ones: an option that the table doesn't list must be as it was shown.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from interlock.services.policy.reading import Reading
+from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, literal, names
+
+Names = Annotated[frozenset[str], BeforeValidator(lambda v: frozenset(v.split()))]
+Kinds = Annotated[tuple[str, ...], BeforeValidator(lambda v: tuple(v.split()))]
+_KINDS: Mapping[str, re.Pattern[str]] = {
+    "number": re.compile(r"\d+(\.\d+)?(ms|[smhd])?"),
+    "word": re.compile(r"(?!-).*", re.DOTALL),
+    "name": re.compile(r"\w[\w.-]*"),
+    "testname": re.compile(r"(\w+\.)*test\w*(\.\w+)*", re.IGNORECASE),
+    "range": re.compile(r"\d+(,\d+)?p"),
+    "format": re.compile(r"\+.*", re.DOTALL),
+}
+_TEST = re.compile(r"(test_.*|.*_test|tests?)\.py")
+_PACKAGE = re.compile(r"\.(/[\w.-]+)*?(/\.\.\.)?")
+_SETS = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_PLAIN_VALUE = re.compile(r"\d{0,4}|yes|no|true|false|on|off", re.IGNORECASE)
+Pair = tuple[str, str]
+"""An option and its value; an operand's option is empty."""
+
+
+class Row(BaseModel):
+    """One subcommand of the table, with its harmless arguments; fields as `commands.toml` explains them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run: tuple[str, ...]
+    covers: str
+    """In words, behind "also with"."""
+    flags: Names = frozenset()
+    shown: Names = frozenset()
+    keep: Names = frozenset()
+    options: dict[str, str] = Field(default_factory=dict[str, str])
+    operands: Kinds = ()
+    rest: Names | None = None
+    variables: Names = frozenset()
+    cluster: bool = True
+    """Whether letters may stand together: `-xq`."""
+    reading: bool = False
+    anything: bool = False
+
+    def read(self, words: Sequence[Word]) -> "Given | None":
+        """Sort the arguments; None if one isn't listed."""
+        given, words = Given(), list(words)
+        while words:
+            word = words.pop(0)
+            if word.literal and word.text == "--":
+                return replace(given, rest=(*words,)) if self.rest is not None else None
+            if not word.lead.startswith("-") or word.text == "-":
+                if word.may_be_option:
+                    return None
+                given = given.with_operand(word, self.variables)
+            elif not word.literal or (read := self._option(word.text, words)) is None:
+                return None
+            else:
+                flags, valued = read
+                given = replace(given, flags=given.flags | flags, valued=(*given.valued, *valued))
+        return given
+
+    def _option(self, text: str, later: list[Word]) -> tuple[frozenset[str], tuple[Pair, ...]] | None:
+        """Return the flags in one word, and an option with its value, taken from `later` if it stands there."""
+        every = self.flags | self.shown | self.keep
+        name, sign, value = text.partition("=")
+        if text in every:
+            return frozenset({text}), ()
+        if text in self.options:
+            after = later.pop(0) if later else None
+            fits = after is not None and after.literal and not after.text.startswith("-")
+            return (frozenset(), ((text, after.text),)) if after and fits else None
+        if sign and (name in self.options or name + sign in self.options):
+            return frozenset(), ((name, value),)
+        if not self.cluster or text.startswith("--") or len(text) < 3:
+            return None
+        if "-" + text[1] in every and (more := self._option("-" + text[2:], later)) is not None:
+            return more[0] | {"-" + text[1]}, more[1]
+        if text[:2] in self.options and text[2:].isdecimal():
+            return frozenset(), ((text[:2], text[2:]),)
+        return None
+
+    def kind_of(self, option: str) -> str:
+        return self.options.get(option) or self.options.get(option + "=") or ""
+
+    def operand_kinds(self, count: int) -> Iterator[str]:
+        for at in range(count):
+            yield self.operands[min(at, len(self.operands) - 1)] if self.operands else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The arguments of one command, as a row reads them."""
+
+    flags: frozenset[str] = frozenset()
+    valued: tuple[Pair, ...] = ()
+    operands: tuple[Word, ...] = ()
+    rest: tuple[Word, ...] = ()
+    sets: tuple[str, ...] = ()
+    """Variables, as `V=1`."""
+
+    def with_operand(self, word: Word, variables: frozenset[str]) -> "Given":
+        if variables and word.literal and _SETS.fullmatch(word.text):
+            return replace(self, sets=(*self.sets, word.text))
+        return replace(self, operands=(*self.operands, word))
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    command: list[Row]
+
+
+@cache
+def document() -> Mapping[str, object]:
+    """Return what `commands.toml` holds."""
+    return tomllib.loads(Path(__file__).with_name("commands.toml").read_text())
+
+
+@cache
+def _rows() -> Mapping[tuple[str, ...], Row]:
+    rows = _Table.model_validate(document()).command
+    return {tuple(name.split()): row for row in rows for name in row.run}
+
+
+_LONGEST_NAME = 5
+
+
+def row_of(words: Sequence[str]) -> tuple[int, Row] | None:
+    """Return the number of words that name the subcommand, and its row."""
+    for size in range(min(_LONGEST_NAME, len(words)), 0, -1):
+        if (row := _rows().get(tuple(words[:size]))) is not None:
+            return size, row
+    return None
+
+
+def harmless_setting(text: str, variables: frozenset[str]) -> bool:
+    """Whether `NAME=value` is one of these variables, or one that never counts, with a number or a yes or no."""
+    found = _SETS.fullmatch(text)
+    known = found is not None and found[1] in variables | HARMLESS_VARIABLES
+    return found is not None and known and _PLAIN_VALUE.fullmatch(found[2]) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A command that a person was shown and granted."""
+
+    argv: tuple[str, ...]
+
+    @property
+    def also(self) -> str:
+        """What the grant covers beside the command itself, in words; empty: nothing."""
+        found = row_of(self.argv)
+        if found is None:
+            return ""
+        size, row = found
+        known = row.reading or row.anything or row.read([*map(literal, self.argv[size:])]) is not None
+        return row.covers if known else ""
+
+    def covers(self, command: ShellCommand, reading: Reading, fed: bool) -> bool:
+        """Whether a grant for this command covers another. `fed`: it may read what something else writes."""
+        known = self._known(command, reading)
+        exact = command.literal and command.argv == self.argv
+        return known or (exact and not (fed and row_of(self.argv) is None))
+
+    def _known(self, command: ShellCommand, reading: Reading) -> bool:
+        found = row_of(self.argv)
+        if found is None:
+            return False
+        size, row = found
+        lead, words = command.words[:size], command.words[size:]
+        if [(w.literal, w.text) for w in lead] != [(True, text) for text in self.argv[:size]]:
+            return False
+        if row.reading:
+            return reading.accepting(self.argv).plain(command)
+        if row.anything:
+            return True
+        own, other = row.read([*map(literal, self.argv[size:])]), row.read(words)
+        return own is not None and other is not None and _fits(row, own, other, reading)
+
+
+def _fits(row: Row, own: Given, other: Given, reading: Reading) -> bool:
+    """Whether each argument of `other` is harmless, or was in `own`."""
+    flags = other.flags <= row.flags | own.flags and own.flags & row.keep <= other.flags
+    valued = all(p in own.valued or _is(row.kind_of(p[0]), literal(p[1]), reading) for p in other.valued)
+    sets = all(text in own.sets or harmless_setting(text, row.variables) for text in other.sets)
+    rest = other.rest == own.rest or all(_ends_well(w, row.rest or frozenset()) for w in other.rest)
+    return flags and valued and sets and rest and _operands_fit(row, own, other, reading)
+
+
+def _operands_fit(row: Row, own: Given, other: Given, reading: Reading) -> bool:
+    shown = [w.text for w in own.operands]
+    if row.operands == ("same",):
+        return [w.text for w in other.operands] == shown and all(w.literal for w in other.operands)
+    kinds = row.operand_kinds(len(other.operands))
+    return all(
+        (word.literal and (at, word.text) in enumerate(shown)) or _is(kind, word, reading)
+        for at, (word, kind) in enumerate(zip(other.operands, kinds, strict=True))
+    )
+
+
+def _ends_well(word: Word, flags: frozenset[str]) -> bool:
+    return word.literal and (word.text in flags or not word.text.startswith("-"))
+
+
+def _is(kinds: str, word: Word, reading: Reading) -> bool:
+    return any(_is_one(kind, word, reading) for kind in kinds.split("|") if kind)
+
+
+def _is_one(kind: str, word: Word, reading: Reading) -> bool:
+    if kind == "path":
+        return reading.path(word)
+    if not word.literal:
+        return False
+    if kind == "test":
+        path, colons, _ = word.text.partition("::")
+        tests = _TEST.fullmatch(path.rpartition("/")[2]) is not None or reading.folder(path)
+        return tests and (not colons or path.endswith(".py")) and reading.path(literal(path))
+    if kind == "package":
+        plain = _PACKAGE.fullmatch(word.text) is not None and ".." not in word.text.split("/")
+        return plain and reading.path(literal(word.text.removesuffix("/...")))
+    if kind in _KINDS:
+        return _KINDS[kind].fullmatch(word.text) is not None
+    return kind != "same" and word.text == kind
+
+
+_ONLY_READ = names(
+    "cat cd cut diff du echo file grep head id ls nl paste pwd rg stat tail tr tree uname uniq wc which"
+)
+"""Programs that only read, whatever their arguments (their dangerous forms ask anyway)."""
+_GIT_READS = names(
+    "add blame branch commit describe diff fetch log ls-files rev-parse show stash status switch"
+)
+
+
+def only_reads_anywhere(argv: Sequence[str]) -> bool:
+    """Whether the program only reads, whatever its arguments."""
+    return bool(argv) and argv[0] in _ONLY_READ
+
+
+def leads_reader(argv: Sequence[str]) -> bool:
+    """Whether its leading words say that it changes no file of the workspace that the program trusts."""
+    return only_reads_anywhere(argv) or (len(argv) > 1 and argv[0] == "git" and argv[1] in _GIT_READS)
