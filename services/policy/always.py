@@ -144,8 +144,8 @@ def _is_known(command: ShellCommand) -> bool:
 _LOCK_WAIT_S = 10.0
 _HEADER = (
     "# What was allowed with `always, and save it`. Delete what shouldn't hold any more; the rest stays.\n"
-    "# `command` covers exactly that command, and harmless arguments that Interlock knows of it. For a prefix, write a\n"
-    "# rule with `commandPrefix` into a file of your own: here it is read as `command`.\n"
+    "# `command` covers exactly that command, and harmless arguments that Interlock knows of it. To allow a prefix,\n"
+    "# write a rule with `commandPrefix` into a file of your own: here it is read as `command`.\n"
 )
 Table = dict[str, Any]
 

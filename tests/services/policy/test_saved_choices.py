@@ -64,7 +64,7 @@ def test_it_holds_in_a_later_run_for_what_was_shown_and_in_its_modes(place: Plac
     assert place.problems == []
     assert later.check(shell("git status"), "execute", "auto_edit").decision == "allow"
     assert later.check(shell("git status --ignore-submodules"), "execute", "auto_edit").decision == "ask"
-    assert later.check(shell("git status"), "execute", "auto_edit").rule == f"user rule {place.file}:4"
+    assert later.check(shell("git status"), "execute", "auto_edit").rule == f"user rule {place.file}:6"
     assert later.check(shell("git status"), "execute", "default").decision == "ask"
     assert later.check(shell("git log"), "execute", "auto_edit").decision == "ask"
     assert later.check(shell("git status; rm -rf x"), "execute", "auto_edit").decision == "ask"
