@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, cast
 
 from interlock.services.config.formats import load_dotenv
 from interlock.services.config.settings import FOLDERS, read_object
-from interlock.services.files.filesystem import locked, make_directories, replace_file
+from interlock.services.files.filesystem import locked, replace_file
+from interlock.services.files.folders import private_directory
 from interlock.services.files.protected import PROTECTED
 from interlock.services.files.regular import read_file
 from interlock.services.hooks.configured import Hook
@@ -158,7 +159,7 @@ def remember(directory: Path, home: Path, *, trusted: bool) -> None:
     file = home / TRUST_FILE
     key, word = os.path.realpath(directory), "trusted" if trusted else "untrusted"
     try:
-        make_directories(file.parent, 0o700)
+        private_directory(file.parent)
         with locked(file.parent):
             entries = {
                 k: v for k, v in (read_object(file) or {}).items() if str(_directory(k, home, file)) != key

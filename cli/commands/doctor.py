@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import Paint, amount, counted, place, show_json
 from interlock.engine.read import list_runs
-from interlock.engine.store import reading, state_home
+from interlock.engine.store import PARTS, reading, state_home
 from interlock.state.errors import InterlockError, SandboxError
 
 if TYPE_CHECKING:
@@ -209,9 +209,7 @@ def _state(home: Path) -> Iterator[Finding]:
     if not home.exists():
         yield Finding("ok", "state", f"{place(str(home))}: nothing has run yet")
         return
-    if home.stat().st_mode & 0o077:
-        close = f"chmod 700 {shlex.quote(str(home))}"
-        yield Finding("problem", "state", f"{home} can be read by others. Close it with: {close}")
+    yield from _closed(home)
     try:
         runs = list_runs(home)
         with reading(home) as conn:
@@ -225,6 +223,25 @@ def _state(home: Path) -> Iterator[Finding]:
         return
     size = sum(f.stat().st_size for f in home.rglob("*") if f.is_file())
     yield Finding("ok", "store", f"{place(str(home))}: {counted(len(runs), 'run')}, {amount(size)} bytes")
+
+
+def _closed(home: Path) -> Iterator[Finding]:
+    """Close to other users what is ours in the state directory, and the directory if nothing else is in it."""
+    from interlock.services.files.folders import close_to_others
+
+    try:
+        repaired = [part for part in PARTS if close_to_others(home / part)]
+        if home.stat().st_mode & 0o077 and {entry.name for entry in home.iterdir()} <= {*PARTS}:
+            home.chmod(0o700)
+            repaired.append(".")
+    except OSError as error:
+        yield Finding("problem", "state", f"{home} can be read by others and not be closed: {error}")
+        return
+    if repaired:
+        yield Finding("note", "state", f"{home}: others could read {', '.join(repaired)}; closed to them now")
+    if home.stat().st_mode & 0o077:
+        close = f"chmod 700 {shlex.quote(str(home))}"
+        yield Finding("problem", "state", f"{home} can be read by others. Close it with: {close}")
 
 
 def _records(home: Path) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ from prompt_toolkit.layout.processors import HighlightIncrementalSearchProcessor
 from prompt_toolkit.styles import Style
 
 from interlock.services.files.filesystem import locked, replace_file, sha256
+from interlock.services.files.folders import private_directory
 
 if TYPE_CHECKING:
     from interlock.cli.session.session import Session
@@ -92,7 +93,7 @@ class InputHistory(History):
             return
         line = json.dumps({k: v for k, v in entry.items() if v}, ensure_ascii=True) + "\n"
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_directory(self.path.parent)
             with locked(self.path.parent):
                 if self.path.exists() and self.path.stat().st_size > _FILE_SIZE:
                     replace_file(self.path, "".join(f"{kept}\n" for kept in self._lines()).encode())

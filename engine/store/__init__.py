@@ -6,11 +6,12 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Generator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from interlock.services.files.folders import private_directory, private_file
 from interlock.services.sqlite import (
     BUSY_TIMEOUT_S,
     Buffered,
@@ -21,6 +22,13 @@ from interlock.services.sqlite import (
 )
 from interlock.state.errors import InterlockError, StoreError, UserError
 
+PARTS = (
+    "interlock.db",
+    "interlock.db-wal",
+    "interlock.db-shm",
+    *("outputs", "plans", "snapshots", "input", "index"),
+)
+"""What is in the state directory."""
 SCHEMA_VERSION = 5
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
 
@@ -106,8 +114,7 @@ class Store:
     def open(self) -> None:
         """Create the folder and the tables if missing. Raises `StoreError` in one line."""
         try:
-            self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.outputs.mkdir(exist_ok=True, mode=0o700)
+            private_directory(self.outputs)
         except OSError as error:
             raise StoreError(
                 f"Can't make the state directory {str(self.home)!r}: {error.strerror}. "
@@ -130,6 +137,8 @@ class Store:
 
     def _connect(self, kind: type[C], synchronous: str) -> C:
         with explained(self.path):
+            with suppress(OSError):  # SQLite says why
+                private_file(self.path)
             conn = kind(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
             try:
                 conn.execute(f"pragma page_size={_PAGE}")  # for a new file; existing ones keep theirs

@@ -13,6 +13,7 @@ from interlock.engine.store.runs import new_run_id
 from interlock.engine.travel.files import RunFiles, commit_at
 from interlock.graphs._langgraph import is_due
 from interlock.services.files.filesystem import locked
+from interlock.services.files.folders import private_directory
 from interlock.services.snapshots.restore import apply, between
 from interlock.services.snapshots.snapshots import Contents, Repository
 from interlock.state.errors import UserError
@@ -51,7 +52,7 @@ def fork_run(
             files.put(files.to_step(step)[0])
         return _recorded(home, run, point, Path(run.workspace))
     snapshots = home / "snapshots"
-    snapshots.mkdir(exist_ok=True, mode=0o700)
+    private_directory(snapshots)
     with locked(snapshots):
         fork, folder = _begun(home, run, point, workspace) or _new(run, workspace)
         staged = _staged(home, run, point, folder)

@@ -13,7 +13,8 @@ from typing import Any, NoReturn, cast
 
 from dotenv.parser import parse_stream
 
-from interlock.services.files.filesystem import is_file, locked, make_directories, replace_file
+from interlock.services.files.filesystem import is_file, locked, replace_file
+from interlock.services.files.folders import private_directory
 from interlock.services.files.regular import read_file, read_text_file
 from interlock.state.errors import ConfigError
 
@@ -151,7 +152,7 @@ def changed_settings(file: Path, below: str) -> Generator[Any]:
     """
     real = Path(os.path.realpath(file))
     try:
-        make_directories(real.parent, 0o700)
+        private_directory(real.parent)
         with locked(real.parent):
             text = read_text_file(real) if real.exists() else ""
             data = _plain_json(text or "{}")
@@ -176,7 +177,7 @@ def set_variables(file: Path, values: Mapping[str, str]) -> None:
     """Set variables in a `.env` file readable only by its owner; other lines are kept. Raises `ConfigError`."""
     real = Path(os.path.realpath(file))
     try:
-        make_directories(real.parent, 0o700)
+        private_directory(real.parent)
         with locked(real.parent):
             text = read_text_file(real) if real.exists() else ""
             kept = "".join(b.original.string for b in parse_stream(StringIO(text)) if b.key not in values)

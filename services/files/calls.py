@@ -102,7 +102,8 @@ class FileCalls:
                 if hash_at(place) != planned.before:
                     return _changed(self.workspace, planned)
                 if change.before != change.after:
-                    write_atomically(place, change.after, key)
+                    plan = self.workspace.plan_file(change.path) is not None
+                    write_atomically(place, change.after, key, private=plan)
         except OSError as error:
             return self._not_written(path, planned, error)
         return _success(self.workspace, planned)

@@ -15,6 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from interlock.services.files.folders import (
+    CLOSED_FILE,
+    OWNER_DIRECTORY,
+    make_directories,
+    private_directory,
+    sync_directory,
+    synced,
+)
 from interlock.services.secrets.redaction import SHAPES, Redactor
 
 if TYPE_CHECKING:  # fast commands read chains: keep their imports few
@@ -65,8 +73,6 @@ def read_text(path: Path, limit: int, within: Path) -> str:
 _CHUNK = 1 << 20
 _NEW_FILE = 0o666
 """Mode of a new file, before the umask."""
-_CLOSED_FILE = 0o600
-"""Mode of a file that keeps it, or gets its own mode once it exists."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 _LOOK_AGAIN_S = 0.02
 
@@ -101,8 +107,8 @@ def remove_leftover(place: "Place", key: "CallKey") -> None:
     _remove(place.directory, temporary(Path(place.name), key).name)
 
 
-def write_atomically(place: "Place", data: bytes, key: "CallKey") -> None:
-    """Replace a file's bytes, keeping its mode, or create it. Durable on return.
+def write_atomically(place: "Place", data: bytes, key: "CallKey", *, private: bool = False) -> None:
+    """Replace a file's bytes, keeping its mode, or create it (`private`: for its owner alone). Durable on return.
 
     Only this name is replaced: other hard links to the file keep the old bytes. Raises OSError (full disk, missing
     permission), leaving the file unchanged and no leftovers.
@@ -112,7 +118,7 @@ def write_atomically(place: "Place", data: bytes, key: "CallKey") -> None:
     try:
         mode = stat.S_IMODE(status_at(place).st_mode)
     except FileNotFoundError:
-        mode = None
+        mode = CLOSED_FILE if private else None
     _replace(place, data, temporary(Path(place.name), key).name, mode)
 
 
@@ -151,7 +157,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
     directory = os.open(path.parent, _DIRECTORY)
     try:
-        _replace(Place(directory, path.name), data, f".{path.name}.tmp", _CLOSED_FILE)
+        _replace(Place(directory, path.name), data, f".{path.name}.tmp", CLOSED_FILE)
     finally:
         os.close(directory)
 
@@ -177,10 +183,10 @@ def locked(folder: Path, wait_s: float | None = None) -> Generator[None]:
 
 
 def _replace(place: "Place", data: bytes, scratch: str, mode: int | None) -> None:
-    with _synced(place.directory):
+    with synced(place.directory):
         _remove(place.directory, scratch)
         try:
-            _write_synced(place._replace(name=scratch), data, mode)
+            _writesynced(place._replace(name=scratch), data, mode)
             os.replace(scratch, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
         except OSError:
             _remove(place.directory, scratch)
@@ -192,10 +198,10 @@ def _remove(directory: int, name: str) -> None:
         os.unlink(name, dir_fd=directory)
 
 
-def _write_synced(place: "Place", data: bytes, mode: int | None) -> None:
+def _writesynced(place: "Place", data: bytes, mode: int | None) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     descriptor = os.open(
-        place.name, flags, _NEW_FILE if mode is None else _CLOSED_FILE, dir_fd=place.directory
+        place.name, flags, _NEW_FILE if mode is None else CLOSED_FILE, dir_fd=place.directory
     )
     with os.fdopen(descriptor, "wb") as file:
         if mode is not None:
@@ -203,39 +209,6 @@ def _write_synced(place: "Place", data: bytes, mode: int | None) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-@contextmanager
-def _synced(directory: int | Path) -> Generator[None]:
-    """Make changes inside the block survive a power cut. Opened first, so that nothing starts if it can't be synced.
-
-    A descriptor may be usable only as `dir_fd`.
-    """
-    if isinstance(directory, Path):
-        descriptor = os.open(directory, _DIRECTORY)
-    else:
-        descriptor = os.open(".", _DIRECTORY, dir_fd=directory)
-    try:
-        yield
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_directory(directory: int | Path) -> None:
-    """Make renames and new names in a directory survive a power cut."""
-    with _synced(directory):
-        pass
-
-
-def make_directories(directory: Path, mode: int = 0o777) -> None:
-    """Create a directory and its missing parents durably."""
-    missing = [directory]
-    while not missing[-1].exists():
-        missing.append(missing[-1].parent)
-    for made in reversed(missing[:-1]):
-        made.mkdir(mode=mode, exist_ok=True)
-        sync_directory(made.parent)
 
 
 _SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -248,8 +221,10 @@ _LONGEST = 4096
 class Anchor:
     """A directory by its real path, held open as soon as it exists."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, private: bool = False) -> None:
+        """`private`: it and what is made in it are for their owner alone."""
         self.path = path
+        self._mode = OWNER_DIRECTORY if private else 0o777
         self._held: int | None = None
         with suppress(OSError):  # missing or not accessible: reported on use
             self._hold()
@@ -265,11 +240,11 @@ class Anchor:
         if len(os.fsencode(path)) >= _LONGEST:  # creatable step by step, but then not addressable by path
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         if make and self._held is None:
-            make_directories(self.path)
+            make_directories(self.path, self._mode)
         directory = os.open(".", _SEARCH, dir_fd=self._same())
         try:
             for name in parts[:-1]:
-                deeper = _enter(directory, name, make)
+                deeper = _enter(directory, name, self._mode if make else None)
                 os.close(directory)
                 directory = deeper
             yield Place(directory, parts[-1] if parts else ".")
@@ -293,14 +268,15 @@ class Anchor:
         )
 
 
-def _enter(directory: int, name: str, make: bool) -> int:
+def _enter(directory: int, name: str, mode: int | None) -> int:
+    """Open a directory in another; if it is missing, create it with `mode`, if any."""
     try:
         return os.open(name, _SEARCH, dir_fd=directory)
     except FileNotFoundError:
-        if not make:
+        if mode is None:
             raise
         with suppress(FileExistsError):
-            os.mkdir(name, dir_fd=directory)
+            os.mkdir(name, mode, dir_fd=directory)
         sync_directory(directory)
         return os.open(name, _SEARCH, dir_fd=directory)
     except NotADirectoryError:
@@ -309,7 +285,6 @@ def _enter(directory: int, name: str, make: bool) -> int:
         raise
 
 
-_OWNER_DIRECTORY = 0o700
 _NAME_LENGTH = 32
 """Hex digits of the sha256 in a name: 128 bits."""
 
@@ -338,14 +313,12 @@ class OutputFiles:
         """See `Outputs.new_spool`: creates an empty file with a unique name."""
         self._make()
         path = self.directory / f"spool-{secrets.token_hex(8)}.txt"
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _CLOSED_FILE))
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, CLOSED_FILE))
         return path
 
     def _make(self) -> None:
-        from interlock.services.files.filesystem import make_directories
-
-        make_directories(self.directory, _OWNER_DIRECTORY)
-        self.directory.chmod(_OWNER_DIRECTORY)
+        private_directory(self.directory)
+        self.directory.chmod(OWNER_DIRECTORY)
 
 
 def store_file(folder: Path, name: str, data: bytes) -> None:

@@ -208,7 +208,7 @@ class FolderWorkspace:
     def place(self, path: Path, *, make: bool = False) -> Generator[Place]:
         folder = self._anchored(path)
         if folder not in self._anchors:
-            self._anchors[folder] = Anchor(folder)
+            self._anchors[folder] = Anchor(folder, private=True)  # ours, not the user's
         if make and self.protected(str(path)):
             self.protected_paths.made.update(map(str, (path, *path.parents)))
         with self._anchors[folder].place(path, make=make) as place:

@@ -8,7 +8,7 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-from interlock.services.files.filesystem import make_directories
+from interlock.services.files.folders import private_directory, private_file
 from interlock.services.sqlite import BUSY_TIMEOUT_S, explained, transaction
 
 VERSION = "2"
@@ -61,7 +61,7 @@ class IndexFile:
         """Become the writer; False if another process is. The lock is released if the process dies."""
         if self._lock is not None:
             return True
-        make_directories(self.path.parent, 0o700)
+        private_directory(self.path.parent)
         descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -113,7 +113,7 @@ class IndexFile:
 
     def _open(self) -> sqlite3.Connection:
         if self._conn is None:
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            private_file(self.path)
             conn = sqlite3.connect(
                 self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )

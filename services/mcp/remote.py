@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from interlock.services.files.filesystem import locked, make_directories, replace_file
+from interlock.services.files.filesystem import locked, replace_file
+from interlock.services.files.folders import private_directory
 from interlock.services.files.regular import read_file
 from interlock.services.mcp.spec import MOST, TOO_LONG, ServerSpec
 from interlock.state.errors import UserError
@@ -108,7 +109,7 @@ class TokenFile:
         self.kept["client"] = client_info.model_dump(mode="json", exclude_none=True)
 
     def _write(self) -> None:
-        make_directories(self._folder, 0o700)
+        private_directory(self._folder)
         with locked(self._folder):
             replace_file(self._path, json.dumps({**self.kept, "address": self._address}).encode())
 

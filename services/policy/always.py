@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from interlock.services.files.filesystem import locked, make_directories, replace_file
+from interlock.services.files.filesystem import locked, replace_file
+from interlock.services.files.folders import private_directory
 from interlock.services.policy.fields import SAVED_FILE, SAVED_PRIORITY, to_rule
 from interlock.services.policy.harmless import Shown, row_of
 from interlock.services.policy.load import RuleTextError, read_rules
@@ -179,7 +180,7 @@ def save(folder: Path, tables: list[Table], note: str) -> SavedRules | None:
     `note`: one line on where they come from. Returns None if there was nothing to add.
     """
     try:
-        make_directories(folder, 0o700)
+        private_directory(folder)
         with locked(folder, _LOCK_WAIT_S):
             texts = _add(Path(os.path.realpath(folder / SAVED_FILE)), tables, note)
     except (OSError, ValueError) as error:

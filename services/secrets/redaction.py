@@ -388,11 +388,11 @@ def redact_file(path: Path, redact: Redactor) -> None:
         return
     stream, scratch = RedactingStream(redact.for_bytes()), path.with_name(f".{path.name}.redacted")
     try:
+        scratch.touch(0o600)
         with path.open("rb") as old, scratch.open("wb") as new:
             while chunk := old.read(_CHUNK):
                 new.write(stream.feed(chunk.decode("latin-1")).encode("latin-1"))
             new.write(stream.end().encode("latin-1"))
-        scratch.chmod(0o600)
         scratch.replace(path)
     except OSError:
         with suppress(OSError):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from interlock.services.files.filesystem import replace_file
+from interlock.services.files.folders import private_directory
 from interlock.services.snapshots.tree import Change, Tree, kind_of
 from interlock.state.errors import RunError
 from interlock.state.settings import SnapshotSettings
@@ -160,7 +161,7 @@ class Repository:
     def _make(self) -> None:
         if (self._folder / "HEAD").exists():
             return
-        self._folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_directory(self._folder.parent)
         made = Path(tempfile.mkdtemp(prefix=".new-", dir=self._folder.parent))
         with self._started("init", "--quiet", "--bare", "--template=", str(made), stdin=subprocess.DEVNULL):
             pass
@@ -188,6 +189,7 @@ class Repository:
                     stderr=errors,
                     env=env,
                     start_new_session=True,
+                    umask=0o077,
                 )
             except FileNotFoundError as error:
                 raise SnapshotError(NO_GIT) from error

@@ -1,6 +1,7 @@
 """Complete runs from the command line: parked, decided elsewhere, resumed, inspected, deleted."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from commands import Run
 
 from interlock.cli.main import main
+from interlock.cli.session.editing import InputHistory, Pastes
 
 SCRIPT = """
 - text: I'll write it.
@@ -228,6 +230,37 @@ def test_a_store_that_is_whole_is_not_taken_for_damaged(run: Run, tmp_path: Path
         told = run("doctor", *extra).out
         assert "ok      store" in told
         assert "damaged" not in told and "problem" not in told
+
+
+def test_what_is_kept_is_its_owners_alone_from_the_first_moment(run: Run, tmp_path: Path, home: Path) -> None:
+    state = home / "interlock"
+
+    def others_may() -> list[Path]:
+        return [p for p in (state, *state.rglob("*")) if p.lstat().st_mode & 0o077]
+
+    script = tmp_path / "script.json"
+    write = {"name": "write_file", "args": {"file_path": "plan.md", "content": "# Plan"}}
+    script.write_text(json.dumps([{"tool_calls": [write]}, {"text": "Done."}]))
+    before = os.umask(0)
+    try:
+        InputHistory(state, tmp_path, Pastes(), str).store_string("what a session is told first")
+        assert others_may() == []
+        for mode in ("auto_edit", "plan"):
+            assert run("-m", f"script:{script}", "--approval-mode", mode, "-p", "go").code == 0
+        run("run", "search", "three")
+        run("fork", "latest", "--at", "1")
+    finally:
+        os.umask(before)
+    made = {path.name for path in state.iterdir()}
+    assert made == {"interlock.db", "input", "outputs", "snapshots", "index", "plans"} and others_may() == []
+    for path in (state, *state.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o055)
+    assert "others could read interlock.db" in run("doctor").out and others_may() == []
+    (state / "theirs").mkdir(0o755)
+    state.chmod(0o755)
+    assert f"Close it with: chmod 700 {state}" in run("doctor").out, (
+        "what may be no folder of ours is left alone"
+    )
 
 
 @pytest.mark.parametrize("decision", [("--approve", "all"), ("--reject", "1"), ()])

@@ -15,13 +15,13 @@ from interlock.services.files.filesystem import (
     OutputFiles,
     hash_at,
     locked,
-    make_directories,
     replace_file,
     sha256,
     temporary,
 )
 from interlock.services.files.filesystem import remove_leftover as remove_leftover_at
 from interlock.services.files.filesystem import write_atomically as write_at
+from interlock.services.files.folders import make_directories
 from interlock.state.calls import CallKey
 
 KEY = CallKey(message="m1", index=0)

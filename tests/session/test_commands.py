@@ -1,6 +1,7 @@
 """Each command of the session, in a terminal."""
 
 import json
+import os
 from pathlib import Path
 
 from patience import until
@@ -88,7 +89,28 @@ def test_modes_models_and_looks_are_chosen(folder: Path, opens: Opens) -> None:
         terminal.press("s-tab")  # out of plan mode
         terminal.waits_for("plan mode", gone=True)
         command(terminal, "/mode code", "mode code")
-        command(terminal, "/doctor", "python")
+
+
+def test_doctor_says_what_it_finds_also_where_much_is_wrong(folder: Path, opens: Opens) -> None:
+    """Nothing waits for a word that only some machines show: here there is no sandbox, and the store is open."""
+    (folder / "bwrap").write_text("#!/bin/sh\necho 'bwrap: no' >&2; exit 1\n")
+    (folder / "bwrap").chmod(0o755)
+    state = folder.parent / "state"
+    with opens(
+        [{"text": "Hello."}], columns=200, rows=20, env={"PATH": f"{folder}:{os.environ['PATH']}"}
+    ) as terminal:
+        terminal.say("hello")
+        terminal.waits_for("Hello.")
+        state.chmod(0o755)
+        command(terminal, "/doctor")
+        for text in (
+            "packages",
+            "Bubblewrap can't make a sandbox here",
+            "closed to them now",
+            "ok      store",
+        ):
+            terminal.waits_for(text, anywhere=True)
+    assert state.stat().st_mode & 0o077 == 0
 
 
 def test_a_conversation_is_left_forked_and_taken_up_again(opens: Opens) -> None:
