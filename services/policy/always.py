@@ -6,6 +6,7 @@ import shlex
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from interlock.services.policy.harmless import Shown, row_of
 from interlock.services.policy.load import RuleTextError, read_rules
 from interlock.services.policy.reading import Reading
 from interlock.services.policy.rule import USER, Rule, liftable
+from interlock.services.policy.targets import several
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, ShellLine
 from interlock.state.calls import ApprovalMode, CallView, Risk, SavedRules, SessionRule
 from interlock.state.errors import RunError
@@ -125,7 +127,8 @@ def shell_rule(call: CallView, line: ShellLine, mode: str) -> SessionRule | None
     common = SessionRule(tool=call.name, modes=LOOSER[mode])
     if line.files or any(c.fed and row_of(c.argv) is None for c in line.effective):
         return common.model_copy(update={"line": line.text})
-    shown = [Shown(argv) for argv in dict.fromkeys(map(_argv, line.effective))]
+    each = chain.from_iterable(map(several, line.effective))
+    shown = [Shown(argv) for argv in dict.fromkeys(map(_argv, each))]
     commands, also = tuple(shlex.join(s.argv) for s in shown), tuple(s.also for s in shown)
     return common.model_copy(update={"commands": commands, "also": also})
 

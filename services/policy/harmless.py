@@ -28,7 +28,7 @@ _KINDS: Mapping[str, re.Pattern[str]] = {
 }
 _TEST = re.compile(r"(test_.*|.*_test|tests?)\.py")
 _PACKAGE = re.compile(r"\.(/[\w.-]+)*?(/\.\.\.)?")
-_SETS = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+SETS = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _PLAIN_VALUE = re.compile(r"\d{0,4}|yes|no|true|false|on|off", re.IGNORECASE)
 Pair = tuple[str, str]
 """An option and its value; an operand's option is empty."""
@@ -112,7 +112,7 @@ class Given:
     """Variables, as `V=1`."""
 
     def with_operand(self, word: Word, variables: frozenset[str]) -> "Given":
-        if variables and word.literal and _SETS.fullmatch(word.text):
+        if variables and word.literal and SETS.fullmatch(word.text):
             return replace(self, sets=(*self.sets, word.text))
         return replace(self, operands=(*self.operands, word))
 
@@ -148,7 +148,7 @@ def row_of(words: Sequence[str]) -> tuple[int, Row] | None:
 
 def harmless_setting(text: str, variables: frozenset[str]) -> bool:
     """Whether `NAME=value` is one of these variables, or one that never counts, with a number or a yes or no."""
-    found = _SETS.fullmatch(text)
+    found = SETS.fullmatch(text)
     known = found is not None and found[1] in variables | HARMLESS_VARIABLES
     return found is not None and known and _PLAIN_VALUE.fullmatch(found[2]) is not None
 

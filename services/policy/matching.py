@@ -11,6 +11,7 @@ from typing import cast
 from pydantic import JsonValue
 
 from interlock.services.policy.rule import ADMIN, USER, Pattern, Rule, canonical
+from interlock.services.policy.targets import sets_more
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, program_of
 from interlock.state.calls import CallView, Risk
 from interlock.state.text import clean
@@ -39,11 +40,12 @@ def allows(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> 
     ):
         return False
     if rule.prefixes:
-        return any(begins(command, prefix) for prefix in rule.prefixes)
+        return any(begins(command, p) and not sets_more(command, len(p)) for p in rule.prefixes)
     text = shlex.join(command.argv) if command.literal else command.text
-    if rule.command is not None:
-        return rule.command.starts(text)
-    return rule.args is not None and rule.args.found(searchable({**args, "command": text}))
+    pattern = rule.command or rule.args
+    if pattern is None or ("=" not in pattern.text and sets_more(command)):
+        return False
+    return pattern.starts(text) if rule.command else pattern.found(searchable({**args, "command": text}))
 
 
 def begins(command: ShellCommand, prefix: Sequence[str]) -> bool:

@@ -4,7 +4,7 @@ import posixpath
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, product
+from itertools import chain, islice, product
 
 from interlock.services.policy.always import covering, grants_it
 from interlock.services.policy.decision import Outcome, PartOutcome
@@ -12,6 +12,7 @@ from interlock.services.policy.harmless import leads_reader, only_reads_anywhere
 from interlock.services.policy.matching import Match, allows, restricts
 from interlock.services.policy.reading import Folders, Reading, folders_of, is_own
 from interlock.services.policy.rule import STRICTNESS, Rule
+from interlock.services.policy.targets import sets_more, several, spellings
 from interlock.services.shell.model import ShellCommand, ShellLine, Word
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.tooling import PathRefused, Workspace
@@ -42,11 +43,15 @@ def decide_line(
     # For a line without a command, such as `> file`: only rules for all commands match it.
     bare = ShellCommand(line.text, (), opaque=line.opaque)
     parts: list[PartOutcome] = []
-    for command in line.effective or (bare,):
+    allowed = [prefix for r in rules if r.decision == "allow" for prefix in r.prefixes]
+    for command in chain.from_iterable(several(c, allowed) for c in line.effective or (bare,)):
         plain = reads and reading.plain(command)
         parts.append(PartOutcome(command, check.judged(command, plain), plain))
-    # Wrappers (`timeout …`) and the line as a whole need no permission, but a rule may refuse them.
-    for command in (*(c for c in line.commands if c.transparent), ShellCommand(line.text, ())):
+    # Wrappers (`timeout …`), a target by its other names and the line as a whole need no permission, but a rule may
+    # refuse them.
+    wrappers = (c for c in line.commands if c.transparent)
+    others = chain(wrappers, *map(spellings, line.effective), [ShellCommand(line.text, ())])
+    for command in dict.fromkeys(others):
         if (outcome := check.against(command)) is not None:
             parts.append(PartOutcome(command, outcome))
     worst = max((p.outcome for p in parts), key=lambda o: STRICTNESS[o.decision])
@@ -139,7 +144,8 @@ class _LineCheck:
 
     def _restricts(self, rule: Rule, command: ShellCommand) -> Match:
         match = restricts(rule, command, self.call.args)
-        return Match.MAYBE if match is Match.NO and command.code and _named(rule, command) else match
+        code = command.code or sets_more(command)
+        return Match.MAYBE if match is Match.NO and code and _named(rule, command) else match
 
     def lowered(self, outcome: Outcome, parts: Sequence[PartOutcome]) -> Outcome:
         """Lower an allow to an ask for reasons that concern the line as a whole."""

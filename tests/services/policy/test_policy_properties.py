@@ -204,3 +204,27 @@ def test_a_denied_command_is_never_allowed_however_it_is_written(tmp_path, line:
         verdict,
         parse(line),
     )
+
+
+@given(
+    runner=st.sampled_from(["make", "gmake", "just", "rake", "inv", "gradle", "./gradlew"]),
+    before=st.lists(st.sampled_from(["test", "-k", "-j4", "-f x", "V=1", "lint", "--"]), max_size=4),
+    after=st.lists(st.sampled_from(["test", "-k", "-j4", "V=1", "2>&1", "| cat"]), max_size=3, unique=True),
+    mode=st.sampled_from(MODES),
+)
+def test_a_denied_target_is_never_run_among_others(tmp_path, runner, before, after, mode) -> None:
+    rules = [
+        {"toolName": "run_shell_command", "decision": "allow", "priority": 1},
+        *(
+            {
+                "toolName": "run_shell_command",
+                "decision": "deny",
+                "priority": 2,
+                "commandPrefix": f"{name} deploy",
+            }
+            for name in ("make", "just", "rake", "invoke", "gradle")
+        ),
+    ]
+    line = " ".join([runner, *before, "deploy", *after])
+    call = CallView(id="1", name="run_shell_command", args={"command": line})
+    assert policy_of(tmp_path, rules, 4).check(call, "execute", mode, []).decision == "deny", line

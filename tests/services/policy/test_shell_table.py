@@ -291,3 +291,92 @@ def test_a_line_gets_its_verdict_in_each_mode(
     assert {m: v.decision for m, v in got.items()} == want, {m: v.reason for m, v in got.items()}
     assert policy.check(call(line), "execute", "plan").decision == "deny"
     assert all(v.reason.endswith(".") and "\n" not in v.reason for v in got.values())
+
+
+TARGETS = {
+    # allowed, denied: what is denied, what is asked about, what is still allowed
+    ("make test", "make deploy"): (
+        (
+            *(
+                "make deploy",
+                "make test deploy",
+                "make -C . deploy",
+                "make -j4 deploy",
+                "make -j 4 test deploy",
+            ),
+            *("gmake deploy", "timeout 5 make test deploy", "make -- deploy", "bash -c 'make test deploy'"),
+        ),
+        ("make test lint", "make test lint -j4", "make test PYTHON=x", "make test SHELL=./x"),
+        ("make test", "make test -j4 V=1", "make test CI=true"),
+    ),
+    ("make test", "./deploy.sh"): (
+        (),
+        ("make test PYTHON=./deploy.sh", "make test A='sh ./deploy.sh'"),
+        ("make test",),
+    ),
+    ("make clean all", "make deploy"): (("make clean all deploy",), ("make clean",), ("make clean all -k",)),
+    ("just test", "just deploy"): (
+        ("just test deploy", "just -f x deploy"),
+        ("just py=./x test",),
+        ("just test",),
+    ),
+    ("npm run test", "npm run deploy"): (
+        (
+            "npm run-script deploy",
+            "npm run -s deploy",
+            "npm -s run deploy",
+            "npm --prefix x run deploy",
+            "run-s test deploy",
+        ),
+        ("npm run build",),
+        ("npm run test -- deploy", "npm run test"),
+    ),
+    ("npm test", "npm run test"): (("npm test", "npm t"), (), ()),
+    ("yarn test", "yarn deploy"): (("yarn run deploy", "yarn --silent deploy"), (), ("yarn test deploy",)),
+    ("pnpm run a", "pnpm run b"): (("pnpm -r run b", "pnpm b", "pnpm --filter x b"), (), ("pnpm run a b",)),
+    ("tox -e py", "tox -e deploy"): (
+        ("tox -e py,deploy", "tox -e py -e deploy", "tox run -e deploy", "tox -edeploy"),
+        ("tox -e py,lint",),
+        ("tox -e py", "tox -e py -- deploy"),
+    ),
+    ("nox -s test", "nox -s deploy"): (
+        ("nox -s test deploy", "nox --sessions deploy", "nox -f x -s deploy", "nox -e deploy"),
+        ("nox -s test lint",),
+        ("nox -s test", "nox -s test -- deploy"),
+    ),
+    ("invoke test", "invoke deploy"): (
+        ("inv deploy", "invoke test deploy", "invoke -c x deploy"),
+        ("inv test lint",),
+        (),
+    ),
+    ("rake test", "rake deploy"): (
+        ("rake test deploy", "rake -f x deploy"),
+        ("rake test A=./x",),
+        ("rake test V=1",),
+    ),
+    ("gradle test", "gradle deploy"): (
+        ("gradle test deploy", "./gradlew deploy", "gradle :app:deploy", "gradle -x lint deploy"),
+        ("gradle test dep", "gradle test -Ppy=./x", "gradle test -P py=./x"),
+        ("gradle test",),
+    ),
+}
+
+
+@pytest.mark.parametrize("rules", TARGETS)
+def test_each_target_is_a_command_and_a_variable_must_be_known(
+    tmp_path: Path, rules: tuple[str, str]
+) -> None:
+    text = '[[rule]]\ntoolName = "run_shell_command"\ndecision = "{}"\npriority = {}\ncommandPrefix = "{}"\n'
+    (tmp_path / "rules.toml").write_text(text.format("allow", 1, rules[0]) + text.format("deny", 9, rules[1]))
+    found, problems = load_rules([(tmp_path / "rules.toml", 4)])
+    policy = RulePolicy(found, Settings(), FolderWorkspace(tmp_path))
+    assert problems == []
+    wrong: list[str] = []
+    for lines, want in zip(TARGETS[rules], ("deny", "ask", "allow"), strict=True):
+        for line in lines:
+            call = CallView(id="1", name="run_shell_command", args={"command": line})
+            got = {policy.check(call, "execute", "default").decision}
+            hidden = rules[1] == "./deploy.sh" and want == "ask"
+            got |= {policy.check(call, "execute", "yolo").decision} if hidden else set()
+            wrong += [f"{line}: {got}"] if got != {want} else []
+    assert wrong == []
