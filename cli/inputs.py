@@ -30,12 +30,19 @@ def piped_text(expected: bool) -> str:
 
 
 def prompt_from(words: str | None) -> str:
-    """The prompt, after any piped text. Raises `InputError` when there is neither."""
+    """The prompt after any piped text, or a command before it. Raises `InputError` when there is neither."""
+    from interlock.state.command import is_name, split_prompt
+
     prompt = (words or "").strip()
     piped = piped_text(expected=not prompt)
     if not piped and not prompt:
         raise InputError("No prompt. Give one: interlock -p 'what to do', or pipe it in.", "prompt")
-    return f"{piped}\n\n{prompt}".strip()
+    if not piped or not prompt:
+        return piped or prompt
+    if is_name(split_prompt(prompt)[0]):
+        return f"{prompt}\n\n{piped}"
+    apart = "\n" if piped.startswith("/") else ""  # piped text names no command
+    return f"{apart}{piped}\n\n{prompt}"
 
 
 def agreed(question: str, nobody: str) -> bool:

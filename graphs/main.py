@@ -57,7 +57,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     )
 
     g.edge(START, "open_prompt")
-    opened = {"prompt": "context", "command": "command", "answered": "after_agent"}
+    opened = {"prompt": "context", "command": "command", "unusable": "finish", "answered": "after_agent"}
     g.by_label("open_prompt", {**opened, "compress": "compress"})
     g.edge("compress", "finish")
     g.route("command", after_command, {"filled": "context", "stop": "finish"})

@@ -60,7 +60,7 @@ def after_command(state: CommandOut) -> Literal["filled", "stop"]:
 
 def _command(prompt: str, deps: Deps) -> tuple[CustomCommand, str]:
     name, args = split_prompt(deps.transcript.message(prompt).text)
-    command = deps.context.commands()[0].get(name)
+    command = deps.context.commands().usable.get(name)
     if command is None:
         raise RunError(f"Command {'/' + name!r} is gone since its prompt was given. Resume when it is back.")
     return command, args

@@ -1,6 +1,6 @@
 """main: the agent loop around turns and tools: open a prompt, continue, nudge, finish."""
 
-from difflib import get_close_matches
+from collections.abc import Collection
 from typing import Literal
 
 from langgraph.runtime import Runtime
@@ -9,10 +9,11 @@ from pydantic import JsonValue
 from interlock.nodes.hooks import context_message, ending, fired, fires
 from interlock.nodes.mcp import spelled_out
 from interlock.prompts import load, render
-from interlock.state.command import split_prompt
+from interlock.state.command import is_name, split_prompt
+from interlock.state.context import Commands
 from interlock.state.conversation import Refused, fresh_prompt, open_refusal, refusal_line, refusals_in
 from interlock.state.deps import Deps, Transcript
-from interlock.state.errors import RunError
+from interlock.state.errors import InputError, RunError, UntrustedError, UserError
 from interlock.state.events import AgentBlocked, ErrorEvent
 from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome
 from interlock.state.main import MainState
@@ -20,7 +21,7 @@ from interlock.state.messages import Message, Origin
 from interlock.state.node import node
 from interlock.state.plan import PLAN_NAME
 from interlock.state.run import is_hooked
-from interlock.state.text import is_visible
+from interlock.state.text import is_visible, nearest
 
 _SILENT = "[no response text]"
 """Sent to the hook if the model said nothing (gemini-cli's words)."""
@@ -50,7 +51,7 @@ _NEXT = {
         *("prompt", "asked", "hook_stage", "said", "fed_back", "refused", "head", "stop", "status"),
         *("unavailable", "next_speaker_check", "plan_phase"),
     ),
-    labels=("prompt", "command", "answered", "compress"),
+    labels=("prompt", "command", "unusable", "answered", "compress"),
     pure=True,
     outside=True,
 )
@@ -75,27 +76,50 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
         return {**opened, "label": "answered" if state.get("hook_stage") == "answered" else "prompt"}
     # Hook state is reset for each new prompt, but not for a retry of one.
     anew: MainState = {"hook_stage": "", "said": "", "fed_back": False, "refused": {}}
-    kind, prompt = _kind_of(state["prompt"], runtime), state["prompt"]
-    if kind == "prompt":
-        prompt = await spelled_out(prompt, deps)
+    try:
+        kind, prompt = await _kind_of(state["prompt"], runtime)
+    except UserError as error:  # the prompt stays, for a resume once the command is there
+        failed: MainState = {"turn_status": "error", "error": {"type": error.kind, "message": str(error)}}
+        return {**opened, **anew, **failed, "label": "unusable"}
     return {**opened, **anew, "asked": prompt, "prompt": prompt, "label": kind}
 
 
-def _kind_of(prompt: str, runtime: Runtime[Deps]) -> Literal["prompt", "command"]:
-    """Text after a slash that names no command is a prompt; near misses are reported."""
-    typed = runtime.context.transcript.message(prompt).content
-    name, _ = split_prompt(typed if isinstance(typed, str) else "")
+async def _kind_of(prompt: str, runtime: Runtime[Deps]) -> tuple[Literal["prompt", "command"], str]:
+    """A command or a prompt, and its record; a server's prompt and a skill are spelled out.
+
+    Raises `UserError` for the name of a command that isn't there or can't be used.
+    """
+    deps = runtime.context
+    typed = deps.transcript.message(prompt).content
+    name, args = split_prompt(typed if isinstance(typed, str) else "")
     if not name:
-        return "prompt"
-    known, problems = runtime.context.context.commands()
-    for problem in problems:
+        return "prompt", prompt
+    commands = deps.context.commands()
+    for problem in (problem for other, problem in commands.broken.items() if other != name):
         runtime.stream_writer(ErrorEvent(severity="warning", message=problem))
-    if name in known:
-        return "command"
-    if near := get_close_matches(name, known, 1):
-        text = f"No command {'/' + name!r}, so it is sent as a prompt. Did you mean {'/' + near[0]!r}?"
-        runtime.stream_writer(ErrorEvent(severity="warning", message=text))
-    return "prompt"
+    if name in commands.usable:
+        return "command", prompt
+    if (found := await spelled_out(prompt, deps)) != prompt:
+        return "prompt", found
+    if name in commands.skills:
+        text = f"Use the skill {name!r}. {args}".strip()
+        before = deps.transcript.read(prompt)[:-1]
+        return "prompt", deps.transcript.append(
+            "", [*before, Message(role="user", origin="person", content=text)]
+        )
+    if is_name(name):
+        raise _unusable(name, commands, deps.mcp.names())
+    return "prompt", prompt
+
+
+def _unusable(name: str, commands: Commands, servers: Collection[str]) -> UserError:
+    if problem := commands.broken.get(name):
+        return InputError(f"Command {'/' + name!r} can't be used: {problem}", "prompt")
+    if problem := commands.untrusted.get(name):
+        return UntrustedError(f"Command {'/' + name!r} can't be used: {problem}")
+    known = [*commands.usable, *commands.broken, *commands.skills, *(f"{server}:" for server in servers)]
+    how = "A session's own commands work only there. To send this as a prompt, begin it with another word."
+    return InputError(f"No command {'/' + name!r}.{nearest(name, known, 3)} {how}", "prompt")
 
 
 def after_context(state: HookedPrompt) -> Literal["plain", "hooked"]:

@@ -104,7 +104,8 @@ async def spelled_out(prompt: str, deps: Deps) -> str:
         raise UserError(f"{found.content}. It takes: {' '.join(known[name]) or 'nothing'}.")
     text = render("run/mcp_prompt", server=server, prompt=name, text=harmless(found.content))
     content = (TextPart(text=text), *found.data) if found.data else text
-    return deps.transcript.append("", [Message(role="user", origin="person", content=content)])
+    before = deps.transcript.read(prompt)[:-1]
+    return deps.transcript.append("", [*before, Message(role="user", origin="person", content=content)])
 
 
 def _arguments(text: str, names: tuple[str, ...]) -> dict[str, JsonValue]:

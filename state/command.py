@@ -7,8 +7,11 @@ from typing import Literal, NamedTuple
 
 from typing_extensions import TypedDict
 
+from interlock.state.conversation import Refusals
 from interlock.state.tools import ToolsState
 
+NAME = r"\w[\w.:-]*"
+"""Form of a command's name: `/name` is a command, `/etc/hosts`, `//` and `/* … */` begin a prompt."""
 ARGS = "{{args}}"
 """Placeholder for whatever follows the command's name."""
 MOST_PIECES = 100
@@ -32,6 +35,7 @@ class CommandOut(TypedDict, total=False):
     asked: str
     stop: str
     stopped_by: str
+    refused: Refusals
 
 
 class CommandState(ToolsState, total=False):
@@ -78,12 +82,13 @@ def _ends(text: str) -> dict[int, int]:
 
 
 def split_prompt(prompt: str) -> tuple[str, str]:
-    """Name and arguments of `/name arguments`; the name is empty if it isn't a command."""
-    if not prompt.startswith("/"):
-        return "", ""
-    name, _, args = prompt[1:].partition(" ")
-    first, newline, rest = name.partition("\n")
-    return first, (f"{rest} {args}".strip() if newline else args.strip())
+    """Name and arguments of `/name arguments`; the name is empty if the prompt doesn't begin with a slash."""
+    found = re.match(r"/(\S*)(.*)", prompt, re.DOTALL)
+    return (found[1], found[2].strip()) if found else ("", "")
+
+
+def is_name(name: str) -> bool:
+    return re.fullmatch(NAME, name) is not None
 
 
 def shell_lines(template: str, args: str) -> list[str]:

@@ -1,5 +1,6 @@
 """context: state, input and output of a conversation's opening, and the parts it is built from."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -138,6 +139,18 @@ class CustomCommand:
     prompt: str
     description: str
     source: str
+
+
+class Commands(NamedTuple):
+    """The custom commands of one folder and user, by name."""
+
+    usable: Mapping[str, CustomCommand]
+    broken: Mapping[str, str]
+    """Name → one line that says why its file was ignored."""
+    untrusted: Mapping[str, str]
+    """The same for files of a folder that isn't trusted."""
+    skills: Collection[str]
+    """Names of skills, by which prompts may call for them."""
 
 
 MEMORY = "memory:"

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from interlock.state.calls import CallKey, CallView
 from interlock.state.context import (
-    CustomCommand,
+    Commands,
     IdeState,
     MemoryText,
     Reference,
@@ -123,8 +123,8 @@ class ContextSource(Protocol):
         """Rule files of `mode` and of all modes, in display order."""
         ...
 
-    def commands(self) -> tuple[Mapping[str, CustomCommand], Sequence[str]]:
-        """Custom commands by name, and one line for each unusable file."""
+    def commands(self) -> Commands:
+        """The custom commands as their files are now."""
         ...
 
     async def file(self, path: str) -> Reference:

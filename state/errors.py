@@ -160,7 +160,10 @@ ENDED_WELL = frozenset(
 """Statuses of runs that succeeded."""
 EXIT_CODES = {
     **dict.fromkeys(ENDED_WELL, 0),
+    "usage": 2,
     "credentials": 41,
+    "input": 42,
+    "untrusted": 55,
     "sandbox": 44,
     "failed": 1,
     "context_overflow": 1,

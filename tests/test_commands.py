@@ -73,8 +73,10 @@ def test_what_rules_or_people_refuse_is_not_run_and_says_so(place: Place) -> Non
     command(place, "bad", "Now: !{touch bad}")
     outcome, _ = play(place, "/bad", overrides={**ALLOWED, "tools": {"exclude": ["run_shell_command"]}})
     assert "Now: " in asked(outcome) and "denied" in asked(outcome).lower()
+    assert (outcome.exit_code, outcome.output["response"]) == (56, "done")
     outcome, _ = play(place, "/bad", "reject")
     assert "Now: " in asked(outcome) and "reject" in asked(outcome).lower()
+    assert (outcome.exit_code, (outcome.error or {})["type"]) == (56, "refused")
     outcome, _ = play(place, "/bad", "cancel")
     assert (outcome.status, (place.work / "bad").exists()) == ("cancelled", False)
     outcome, _ = play(place, "/bad", "proceed_once")
@@ -84,7 +86,13 @@ def test_what_rules_or_people_refuse_is_not_run_and_says_so(place: Place) -> Non
 def test_every_edge_of_a_command_is_taken(place: Place) -> None:
     command(place, "ask", "Now: !{touch bad}")
     taken: set[tuple[str, str, str]] = set()
-    for prompt, choices in (("/bare", ()), ("/ask", ("proceed_once",)), ("/ask", ("cancel",)), ("go", ())):
+    for prompt, choices in (
+        ("/bare", ()),
+        ("/ask", ("proceed_once",)),
+        ("/ask", ("cancel",)),
+        ("go", ()),
+        ("/no", ()),
+    ):
         outcome, _ = play(place, prompt, *choices)
         rows = step_rows(place.folder / "home", outcome.run)
         taken |= taken_edges("main", run_path(rows, ended=True))
@@ -98,13 +106,56 @@ def test_a_projects_commands_count_only_where_it_is_trusted(place: Place) -> Non
     assert asked(play(place, "/bare", skip_trust=True)[0]) == "Say what the project says."
 
 
-def test_what_names_no_command_is_a_prompt_and_a_near_name_is_told(place: Place) -> None:
-    outcome, told = play(place, "/etc/hosts holds what?")
-    assert asked(outcome) == "/etc/hosts holds what?"
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "/etc/hosts holds what?",
+        "/tmp/ is full",
+        "//",
+        "/* why? */",
+        "/",
+        "/ a",
+        "/.bashrc",
+        "/^a$/ fails",
+        " /no",
+    ],
+)
+def test_what_has_no_commands_form_is_a_prompt(place: Place, prompt: str) -> None:
+    outcome, told = play(place, prompt)
+    assert (outcome.status, asked(outcome)) == ("done", prompt)
     assert [e.message for e in told if e.type == "error"] == []
-    outcome, told = play(place, "/plan the tests")
-    assert asked(outcome) == "/plan the tests"
-    assert "Did you mean '/plain'?" in next(e.message for e in told if e.type == "error")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "code", "says"),
+    [
+        ("/plan the tests", 42, "No command '/plan'. Did you mean 'plain'?"),
+        ("/git:tol\nx", 42, "No command '/git:tol'. Did you mean 'git:told'?"),
+        ("/etc is full", 42, "To send this as a prompt, begin it with another word."),
+        ("/odd now", 42, "odd.toml was ignored: "),
+        ("/theirs", 55, "theirs.toml was ignored: the folder isn't trusted (interlock trust)."),
+    ],
+)
+def test_an_unknown_or_broken_command_is_an_error_that_a_resume_mends(
+    place: Place, prompt: str, code: int, says: str
+) -> None:
+    (place.folder / "user/.gemini/commands/odd.toml").write_text("prompt = ")
+    command(place, "theirs", "Say this.", "work/.gemini")
+    outcome, _ = play(place, prompt)
+    message = (outcome.error or {})["message"]
+    assert (outcome.exit_code, outcome.output["history"]) == (code, [])
+    assert says in message and "\n" not in message
+    options = place.options(None, model=f"script:{place.folder / 'script.json'}", overrides=ALLOWED)
+    command(place, prompt[1:].split()[0].replace(":", "/"), "It is there.")
+    more = None if code == 42 else "go on"
+    assert asked(resume_sync(outcome.run, prompt=more, options=options)).startswith(more or "It is there.")
+
+
+def test_a_skill_is_called_by_its_name(place: Place) -> None:
+    file = place.folder / "user/.gemini/skills/review/SKILL.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("---\nname: review\ndescription: how we review\n---\nRead it twice.")
+    assert asked(play(place, "/review @a.txt")[0]) == "Use the skill 'review'. @a.txt"
 
 
 @pytest.mark.parametrize(
@@ -122,8 +173,9 @@ def test_a_file_that_is_no_command_is_one_line_and_the_others_work(
 ) -> None:
     file = place.folder / "user/.gemini/commands/odd.toml"
     file.write_text(text)
-    found, [problem] = load_commands(place.work, place.folder / "user", False)
-    assert {*found} == {"plain", "bare", "git:told"}
+    found = load_commands(place.work, place.folder / "user", False)
+    problem = found.broken["odd"]
+    assert {*found.usable} == {"plain", "bare", "git:told"}
     assert problem.startswith(f"{file} was ignored: ") and says in problem and "\n" not in problem
     outcome, told = play(place, "/bare")
     assert asked(outcome) == "Say hello."

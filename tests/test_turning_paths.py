@@ -182,6 +182,7 @@ SCENES: dict[str, Scene] = {
     "a window that is too small": Scene(
         [DONE], status="context_overflow", exit_code=1, model={"tokenLimits": {"tiny": 5}}
     ),
+    "a command that isn't there": Scene([], {"prompt": "/nothing"}, status="failed", exit_code=42),
     "an empty answer, then a good one": Scene([{"text": ""}, DONE]),
     "nobody is asked": Scene([DONE], model={"skipNextSpeakerCheck": True}),
     "the model goes on until the limit": Scene(

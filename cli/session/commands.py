@@ -12,6 +12,7 @@ from interlock.cli.catalog import nearest
 from interlock.cli.session import choices, travel
 from interlock.cli.session.completion import Offer
 from interlock.cli.session.programs import run_shell_line, show_printed, words
+from interlock.state.command import NAME
 from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 Run = Callable[["Session", str], Awaitable[None]]
 Complete = Callable[["Session", str], Iterable[str]]
 Arguments = Callable[["Session", list[str]], list[str]]
-_NAME = re.compile(r"/(\?|[\w.:-]*)(?:\s+(.*))?$", re.DOTALL)
+_NAME = re.compile(rf"/(\?|{NAME}|)(?:\s+(.*))?$", re.DOTALL)
 """A path isn't a command: `/etc/hosts is gone` is a prompt."""
 
 
@@ -225,6 +226,8 @@ def find(session: "Session", name: str) -> Slash:
     server = name.partition(":")[0]
     if ":" in name and server in session.available.own().servers:
         return _own(name, "a prompt of an MCP server", _prompt)
+    if problem := session.available.own().problems.get(name):
+        raise UserError(f"Command '/{name}' can't be used: {problem}")
     begun = [n for n in there if n.startswith(name)] if name else []
     if len(begun) == 1:
         return there[begun[0]]

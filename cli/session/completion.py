@@ -63,6 +63,8 @@ class Own:
 
     commands: Mapping[str, str]
     skills: Mapping[str, str]
+    problems: Mapping[str, str]
+    """Command → why it can't be used."""
     servers: tuple[str, ...]
     """MCP servers, whose prompts are `/SERVER:PROMPT`."""
 
@@ -72,7 +74,7 @@ class Available:
 
     def __init__(self, options: Options, workspace: Path) -> None:
         self._options, self._root = options, workspace
-        self._own = Own({}, {}, ())
+        self._own = Own({}, {}, {}, ())
         self._read_at = -_COMMANDS_FRESH_S
         self._prompts: dict[str, dict[str, str]] = {}
 
@@ -88,15 +90,16 @@ class Available:
 
         home = self._options.user_home
         trusted = self._options.skip_trust or is_trusted(self._root, home)
-        commands, _ = load_commands(self._root, home, trusted)
+        commands = load_commands(self._root, home, trusted)
         skills, _ = load_skills(self._root, home, trusted)
         try:
             servers = tuple(settings_of(self._root).mcp_servers)
         except InterlockError:
             servers = ()
         return Own(
-            {name: found.description or found.source for name, found in commands.items()},
+            {name: found.description or found.source for name, found in commands.usable.items()},
             {name: found.description for name, found in skills.items()},
+            {**commands.untrusted, **commands.broken},
             servers,
         )
 

@@ -20,7 +20,7 @@ from interlock.services.files.filesystem import UnreadableError, read_text
 from interlock.services.files.protected import RULES
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.command import MOST_PIECES, pieces
-from interlock.state.context import IGNORE_FILE, CustomCommand, RuleFile
+from interlock.state.context import IGNORE_FILE, Commands, CustomCommand, RuleFile
 from interlock.state.names import ELSEWHERE, OTHER_NAMES
 from interlock.state.subagent import BUILT_IN, INVESTIGATOR, AgentDefinition, Report
 from interlock.state.text import clean, estimate_tokens, misfit, nearest
@@ -130,10 +130,11 @@ def _loaded(
     root: Path,
     home: Path,
     trusted: bool,
-) -> Loaded[T]:
-    """Load the user's files, then a trusted project's, which win. `read` takes a file and its home or project."""
+) -> tuple[dict[str, T], dict[tuple[Path, Path], str]]:
+    """Load the user's files, then a trusted project's, which win. `read` takes a file and its home or project, by
+    which problems are named, too."""
     found: dict[str, T] = {}
-    problems: list[str] = []
+    problems: dict[tuple[Path, Path], str] = {}
     for base in (home, root) if trusted else (home,):
         for path in files(base):
             try:
@@ -144,7 +145,7 @@ def _loaded(
                     raise ValueError(f"it is larger than {_LARGEST} bytes")
                 name, definition = read(path, base)
             except (OSError, ValueError, OverflowError, TypeError, RecursionError) as error:
-                problems.append(f"{path} was ignored: {_explained(error)}")
+                problems[path, base] = f"{path} was ignored: {_explained(error)}"
             else:
                 found[name] = definition
     return found, problems
@@ -165,7 +166,8 @@ def _in(pattern: str, base: Path) -> list[Path]:
 
 def load_agents(root: Path, home: Path, trusted: bool) -> Loaded[AgentDefinition]:
     """Load agents; users' definitions override the built-in ones."""
-    found, problems = _loaded(partial(_in, "agents/*.md"), _agent, root, home, trusted)
+    found, broken = _loaded(partial(_in, "agents/*.md"), _agent, root, home, trusted)
+    problems = [*broken.values()]
     for name, agent in found.items():
         odd = [
             t for t in agent.tools or () if t not in {*TOOLS, *_OURS, *ELSEWHERE} and not t.startswith("mcp_")
@@ -225,7 +227,8 @@ class Skill(NamedTuple):
 
 
 def load_skills(root: Path, home: Path, trusted: bool) -> Loaded[Skill]:
-    return _loaded(partial(_in, f"skills/*/{NAME}"), _skill, root, home, trusted)
+    found, broken = _loaded(partial(_in, f"skills/*/{NAME}"), _skill, root, home, trusted)
+    return found, [*broken.values()]
 
 
 def _skill(file: Path, _: Path) -> tuple[str, Skill]:
@@ -278,13 +281,21 @@ def _others(folder: Path) -> str:
 command_files = partial(_in, "commands/**/*.toml")
 
 
-def load_commands(root: Path, home: Path, trusted: bool) -> Loaded[CustomCommand]:
+def load_commands(root: Path, home: Path, trusted: bool) -> Commands:
     """Load custom commands; `git/commit.toml` becomes `/git:commit`."""
-    return _loaded(command_files, _command, root, home, trusted)
+    usable, broken = _loaded(command_files, _command, root, home, trusted)
+    others = {} if trusted else {_named(path, root): path for path in command_files(root)}
+    untrusted = {name: f"{path} was ignored: {_UNTRUSTED}." for name, path in others.items()}
+    named = {_named(*at): problem for at, problem in broken.items()}
+    return Commands(usable, named, untrusted, load_skills(root, home, trusted)[0].keys())
+
+
+def _named(path: Path, base: Path) -> str:
+    return ":".join(path.relative_to(base).with_suffix("").parts[2:])
 
 
 def _command(path: Path, base: Path) -> tuple[str, CustomCommand]:
-    name = ":".join(path.relative_to(base).with_suffix("").parts[2:])
+    name = _named(path, base)
     values: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     prompt, description = values.get("prompt"), values.get("description", "")
     if not isinstance(prompt, str) or not prompt.strip():
@@ -374,9 +385,9 @@ def _memory(root: Path, home: Path, names: Sequence[str]) -> Iterator[Found]:
 
 
 def _commands(root: Path, home: Path, trusted: bool) -> Iterator[Found]:
-    commands, problems = load_commands(root, home, trusted)
-    yield from (Found(False, "commands", problem) for problem in problems)
-    if commands:
-        yield Found(True, "commands", ", ".join(f"/{name}" for name in sorted(commands)))
-    if not trusted and (count := len(command_files(root))):
+    commands = load_commands(root, home, trusted)
+    yield from (Found(False, "commands", problem) for problem in commands.broken.values())
+    if commands.usable:
+        yield Found(True, "commands", ", ".join(f"/{name}" for name in sorted(commands.usable)))
+    if count := len(commands.untrusted):
         yield Found(False, "commands", f"{count} of this folder not used: it isn't trusted (interlock trust)")

@@ -24,7 +24,7 @@ from interlock.services.context.references import resolve, shown_file
 from interlock.services.files.regular import read_text_file
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.context import (
-    CustomCommand,
+    Commands,
     IdeState,
     MemoryText,
     Reference,
@@ -140,7 +140,7 @@ class WorkspaceContext:
         agents = self.settings.context.use_agent_rules
         return await asyncio.to_thread(load_rules, self.info.workspace, self.home, mode, agents=agents)
 
-    def commands(self) -> tuple[Mapping[str, CustomCommand], Sequence[str]]:
+    def commands(self) -> Commands:
         return load_commands(self.info.workspace, self.home, self.trusted)
 
     async def file(self, path: str) -> Reference:

@@ -40,6 +40,9 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Generator[Pipe]:
         (b"the log\n", "explain", "the log\n\nexplain"),
         (b"", "explain", "explain"),
         (b"just this\n", None, "just this"),
+        (b"/bin\n/etc", "explain", "\n/bin\n/etc\n\nexplain"),
+        (b"the log", "/review this", "/review this\n\nthe log"),
+        (b"the log", "/etc/hosts?", "the log\n\n/etc/hosts?"),
         (b"caf\xc3\xa9 \xff", "x", "café \ufffd\n\nx"),
     ],
 )

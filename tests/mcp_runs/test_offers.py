@@ -34,6 +34,7 @@ def test_a_prompt_of_a_server_is_called_by_name(place: Place, prompt: str) -> No
     [
         ("/odd:leave", "MCP server 'odd' has no prompt 'leave'. It has: greet, show."),
         ("/odd:greet", "It takes: who*."),
+        ("/odder:greet Ann", "No command '/odder:greet'. Did you mean 'odd:'?"),
     ],
 )
 def test_a_prompt_that_cant_be_had_says_so(place: Place, prompt: str, said: str) -> None:
@@ -41,13 +42,6 @@ def test_a_prompt_that_cant_be_had_says_so(place: Place, prompt: str, said: str)
     outcome = run_sync("main", {"prompt": prompt}, options=place.options(model=place.script()))
     assert outcome.status == "failed" and outcome.error is not None
     assert said in outcome.error["message"]
-
-
-def test_what_is_no_servers_prompt_is_sent_as_it_is(place: Place) -> None:
-    place.servers(odd=place.odd())
-    model = place.script({"expect": "/other:greet Ann$", "text": "over"})
-    outcome = run_sync("main", {"prompt": "/other:greet Ann"}, options=place.options(model=model))
-    assert outcome.status == "done", outcome.error
 
 
 def test_a_server_speaks_of_itself_in_the_system_prompt_as_itself(

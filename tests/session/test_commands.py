@@ -17,12 +17,16 @@ def command(terminal: Terminal, line: str, *shown: str) -> None:
         terminal.waits_for(text)
 
 
-def test_what_there_is_is_listed_and_what_isnt_gets_a_hint(opens: Opens) -> None:
+def test_what_there_is_is_listed_and_what_isnt_gets_a_hint(folder: Path, opens: Opens) -> None:
+    commands = folder.parent / ".gemini/commands"
+    commands.mkdir(parents=True)
+    (commands / "odd.toml").write_text("prompt = ")
     with opens([], rows=60) as terminal:
         terminal.waits_for("›")
         command(terminal, "/help", "/model [NAME]", "which model answers", "Shift-Tab", "write in $EDITOR")
         command(terminal, "/help undo", "/restore")
         command(terminal, "/nothing", "No command '/nothing'.", "/help")
+        command(terminal, "/odd", "Command '/odd' can't be used", "was ignored: Invalid")
         command(terminal, "/mdoel", "Did you mean 'model'")
         command(terminal, "/m", "It could be /model, /mode, /mcp, /memory.")
         command(terminal, "/tools", "run_shell_command", "execute")
