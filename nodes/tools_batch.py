@@ -23,7 +23,7 @@ from interlock.state.plan import PlanMode
 from interlock.state.task import DEEPEST
 from interlock.state.tooling import ToolInfo
 from interlock.state.tools import DecideSend, ExecuteSend, ToolsState
-from interlock.tools._tags import parser_of, typed
+from interlock.tools._tagged_calls import TaggedTools
 
 _WHO = {"policy_violation": "policy", "rejected": "person", "blocked_by_hook": "hook"}
 """Error type of a result → who refused."""
@@ -67,8 +67,8 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
 
 def _read(message: Message, deps: Deps) -> Message:
     """A message passed in as text, with its calls. Raises `RunError` if it can't be parsed."""
-    schemas = {tool.name: tool.parameters for tool in deps.toolset.declarations()}
-    parser = parser_of(schemas)
+    tools = TaggedTools(deps.toolset.declarations())
+    parser = tools.parser()
     parser.feed(message.text)
     parser.close()
     if parser.problem:
@@ -76,8 +76,8 @@ def _read(message: Message, deps: Deps) -> Message:
             f"The text's calls can't be read: {parser.problem}. Write each one out, with its closing tag."
         )
     calls = [
-        ToolCall(id=f"0.{index}", name=call.name, args=typed(call, schemas))
-        for index, call in enumerate(parser.calls)
+        ToolCall(id=f"0.{index}", name=name, args=args)
+        for index, (name, args) in enumerate(map(tools.read, parser.calls))
     ]
     return message.model_copy(update={"content": parser.text, "tool_calls": tuple(calls)})
 

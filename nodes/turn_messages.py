@@ -54,6 +54,8 @@ class Request(NamedTuple):
     temperature: float | None
     """None: the run's default."""
     tools: list[ToolDeclaration]
+    withheld: list[ToolDeclaration]
+    """The run's other tools."""
 
 
 _ROLES = {"system": "system", "user": "user", "assistant": "model", "tool": "tool"}
@@ -220,13 +222,14 @@ async def request_of(state: TurnState, deps: Deps) -> Request:
     await deps.mcp.ready()
     named = state.get("request_tools")
     mode = deps.modes.get(state.get("mode", ""))
-    tools = [
-        tool
-        for tool in deps.toolset.declarations()
-        if (named is None or tool.name in named) and (mode is None or mode.allows(tool.name))
-    ]
+    tools: list[ToolDeclaration] = []
+    withheld: list[ToolDeclaration] = []
+    for tool in deps.toolset.declarations():
+        offered = (named is None or tool.name in named) and (mode is None or mode.allows(tool.name))
+        (tools if offered else withheld).append(tool)
     model = state.get("request_model") or state["sticky_model"]
-    return Request(curated(history, deps.transcript), model, state.get("request_temperature"), tools)
+    temperature = state.get("request_temperature")
+    return Request(curated(history, deps.transcript), model, temperature, tools, withheld)
 
 
 def shown_request(request: Request) -> dict[str, JsonValue]:

@@ -121,6 +121,7 @@ async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWat
         messages=request.messages,
         model=request.model,
         tools=request.tools,
+        withheld=request.withheld,
         xml=state.get("protocol") == "xml",
         temperature=request.temperature,
         watch=watch.text if watch else None,

@@ -204,6 +204,8 @@ class ModelCall:
     model: str = ""
     """A resolved model name; empty: determined by the role's alias."""
     tools: Sequence[ToolDeclaration] = ()
+    withheld: Sequence[ToolDeclaration] = ()
+    """Tools that exist but aren't on offer: a call of one by tags is a call, to be refused."""
     xml: bool = False
     """The model calls tools by tags in its text; declarations go in its system prompt instead of the request."""
     schema: Mapping[str, Any] | None = None

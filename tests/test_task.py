@@ -112,6 +112,32 @@ def test_the_same_job_ends_with_the_same_files_by_either_protocol(workflow: str,
     assert ends[0][0]["b.py"] == ends[0][0]["c.py"] == "x = '</content>'\n\n<path>\n"  # pyright: ignore
 
 
+@pytest.mark.parametrize("workflow", ["task", "main", "subagent"])
+def test_a_tool_that_isnt_offered_is_refused_by_either_protocol_and_the_loop_goes_on(
+    workflow: str, tmp_path: Path
+) -> None:
+    write = call("write_to_file", path="b.py", content="b")
+    end = {"task": DONE, "main": {"text": "Done."}, "subagent": tools(call("complete_task", result="Done."))}
+    replies = [tools(call("read_file", file_path="a.py"), write), tools(write), end[workflow]]
+    agent = {"agent": "generalist"} if workflow == "subagent" else {}
+    ends: list[tuple[object, ...]] = []
+    for protocol in ("native", "xml"):
+        named = [{**reply, **({"agent": "generalist:0"} if agent else {})} for reply in replies]
+        stage = Stage(tmp_path / protocol, as_xml(named) if protocol == "xml" else named)
+        mode = {} if agent else {"mode": "ask"}
+        outcome = stage.run(
+            workflow, {"prompt": "x", "protocol": protocol, **agent}, approval_mode="yolo", **mode
+        )
+        assert not (stage.work / "b.py").exists()
+        rows = stage.rows("select tool, state, result from journal order by done_at")
+        results = [json.loads(row["result"]) for row in rows]
+        told = [(row["tool"], r["status"], r["content"]) for row, r in zip(rows, results, strict=True)]
+        ends.append((outcome.status, outcome.exit_code, str(outcome.error), told))
+    assert ends[0] == ends[1]
+    refused = [content for tool, status, content in told if (tool, status) == ("write_to_file", "error")]
+    assert (ends[0][1], len(refused)) == (0, 2), told
+
+
 def test_a_model_that_calls_by_tags_is_told_the_tools_in_its_prompt_and_sees_its_own_words_again(
     tmp_path: Path,
 ) -> None:

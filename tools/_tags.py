@@ -5,18 +5,13 @@ its closing tag is text. `TagParser` accepts a message in pieces of any size, in
 """
 
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
-
-from pydantic import JsonValue
 
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall
 
 RAW = frozenset({"content", "diff", "old_string", "new_string"})
 """Parameters with file content: one line break at each end is ours, the rest is theirs (Roo Code: `content`)."""
-_INTEGER = re.compile(r"[+-]?\d{1,18}")
-_WORDS = {"true": True, "false": False}
 
 
 class TaggedCall(NamedTuple):
@@ -39,15 +34,19 @@ class _Mark(NamedTuple):
 class TagParser:
     """Separates a message's text from its calls."""
 
-    def __init__(self, tools: Mapping[str, Collection[str]]) -> None:
-        """`tools`: name → names of its parameters."""
+    def __init__(self, tools: Mapping[str, Collection[str]], offered: Collection[str] | None = None) -> None:
+        """`tools`: name → names of its parameters. Of those that aren't `offered` (None: all are) only what has a
+        parameter or nothing in it is a call; a mere tag is text, as an answer may mention it."""
         self._tools = tools
+        self._offered = tools.keys() if offered is None else offered
         self._openings = _prefixes(f"<{name}>" for name in tools)
         self._buffer = ""
         """Undecided input: at most the start of a tag."""
         self._before = ""
         """The character before the buffer."""
         self._text: list[str] = []
+        self._shown: list[str] = []
+        """Text of the current piece."""
         self._tool = ""
         self._param = ""
         self._closed = ""
@@ -58,6 +57,10 @@ class TagParser:
         self._length = 0
         self._marks: list[_Mark] = []
         self._tags: Mapping[str, bool] = {}
+        self._known: dict[str, Mapping[str, bool]] = {}
+        """Tool → the tags inside its calls."""
+        self._within: TagParser | None = None
+        """Parses what turned out to be no call."""
         self.calls: list[TaggedCall] = []
         self.problem = ""
         """What is wrong with the calls; empty: nothing."""
@@ -70,7 +73,7 @@ class TagParser:
     def feed(self, piece: str) -> str:
         """Process a piece; returns the text that is certainly outside calls."""
         self._buffer += piece
-        shown: list[str] = []
+        self._shown = []
         position = 0
         while position < len(self._buffer):
             if self._param:
@@ -78,23 +81,30 @@ class TagParser:
             elif self._tool:
                 step = self._in_tool(position)
             else:
-                step = self._in_text(position, shown)
+                step = self._in_text(position)
             if step == position:
                 break
             position = step
         if position:
             self._before = self._buffer[position - 1]
             self._buffer = self._buffer[position:]
-        self._text += shown
-        return "".join(shown)
+        return self._taken()
+
+    def _taken(self) -> str:
+        self._text += self._shown
+        return "".join(self._shown)
 
     def close(self, *, cut: bool = False) -> str:
         """End the message; returns the remaining text. A call with complete parameters counts without its closing tag,
         unless the message was `cut` off."""
-        rest, self._buffer = self._buffer, ""
+        rest, self._buffer, self._shown = self._buffer, "", []
         if not self._tool:
-            self._text.append(rest)
-            return rest
+            self._shown = [rest]
+            return self._taken()
+        if not self._is_call():
+            self._inside.append(rest)
+            self._give_up()
+            return self._taken()
         name = self._param or self._tool
         if self._param or cut or (rest.strip() and not f"</{self._tool}>".startswith(rest.strip())):
             self._refuse(f"the call of {self._tool} ended before </{name}>")
@@ -102,8 +112,8 @@ class TagParser:
             self._end_call()
         return ""
 
-    def _in_text(self, position: int, shown: list[str]) -> int:
-        buffer = self._buffer
+    def _in_text(self, position: int) -> int:
+        buffer, shown = self._buffer, self._shown
         at = buffer.find("<", position)
         if at < 0:
             shown.append(buffer[position:])
@@ -126,10 +136,14 @@ class TagParser:
     def _begin_call(self, name: str) -> None:
         self._tool, self._inside, self._length, self._marks = name, [], 0, []
         self._closed, self._blank = "", True
-        params = self._tools[name]
-        closing = (f"</{param}>" for param in params)
-        others = (f"<{tool}>" for tool in self._tools if tool not in params)
-        self._tags = _prefixes([f"</{name}>", *(f"<{param}>" for param in params), *closing, *others])
+        if name not in self._known:
+            params = self._tools[name]
+            closing = (f"</{param}>" for param in params)
+            others = (f"<{tool}>" for tool in self._tools if tool not in params)
+            self._known[name] = _prefixes(
+                [f"</{name}>", *(f"<{param}>" for param in params), *closing, *others]
+            )
+        self._tags = self._known[name]
 
     def _in_tool(self, position: int) -> int:
         buffer = self._buffer
@@ -144,7 +158,11 @@ class TagParser:
         if not tag:
             return self._take(at, at + 1)
         if tag == f"</{self._tool}>":
-            self._end_call()
+            if self._blank_call() or self._is_call():
+                self._end_call()
+            else:
+                self._inside.append(tag)
+                self._give_up()
         elif tag.startswith("</"):
             self._mark(tag[2:-1], False, tag)
         elif self._closed and not self._blank:  # the file continues
@@ -153,7 +171,10 @@ class TagParser:
             self._param = tag[1:-1]
             self._mark(self._param, True, tag)
         else:
-            self._refuse(f"the call of {self._tool} ended before </{self._tool}>")
+            if self._is_call():
+                self._refuse(f"the call of {self._tool} ended before </{self._tool}>")
+            else:
+                self._give_up()
             self._begin_call(tag[1:-1])
         return at + len(tag)
 
@@ -191,6 +212,22 @@ class TagParser:
         self._openings |= _prefixes(f"</{name}>" for name in params if name in RAW)
         self.calls.append(TaggedCall(self._tool, params))
         self._tool = self._param = ""
+
+    def _is_call(self) -> bool:
+        """Whether what was begun is meant as a call."""
+        return self._tool in self._offered or bool(_params("".join(self._inside), self._marks))
+
+    def _blank_call(self) -> bool:
+        return not "".join(self._inside).strip()
+
+    def _give_up(self) -> None:
+        """What was begun is text, but for calls of offered tools in it."""
+        within = self._within = self._within or TagParser({name: self._tools[name] for name in self._offered})
+        within.calls = self.calls
+        self._shown += [f"<{self._tool}>", within.feed("".join(self._inside)), within.close()]
+        self._tool = self._param = ""
+        if within.problem:
+            self._refuse(within.problem)
 
     def _refuse(self, why: str) -> None:
         self.problem = self.problem or why
@@ -250,54 +287,6 @@ def _value(name: str, text: str) -> str:
         return text.strip()
     text = text.removeprefix("\r\n") if text.startswith("\r\n") else text.removeprefix("\n")
     return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
-
-
-def parser_of(schemas: Mapping[str, Mapping[str, Any]]) -> TagParser:
-    """A parser for tools with these JSON Schemas of their arguments."""
-    return TagParser({name: _names(schema) for name, schema in schemas.items()})
-
-
-def _names(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Includes `path`: models trained on Roo Code's tools use it whatever they are told."""
-    names = frozenset(schema.get("properties", {}))
-    return names | {"path"} if "file_path" in names else names
-
-
-def typed(call: TaggedCall, schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, JsonValue]:
-    """The call's arguments, typed by its tool's schema."""
-    schema, params = schemas[call.name], call.params
-    if "path" in params and "path" not in schema.get("properties", {}):
-        params = {("file_path" if name == "path" else name): value for name, value in params.items()}
-    return arguments(params, schema)
-
-
-def arguments(params: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """Values converted per the tool's JSON Schema; those that can't be stay text, which the tool rejects by name."""
-    properties: Mapping[str, Any] = schema.get("properties", {})
-    return {name: _typed(text, properties.get(name, {})) for name, text in params.items()}
-
-
-def _typed(text: str, schema: Mapping[str, Any]) -> JsonValue:
-    for option in schema.get("anyOf", [schema]):
-        kind = option.get("type", "string")
-        if kind == "string":
-            return text
-        if kind == "boolean" and text.lower() in _WORDS:
-            return _WORDS[text.lower()]
-        if kind in ("integer", "number") and _INTEGER.fullmatch(text):
-            return int(text)
-        if kind in ("number", "array", "object") and (found := _json(text, kind)) is not None:
-            return found
-    return text
-
-
-def _json(text: str, kind: str) -> JsonValue:
-    try:
-        value: JsonValue = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    wanted = {"number": (int, float), "array": list, "object": dict}[kind]
-    return value if isinstance(value, wanted) and not isinstance(value, bool) else None
 
 
 def as_tags(call: ToolCall) -> str:

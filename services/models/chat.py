@@ -37,6 +37,7 @@ from interlock.state.messages import (
 )
 from interlock.state.settings import Settings
 from interlock.state.text import estimate_tokens
+from interlock.tools._tagged_calls import TaggedTools
 from interlock.tools._tags import as_text
 
 
@@ -211,7 +212,7 @@ class ChatModels:
             provider = await self._providers.get(request.model)
             source = provider.stream(request)
             pieces = raced(source, stall_s=stall_s, total_s=call.timeout_s, on_silence=silent)
-            pieces = tagged(pieces, call.tools) if call.xml else pieces
+            pieces = tagged(pieces, TaggedTools(call.tools, call.withheld)) if call.xml else pieces
             async with aclosing(pieces):
                 async for chunk in pieces:
                     for item in answer.add(chunk):

@@ -31,7 +31,7 @@ from interlock.state.messages import (
     estimate_message,
 )
 from interlock.state.text import clean, clean_json, estimate_tokens, nested_deeper
-from interlock.tools._tags import parser_of, typed
+from interlock.tools._tagged_calls import TaggedTools
 
 
 @dataclass(frozen=True)
@@ -351,12 +351,9 @@ def _sum(a: Usage, b: Usage) -> Usage:
     )
 
 
-async def tagged(
-    pieces: AsyncGenerator[Chunk, None], tools: Sequence[ToolDeclaration]
-) -> AsyncGenerator[Chunk, None]:
+async def tagged(pieces: AsyncGenerator[Chunk, None], tools: TaggedTools) -> AsyncGenerator[Chunk, None]:
     """Strip tags from the text and yield the calls at the end. A call that was cut off makes the answer malformed."""
-    schemas = {tool.name: tool.parameters for tool in tools}
-    parser, reason, problem = parser_of(schemas), None, None
+    parser, reason, problem = tools.parser(), None, None
     async with aclosing(pieces):
         async for chunk in pieces:
             reason, problem = chunk.finish_reason or reason, chunk.problem or problem
@@ -365,4 +362,4 @@ async def tagged(
     if parser.problem and not problem:
         yield Chunk(text=rest, finish_reason=_MALFORMED, problem=f"a call can't be read: {parser.problem}")
         return
-    yield Chunk(text=rest, calls=tuple(CallPiece(c.name, typed(c, schemas)) for c in parser.calls))
+    yield Chunk(text=rest, calls=tuple(CallPiece(*tools.read(c)) for c in parser.calls))

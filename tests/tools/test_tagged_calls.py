@@ -1,15 +1,18 @@
 """The XML protocol: a message parses the same however it is split; text inside a value stays text."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.state.messages import Message, ToolCall
-from interlock.tools._tags import RAW, TaggedCall, TagParser, arguments, as_tags, as_text
+from interlock.services.toolset import parameters
+from interlock.state.messages import Message, ToolCall, ToolDeclaration
+from interlock.tools._tagged_calls import TaggedTools, arguments
+from interlock.tools._tags import RAW, TaggedCall, TagParser, as_tags, as_text
+from interlock.tools.table import TOOLS as TABLE
 
 TOOLS = {
     "read_file": ("path", "start_line"),
@@ -43,10 +46,14 @@ WORDS = [
 ]
 TEXTS = st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=5)), max_size=40).map("".join)
 
+OFFERED = st.sets(st.sampled_from([*TOOLS]))
 
-def read(pieces: Iterable[str], *, cut: bool = False) -> tuple[str, str, list[TaggedCall], str]:
+
+def read(
+    pieces: Iterable[str], *, cut: bool = False, offered: Collection[str] = frozenset(TOOLS)
+) -> tuple[str, str, list[TaggedCall], str]:
     """The text shown while streaming, the final text, the calls and their problem."""
-    parser = TagParser(TOOLS)
+    parser = TagParser(TOOLS, offered)
     shown = "".join([*map(parser.feed, pieces), parser.close(cut=cut)])
     return shown, parser.text, parser.calls, parser.problem
 
@@ -57,16 +64,19 @@ def whole(text: str) -> list[tuple[str, dict[str, str]]]:
     return [(call.name, call.params) for call in calls]
 
 
-@given(text=TEXTS, cuts=st.lists(st.integers(0, 300)), cut=st.booleans())
-def test_in_whatever_pieces_it_comes_it_reads_the_same(text: str, cuts: list[int], cut: bool) -> None:
+@given(text=TEXTS, cuts=st.lists(st.integers(0, 300)), cut=st.booleans(), offered=OFFERED)
+def test_in_whatever_pieces_it_comes_it_reads_the_same(
+    text: str, cuts: list[int], cut: bool, offered: set[str]
+) -> None:
     at = sorted({0, len(text), *(c for c in cuts if c < len(text))})
     pieces = [text[a:b] for a, b in pairwise(at)]
-    assert read([text], cut=cut) == read(text, cut=cut) == read(pieces, cut=cut)
+    ways = [read(way, cut=cut, offered=offered) for way in ([text], text, pieces)]
+    assert ways[0] == ways[1] == ways[2]
 
 
-@given(text=TEXTS)
-def test_nothing_is_lost_that_isnt_part_of_a_call(text: str) -> None:
-    shown, kept, calls, problem = read([text])
+@given(text=TEXTS, offered=OFFERED)
+def test_nothing_is_lost_that_isnt_part_of_a_call(text: str, offered: set[str]) -> None:
+    shown, kept, calls, problem = read([text], offered=offered)
     assert kept == shown.strip()
     if not calls and not problem:
         assert shown == text
@@ -190,6 +200,79 @@ def test_a_call_that_was_cut_off_is_no_call(text: str, calls: int, problem: str)
     assert "half" not in str(found)
 
 
+WRITE = "<write_to_file><path>a</path><content>b</content></write_to_file>"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "calls", "problem"),
+    [
+        (f"I write. {WRITE}", "I write.", ["write_to_file"], ""),
+        (f"<read_file><path>a</path></read_file>{WRITE}", "", ["read_file", "write_to_file"], ""),
+        ("<finish>\n</finish>", "", ["finish"], ""),
+        (WRITE[:40], "", [], "ended before </content>"),
+        (WRITE[:29], "", ["write_to_file"], ""),
+        (f"<read_file><path>a</path>{WRITE}", "", ["write_to_file"], "ended before </read_file>"),
+        # An answer may name a tool.
+        ("<finish>now</finish> and <finish>", "<finish>now</finish> and <finish>", [], ""),
+        ("With <write_to_file> in mode code.", "With <write_to_file> in mode code.", [], ""),
+        ("<finish> or <read_file><path>a</path></read_file>!", "<finish> or !", ["read_file"], ""),
+        (
+            "<finish> x <read_file><path>a</path></read_file></finish>!",
+            "<finish> x </finish>!",
+            ["read_file"],
+            "",
+        ),
+    ],
+)
+def test_a_call_of_a_tool_that_isnt_offered_is_a_call_and_its_mere_name_is_text(
+    text: str, shown: str, calls: list[str], problem: str
+) -> None:
+    _, kept, found, said = read([text], offered={"read_file"})
+    assert (kept, [c.name for c in found], problem in said) == (shown, calls, True)
+    assert bool(said) == bool(problem)
+
+
+FILES = "<file><path>a</path></file>\n<file>\n<path>b.c</path>\n</file>"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "args"),
+    [
+        (f"<args>{FILES}</args>", "read_many_files", {"include": ["a", "b.c"]}),
+        ("<args><file><path>a</path></file></args>", "read_file", {"file_path": "a"}),
+        (
+            "<args>\n<file>\n<path>a</path>\n<line_range>2-5</line_range>\n</file>\n</args>",
+            "read_file",
+            {"file_path": "a", "start_line": 2, "end_line": 5},
+        ),
+        ("<path>a</path><end_line>5</end_line>", "read_file", {"file_path": "a", "end_line": 5}),
+        # Named, so that the tool refuses them by name.
+        *(
+            (f"<{name}>{files}</{name}>", "read_file", {name: files})
+            for name, files in (
+                ("args", FILES.replace("</path>", "</path><line_range>1-2</line_range>")),
+                ("args", FILES.replace("file>", "data>")),
+                ("args", "<file><path>a</path><line_range>all</line_range></file>"),
+                ("file", "<path>a</path>"),
+            )
+        ),
+    ],
+)
+def test_files_as_roo_code_names_them_are_read_with_their_lines_or_refused_by_name(
+    text: str, name: str, args: dict[str, object]
+) -> None:
+    offered = [
+        ToolDeclaration(name=name, description="", parameters=parameters(TABLE[name].args))
+        for name in ("read_file", "read_many_files")
+    ]
+    tools = TaggedTools(offered)
+    parser = tools.parser()
+    parser.feed(f"<read_file>{text}</read_file>")
+    assert [tools.read(call) for call in parser.calls] == [(name, args)]
+    alone = TaggedTools(offered[:1])
+    assert [alone.read(call)[0] for call in parser.calls] == ["read_file"]
+
+
 def test_work_grows_with_the_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A megabyte, in one piece and in many: counts characters examined, not time."""
     looked = 0
@@ -214,8 +297,9 @@ def test_work_grows_with_the_text_alone(monkeypatch: pytest.MonkeyPatch) -> None
         "<" * 1_000_000,
         "<read_file" * 100_000,
         "<read_file>" + "</path>x" * 100_000 + "</read_file>",
+        "<finish><b>" * 100_000,
     ):
-        assert read([many])[3] == ""
+        assert read([many], offered={"read_file"})[3] == ""
 
 
 def test_values_become_what_the_schema_says_or_stay_text() -> None:

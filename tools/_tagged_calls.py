@@ -1,0 +1,103 @@
+"""_tagged_calls: the tools that a model may call by tags, and their arguments out of a call's text."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from pydantic import JsonValue
+
+from interlock.state.messages import ToolDeclaration
+from interlock.tools._tags import TaggedCall, TagParser
+
+_INTEGER = re.compile(r"[+-]?\d{1,18}")
+_WORDS = {"true": True, "false": False}
+
+
+@cache
+def _own_schemas() -> Mapping[str, Mapping[str, Any]]:
+    from interlock.tools.table import TOOLS
+
+    named = {name: tool for tool in TOOLS.values() for name in (tool.name, *tool.aliases)}
+    return {name: tool.args.model_json_schema() for name, tool in named.items()}
+
+
+class TaggedTools:
+    """The tools that a message may call by tags: those on offer, and others, whose calls are refused later."""
+
+    def __init__(self, offered: Sequence[ToolDeclaration], withheld: Sequence[ToolDeclaration] = ()) -> None:
+        named = {tool.name: tool.parameters for tool in (*withheld, *offered)}
+        self._schemas = {**_own_schemas(), **named}
+        self._offered = {tool.name for tool in offered}
+
+    def parser(self) -> TagParser:
+        return TagParser({name: _names(schema) for name, schema in self._schemas.items()}, self._offered)
+
+    def read(self, call: TaggedCall) -> tuple[str, dict[str, JsonValue]]:
+        """The call's tool and arguments, typed by its schema."""
+        name, params = call
+        if name == "read_file" and (files := _files(params)):
+            if len(files) == 1:
+                params = files[0]
+            elif "read_many_files" in self._offered and all(len(file) == 1 for file in files):
+                return "read_many_files", {"include": [file["path"] for file in files]}
+        schema = self._schemas[name]
+        if "path" in params and "path" not in schema.get("properties", {}):
+            params = {("file_path" if name == "path" else name): value for name, value in params.items()}
+        return name, arguments(params, schema)
+
+
+_FILE = re.compile(r"\s*<file>\s*<path>([^<>]*)</path>\s*((?:<line_range>[^<>]*</line_range>\s*)?)</file>\s*")
+_RANGE = re.compile(r"<line_range>\s*(\d{1,9})\s*-\s*(\d{1,9})\s*</line_range>\s*")
+
+
+def _files(params: Mapping[str, str]) -> list[dict[str, str]]:
+    """The files of Roo Code's `<args><file>…</file>…</args>`, each with a line range at most; empty: it is none."""
+    found: list[dict[str, str]] = []
+    text, at = params.get("args", ""), 0
+    while at < len(text):
+        file = _FILE.match(text, at) if len(params) == 1 else None
+        lines = _RANGE.fullmatch(file[2]) if file else None
+        if file is None or (file[2] and not lines):
+            return []
+        ends = {"start_line": lines[1], "end_line": lines[2]} if lines else {}
+        found.append({"path": file[1].strip(), **ends})
+        at = file.end()
+    return found
+
+
+def _names(schema: Mapping[str, Any]) -> frozenset[str]:
+    """Includes what models trained on Roo Code's tools use whatever they are told: `path`, and `args` and `file` around
+    several files, of which none may be dropped unnoticed."""
+    names = frozenset(schema.get("properties", {}))
+    return names | {"args", "file"} | ({"path"} if "file_path" in names else frozenset[str]())
+
+
+def arguments(params: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """Values converted per the tool's JSON Schema; those that can't be stay text, which the tool rejects by name."""
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    return {name: _typed(text, properties.get(name, {})) for name, text in params.items()}
+
+
+def _typed(text: str, schema: Mapping[str, Any]) -> JsonValue:
+    for option in schema.get("anyOf", [schema]):
+        kind = option.get("type", "string")
+        if kind == "string":
+            return text
+        if kind == "boolean" and text.lower() in _WORDS:
+            return _WORDS[text.lower()]
+        if kind in ("integer", "number") and _INTEGER.fullmatch(text):
+            return int(text)
+        if kind in ("number", "array", "object") and (found := _json(text, kind)) is not None:
+            return found
+    return text
+
+
+def _json(text: str, kind: str) -> JsonValue:
+    try:
+        value: JsonValue = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    wanted = {"number": (int, float), "array": list, "object": dict}[kind]
+    return value if isinstance(value, wanted) and not isinstance(value, bool) else None
