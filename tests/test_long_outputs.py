@@ -14,8 +14,9 @@ from test_paths import Replies, Stage, call
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges
 from interlock.engine.store import runs as removal
+from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.damage import damage
-from interlock.engine.store.runs import dropped, remove_run, state_at
+from interlock.engine.store.runs import dropped, remove_run
 from interlock.services.files.filesystem import OutputFiles, store_file
 
 DONE = {"text": "done"}

@@ -173,7 +173,7 @@ def test_a_person_sees_the_whole_plan_and_what_is_approved_is_what_is_handed_ove
     (row,) = stage.rows("select * from runs where parent > ''")
     assert (row["run"], row["workflow"], row["parent"]) == (outcome.run, "main", plan)
     assert json.loads(row["options"])["approval_mode"] == "auto_edit"
-    from interlock.engine.store.runs import state_at
+    from interlock.engine.store.checkpoints import state_at
 
     assert (outcome.status, outcome.output["response"]) == ("done", "carried out")
     for run in (plan, outcome.run):

@@ -16,9 +16,10 @@ from typing import NamedTuple
 from interlock.cli.catalog import COMMANDS, parser_of
 from interlock.cli.parsing import Args, OneOf, Parser, one_of
 from interlock.cli.render.output import one_line
-from interlock.engine.read import checkpoints, find_run, list_runs, steps, waiting_requests
+from interlock.engine.read import find_run, list_runs, steps, waiting_requests
 from interlock.engine.read.calls import calls
 from interlock.engine.store import state_home
+from interlock.engine.store.checkpoints import root_checkpoints
 from interlock.state.errors import InterlockError
 
 _SHELLS = ("bash", "zsh", "fish")
@@ -170,7 +171,9 @@ def _run(words: Sequence[str]) -> str:
 def _steps(words: Sequence[str]) -> list[Word]:
     run = _run(words)
     nodes = {step.step: step.node for step in steps(state_home(), run) if not step.depth}
-    return [Word(str(one.step), nodes.get(one.step, one.source)) for one in checkpoints(state_home(), run)]
+    return [
+        Word(str(one.step), nodes.get(one.step, one.source)) for one in root_checkpoints(state_home(), run)
+    ]
 
 
 def _requests(words: Sequence[str]) -> list[Word]:

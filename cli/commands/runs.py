@@ -26,13 +26,13 @@ from interlock.engine.read import (
     Request,
     RunRow,
     Step,
-    checkpoints,
     find_run,
     list_runs,
     steps,
     waiting_requests,
 )
 from interlock.engine.store import state_home
+from interlock.engine.store.checkpoints import root_checkpoints
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def history(args: Args) -> int | None:
     run = find_run(home, args.run)
     taken = [s for s in steps(home, run.run) if not s.node.startswith("__")]
     if args.json:
-        points = [c._asdict() for c in checkpoints(home, run.run)]
+        points = [{"step": c.step, "id": c.id, "source": c.source} for c in root_checkpoints(home, run.run)]
         return show_json({"run": run.run, "checkpoints": points, "steps": [s._asdict() for s in taken]})
     header = ("step", "at", "node", "took", "changed", "went")
     return show_table([_step_cells(s) for s in taken if args.all or s.depth == 0], header, flexible=4)
@@ -206,7 +206,8 @@ def diff(args: Args) -> int | None:
     if len(args.steps) != 2:
         raise UserError("`diff` takes RUN STEP STEP, or RUN --files. See: interlock diff --help")
     run = find_run(home, args.run).run
-    from interlock.engine.store.runs import messages_at, state_at
+    from interlock.engine.store.checkpoints import state_at
+    from interlock.engine.store.runs import messages_at
 
     old, new = (state_at(home, run, step) for step in args.steps)
     before, after = (messages_at(home, run, str(state.get("head") or "")) for state in (old, new))

@@ -216,7 +216,7 @@ def _tasks(home: Path, run: RunRow) -> Iterator[str]:
 
 def _plan_state(home: Path, run: str) -> dict[str, Any]:
     """The run's state; empty for a run that was killed before its first checkpoint."""
-    from interlock.engine.store.runs import state_at, state_within
+    from interlock.engine.store.checkpoints import state_at, state_within
 
     try:
         state = state_at(home, run)
@@ -250,7 +250,8 @@ def _next(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
 
 
 def _show_state(home: Path, run: str, step: int, as_json: bool) -> None:
-    from interlock.engine.store.runs import messages_at, state_at
+    from interlock.engine.store.checkpoints import state_at
+    from interlock.engine.store.runs import messages_at
 
     state = state_at(home, run, step)
     messages = messages_at(home, run, str(state.get("head") or ""))

@@ -137,7 +137,7 @@ async def plan(session: "Session", rest: str) -> None:
 
 async def compress(session: "Session", _: str) -> None:
     from interlock.cli.session.travel import this_run
-    from interlock.engine.store.runs import state_at
+    from interlock.engine.store.checkpoints import state_at
 
     run = this_run(session)
 
@@ -165,7 +165,8 @@ async def stats(session: "Session", _: str) -> None:
 
 def _last_answer(session: "Session") -> str:
     from interlock.cli.session.travel import this_run
-    from interlock.engine.store.runs import messages_at, state_at
+    from interlock.engine.store.checkpoints import state_at
+    from interlock.engine.store.runs import messages_at
 
     run = this_run(session)
     messages = messages_at(session.home, run, str(state_at(session.home, run).get("head") or ""))

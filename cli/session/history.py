@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from interlock.engine.read.calls import results
-from interlock.engine.store.runs import dropped, first_prompt, messages_at, state_at
+from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.runs import dropped, first_prompt, messages_at
 from interlock.services.toolset import summary_of
 from interlock.state.calls import CallView
 from interlock.state.errors import UserError

@@ -363,7 +363,7 @@ class Session:
     async def _learn(self) -> None:
         """Read the run's state: a person, a plan or the model may have changed its mode."""
         from interlock.cli.session.history import events, keyed
-        from interlock.engine.store.runs import state_at
+        from interlock.engine.store.checkpoints import state_at
 
         if self.run is None:
             return

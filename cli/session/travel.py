@@ -10,7 +10,8 @@ from rich.text import Text
 from interlock.cli.render.output import CHANGED, ago, one_line
 from interlock.cli.session.asking import Row
 from interlock.cli.session.programs import show_printed
-from interlock.engine.read import RunRow, checkpoints, find_run, list_runs
+from interlock.engine.read import RunRow, find_run, list_runs
+from interlock.engine.store.checkpoints import root_checkpoints
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ async def fork(session: "Session", rest: str) -> None:
     if rest.strip():
         await show_printed(session, "fork", [run, "--at", rest.strip()])
         return
-    newest = checkpoints(session.home, run)[-1].step
+    newest = root_checkpoints(session.home, run)[-1].step
     made = await to_thread(lambda: fork_sync(run, newest, home=session.home, in_place=True))
     session.switch(made.run)
     session.screen.note(f"This is run {made.run}, forked from {run}. Back to that one: /resume {run}")
@@ -93,13 +94,13 @@ class Point(NamedTuple):
 
 def points(session: "Session", run: str) -> list[Point]:
     """The run's prompts, newest first."""
-    from interlock.engine.store.runs import messages_at, state_at
+    from interlock.engine.store.runs import messages_at
 
     found: list[Point] = []
-    taken = checkpoints(session.home, run)
+    taken = root_checkpoints(session.home, run)
     for place, (checkpoint, opened) in enumerate(pairwise(taken)):
         if checkpoint.source == "input":
-            record = str(state_at(session.home, run, opened.step).get("prompt") or "")
+            record = str(opened.values.get("prompt") or "")
             if messages := messages_at(session.home, run, record):
                 found.append(Point(messages[-1].text, taken[place - 1].step if place else None))
     return found[::-1]

@@ -12,8 +12,9 @@ from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.prepare import RunConfig, kept_options
 from interlock.engine.read import IS_SUBTASK
 from interlock.engine.store import Store, read_options, select
+from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.journal import calls_made
-from interlock.engine.store.runs import NewRun, insert_run, state_at
+from interlock.engine.store.runs import NewRun, insert_run
 from interlock.prompts import render
 from interlock.services.context.definitions import names_server_tool, own_tools
 from interlock.services.files.filesystem import write_atomically

@@ -239,13 +239,6 @@ class Step(NamedTuple):
     route: str | None
 
 
-class Checkpoint(NamedTuple):
-    step: int
-    id: str
-    source: str
-    """input | loop | update | fork"""
-
-
 def steps(home: Path, run: str) -> list[Step]:
     """Every executed node, in the order they ended."""
     return [_step(row) for row in step_rows(home, run)]
@@ -267,18 +260,6 @@ def path(taken: list[Step], depth: int = 0) -> list[tuple[str, int]]:
     """Nodes of one depth in execution order, with consecutive repetitions counted."""
     nodes = groupby(step.node for step in taken if step.depth == depth)
     return [(node, len(list(times))) for node, times in nodes]
-
-
-def checkpoints(home: Path, run: str) -> list[Checkpoint]:
-    """Root checkpoints, oldest first."""
-    rows = select(
-        home,
-        "select checkpoint_id, metadata from checkpoints where thread_id = ? and checkpoint_ns = '' "
-        "order by checkpoint_id",
-        run,
-    )
-    read = [(name, json.loads(metadata)) for name, metadata in rows]
-    return [Checkpoint(details.get("step", 0), name, details.get("source", "")) for name, details in read]
 
 
 def models(home: Path, run: str) -> dict[str, dict[str, int]]:

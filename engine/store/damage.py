@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from interlock.engine.store import reading
-from interlock.engine.store.runs import state_at
+from interlock.engine.store.checkpoints import state_at
 from interlock.services.transcript import continued_by, record_id
 from interlock.state.messages import Message
 

@@ -1,47 +1,15 @@
 """forks: the rows of a fork, copied from its parent's (`engine.md` 21)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.store import Store, checkpoint_of, select
+from interlock.engine.store import Store, read_options, select
+from interlock.engine.store.checkpoints import RootCheckpoint
 from interlock.engine.store.tables import TABLES, Table
 from interlock.services.sqlite import StoreConnection, explained, transaction
-
-
-@dataclass(frozen=True)
-class RootStep:
-    """A root checkpoint of a run."""
-
-    id: str
-    step: int
-    made: float
-    """Unix time, seconds."""
-    values: Mapping[str, Any]
-    newest: bool
-    """Whether it is the run's newest checkpoint."""
-
-
-def root_step(home: Path, run: str, step: int) -> RootStep | tuple[int, int] | None:
-    """The root checkpoint of a step; else the first and last step that the run has; None: it has none yet."""
-    rows = select(
-        home,
-        "select checkpoint_id, json_extract(cast(metadata as text), '$.step'), type, checkpoint from checkpoints "
-        "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id",
-        run,
-    )
-    there = [row for row in rows if row[1] == step]
-    if not there:
-        return (rows[0][1], rows[-1][1]) if rows else None
-    # A root step repeated after a crash has two checkpoints: the newer one counts.
-    name, _, kind, saved = there[-1]
-    read = checkpoint_of(kind, saved)
-    made = datetime.fromisoformat(read["ts"]).timestamp()
-    return RootStep(name, step, made, read["channel_values"], name == rows[-1][0])
 
 
 def is_open(home: Path, run: str) -> bool:
@@ -56,7 +24,14 @@ def unmade(home: Path, parent: str, step: int) -> list[tuple[str, Path]]:
 
 
 def copy_run(
-    home: Path, parent: str, fork: str, at: RootStep, row: Mapping[str, Any], *, whole: bool, moved: bool
+    home: Path,
+    parent: str,
+    fork: str,
+    at: RootCheckpoint,
+    row: Mapping[str, Any],
+    *,
+    whole: bool,
+    moved: bool,
 ) -> None:
     """Copy the parent's rows up to a step in one transaction; a second call changes nothing.
 
@@ -104,3 +79,24 @@ def _move(conn: StoreConnection, fork: str, old: str, new: str) -> None:
             if Path(file["path"]).is_relative_to(old):
                 file["path"] = str(Path(new, Path(file["path"]).relative_to(old)))
         conn.execute("update approvals set request = ? where id = ?", (json.dumps(request), name))
+
+
+def change_newest(
+    home: Path, run: str, options: Mapping[str, Any], change: Callable[[dict[str, Any]], None]
+) -> None:
+    """Change some of the run's options, and the values of its newest root checkpoint, in one transaction."""
+    from interlock.engine.store.saver import Serde
+
+    serde, newest = Serde(), "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id desc limit 1"
+    with closing(Store(home).connect()) as conn, transaction(conn):
+        kept = {**read_options(conn, run), **options}
+        conn.execute("update runs set options = ? where run = ?", (json.dumps(kept), run))
+        select_newest = f"select checkpoint_id, type, checkpoint from checkpoints {newest}"
+        name, *saved = conn.execute(select_newest, (run,)).fetchone()
+        checkpoint = serde.loads_typed((saved[0], saved[1]))
+        change(checkpoint["channel_values"])
+        conn.execute(
+            "update checkpoints set type = ?, checkpoint = ? "
+            "where thread_id = ? and checkpoint_ns = '' and checkpoint_id = ?",
+            (*serde.dumps_typed(checkpoint), run, name),
+        )

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.store import Store, checkpoint_of, insertion, reading, select
+from interlock.engine.store import Store, insertion, reading, select
+from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.tables import TABLES
 from interlock.services.files.filesystem import remove_untouched
 from interlock.services.sqlite import explained, transaction
 from interlock.services.transcript import ChainTranscript
-from interlock.state.errors import BusyError, UserError
+from interlock.state.errors import BusyError
 from interlock.state.messages import Message
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -138,43 +139,6 @@ def _files(conn: sqlite3.Connection, outputs: Path, run: str | None) -> set[str]
         body = whole.read_bytes() if whole and whole.exists() else text
         found.update(_KEPT.findall(body.decode(errors="replace") if isinstance(body, bytes) else str(body)))
     return found
-
-
-def state_at(home: Path, run: str, step: int | None = None) -> dict[str, Any]:
-    """The state after a root step, by default the newest. Raises `UserError` naming the existing steps."""
-    rows = select(
-        home,
-        "select type, checkpoint, json_extract(cast(metadata as text), '$.step') as step from checkpoints "
-        "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id",
-        run,
-    )
-    steps = [row["step"] for row in rows]
-    if not rows:
-        raise UserError(
-            f"Run {run!r} has no checkpoint yet. Look again, or resume it: interlock resume {run}"
-        )
-    if step is not None and step not in steps:
-        raise UserError(
-            f"Run {run!r} has no step {step}: it has {steps[0]} to {steps[-1]}. See: interlock history {run}"
-        )
-    # A root step repeated after a crash has two checkpoints: the newer one counts.
-    values = _values(rows[-1] if step is None else [r for r in rows if r["step"] == step][-1])
-    return {k: v for k, v in values.items() if not k.startswith(("__", "branch:"))}
-
-
-def state_within(home: Path, run: str) -> dict[str, Any]:
-    """The newest state of a tool batch in progress or waiting; empty if there is none."""
-    rows = select(
-        home,
-        "select type, checkpoint from checkpoints where thread_id = ? and checkpoint_ns like 'tools:%' "
-        "and instr(checkpoint_ns, '|') = 0 order by checkpoint_id desc limit 1",
-        run,
-    )
-    return _values(rows[0]) if rows else {}
-
-
-def _values(row: sqlite3.Row) -> dict[str, Any]:
-    return checkpoint_of(row["type"], row["checkpoint"])["channel_values"]
 
 
 def first_prompt(home: Path, run: str) -> str:

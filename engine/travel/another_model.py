@@ -16,8 +16,9 @@ from interlock.engine.driver.drive import stoppable
 from interlock.engine.driver.prepare import prepare, restored
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow
-from interlock.engine.store import Store, read_options, select
-from interlock.engine.store.saver import Serde
+from interlock.engine.store import Store, read_options
+from interlock.engine.store.forks import change_newest
+from interlock.engine.store.replays import answered_requests
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.engine.travel.replay import (
     Paths,
@@ -30,7 +31,6 @@ from interlock.engine.travel.replay import (
 )
 from interlock.engine.workflows import begun_with
 from interlock.graphs._langgraph import input_of
-from interlock.services.sqlite import transaction
 
 _SAME = ("kind", "preview", "questions")
 """What a person sees of a request besides the call."""
@@ -72,19 +72,12 @@ def _checked(home: Path, row: RunRow, model: str) -> Options:
 
 def _with_model(home: Path, fork: str, model: str) -> None:
     """Persist the model in the fork, for later resumes too; drop the run's recording or script."""
-    serde = Serde()
-    newest = "from checkpoints where thread_id = ? and checkpoint_ns = '' order by checkpoint_id desc limit 1"
-    with closing(Store(home).connect()) as conn, transaction(conn):
-        kept = {**read_options(conn, fork), "model": model, "fake": None, "record_to": None}
-        conn.execute("update runs set options = ? where run = ?", (json.dumps(kept), fork))
-        row, *saved = conn.execute(f"select rowid, type, checkpoint {newest}", (fork,)).fetchone()
-        checkpoint = serde.loads_typed((saved[0], saved[1]))
-        values: dict[str, Any] = checkpoint["channel_values"]
-        channels: dict[str, Any]
+
+    def changed(values: dict[str, Any]) -> None:
         for channels in (values, input_of(values)):
             channels |= {k: v for k, v in (("model", model), ("sticky_model", "")) if k in channels}
-        kind, data = serde.dumps_typed(checkpoint)
-        conn.execute("update checkpoints set type = ?, checkpoint = ? where rowid = ?", (kind, data, row))
+
+    change_newest(home, fork, {"model": model, "fake": None, "record_to": None}, changed)
 
 
 async def _driven(
@@ -106,14 +99,10 @@ async def _driven(
 
 def _answers_of(home: Path, run: str) -> dict[str, list[dict[str, Any]]]:
     """Recorded answers by request; each is used once."""
-    rows = select(
-        home, "select request, answer from approvals where run = ? and answer is not null order by rowid", run
-    )
     found: dict[str, list[dict[str, Any]]] = {}
-    for asked, answer in rows:
-        request = json.loads(asked)
+    for _, request, answer in answered_requests(home, run):
         call = request["call"]
-        found.setdefault(_name(request, call["name"], call["args"]), []).append(json.loads(answer))
+        found.setdefault(_name(request, call["name"], call["args"]), []).append({**answer})
     return found
 
 

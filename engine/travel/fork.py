@@ -8,7 +8,8 @@ from typing import Any
 
 from interlock.engine.read import RunRow, find_run
 from interlock.engine.store import Store
-from interlock.engine.store.forks import RootStep, copy_run, is_open, root_step, unmade
+from interlock.engine.store.checkpoints import RootCheckpoint, checkpoint_at
+from interlock.engine.store.forks import copy_run, is_open, unmade
 from interlock.engine.store.runs import new_run_id
 from interlock.engine.travel.files import RunFiles, commit_at
 from interlock.graphs._langgraph import is_due
@@ -29,7 +30,8 @@ class Forked:
 
 @dataclass(frozen=True)
 class _Point:
-    at: RootStep
+    at: RootCheckpoint
+    newest: bool
     parked: bool
     """Whether it is the newest and waits for a person."""
 
@@ -90,11 +92,8 @@ def _begun(home: Path, run: RunRow, point: _Point, workspace: Path | None) -> tu
 
 def point_of(home: Path, run: RunRow, step: int) -> _Point:
     """The root checkpoint of a step. Raises `UserError` naming the existing steps."""
-    at = root_step(home, run.run, step)
-    if not isinstance(at, RootStep):
-        which = f"it has {at[0]} to {at[1]}" if at else "it has none yet"
-        raise UserError(f"Run {run.run!r} has no step {step}: {which}. See: interlock history {run.run}")
-    return _Point(at, at.newest and run.status == "waiting")
+    at, newest = checkpoint_at(home, run.run, step)
+    return _Point(at, newest, newest and run.status == "waiting")
 
 
 def _staged(home: Path, run: RunRow, point: _Point, folder: Path) -> Path:
@@ -129,7 +128,7 @@ def _unmakeable(folder: Path, error: OSError) -> UserError:
 def _recorded(home: Path, run: RunRow, point: _Point, folder: Path, fork: str = "") -> Forked:
     """Copy the run's rows and plans; idempotent."""
     fork = fork or new_run_id()
-    row = {"workspace": str(folder), **_ended(point.at, run)}
+    row = {"workspace": str(folder), **_ended(point, run)}
     moved = str(folder) != run.workspace
     copy_run(home, run.run, fork, point.at, row, whole=point.parked, moved=moved)
     plans = home / "plans" / run.run
@@ -138,18 +137,18 @@ def _recorded(home: Path, run: RunRow, point: _Point, folder: Path, fork: str = 
     return Forked(fork, run.run, point.at.step, str(folder))
 
 
-def _ended(at: RootStep, run: RunRow) -> dict[str, Any]:
+def _ended(point: _Point, run: RunRow) -> dict[str, Any]:
     """The run's columns as of this step: `open` if something is due."""
     made = time.time()
-    now = {"created": made, "updated": made, "step": at.step}
-    if is_due(at.values):
+    now = {"created": made, "updated": made, "step": point.at.step}
+    if is_due(point.at.values):
         return {**now, "status": "open", "outcome": "", "error": None}
-    if at.newest:
+    if point.newest:
         return now
     from interlock.engine.store.saver import status_of
     from interlock.graphs import is_known, pipeline
 
     # A user's workflow isn't loaded here: assume the usual key.
     key = pipeline(run.workflow).outcome if is_known(run.workflow) else "status"
-    status, outcome = status_of(dict(at.values), key)
+    status, outcome = status_of(point.at.values, key)
     return {**now, "status": status, "outcome": outcome, "error": None}

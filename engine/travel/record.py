@@ -6,7 +6,8 @@ from typing import Any
 from interlock.engine.driver.budget import price_of
 from interlock.engine.read import RunRow, models, path, steps, waiting_requests
 from interlock.engine.read.calls import agents, answered, calls, reasons
-from interlock.engine.store.runs import messages_at, state_at
+from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.runs import messages_at
 from interlock.engine.travel.files import diff_of, settings_of, snapshots
 from interlock.state.errors import InterlockError, UserError
 

@@ -18,6 +18,14 @@ from interlock.engine.driver.delegation import RunAgents
 from interlock.engine.read import RunRow, steps
 from interlock.engine.store import Store, read_options
 from interlock.engine.store.journal import SqlJournal, calls_before
+from interlock.engine.store.replays import (
+    message_records,
+    never_begun,
+    recorded_hooks,
+    recorded_replies,
+    recorded_servers,
+    records_after,
+)
 from interlock.graphs._additions import outside, with_node, with_replayed
 from interlock.graphs._contract import called
 from interlock.graphs._pipeline import Node, Pipeline
@@ -41,34 +49,28 @@ _NOT_RECORDED = "The run made no such call, so a replay has no result of it."
 
 def write_script(conn: sqlite3.Connection, transcript: ChainTranscript, run: str, file: Path) -> None:
     """Write the run's replies as a script, as `--record-responses` does."""
-    rows = conn.execute(
-        "select agent, role, ordinal, record, finish_reason, problem, input_tokens, output_tokens, cached_tokens, "
-        "thought_tokens from model_calls where run = ? order by at, agent, role, ordinal",
-        (run,),
-    )
     file.touch()
     for (agent, role), number in calls_before(conn, run).items():
         for ordinal in range(number):  # not this run's: they only fill the places
             nothing = Message(role="assistant", content="")
             write_reply(file, nothing, role=role, agent=agent, ordinal=ordinal, usage=Usage())
-    for agent, role, ordinal, record, finish, problem, spent, out, cached, thoughts in rows:
+    for reply in recorded_replies(conn, run, "recorded_calls"):
         write_reply(
             file,
-            transcript.message(record),
-            role=role,
-            agent=agent,
-            ordinal=ordinal,
-            usage=Usage(input=spent, output=out, cached=cached, thoughts=thoughts),
-            finish_reason=finish,
-            problem=problem,
+            transcript.message(reply.record),
+            role=reply.role,
+            agent=reply.agent,
+            ordinal=reply.ordinal,
+            usage=Usage(input=reply.input, output=reply.output, cached=reply.cached, thoughts=reply.thoughts),
+            finish_reason=reply.finish_reason,
+            problem=reply.problem,
         )
 
 
 def recorded_services(hooked: str, services: DriveServices) -> DriveServices:
     """The drive's services, with the record in place of tools, hooks and the workspace."""
     journal = services.journal
-    rows = journal.conn.execute("select asked, reply from recorded_servers").fetchall()
-    services.mcp().replay(dict(rows))
+    services.mcp().replay(recorded_servers(journal.conn))
     transcript = services.transcript
     same_context = read_options(journal.conn, journal.run).get("context_prompts") in (None, digest("context"))
     transcript.recorded = partial(_as_recorded, transcript, journal.conn, same_context)
@@ -103,7 +105,7 @@ def _as_recorded(
         return message
     if message.origin != "context" or not parent:
         return message
-    for (name,) in conn.execute("select id from chain where parent = ?", (parent,)).fetchall():
+    for name in records_after(conn, parent):
         found = transcript.message(name)
         if found.origin == "context":
             return found
@@ -112,8 +114,9 @@ def _as_recorded(
 
 def _nearby(conn: sqlite3.Connection, transcript: ChainTranscript) -> set[str]:
     """Names of the memory files the run came across."""
-    records = conn.execute("select id from chain where parent <> ''").fetchall()
-    contents = (m.content for (name,) in records if (m := transcript.message(name)).origin == "context")
+    contents = (
+        m.content for name in message_records(conn) if (m := transcript.message(name)).origin == "context"
+    )
     parts = (part for content in contents if not isinstance(content, str) for part in content)
     named = (part.section or "" for part in parts if isinstance(part, TextPart))
     return {name.removeprefix(MEMORY) for name in named if name.startswith(MEMORY)}
@@ -146,12 +149,8 @@ class RecordedJournal(SqlJournal):
 
 def _results(journal: SqlJournal) -> dict[str, ToolResult]:
     """Results of calls that never ran, to tell what was wrong with them; by call without its attempt."""
-    rows = journal.conn.execute(
-        "select message, idx, attempt from journal where run = ? and state = 'done' and intent_at is null",
-        (journal.run,),
-    ).fetchall()
     found: dict[str, ToolResult] = {}
-    for message, index, attempt in rows:
+    for message, index, attempt in never_begun(journal.conn, journal.run):
         key = CallKey(message=message, index=index, attempt=attempt)
         call = journal.call(key)
         row = journal.find(key, call)
@@ -230,14 +229,9 @@ class RecordedHooks:
 
     def __post_init__(self) -> None:
         self._replies: dict[tuple[str, str], list[list[HookReply]]] = {}
-        rows = self.conn.execute(
-            "select event, subject, key, name, source, reply, reply_file from recorded_hooks "
-            "where hook <> '' and state = 'done' order by intent_at, place"
-        ).fetchall()
+        rows = recorded_hooks(self.conn)
         for (event, subject, _), firing in groupby(rows, lambda row: row[:3]):
-            replies = [
-                HookReply(name, source, self._reply(text, file)) for *_, name, source, text, file in firing
-            ]
+            replies = [HookReply(h.name, h.source, self._reply(h.reply, h.reply_file)) for h in firing]
             self._replies.setdefault((event, subject), []).append(replies)
 
     def _reply(self, text: str | None, file: str | None) -> Reply:

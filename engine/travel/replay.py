@@ -7,8 +7,6 @@ from a user's file.
 import hashlib
 import json
 import os
-import shutil
-import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -22,7 +20,15 @@ from interlock.engine.driver.compose import DriveServices
 from interlock.engine.driver.drive import stoppable
 from interlock.engine.options import Decision, Options, Outcome
 from interlock.engine.read import RunRow, find_run, path, steps, with_subtasks
-from interlock.engine.store import Store, checkpoint_of, select
+from interlock.engine.store import Store, reading
+from interlock.engine.store.checkpoints import root_checkpoints
+from interlock.engine.store.replays import (
+    answered_requests,
+    first_state_of,
+    parent_of,
+    request_hashes,
+    seed,
+)
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.recorded import Seen, recorded_services, write_script
@@ -30,7 +36,6 @@ from interlock.engine.workflows import executed, line_of
 from interlock.graphs._additions import with_node
 from interlock.graphs._langgraph import input_of
 from interlock.graphs._pipeline import Node, Pipeline
-from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import ConfigError, SetupError, UserError
 from interlock.state.node import spec_of
@@ -174,22 +179,17 @@ def way(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]
 
 def points(home: Path, run: str) -> list[Point]:
     """The root steps; of one repeated after a kill, the newer."""
-    rows = select(
-        home,
-        "select json_extract(cast(metadata as text), '$.step'), type, checkpoint from checkpoints "
-        "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id",
-        run,
-    )
     nodes: dict[int, list[str]] = {}
     for step in steps(home, run):
         if step.depth == 0 and not step.node.startswith("__"):
             nodes.setdefault(step.step, []).append(step.node)
     found: dict[int, Point] = {}
-    for number, kind, saved in rows:
-        whole = checkpoint_of(kind, saved)["channel_values"]
-        values = {key: value for key, value in whole.items() if key not in _UNLIKE}
+    for one in root_checkpoints(home, run):
+        values = {key: value for key, value in one.values.items() if key not in _UNLIKE}
         text = json.dumps(values, sort_keys=True, default=str).encode()
-        found[number] = Point(number, (*nodes.get(number, ()),), hashlib.sha256(text).hexdigest(), values)
+        found[one.step] = Point(
+            one.step, (*nodes.get(one.step, ()),), hashlib.sha256(text).hexdigest(), values
+        )
     return [found[number] for number in sorted(found)]
 
 
@@ -214,57 +214,20 @@ def divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | Non
 
 def _requests(home: Path, other: Path, run: str) -> list[str]:
     """The first request of each role that differs from the recorded one."""
-    sql = "select agent, role, ordinal, request_hash from model_calls where run = ? order by at"
-    was = {tuple(row[:3]): row[3] for row in select(home, sql, run)}
-    found: dict[str, str] = {}
-    for row in select(other, sql, run):
-        if was.get(tuple(row[:3])) != row[3]:
-            found.setdefault(row[1], f"request {row[2]} of {row[0] or 'the run'}, role {row[1]}")
+    was, found = request_hashes(home, run), dict[str, str]()
+    for (agent, role, ordinal), digest in request_hashes(other, run).items():
+        if was.get((agent, role, ordinal)) != digest:
+            found.setdefault(role, f"request {ordinal} of {agent or 'the run'}, role {role}")
     return [*found.values()]
 
 
 def _seed(home: Path, store: Store, run: str, script: Path) -> None:
-    """Copy what the replay may know: the start, chain records, call results, hook replies."""
+    """Copy what the replay may know, and write its models' replies as a script."""
+    with reading(home) as recorded:
+        subtasks = with_subtasks(recorded, run)[1:] if recorded else []
+    seed(home, store, run, subtasks, script)
     with closing(store.connect()) as conn:
-        conn.execute("attach database ? as old", (str(home / "interlock.db"),))
-        with transaction(conn):
-            for table in ("runs", "chain"):
-                conn.execute(f"insert into main.{table} select * from old.{table} where run = ?", (run,))
-            conn.execute(
-                "insert into chain select * from old.chain where id not in (select id from main.chain)"
-            )
-            conn.execute(
-                "insert into journal select * from old.journal where run = ? and state = 'done'", (run,)
-            )
-            conn.execute("create table recorded_hooks as select * from old.hook_calls where run = ?", (run,))
-            conn.execute(
-                "create table recorded_servers as select * from old.server_replies where run = ?", (run,)
-            )
-            (text,) = conn.execute("select options from runs where run = ?", (run,)).fetchone()
-            options = {**json.loads(text), "record_to": None, "fake": str(script)}
-            begun = "update runs set options = ?, status = 'open', step = 0 where run = ?"
-            conn.execute(begun, (json.dumps(options), run))
-            _seed_subtasks(conn, run)
-        files = conn.execute(
-            "select file from chain where file is not null union select result_file from journal "
-            "where result_file is not null union select reply_file from recorded_hooks "
-            "where reply_file is not null"
-        )
-        for (name,) in files.fetchall():
-            if (home / "outputs" / name).exists():
-                shutil.copy2(home / "outputs" / name, store.outputs / name)
-        conn.execute("insert into model_calls select * from old.model_calls where run = ?", (run,))
         write_script(conn, ChainTranscript(conn, store.outputs, run), run, script)
-        conn.execute("delete from model_calls")
-
-
-def _seed_subtasks(conn: sqlite3.Connection, run: str) -> None:
-    """Copy finished subtasks in their final state: each is replayed separately."""
-    for subtask in with_subtasks(conn, run, "old.runs")[1:]:
-        over = "run = ? and status in ('done', 'cancelled')"
-        conn.execute(f"insert into main.runs select * from old.runs where {over}", (subtask,))
-        ended = "thread_id = ? and checkpoint_ns = ''"
-        conn.execute(f"insert into checkpoints select * from old.checkpoints where {ended}", (subtask,))
 
 
 async def _driven(home: Path, store: Store, row: RunRow, script: Path, swap: Swap | None) -> Outcome:
@@ -274,8 +237,7 @@ async def _driven(home: Path, store: Store, row: RunRow, script: Path, swap: Swa
         own.transcript.origins = [*_origins(home, row)]
         return recorded_services(hooked, swap.services(own) if swap else own)
 
-    (first,) = select(store.home, "select input from runs where run = ?", row.run)
-    hooked = json.loads(first[0]).get("hooked", "")
+    hooked = first_state_of(store.home, row.run).get("hooked", "")
     options = Options(home=store.home, workspace=Path(row.workspace), fake=script, env=dict(os.environ))
     seen = Seen(home, row, {point.step: point.values for point in points(home, row.run)})
 
@@ -305,13 +267,11 @@ def _origins(home: Path, row: RunRow) -> Iterator[str]:
     parent = row.parent
     while parent:
         yield parent
-        found = select(home, "select parent from runs where run = ?", parent)
-        parent = found[0]["parent"] if found else None
+        parent = parent_of(home, parent)
 
 
 def _answers(home: Path, run: str, outcome: Outcome) -> list[Decision]:
-    rows = select(home, "select id, answer from approvals where run = ? and answer is not null", run)
-    answers = {row["id"]: json.loads(row["answer"]) for row in rows}
+    answers = {name: answer for name, _, answer in answered_requests(home, run)}
     names = (request["id"] for request in outcome.pending)
     return [answer_again(name, answers[name]) for name in names if name in answers]
 
@@ -325,17 +285,10 @@ def answer_again(request: str, answer: Mapping[str, Any]) -> Decision:
 
 def prompts_after(home: Path, run: str, step: int | None = None) -> Iterator[str]:
     """The person's prompts after the first; with `step`, only those after that root step."""
-    rows = select(
-        home,
-        "select type, checkpoint, json_extract(cast(metadata as text), '$.step') from checkpoints "
-        "where thread_id = ? and checkpoint_ns = '' and json_extract(cast(metadata as text), '$.source') = 'input' "
-        "order by checkpoint_id",
-        run,
-    )
-    with closing(sqlite3.connect(home / "interlock.db")) as conn:
-        chain = ChainTranscript(conn, home / "outputs", run)
-        for kind, saved, at in rows[1:]:
-            values = checkpoint_of(kind, saved)["channel_values"]
-            start = input_of(values) or values
-            if start.get("prompt") and (step is None or at > step):
+    inputs = [one for one in root_checkpoints(home, run) if one.source == "input"]
+    with reading(home) as conn:
+        chain = ChainTranscript(conn, home / "outputs", run) if conn else None
+        for one in inputs[1:] if chain else ():
+            start = input_of(one.values) or one.values
+            if chain and start.get("prompt") and (step is None or one.step > step):
                 yield chain.message(start["prompt"]).text

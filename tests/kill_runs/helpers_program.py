@@ -16,7 +16,8 @@ from kill_runs.harness import Play, show
 from kill_runs.scene import RUN, Scene
 
 from interlock.engine import Options
-from interlock.engine.store.runs import dropped, state_at
+from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.runs import dropped
 
 _TURNS = 156
 _BIG = range(20, 26)

@@ -14,7 +14,7 @@ from kill_runs.harness import Play, ended_well, show
 from kill_runs.scene import Scene
 
 from interlock.engine import Options
-from interlock.engine.store.runs import state_at
+from interlock.engine.store.checkpoints import state_at
 from interlock.services.transcript import ChainTranscript
 
 

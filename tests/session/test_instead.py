@@ -9,7 +9,8 @@ import pytest
 
 from interlock.engine import Options, resume, run
 from interlock.engine.driver.drive import Stop
-from interlock.engine.store.runs import messages_at, state_at
+from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.runs import messages_at
 from interlock.state.events import Event
 
 SLEEP = {"tool_calls": [{"name": "run_shell_command", "args": {"command": "touch began; sleep 60"}}]}

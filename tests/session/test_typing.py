@@ -5,7 +5,8 @@ from pathlib import Path
 from session.terminal import FROM_NOTHING, Opens
 
 from interlock.engine.read import list_runs
-from interlock.engine.store.runs import messages_at, state_at
+from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.runs import messages_at
 
 
 def sent(folder: Path) -> list[str]:

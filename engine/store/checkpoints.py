@@ -1,0 +1,90 @@
+"""checkpoints: a run's root checkpoints, which people know as steps, and its state at each."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from interlock.engine.store import checkpoint_of, select
+from interlock.graphs._langgraph import is_internal
+from interlock.state.errors import UserError
+
+
+@dataclass(frozen=True)
+class RootCheckpoint:
+    """One root checkpoint."""
+
+    id: str
+    step: int
+    source: str
+    """input | loop | update | fork"""
+    kind: str
+    saved: bytes
+
+    @cached_property
+    def _read(self) -> dict[str, Any]:
+        return checkpoint_of(self.kind, self.saved)
+
+    @property
+    def made(self) -> float:
+        """Unix time, seconds."""
+        return datetime.fromisoformat(self._read["ts"]).timestamp()
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The channels' values, LangGraph's own among them."""
+        return self._read["channel_values"]
+
+
+def root_checkpoints(home: Path, run: str) -> list[RootCheckpoint]:
+    """Oldest first. A step repeated after a crash has two: the newer counts."""
+    rows = select(
+        home,
+        "select checkpoint_id, metadata, type, checkpoint from checkpoints "
+        "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id",
+        run,
+    )
+    found: list[RootCheckpoint] = []
+    for name, metadata, kind, saved in rows:
+        details: Mapping[str, Any] = json.loads(metadata)
+        found.append(RootCheckpoint(name, details.get("step", 0), details.get("source", ""), kind, saved))
+    return found
+
+
+def checkpoint_at(home: Path, run: str, step: int | None = None) -> tuple[RootCheckpoint, bool]:
+    """The checkpoint of a root step, by default the newest, and whether it is the newest.
+
+    Raises `UserError` naming the existing steps.
+    """
+    there = root_checkpoints(home, run)
+    if not there:
+        raise UserError(
+            f"Run {run!r} has no checkpoint yet. Look again, or resume it: interlock resume {run}"
+        )
+    found = [one for one in there if step in (None, one.step)]
+    if not found:
+        raise UserError(
+            f"Run {run!r} has no step {step}: it has {there[0].step} to {there[-1].step}. See: interlock history {run}"
+        )
+    return found[-1], found[-1] is there[-1]
+
+
+def state_at(home: Path, run: str, step: int | None = None) -> dict[str, Any]:
+    """The state after a root step, by default the newest. Raises `UserError` naming the existing steps."""
+    values = checkpoint_at(home, run, step)[0].values
+    return {key: value for key, value in values.items() if not is_internal(key)}
+
+
+def state_within(home: Path, run: str) -> dict[str, Any]:
+    """The newest state of a tool batch in progress or waiting; empty if there is none."""
+    rows = select(
+        home,
+        "select type, checkpoint, checkpoint_ns from checkpoints where thread_id = ? "
+        "and checkpoint_ns like 'tools:%' order by checkpoint_id desc",
+        run,
+    )
+    batch = next((row for row in rows if "|" not in row["checkpoint_ns"]), None)
+    return checkpoint_of(batch["type"], batch["checkpoint"])["channel_values"] if batch else {}

@@ -1,0 +1,145 @@
+"""replays: what a replay may know of a run, copied into a store of its own, and read there."""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from interlock.engine.store import Store, select
+from interlock.services.sqlite import transaction
+
+
+def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) -> None:
+    """Copy the run's start, records, call results and replies of hooks and servers into a replay's store.
+
+    `script`: the replies of its models. `subtasks`: copied if finished, as each is replayed by itself.
+    """
+    with closing(store.connect()) as conn:
+        conn.execute("attach database ? as old", (str(home / "interlock.db"),))
+        with transaction(conn):
+            for what in (
+                "insert into main.runs select * from old.runs where run = ?",
+                "insert into journal select * from old.journal where run = ? and state = 'done'",
+                "create table recorded_hooks as select * from old.hook_calls where run = ?",
+                "create table recorded_servers as select * from old.server_replies where run = ?",
+                "create table recorded_calls as select * from old.model_calls where run = ?",
+            ):
+                conn.execute(what, (run,))
+            # The run's own first: of two records that follow one, its own counts.
+            conn.execute("insert into chain select * from old.chain order by run <> ?", (run,))
+            (text,) = conn.execute("select options from runs where run = ?", (run,)).fetchone()
+            options = {**json.loads(text), "record_to": None, "fake": str(script)}
+            begun = "update runs set options = ?, status = 'open', step = 0 where run = ?"
+            conn.execute(begun, (json.dumps(options), run))
+            for subtask in subtasks:
+                over = "run = ? and status in ('done', 'cancelled')"
+                conn.execute(f"insert into main.runs select * from old.runs where {over}", (subtask,))
+                ended = "thread_id = ? and checkpoint_ns = ''"
+                conn.execute(
+                    f"insert into checkpoints select * from old.checkpoints where {ended}", (subtask,)
+                )
+        files = conn.execute(
+            "select file from chain where file is not null union select result_file from journal "
+            "where result_file is not null union select reply_file from recorded_hooks "
+            "where reply_file is not null"
+        )
+        for (name,) in files.fetchall():
+            if (home / "outputs" / name).exists():
+                shutil.copy2(home / "outputs" / name, store.outputs / name)
+
+
+class RecordedReply(NamedTuple):
+    """A model's reply: whose, which, and what it cost in tokens."""
+
+    agent: str
+    role: str
+    ordinal: int
+    record: str
+    finish_reason: str | None
+    problem: str | None
+    input: int
+    output: int
+    cached: int
+    thoughts: int
+
+
+def recorded_replies(conn: sqlite3.Connection, run: str, table: str = "model_calls") -> list[RecordedReply]:
+    """A run's replies, in the order in which they came. `table`: `recorded_calls` in a replay's store."""
+    rows = conn.execute(
+        "select agent, role, ordinal, record, finish_reason, problem, input_tokens, output_tokens, cached_tokens, "
+        f"thought_tokens from {table} where run = ? order by at, agent, role, ordinal",
+        (run,),
+    )
+    return [RecordedReply(*row) for row in rows]
+
+
+def request_hashes(home: Path, run: str) -> dict[tuple[str, str, int], str]:
+    """(agent, role, ordinal) → hash of the request, in the order in which they were made."""
+    sql = "select agent, role, ordinal, request_hash from model_calls where run = ? order by at"
+    return {(agent, role, ordinal): digest for agent, role, ordinal, digest in select(home, sql, run)}
+
+
+def parent_of(home: Path, run: str) -> str | None:
+    found = select(home, "select parent from runs where run = ?", run)
+    return found[0]["parent"] if found else None
+
+
+def first_state_of(home: Path, run: str) -> dict[str, Any]:
+    """The first input of the run's graph."""
+    (row,) = select(home, "select input from runs where run = ?", run)
+    return json.loads(row[0])
+
+
+def answered_requests(home: Path, run: str) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+    """(id, request, answer) of each request that was answered, in the order asked."""
+    rows = select(
+        home,
+        "select id, request, answer from approvals where run = ? and answer is not null order by rowid",
+        run,
+    )
+    for name, request, answer in rows:
+        yield name, json.loads(request), json.loads(answer)
+
+
+class RecordedHook(NamedTuple):
+    event: str
+    subject: str
+    key: str
+    name: str
+    source: str
+    reply: str | None
+    reply_file: str | None
+
+
+def recorded_hooks(conn: sqlite3.Connection) -> list[RecordedHook]:
+    """What hooks said, in firing order."""
+    rows = conn.execute(
+        "select event, subject, key, name, source, reply, reply_file from recorded_hooks "
+        "where hook <> '' and state = 'done' order by intent_at, place"
+    )
+    return [RecordedHook(*row) for row in rows]
+
+
+def recorded_servers(conn: sqlite3.Connection) -> dict[str, str]:
+    """What MCP servers were asked → what they replied, both JSON."""
+    return dict(conn.execute("select asked, reply from recorded_servers").fetchall())
+
+
+def records_after(conn: sqlite3.Connection, parent: str) -> list[str]:
+    """The chain's records that follow one."""
+    return [name for (name,) in conn.execute("select id from chain where parent = ?", (parent,)).fetchall()]
+
+
+def message_records(conn: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in conn.execute("select id from chain where parent <> ''").fetchall()]
+
+
+def never_begun(conn: sqlite3.Connection, run: str) -> list[tuple[str, int, int]]:
+    """(message, index, attempt) of calls that ended without an intent."""
+    return conn.execute(
+        "select message, idx, attempt from journal where run = ? and state = 'done' and intent_at is null",
+        (run,),
+    ).fetchall()
