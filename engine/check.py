@@ -5,7 +5,6 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,8 @@ from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.configured import Hook, subjects_of
 from interlock.services.hooks.reply import HookEnvironment
 from interlock.services.mcp.connection import Connection, UnavailableError
-from interlock.services.mcp.remote import WAIT_S, Show, TokenFile, sign_in, streams
+from interlock.services.mcp.endpoint import streams
+from interlock.services.mcp.remote import WAIT_S, Show, TokenFile, sign_in
 from interlock.services.mcp.spec import ServerSpec, specs_of
 from interlock.services.policy.checkers import CheckerAnswer, lowered
 from interlock.services.policy.decision import Explanation
@@ -328,7 +328,7 @@ class McpCheck:
         spec, options = self._spec(server), self._prepared.options
         self._remote(spec)
         async with sign_in(spec, options.home, self._prepared.redact.learn, show) as auth:
-            one = Connection(spec, partial(streams, spec, auth), self.workspace, WAIT_S)
+            one = Connection(spec, lambda way, lost: streams(way, auth, lost), self.workspace, WAIT_S)
             try:
                 await one.live()
             except UnavailableError as error:

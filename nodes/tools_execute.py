@@ -38,13 +38,15 @@ from interlock.state.settings import is_long, rule_of
 from interlock.state.tooling import ToolInfo, ToolRun
 from interlock.state.tools import ExecuteState
 
+_CAUSE = 1000
+"""Characters of the reason why an outcome is unknown."""
 _LEAST_S = 0.1
 """Seconds for a call of a sub-agent whose time is up: enough to read a file."""
 
 
 @node(
     reads=(*CALL, "approval", "agent", "mode", "given", "hooked", "status"),
-    writes=("status",),
+    writes=("status", "cause"),
     labels=("done", "long output", "hooks", "unknown outcome", "input wanted"),
     recorded=True,
 )
@@ -59,7 +61,7 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
         await deps.snapshots.after(key)  # a kill may have prevented it
         return _ended(state, row.result, is_too_long(deps, call, row.result))
     if row is not None and row.state == "intent" and not _repeatable(deps, info, row):
-        return {"label": "unknown outcome"}
+        return {"label": "unknown outcome", "cause": ""}
     result = _refused(deps, state, call) if row is None or row.state == "scheduled" else None
     if result is None:
         started = time.monotonic()
@@ -70,7 +72,7 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
         result = await _execute(deps, info, run, row, asked=bool(state["approval"]))
         if info.effect != "none" and (result.error or {}).get("type") == "unknown_outcome":
             # No result is known: the intent stays open, and a person is asked.
-            return {"label": "unknown outcome"}
+            return {"label": "unknown outcome", "cause": result.content[:_CAUSE]}
         meta = {"duration_ms": round((time.monotonic() - started) * 1000), **result.meta}
         result = result.model_copy(update={"meta": meta})
     deps.journal.finish(key, call, result)

@@ -185,12 +185,15 @@ def _approved(request: ApprovalRequest, answer: Answer, text: str, record: str) 
     return ToolResult(status="success", content=render("plan/approved", file=path, plan=text), meta=meta)
 
 
-@node(reads=(*CALL, "hooked"), writes=("approval",), labels=("asked", "notify"))
+_KILLED = "The run was killed or stopped while this call ran."
+
+
+@node(reads=(*CALL, "cause", "hooked"), writes=("approval",), labels=("asked", "notify"))
 async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Only a person can tell whether it happened; the preview is what was about to run."""
     deps, key, call = attempt_at(state, runtime)
     reason = (
-        "The run, or what ran this, was killed or fell silent meanwhile, so it may or may not have taken effect. "
+        f"{state.get('cause') or _KILLED} The call may or may not have taken effect. "
         "Look, then answer redo (run it again) or skip (tell the model that the outcome is unknown)."
     )
     request = ApprovalRequest(
@@ -207,14 +210,19 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
     return {"label": asked(state), "approval": request.key}
 
 
-@node(reads=(*CALL, "approval", "status"), writes=("attempt", "approval", "status"), labels=("redo", "skip"))
+@node(
+    reads=(*CALL, "approval", "cause", "status"),
+    writes=("attempt", "approval", "status"),
+    labels=("redo", "skip"),
+)
 async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Redo makes a new attempt with the same arguments; skip closes this one."""
     deps, key, call = attempt_at(state, runtime)
     request, answer = answered(deps, state["approval"])
     redo = answer.choice == "proceed_once"
     note_person(runtime, key, state["approval"], answer, key.next.attempt if redo else 0)
-    deps.journal.finish(key, call, failure("unknown_outcome", load("run/call_unknown_outcome").text()))
+    text = load("run/call_unknown_outcome").text(cause=state.get("cause") or _KILLED)
+    deps.journal.finish(key, call, failure("unknown_outcome", text))
     await deps.snapshots.after(key)
     if redo:
         deps.journal.amend(key.next, call)

@@ -148,7 +148,7 @@ async def _run(name: str, args: BaseModel, context: ToolContext) -> ToolResult:
         on_output=context.emit_output,
     )
     if ended.how == "lost":
-        return failure("unknown_outcome", f"What ran {name!r} was killed; its outcome is unknown.")
+        return failure("unknown_outcome", f"The process that ran {name!r} was killed.")
     text = clean(ended.output.strip()) or "(no output)"
     if ended.full_output:
         text += f"\nThe output was too long to show. All of it: {ended.full_output}"

@@ -115,6 +115,8 @@ class ExecuteState(HookWait, OneCall, total=False):
     """How often a plan was shown or input requested; a plan that changed meanwhile is shown again."""
     given: str
     """Chain record (detached) of the forms filled in for the call's server, one per line; empty: none."""
+    cause: str
+    """Why the outcome of the call is unknown, as a sentence; empty: the run itself was killed or stopped."""
     input_problem: str
     """What is wrong with the last answer to a form; empty: nothing."""
     status: str

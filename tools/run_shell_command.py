@@ -76,7 +76,7 @@ def _result(ended: Ended, timeout_s: float, inactivity_s: float) -> ToolResult:
     if ended.how == "not_started":
         return failure("not_started", f"The command could not be started: {ended.output}.")
     if ended.how == "lost":
-        return failure("unknown_outcome", "What ran the command was killed; its outcome is unknown.")
+        return failure("unknown_outcome", "The process that ran the command was killed.")
     text, meta = clean(_report(ended)), _meta(ended)
     if ended.how == "exited":
         return ToolResult(status="success", content=text, meta=meta)

@@ -21,6 +21,7 @@ from interlock.services.mcp.content import (
     resource_of,
 )
 from interlock.services.mcp.spec import ServerSpec, ServerTool, resource_reader, server_tool
+from interlock.services.mcp.wire import AnsweredError, LostError, exchange, watched
 from interlock.state.calls import FilledForm
 from interlock.state.mcp import ServerItem
 from interlock.state.text import visible
@@ -32,28 +33,15 @@ _PAGES = 50
 """Maximum pages per list, so that an endless list can't hang the run."""
 _UNSUPPORTED = -32022
 """Error of servers that only speak protocols from 2026-07-28 on, which have no handshake."""
-_FORGOTTEN = "Session terminated"
-"""The SDK's message for a 404 on an existing session."""
-_TIMED_OUT, _CLOSED, _NO_JSON = -32001, -32000, -32700
+_SIGN_IN = (401, 403)
+_REFUSALS = range(400, 500)
 _LIST_CHANGED = tuple(f"notifications/{what}/list_changed" for what in ("tools", "prompts", "resources"))
 _LISTEN_AGAIN_S = 1.0
 Progress = Callable[[str], None]
 
 
-class LostError(Exception):
-    """The request was sent but no answer will come: whether it had an effect is unknown."""
-
-
-class ForgottenError(LostError):
-    """The server no longer knows the session: the request was not executed."""
-
-
-class AnsweredError(Exception):
-    """The server answered with an error. `error`: the protocol's error object."""
-
-    def __init__(self, text: str, error: Any = None) -> None:
-        super().__init__(text)
-        self.error = error
+class NotStreamableError(Exception):
+    """The address refuses streamable HTTP's first request (a 4xx): it may speak SSE."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +119,7 @@ class Session:
         self.under_way.append(asked)
         try:
             request = self.client.call_tool(tool, dict(args), timeout_s, progress_callback=report)
-            content = content_of(await _answer(request))
+            content = content_of(await _answer(request, timeout_s))
         except AnsweredError as error:
             if wanted := asked.wanted or page_wanted(error.error):
                 raise InputWantedError(wanted) from error
@@ -143,10 +131,10 @@ class Session:
         return content
 
     async def read(self, uri: str) -> Content:
-        return resource_of(await _answer(self.client.read_resource(uri)))
+        return resource_of(await _answer(self.client.read_resource(uri), self.spec.timeout_s))
 
     async def prompt(self, name: str, args: Mapping[str, str]) -> Content:
-        return prompt_of(await _answer(self.client.get_prompt(name, dict(args))))
+        return prompt_of(await _answer(self.client.get_prompt(name, dict(args)), self.spec.timeout_s))
 
 
 @asynccontextmanager
@@ -202,14 +190,17 @@ async def _connected(wanted: Callable[..., "Client"], transport: Callable[[], An
     """Connect with the handshake; servers without one speak the current protocol."""
     from mcp.shared.exceptions import MCPError
 
-    client = wanted(transport(), mode="legacy")
-    try:
-        return await client.__aenter__()
-    except Exception as error:
-        cause = first_cause(error)
-        if not isinstance(cause, MCPError) or cause.code != _UNSUPPORTED:
-            raise
-    return await wanted(transport(), mode="auto").__aenter__()
+    client = wanted(watched(transport()), mode="legacy")
+    with exchange() as one:
+        try:
+            return await client.__aenter__()
+        except Exception as error:
+            cause = first_cause(error)
+            if not isinstance(cause, MCPError) or cause.code != _UNSUPPORTED:
+                if one.status in _REFUSALS and one.status not in _SIGN_IN:
+                    raise NotStreamableError(str(one.problem)) from error
+                raise one.problem or error from error
+    return await wanted(watched(transport()), mode="auto").__aenter__()
 
 
 def first_cause(error: BaseException) -> BaseException:
@@ -261,31 +252,25 @@ async def _pages(fetch: Callable[..., Awaitable[Any]], items: str) -> list[Any]:
     return found
 
 
-async def _answer(request: Awaitable[Any]) -> Any:
+async def _answer(request: Awaitable[Any], within_s: float) -> Any:
     """Await an answer, distinguishing errors returned by the server from unknown outcomes."""
     import anyio
     from mcp.client._input_required import InputRequiredRoundsExceededError
     from mcp.shared.exceptions import MCPError
     from pydantic import ValidationError
 
-    try:
-        return await request
-    except MCPError as error:
-        if error.code == _TIMED_OUT:
-            raise LostError("it did not answer in time") from error
-        if error.code == _CLOSED:
-            raise LostError("the connection ended before it answered") from error
-        if error.code == _NO_JSON:
-            raise LostError("its answer can't be read") from error
-        if error.error.message == _FORGOTTEN:
-            raise ForgottenError("it has forgotten the session") from error
-        raise AnsweredError(visible(f"{error.error.message} ({error.code})"), error.error) from error
-    except InputRequiredRoundsExceededError as error:
-        raise AnsweredError("it asked for more and more input") from error
-    except ValidationError as error:
-        raise LostError("its answer is not what the protocol says") from error
-    except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError) as error:
-        raise LostError(f"the connection broke ({type(error).__name__})") from error
+    with exchange() as one:
+        try:
+            return await request
+        except MCPError as error:
+            await one.settled()
+            raise one.failure(error, within_s) from error
+        except InputRequiredRoundsExceededError as error:
+            raise AnsweredError("it asked for more and more input") from error
+        except ValidationError as error:
+            raise LostError("its answer is not what the protocol says") from error
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError) as error:
+            raise LostError(f"the connection broke ({type(error).__name__})") from error
 
 
 def _item(name: str, description: str | None, arguments: Any = ()) -> ServerItem:

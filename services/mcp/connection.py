@@ -7,15 +7,17 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pydantic import TypeAdapter
 
-from interlock.services.mcp.client import Listing, LostError, Session, first_cause, session
+from interlock.services.mcp.client import Listing, NotStreamableError, Session, first_cause, session
 from interlock.services.mcp.spec import ServerSpec
+from interlock.services.mcp.wire import AnsweredError, LostError
 from interlock.state.errors import InterlockError
 from interlock.state.mcp import ServerStatus, ServerView
 from interlock.state.text import visible
@@ -35,6 +37,9 @@ _CLOSE_S = 8.0
 _REASON = 500
 
 
+CONNECTION_ENDED = "the connection ended before it answered"
+
+
 class UnavailableError(Exception):
     """There is no session, and nothing was sent."""
 
@@ -45,11 +50,11 @@ class Connection:
     def __init__(
         self,
         spec: ServerSpec,
-        transport: Callable[[Callable[[str], None]], Any],
+        transport: Callable[[ServerSpec, Callable[[str], None]], Any],
         workspace: Path,
         connect_s: float = CONNECT_S,
     ) -> None:
-        """`transport` creates a fresh one; its argument is called with the reason when the server is lost."""
+        """`transport` creates a fresh one; its second argument is called with the reason when the server is lost."""
         self.spec = spec
         self.problem = spec.problem
         self.listing = Listing()
@@ -64,7 +69,7 @@ class Connection:
         self._tried = asyncio.Event()
         """Set once there is a session, or the last attempt has failed."""
         self._lost = ""
-        self._changed = self._closing = False
+        self._changed = self._closing = self._refuses_http = False
         self._instructions = self._version = ""
 
     @property
@@ -188,25 +193,30 @@ class Connection:
 
     async def _connected(self) -> bool:
         """Run one session from start to end; returns whether it connected."""
-        self._lost, self._changed, connected = "", False, False
+        connected = await self._session_over(self.spec)
+        if not connected and self._refuses_http and self.spec.or_sse:
+            connected = await self._session_over(replace(self.spec, transport="sse", or_sse=False))
+        self.problem = self.lost
+        return connected
+
+    async def _session_over(self, spec: ServerSpec) -> bool:
+        self._lost, self._changed, self._refuses_http, connected = "", False, False, False
         try:
             async with AsyncExitStack() as stack:
                 # Half a second of CPU: a thread keeps Ctrl-C and other servers responsive.
                 await asyncio.to_thread(import_module, "mcp.client.client")
                 async with asyncio.timeout(self._connect_s):
-                    made = session(self.spec, self._made, self._workspace, self._on_change)
+                    transport = partial(self._transport, spec, self._on_lost)
+                    made = session(spec, transport, self._workspace, self._on_change)
                     live = await stack.enter_async_context(made)
                     self.listing = await live.listing()
-                self._instructions, self._version = live.instructions, live.version
+                self._instructions, self._version, self.spec = live.instructions, live.version, spec
                 self._session, self.problem, connected = live, "", True
                 await self._until_lost(live)
         except Exception as error:  # any error of a server or the SDK ends only this session
+            self._refuses_http = isinstance(first_cause(error), NotStreamableError)
             self._on_lost(_reason(error))
-        self.problem = self.lost
         return connected
-
-    def _made(self) -> Any:
-        return self._transport(self._on_lost)
 
     async def _until_lost(self, live: Session) -> None:
         while not self._lost and not self._closing:
@@ -236,7 +246,7 @@ class Connection:
     def gone(self, why: LostError, session: Session) -> None:
         """Record that a request found the session lost."""
         if self._session is session:
-            self._on_lost(str(why))
+            self._on_lost(str(why) or CONNECTION_ENDED)
 
 
 def _reason(error: BaseException) -> str:
@@ -244,7 +254,7 @@ def _reason(error: BaseException) -> str:
     error = first_cause(error)
     if isinstance(error, TimeoutError):
         return f"it did not answer within {CONNECT_S:g} s"
-    if isinstance(error, InterlockError | LostError):
+    if isinstance(error, InterlockError | LostError | AnsweredError | NotStreamableError):
         return str(error)
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -293,5 +303,5 @@ class RecordedConnection(Connection):
         raise UnavailableError(_WHY)
 
 
-def _never(_: object) -> NoReturn:
+def _never(*_: object) -> NoReturn:
     raise AssertionError("a replay starts no server")

@@ -1,4 +1,4 @@
-"""remote: servers at a URL, through SSE or streamable HTTP, authenticated by the SDK's OAuth client.
+"""remote: signing in to servers at a URL, by the SDK's OAuth client.
 
 Tokens are stored in files readable only by the user and bound to a URL: a server of the same name elsewhere gets none
 of them. Headless runs report that sign-in is needed; only `sign_in` waits for a browser.
@@ -8,9 +8,8 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
@@ -18,11 +17,11 @@ from urllib.parse import parse_qs, urlsplit
 from interlock.services.files.filesystem import locked, replace_file
 from interlock.services.files.folders import private_directory
 from interlock.services.files.regular import read_file
-from interlock.services.mcp.spec import MOST, TOO_LONG, ServerSpec
+from interlock.services.mcp.endpoint import needed
+from interlock.services.mcp.spec import ServerSpec
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
-    from httpx2 import Auth, Response
     from mcp.client.auth import OAuthClientProvider
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
 
@@ -129,13 +128,6 @@ def signed_in(
     return _provider(file, spec, "http://127.0.0.1/callback", nobody, _no_answer, learn)
 
 
-def needed(spec: ServerSpec) -> str:
-    """Explain a 401 from a server."""
-    if any(name.lower() == "authorization" for name in spec.headers or {}):
-        return "it refused the Authorization header of settings (401)"
-    return f"it wants you to sign in: interlock mcp auth {spec.name}"
-
-
 @asynccontextmanager
 async def sign_in(
     spec: ServerSpec, home: Path, learn: Learn, show: Show
@@ -222,65 +214,3 @@ def _provider(
     made = OAuthClientProvider(spec.url, about, file, tell, answer)
     file.bind(made.context, learn)
     return made
-
-
-_CONNECT_S = 30.0
-_UNAUTHORIZED, _BROKEN = 401, 500
-
-
-@asynccontextmanager
-async def streams(
-    spec: ServerSpec, auth: "Auth | None", lost: Callable[[str], None]
-) -> AsyncGenerator[tuple[Any, Any]]:
-    """Open the SDK's transport. Cross-origin redirects aren't followed: headers may contain credentials.
-
-    `auth` signs in if the server requires it; without it `lost` is called with instructions.
-    """
-    import httpx2
-    from mcp.client.sse import sse_client
-    from mcp.client.streamable_http import streamable_http_client
-
-    async def look(response: "Response") -> None:
-        """Reject or limit responses that the SDK would mishandle."""
-        code, is_json = response.status_code, "json" in response.headers.get("content-type", "")
-        if code == _UNAUTHORIZED and auth is None:
-            lost(needed(spec))
-        if code >= _BROKEN and not is_json:  # from a proxy in front of the server: the outcome is unknown
-            raise httpx2.HTTPStatusError(f"HTTP {code}", request=response.request, response=response)
-        if is_json:
-            response.stream = _bounded(response.stream)
-
-    client = partial(httpx2.AsyncClient, headers=dict(spec.headers or {}), event_hooks={"response": [look]})
-    timeout = httpx2.Timeout(_CONNECT_S, read=spec.timeout_s)
-    if spec.transport == "sse":
-
-        def made(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:  # noqa: ARG001
-            return client(timeout=timeout, auth=auth)
-
-        async with sse_client(spec.url, None, _CONNECT_S, spec.timeout_s, made, auth) as both:
-            yield both
-        return
-    async with (
-        client(timeout=timeout, auth=auth) as http,
-        streamable_http_client(spec.url, http_client=http, max_sse_event_size=MOST) as both,
-    ):
-        yield both
-
-
-def _bounded(stream: Any) -> Any:
-    """Wrap a body to raise an error once it exceeds the size of one message."""
-    import httpx2
-
-    class Bounded(httpx2.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            left = MOST
-            async for chunk in stream:
-                left -= len(chunk)
-                if left < 0:
-                    raise httpx2.StreamError(TOO_LONG)
-                yield chunk
-
-        async def aclose(self) -> None:
-            await stream.aclose()
-
-    return Bounded()

@@ -9,12 +9,19 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from interlock.services.mcp.client import AnsweredError, ForgottenError, LostError, Progress, Session
-from interlock.services.mcp.connection import Connection, RecordedConnection, UnavailableError, known
+from interlock.services.mcp.client import Progress, Session
+from interlock.services.mcp.connection import (
+    CONNECTION_ENDED,
+    Connection,
+    RecordedConnection,
+    UnavailableError,
+    known,
+)
 from interlock.services.mcp.content import Content, Data, InputWantedError
 from interlock.services.mcp.remote import Learn, signed_in
 from interlock.services.mcp.spec import ServerSpec, ServerTool
 from interlock.services.mcp.stdio import StdioServer
+from interlock.services.mcp.wire import AnsweredError, LostError, NotRunError
 from interlock.services.toolset import nearest_names, unexpected
 from interlock.state.calls import CallView, Planned, Preview, ToolResult, failure
 from interlock.state.events import Emit, ErrorEvent, ToolOutput
@@ -56,7 +63,7 @@ class Servers:
         self._home, self._learn, self._workspace = home, learn, workspace
         self._keep, self._noted = keep, dict[str, JsonValue]()
         self._recorded: Mapping[str, str] | None = None
-        self._connections = {n: Connection(s, self._transport(s), workspace) for n, s in specs.items()}
+        self._connections = {n: Connection(s, self._transport, workspace) for n, s in specs.items()}
         self._warned: set[str] = set()
 
     def names(self) -> list[str]:
@@ -126,9 +133,11 @@ class Servers:
                 content = await session.call(tool.original, args, progress, limit, run.given)
         except LostError as error:
             one.gone(error, session)
-            if isinstance(error, ForgottenError) and not again:
+            if not isinstance(error, NotRunError):
+                return self._without_answer(one, tool, error)
+            if not again:
                 return await self.call(server, run, progress, again=True)
-            return self._without_answer(one, tool, error)
+            return failure("mcp_unavailable", f"MCP server {server!r} can't be reached: {error}")
         except AnsweredError as error:
             return failure("mcp_error", f"MCP server {server!r} refused the call: {error}")
         except InputWantedError as error:
@@ -141,7 +150,8 @@ class Servers:
 
     def _without_answer(self, one: Connection, tool: ServerTool, error: LostError) -> ToolResult:
         kind = "mcp_lost" if tool.read_only or tool.idempotent else "unknown_outcome"
-        return failure(kind, f"MCP server {one.spec.name!r} gave no answer: {one.lost or error}.")
+        why = str(error) or one.lost or CONNECTION_ENDED
+        return failure(kind, f"MCP server {one.spec.name!r} gave no answer: {why}.")
 
     async def read(self, server: str, uri: str) -> ToolResult:
         return await self._asked([server, uri], lambda live: live.read(uri))
@@ -163,7 +173,7 @@ class Servers:
         self._note(name, reply.model_dump(mode="json"))
         return reply
 
-    async def _result_of(self, server: str, ask: Callable[[Session], Any]) -> ToolResult:
+    async def _result_of(self, server: str, ask: Callable[[Session], Any], again: bool = False) -> ToolResult:
         one = self._connections.get(server)
         if one is None:
             there = ", ".join(map(repr, self._connections)) or "none"
@@ -174,9 +184,11 @@ class Servers:
                 return await self._result(await ask(live), server)
             except LostError as error:
                 one.gone(error, live)
+                if isinstance(error, NotRunError) and not again:
+                    return await self._result_of(server, ask, again=True)
                 raise
         except (UnavailableError, LostError, AnsweredError) as error:
-            return failure("mcp_error", f"MCP server {server!r}: {error}")
+            return failure("mcp_error", f"MCP server {server!r}: {str(error) or one.lost}")
 
     async def _result(self, content: Content, summary: str) -> ToolResult:
         text, parts, left = content.text, list[DataPart](), LARGEST_MEDIA
@@ -239,17 +251,14 @@ class Servers:
             self._warned.add(line)
             self._emit(ErrorEvent(severity="warning", message=line))
 
-    def _transport(self, spec: ServerSpec) -> Callable[[Callable[[str], None]], Any]:
-        def made(lost: Callable[[str], None]) -> Any:
-            if spec.transport == "stdio":
-                env = {**self._env, **(spec.env or {})}
-                cwd = spec.cwd or Path.cwd()
-                return StdioServer(spec.command, cwd=cwd, env=env, most=self._most, lost=lost).streams()
-            from interlock.services.mcp.remote import streams
+    def _transport(self, spec: ServerSpec, lost: Callable[[str], None]) -> Any:
+        if spec.transport == "stdio":
+            env = {**self._env, **(spec.env or {})}
+            cwd = spec.cwd or Path.cwd()
+            return StdioServer(spec.command, cwd=cwd, env=env, most=self._most, lost=lost).streams()
+        from interlock.services.mcp.endpoint import streams
 
-            return streams(spec, signed_in(spec, self._home, self._learn, lost), lost)
-
-        return made
+        return streams(spec, signed_in(spec, self._home, self._learn, lost), lost)
 
 
 _SUMMARY = 160

@@ -48,6 +48,8 @@ class ServerSpec:
     disabled: bool = False
     oauth: OAuthSettings = field(default_factory=lambda: OAuthSettings.model_validate({}))
     problem: str = ""
+    or_sse: bool = False
+    """The address may speak SSE instead: settings name no type."""
 
     def counts(self, tool: str) -> bool:
         """Whether settings include this tool, named as by the server."""
@@ -78,6 +80,7 @@ def _spec(name: str, server: McpServer, workspace: Path, excluded: bool) -> Serv
         disabled=server.disabled or excluded,
         oauth=server.oauth,
         problem=problem,
+        or_sse=transport == "http" and server.type is None and not server.http_url,
     )
 
 

@@ -26,10 +26,12 @@ def allowed(place: Place) -> None:
 
 def test_a_call_that_dies_on_is_asked_about_and_done_again_only_when_a_person_says_so(place: Place) -> None:
     place.servers(odd=place.odd())
-    outcome = place.main(calls(("mcp_odd_die", {"text": "x"})), {"expect": "Unknown outcome", "text": "over"})
+    outcome = place.main(
+        calls(("mcp_odd_die", {"text": "x"})), {"expect": "Unknown outcome: .*code 3", "text": "over"}
+    )
     (request,) = outcome.pending
     assert (request["kind"], place.noted()) == ("outcome", ["die x"])
-    assert "fell silent" in request["reason"]
+    assert "gave no answer: it ended with code 3. The call may" in request["reason"]
     outcome = place.resume(outcome.run, decisions=[Decision(request["id"], "proceed_once")])
     (again,) = outcome.pending
     assert (again["kind"], place.noted()) == ("outcome", ["die x", "die x"])
@@ -38,9 +40,17 @@ def test_a_call_that_dies_on_is_asked_about_and_done_again_only_when_a_person_sa
 
 
 def test_a_call_that_is_never_answered_ends_at_its_time_limit_and_is_asked_about(place: Place) -> None:
-    place.servers(odd=place.odd(timeout=300))
+    place.servers(odd=place.odd(timeout=1500))
     outcome = place.main(calls(("mcp_odd_hang", {"text": "x"})), {"text": "over"})
-    assert [r["kind"] for r in outcome.pending] == ["outcome"]
+    (request,) = outcome.pending
+    assert request["kind"] == "outcome" and "it did not answer within 1.5 s" in request["reason"]
+
+
+@pytest.mark.parametrize("code", [-32000, -32001, -32700])
+def test_an_error_with_a_code_that_the_sdk_uses_itself_is_the_servers_answer(place: Place, code: int) -> None:
+    place.servers(odd=place.odd(env={"ODD_CODE": str(code)}))
+    refused = {"expect": rf"refused the call: no tools/call.* here \({code}\)", "text": "over"}
+    assert place.main(calls(("mcp_odd_refuse", {})), refused).status == "done"
 
 
 def test_what_a_trusted_server_calls_idempotent_is_not_asked_about(place: Place) -> None:

@@ -187,7 +187,13 @@ def main() -> None:
             continue
         result = answer(message["method"], message.get("params") or {})
         if result is None:
-            send(id=message["id"], error={"code": -32601, "message": f"no {message['method']}\x1b[31m here"})
+            send(
+                id=message["id"],
+                error={
+                    "code": int(os.environ.get("ODD_CODE", -32601)),
+                    "message": f"no {message['method']}\x1b[31m here",
+                },
+            )
         else:
             send(id=message["id"], **(result if "error" in result else {"result": result}))
     log("end")

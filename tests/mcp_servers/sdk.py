@@ -1,9 +1,11 @@
 """sdk: a server built on the official SDK, on stdio or, in a thread of the test, behind an address."""
 
+import gc
 import json
 import socket
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:  # as a program it finds nothing of the tests
 
 Answer = tuple[int, str, bytes]
 """Status, type and body."""
+NOTED: list[str] = []
+"""What `note` did, of every server in this process."""
 Door = Callable[[dict[str, Any]], Answer | None]
 
 
@@ -36,6 +40,12 @@ def made(**more: Any) -> MCPServer[Any]:
         return f"{name} is {request.headers.get(name)}"
 
     @server.tool()
+    def note(text: str) -> str:
+        """Write the text down."""
+        NOTED.append(text)
+        return "noted"
+
+    @server.tool()
     def long(size: int) -> str:
         """That many characters."""
         return "x" * size
@@ -48,7 +58,7 @@ def made(**more: Any) -> MCPServer[Any]:
         return "one more"
 
     @server.resource("note://{name}")
-    def note(name: str) -> str:
+    def letter(name: str) -> str:
         """A note."""
         return f"the note {name}"
 
@@ -96,6 +106,9 @@ class Behind:
     def __exit__(self, *_: object) -> None:
         self._server.should_exit = True
         self._thread.join()
+        with warnings.catch_warnings():  # cancelled, the SDK's server of SSE leaves its streams open
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
 
 def no_handshake(asked: dict[str, Any]) -> Answer | None:
