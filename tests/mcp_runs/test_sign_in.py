@@ -67,7 +67,7 @@ def test_one_signs_in_once_and_runs_go_on_by_themselves(place: Place, accounts: 
         "MCP server 'sdk' is left out: it wants you to sign in: interlock mcp auth sdk."
     )
     code, said = auth("sdk")
-    assert (code, said.splitlines()[-1]) == (0, "Signed in to sdk: 4 tools.")
+    assert (code, said.splitlines()[-1]) == (0, "Signed in to sdk: 5 tools.")
     file, kept = tokens(place)
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert kept["tokens"]["access_token"] in accounts.access
@@ -79,7 +79,7 @@ def test_one_signs_in_once_and_runs_go_on_by_themselves(place: Place, accounts: 
 def test_one_signs_in_to_a_server_by_sse_as_well(place: Place, auth: Auth) -> None:
     with Behind("sse", accounts=Accounts()) as behind:
         place.servers(sdk={"url": behind.url, "type": "sse", "trust": True})
-        assert auth("sdk")[1].endswith("Signed in to sdk: 4 tools.\n")
+        assert auth("sdk")[1].endswith("Signed in to sdk: 5 tools.\n")
         assert place.main(ADD, SUM).status == "done"
 
 
