@@ -17,6 +17,7 @@ from typing import Literal
 
 from interlock.services.files.protected import is_private
 from interlock.services.policy.repositories import runs_nothing, shows_nothing_private
+from interlock.services.policy.shown import prints_texts, shows_private
 from interlock.services.shell.commands import Options
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal, names, program_of
 from interlock.state.calls import CallView
@@ -120,8 +121,6 @@ _GIT: dict[str, _Reader] = {
     "describe": _Reader("", "", "tags always dirty long all abbrev="),
     "shortlog": _Reader("sne", "", "summary numbered email"),
 }
-_PATCH = frozenset({"p", "u", "U", "L", "patch", "unified", "word-diff", "check"})
-"""Options by which `git log` shows what is in files."""
 _FIND_FLAGS = names("-print -print0 -empty -not -o -or -a -and -prune -depth -mount -xdev ( ) ! -true -false")
 _FIND_VALUES = names(
     "-name -iname -path -ipath -wholename -type -maxdepth -mindepth -size -mtime -mmin -atime -ctime -regex -iregex"
@@ -357,15 +356,18 @@ class Reading:
         else:
             known = not operands if reader.operands == "none" else all(map(self._revision, operands))
         ranges = (value.rpartition(":")[2] for value in options.get("L", ()))
-        signed = any("%G" in v for name in ("format", "pretty") for v in options.get(name, ()))
-        if not known or signed or not all(map(self._readable, ranges)):  # `%G` runs gpg
+        if not known or not all(map(self._readable, ranges)):
             return False
-        texts = words[0].text in ("diff", "show") or (
-            words[0].text == "log" and not _PATCH.isdisjoint(options)
-        )
+        texts = prints_texts(words[0].text, [*options])
         compared = len(operands) if words[0].text == "diff" else 0
         folders = [self.workspace.root / base for base in self.folders.bases]
-        return all(runs_nothing(f) and shows_nothing_private(f, texts, compared) for f in folders)
+        plain = all(runs_nothing(f) and shows_nothing_private(f, texts, compared) for f in folders)
+        asked = [w.text for w in words]
+        return plain and not (texts and any(shows_private(f, asked, self._kept) for f in folders))
+
+    def _kept(self, path: str) -> bool:
+        """Whether the user's ignore files keep a path, relative to the repository, from tools."""
+        return any(self.workspace.ignored(root / path, git=False) for root in self.workspace.roots)
 
     def _revision(self, text: str) -> bool:
         """Whether it is a revision, a path, or both: `HEAD~2:src/a.py`."""

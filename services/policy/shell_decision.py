@@ -19,6 +19,8 @@ from interlock.state.tooling import PathRefused, Workspace
 
 _QUOTES = re.compile(r"[\"'`\\,]+")
 _WORD = re.compile(r"[\w./@%+-]+")
+_PARTS = re.compile("[=,:;]")
+_MOST_LETTERS = 32
 _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 _NETWORK = ("/dev/tcp/", "/dev/udp/")
 _FREE_REDIRECTION = ("auto_edit", "yolo")
@@ -101,9 +103,7 @@ class _LineCheck:
         if leads_reader(command.argv):
             return None
         for word in command.words[1:]:
-            for path, base in product(
-                {word.text, word.text.rpartition("=")[2]}, self.folders.bases or (".",)
-            ):
+            for path, base in product(_paths_in(word.text), self.folders.bases or (".",)):
                 if found := self.workspace.protected(posixpath.join(base, path)):
                     return f"may change {found.part!r} ({found.what})"
         return None
@@ -183,6 +183,13 @@ class _LineCheck:
 
 def _is_grant(rule: Rule) -> bool:
     return bool(rule.granted) or rule.line is not None
+
+
+def _paths_in(text: str) -> set[str]:
+    """Return what an argument may name as a file: itself, its parts (`--out=x`, `-Wl,-o,x`), and what follows an
+    option's letters (`-ox`, `-qox`)."""
+    letters = range(2, min(len(text), _MOST_LETTERS)) if text.startswith("-") and text[1:2] != "-" else ()
+    return {text, text.partition("=")[2], *_PARTS.split(text), *(text[at:] for at in letters)} - {""}
 
 
 def _redirects(outcome: Outcome) -> bool:

@@ -139,6 +139,7 @@ _GIT_FORMS = (
     ("rebase", _RUNS, "-x -i"),
     ("grep", _RUNS, "-O"),
     ("fetch", _RUNS, "-u"),
+    *((name, _RUNS, "--show-signature") for name in ("log", "show", "reflog", "shortlog")),
     ("clone", _RUNS, "-u -c"),
 )
 _GIT_GLOBAL = (
@@ -317,6 +318,10 @@ def _tar(words: _Words) -> str | None:
     return _RUNS if len(words) > 1 and set(words[1].lead) & {"I", "F"} and words[1].lead.isalpha() else None
 
 
+_SIGNED = re.compile(r"--(?:format|pretty)=.*%[-+ ]?G", re.DOTALL)
+"""A format with what gpg says of a signature; which program that is, git's settings say."""
+
+
 def _git(words: _Words) -> str | None:
     at = 1
     while at < len(words) and words[at].lead.startswith("-"):
@@ -334,6 +339,8 @@ def _git(words: _Words) -> str | None:
         return _GIT_IS_ALWAYS[command.text]
     if command.text != "commit" and any("::" in w.lead.partition("/")[0] for w in rest):
         return _RUNS  # a URL that names a helper
+    if any(_SIGNED.match(w.lead) for w in rest):
+        return f"{_RUNS} (gpg)"
     met = (f.why for name in ("*", command.text) for f in _GIT_HAS_FORMS.get(name, ()) if f.met(rest))
     return next(met, None)
 

@@ -107,6 +107,11 @@ def test_a_redirection_into_it_is_asked_about(make, shell, mode) -> None:
         ("cp -t .interlock a", "ask"),
         ("dd if=a of=.envrc", "ask"),
         ("cd src && touch agents.md", "ask"),
+        *(
+            (f"ruff {out}", "ask")
+            for out in ("-oGEMINI.md", "-qosub/GEMINI.md", "--out=.envrc", "-Wl,-o,.envrc")
+        ),
+        ("ruff -oa.md --out=b.md", "allow"),
         ("touch GEMINI.md", "allow"),
         ("touch src/a", "allow"),
         ("git add .github && cat GEMINI.md", "allow"),
@@ -115,7 +120,7 @@ def test_a_redirection_into_it_is_asked_about(make, shell, mode) -> None:
 def test_a_command_that_names_it_asks_even_under_a_rule_but_for_exactly_that(
     make, shell, line, decision
 ) -> None:
-    prefixes = 'commandPrefix = ["cp", "dd", "touch", "touch GEMINI.md", "git add", "cat", "cd"]'
+    prefixes = 'commandPrefix = ["cp", "dd", "touch", "touch GEMINI.md", "git add", "cat", "cd", "ruff"]'
     policy, _ = make(user=ALLOW.format(tool="run_shell_command", more=prefixes))
     got = {mode: policy.check(shell(line), "execute", mode) for mode in ("default", "auto_edit")}
     assert {verdict.decision for verdict in got.values()} == {decision}

@@ -1,5 +1,6 @@
 """Plain reading commands need no approval; whatever may write, run something or read elsewhere does."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,10 @@ from interlock.services.secrets.environment import tool_environment
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 
+IDENTITY = {
+    **os.environ,
+    **{f"GIT_{who}_{what}": "x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
+}
 GROUPS: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_name("reading_lines.yaml").read_text())
 PLAIN, ASKED = GROUPS["plain"], GROUPS["asked"]
 
@@ -141,6 +146,69 @@ def test_git_is_asked_about_where_what_tools_may_not_read_would_be_shown(tmp_pat
     subprocess.run(["git", "-C", str(tmp_path), "add", "."], check=True)
     assert {decision(policy, line) for line in ("git diff", "git show", "git log -p")} == {"ask"}
     assert {decision(policy, line) for line in ("git status", "git log --oneline")} == {"allow"}
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Commits: a.txt; .env; .env renamed to b.txt; kept.txt (in .geminiignore); b.txt changed. A stash with an .env."""
+    root = tmp_path_factory.mktemp("history") / "work"
+
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(root), *words], check=True, capture_output=True, text=True, env=IDENTITY
+        )
+        return done.stdout.strip()
+
+    def commit(**files: str) -> None:
+        for name, text in files.items():
+            (root / name.replace("_", ".")).write_text(text)
+        git("add", "-A")
+        git("commit", "-q", "-m", "x")
+        git("tag", f"t{git('rev-list', '--count', 'HEAD')}")
+
+    root.mkdir()
+    git("init", "-q", "-b", "main")
+    commit(a_txt="1\n")
+    commit(_env="KEY=secret\nmore\nand more\n", c_txt="c\n")
+    git("tag", "blob", git("rev-parse", "HEAD:.env"))
+    git("mv", ".env", "b.txt")
+    commit(a_txt="2\n")
+    commit(_geminiignore="kept.txt\n", kept_txt="kept\n")
+    (root / ".env").write_text("KEY=other\n")
+    git("add", "-A")
+    git("stash", "-q")
+    commit(b_txt="none\n", a_txt="3\n")
+    return root
+
+
+SHOWS = """git log -p; git log -p -4; git log --graph -p; git log -Ssecret; git log -p --follow b.txt; git log -p --all
+git show t2; git show t3; git show t3 --stat; git show blob; git show --stat blob; git show t3^{tree} blob; git show t4
+git show stash@{0}; git diff t1 t2; git diff t2..t3; git diff t1...t2; git diff blob t1:a.txt; git diff t2
+git log -p -w -1 t3; git log -pn2 t3; git stash show; git stash show -p; git cat-file -p t2; git log -1 --format=%+G?
+git log --pretty='x %-G?'; git log --show-signature"""
+HIDES = """git diff; git show; git log -p -1; git log -p a.txt; git show t1; git show t2:a.txt; git log -p -2 -- a.txt
+git diff t1 t3 -- a.txt; git diff t1 t2 --stat; git diff --cached; git log; git log --stat; git show nothing
+git diff nothing; git log -p --follow a.txt; git log -L1,1:a.txt; git blame b.txt; git diff t4 HEAD
+git show HEAD --stat"""
+
+
+@pytest.mark.parametrize(("verdict", "text"), [("ask", SHOWS), ("allow", HIDES)])
+def test_git_shows_no_file_of_its_history_that_tools_may_not_read(
+    history: Path, verdict: str, text: str
+) -> None:
+    policy, lines = policy_of(history), text.replace("\n", "; ").split("; ")
+    assert [line for line in lines if decision(policy, line) != verdict] == []
+
+
+def test_a_rule_for_git_log_lets_no_format_run_gpg(make, shell) -> None:
+    policy, _ = make(settings={"tools": {"allowed": ["run_shell_command(git log)"]}})
+    lines = (
+        "git log --format=%h",
+        "git log --format=%G?",
+        "git log '--pretty=% GK'",
+        "git log --show-signature",
+    )
+    assert [policy.check(shell(x), "execute", "default").decision for x in lines] == ["allow", *["ask"] * 3]
 
 
 def test_a_git_folder_that_is_no_repository_hides_none_above_it(tmp_path: Path) -> None:

@@ -1,0 +1,145 @@
+"""shown: whether a git command that prints what is in files, now or in history, prints a file that tools may not read.
+
+Git itself is asked, with the same revisions and conditions, which files it would show: a deleted `.env` is still there.
+"""
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from interlock.services.files.protected import private_part
+from interlock.services.shell.model import names
+
+_PATCH = names("p u U patch unified word-diff check S G")
+"""Options that show what is in files, or find out what they hold."""
+_LISTS = names("stat numstat shortstat name-only name-status no-patch s summary raw dirstat")
+"""Options that show only which files changed, unless one of the above is there, too."""
+_SELECTS = names(
+    "all cached staged since until after before author committer grep no-merges merges first-parent follow reverse"
+    " max-count branches tags remotes merge-base diff-filter"
+)
+_CONTENT = names("ignore-all-space ignore-space-change w b")
+"""With these, git leaves commits out that change nothing else, so that a limit on their number reaches further."""
+_ORDERED = {"--graph": "--topo-order"}
+_VALUED = "nUSGL"
+_TIMEOUT_S = 2.0
+_SAFE = (*("-c", "safe.bareRepository=explicit"), *("-c", "core.fsmonitor=false"))
+_NAMES = ("--no-ext-diff", "--no-textconv", "--name-status", "-z", "--no-color")
+
+
+def prints_texts(command: str, options: Sequence[str]) -> bool:
+    """Whether `git diff`, `show` or `log` prints what is in files. `show` may, whatever its options: of a blob."""
+    patch = not _PATCH.isdisjoint(options)
+    if command == "log":
+        return patch and "L" not in options  # -L prints one file, whose path is checked
+    return command == "show" or (command == "diff" and (patch or _LISTS.isdisjoint(options)))
+
+
+def shows_private(folder: Path, words: Sequence[str], kept: Callable[[str], bool]) -> bool:
+    """Whether `git WORDS…` shows a private file or one that `kept` keeps from tools, or that can't be known in time."""
+    asked = _Asked.of(folder, words)
+    if asked.command == "diff" and not asked.revisions and not {"--cached", "--staged"} & {*asked.options}:
+        return False  # the index is looked at before
+    if asked.command == "show" and asked.only_paths:
+        return False
+    found = _names_of(str(folder), asked, int(time.monotonic()))
+    return found is None or any(private_part(Path(name)) or kept(name) for name in found)
+
+
+class _Asked(NamedTuple):
+    command: str
+    options: tuple[str, ...]
+    revisions: tuple[str, ...]
+    paths: tuple[str, ...]
+    only_paths: bool
+    """Whether all that is named is files in revisions: `HEAD:a.py`."""
+
+    @classmethod
+    def of(cls, folder: Path, words: Sequence[str]) -> "_Asked":
+        options: list[str] = []
+        revisions: list[str] = []
+        paths: list[str] = []
+        rest = iter(words[1:])
+        for word in rest:
+            if word == "--":
+                paths += rest
+            elif not word.startswith("-") or word == "-":
+                (paths if os.path.lexists(folder / word) else revisions).append(word)
+            else:
+                options += _selecting(word, rest)
+        if not _CONTENT.isdisjoint(_letters_and_names(words)):
+            options = [o for o in options if not re.match(r"-n|-\d|--max-count", o)]
+        inside = [r for r in revisions if ":" in r]
+        if words[0] == "show":
+            revisions = [r for r in revisions if ":" not in r]
+        only = bool(inside) and not revisions
+        return cls(words[0], tuple(options), tuple(map(_peeled, revisions)), tuple(paths), only)
+
+
+def _letters_and_names(words: Sequence[str]) -> set[str]:
+    longs = {w[2:].partition("=")[0] for w in words if w.startswith("--")}
+    return longs | {letter for w in words if re.match(r"-[^-]", w) for letter in w[1:]}
+
+
+def _selecting(word: str, rest: Iterator[str]) -> list[str]:
+    """Return what of an option selects commits and files; what it only says about their looks is left out."""
+    if word.startswith("--"):
+        chosen = word[2:].partition("=")[0] in _SELECTS
+        return [word] if chosen else [_ORDERED[word]] if word in _ORDERED else []
+    if word[1:].isdecimal():
+        return [word]
+    found: list[str] = []
+    for place, letter in enumerate(word[1:], 1):
+        if letter in _VALUED:
+            value = word[place + 1 :] or next(rest, "")
+            return [*found, f"-{letter}{value}"] if letter in "nSG" else found
+        found += ["-i"] if letter == "i" else []
+    return found
+
+
+def _peeled(revision: str) -> str:
+    """Return the revision as one that must be a commit: a blob or a tree has no path that could be checked."""
+    for dots in ("...", ".."):
+        if dots in revision:
+            return dots.join(side and _peeled(side) for side in revision.split(dots, 1))
+    return revision if ":" in revision else f"{revision}^{{commit}}"
+
+
+@lru_cache(maxsize=64)
+def _names_of(folder: str, asked: _Asked, _second: int) -> tuple[str, ...] | None:
+    """Return the paths of what is shown; None if unknown. Cached for a second, as a decision asks several times."""
+    several = () if asked.command == "diff" else ("--format=", "-m")
+    renames = () if "--follow" in asked.options else ("--no-renames",)
+    words = (asked.command, *_NAMES, *several, *renames, *asked.options, *asked.revisions, "--", *asked.paths)
+    done = _git(folder, *words)
+    if done is None:
+        return None
+    if done.returncode == 0:
+        return tuple(os.fsdecode(name) for name in re.split(rb"[\0\n]", done.stdout) if name)
+    # Where nothing of that name is there, the command itself fails, too.
+    there = [revision.replace("^{commit}", "") for revision in asked.revisions] or ["HEAD"]
+    known = _git(folder, "rev-parse", *there)
+    return () if known is not None and known.returncode != 0 else None
+
+
+def _git(folder: str, *words: str) -> "subprocess.CompletedProcess[bytes] | None":
+    env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
+    command = ["git", "--no-pager", *_SAFE, *words]
+    try:
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
