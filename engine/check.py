@@ -29,6 +29,7 @@ from interlock.services.policy.checkers import CheckerAnswer, lowered
 from interlock.services.policy.decision import Explanation
 from interlock.services.policy.fields import MODE_NAMES
 from interlock.services.policy.policy import RulePolicy
+from interlock.services.policy.private import RULE as PRIVATE
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.toolset import describe, nearest_names
 from interlock.state.calls import ApprovalMode, CallView, Choice, Risk, Verdict
@@ -44,6 +45,7 @@ from interlock.tools.table import TOOLS
 
 _SERVER_TOOL = "mcp_"
 _CHECKER = "No session rule lifts what a safety checker says."
+_PRIVATE = "A private address is asked about each time; a rule of yours with its `host` allows it."
 
 
 class Question(BaseModel):
@@ -99,10 +101,11 @@ class PolicyCheck:
         if refused:
             return Checked(agent=asked.agent, explanation=_refused(found, refused))
         checkers = await policy.checked(call, risk, mode, found.verdict, asked.annotations)
-        verdict = lowered(found.verdict, checkers)
+        verdict = await policy.unless_private(call, risk, mode, lowered(found.verdict, checkers))
         if verdict.by_checker:
             choices = policy.choices(call, risk, verdict) if verdict.decision == "ask" else ()
-            found = _changed(found, verdict, choices, _CHECKER)
+            private = verdict.rule.startswith(PRIVATE)
+            found = _changed(found, verdict, choices, _PRIVATE if private else _CHECKER)
         return Checked(agent=asked.agent, explanation=found, checkers=tuple(checkers))
 
     def _by_server(self, asked: Question) -> Question:

@@ -35,7 +35,7 @@ from interlock.state.journal import JournalRow
 from interlock.state.messages import Message
 from interlock.state.node import node
 from interlock.state.settings import is_long, rule_of
-from interlock.state.tooling import ToolInfo, ToolRun
+from interlock.state.tooling import Reach, ToolInfo, ToolRun
 from interlock.state.tools import ExecuteState
 
 _CAUSE = 1000
@@ -45,7 +45,7 @@ _LEAST_S = 0.1
 
 
 @node(
-    reads=(*CALL, "approval", "agent", "mode", "given", "hooked", "status"),
+    reads=(*CALL, "approval", "approval_mode", "agent", "mode", "given", "hooked", "status"),
     writes=("status", "cause"),
     labels=("done", "long output", "hooks", "unknown outcome", "input wanted"),
     recorded=True,
@@ -67,8 +67,8 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
         started = time.monotonic()
         left = max(left_s(runtime, state["agent"]), _LEAST_S) if state.get("agent") else None
         runtime.stream_writer(_start_event(deps, key, call))
-        shown, filled = _shown(deps, state), filled_input(deps, state)
-        run = ToolRun(key, call, runtime.stream_writer, left, given=filled, shown=shown)
+        (shown, reach), filled = _approved(deps, state, info, call), filled_input(deps, state)
+        run = ToolRun(key, call, runtime.stream_writer, left, given=filled, shown=shown, reach=reach)
         result = await _execute(deps, info, run, row, asked=bool(state["approval"]))
         if info.effect != "none" and (result.error or {}).get("type") == "unknown_outcome":
             # No result is known: the intent stays open, and a person is asked.
@@ -88,12 +88,16 @@ def _start_event(deps: Deps, key: CallKey, call: CallView) -> ToolStart:
     )
 
 
-def _shown(deps: Deps, state: ExecuteState) -> str:
-    """The approved preview; empty if the person changed the arguments, as they didn't see the new preview."""
+def _approved(deps: Deps, state: ExecuteState, info: ToolInfo, call: CallView) -> tuple[str, Reach]:
+    """The approved preview, and which private addresses may be reached. The preview is empty if the person changed the
+    arguments: they didn't see the new one, and approved what they wrote."""
+    reach = deps.policy.reach(call, info.risk, state["approval_mode"])
     if not state["approval"]:
-        return ""
+        return "", reach
     request, answer = answered(deps, state["approval"])
-    return "" if answer.choice == "modify" else request.preview
+    if answer.choice != "modify":
+        return request.preview, reach
+    return "", "named" if reach == "approved" else reach
 
 
 async def _execute(

@@ -290,6 +290,7 @@ class BuiltinToolset:
             call_id=call.id,
             time_left_s=run.time_left_s if run else None,
             shown=run.shown if run else "",
+            reach=run.reach if run else "approved",
             ask=partial(self._ask, run.key) if run else None,
             index=self.index,
             instructions=lambda name: load(f"instructions/{name}").text(),

@@ -152,7 +152,7 @@ class Verdict(Frozen):
     session: SessionRule | None = None
     """The always-choice that overrode an ask."""
     by_checker: bool = False
-    """Decided by a safety checker: no rule overrides it."""
+    """Decided by a safety checker, or since an address is private: no always-choice overrides it."""
 
 
 class FileState(Frozen):

@@ -98,6 +98,11 @@ class Outputs(Protocol):
         ...
 
 
+Reach = Literal["approved", "named", "any"]
+"""Private addresses (this machine, its network, where clouds keep credentials) that a call may connect to: `approved`:
+what a person was shown as such; `named`: also those that the URL itself names; `any`: where nothing is asked."""
+
+
 @dataclass(frozen=True)
 class ToolContext:
     """What a tool can use. `emit_output` streams live output to people."""
@@ -113,6 +118,7 @@ class ToolContext:
     """Seconds the call may take; None: the tool's own limit."""
     shown: str = ""
     """The preview a person approved; empty: no approval was needed."""
+    reach: Reach = "approved"
     instructions: Callable[[str], str] = str
     """Name → text of `prompts/instructions/NAME.md`."""
     index: Callable[[], CodeIndex] | None = None
@@ -245,6 +251,7 @@ class ToolRun:
     """Forms a person filled in for the call's server."""
     shown: str = ""
     """The preview a person approved; empty: no approval was needed."""
+    reach: Reach = "approved"
 
 
 @dataclass(frozen=True)
@@ -316,6 +323,10 @@ class Policy(Protocol):
 
     def only_reads(self, call: CallView) -> bool:
         """Whether a call with effects is a command known to change nothing."""
+        ...
+
+    def reach(self, call: CallView, risk: Risk, mode: str) -> Reach:
+        """Which private addresses a call may connect to."""
         ...
 
     def fingerprint(self) -> str:

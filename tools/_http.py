@@ -7,12 +7,16 @@ import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
 from interlock.state.calls import ToolError
+
+if TYPE_CHECKING:
+    from interlock.state.tooling import ToolContext
 
 _LOOKUP_S = 3
 _LOCAL_NAMES = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
@@ -69,14 +73,31 @@ def private_host(host: str, addresses: Sequence[str]) -> str | None:
     return next((note for note in notes if note), None)
 
 
+async def private_address(url: str) -> str | None:
+    """The kind of private host that a URL leads to; None: public. Raises `ToolError` if the host isn't found."""
+    host = urlsplit(url).hostname or ""
+    return private_host(host, ()) or private_host(host, await looked_up(host))
+
+
 async def note_for_people(url: str) -> str:
     """What a person should know about a URL's destination; empty: nothing."""
-    host = urlsplit(url).hostname or ""
     try:
-        private = private_host(host, ()) or private_host(host, await looked_up(host))
+        private = await private_address(url)
     except ToolError as error:
         return str(error)
     return f"PRIVATE ADDRESS: {private}." if private else ""
+
+
+def is_unapproved(private: str | None, host: str, context: "ToolContext") -> bool:
+    """Whether a host is private (`private` says how) and nobody approved to connect to such an address."""
+    if private is None or context.reach == "any" or private in context.shown:
+        return False
+    if context.reach == "approved":
+        return True
+    with suppress(ValueError):
+        ipaddress.ip_address(host)
+        return False
+    return private_host(host, ()) is None
 
 
 _IPV4_AT_THE_END = tuple(map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
@@ -125,13 +146,13 @@ _HEADERS = {
 }
 
 
-async def fetch(url: str, shown: str = "") -> Page:
-    """GET with redirects. Raises `ToolError`. `shown`: what a person approved; empty: no approval was needed."""
+async def fetch(url: str, context: "ToolContext") -> Page:
+    """GET with redirects. Raises `ToolError`. `context` says what a person approved."""
     try:
         async with (
             asyncio.timeout(TIMEOUT_S),
             httpx.AsyncClient(
-                headers=_HEADERS, timeout=TIMEOUT_S, transport=_CheckedTransport(url, shown)
+                headers=_HEADERS, timeout=TIMEOUT_S, transport=_CheckedTransport(url, context)
             ) as client,
         ):
             return await _follow(client, url)
@@ -148,9 +169,9 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
     Host header, TLS name and cookies stay the host's. With a proxy in the environment, the proxy connects.
     """
 
-    def __init__(self, url: str, shown: str) -> None:
+    def __init__(self, url: str, context: "ToolContext") -> None:
         self._first = url
-        self._shown = shown
+        self._context = context
         self._first_host = ""
         self._private: str | None = None
         self._opened: dict[str | None, httpx.AsyncHTTPTransport] = {}
@@ -176,13 +197,14 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         return self._opened[proxy], proxy is not None
 
     def _check(self, url: str, host: str, addresses: list[str]) -> None:
-        """Raises `ToolError` for a private host other than the one requested."""
+        """Raises `ToolError` for a private host that wasn't approved, or other than the one requested."""
         private = private_host(host, addresses)
         if not self._first_host:
             self._first_host, self._private = host, private
-            if private and self._shown and private not in self._shown:
+            if is_unapproved(private, host, self._context):
                 raise ToolError(
-                    "redirect", f"{url!r} leads to a private address ({private}), unlike when asked."
+                    "private_address",
+                    f"{url!r} leads to a private address ({private}), which nobody approved.",
                 )
         elif private and not (self._private and host == self._first_host):
             raise ToolError(

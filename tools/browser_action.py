@@ -17,7 +17,7 @@ from interlock.state.errors import RunError
 from interlock.state.messages import DataPart
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Tool, ToolContext
-from interlock.tools._http import looked_up, note_for_people, private_host, url_problem
+from interlock.tools._http import is_unapproved, looked_up, note_for_people, private_host, url_problem
 
 _PROGRAM = str(Path(__file__).with_name("_browser_program.py"))
 _LABEL = "browser"
@@ -104,8 +104,10 @@ async def _launch(args: BrowserActionArgs, context: ToolContext) -> ToolResult:
         raise ToolError("invalid_url", f"{url!r} can't be opened: {problem}.")
     host = (urlsplit(url).hostname or "").rstrip(".").lower()
     private = private_host(host, await looked_up(host))
-    if private and context.shown and private not in context.shown:
-        raise ToolError("redirect", f"{url!r} leads to a private address ({private}), unlike when asked.")
+    if is_unapproved(private, host, context):
+        raise ToolError(
+            "private_address", f"{url!r} leads to a private address ({private}), which nobody approved."
+        )
     asked = {"action": "launch", "url": url, "private": [host] if private else [], "size": _SIZE}
     pid = await _started(context)
     try:

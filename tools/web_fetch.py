@@ -42,7 +42,7 @@ class WebFetchArgs(Args):
 async def run(args: WebFetchArgs, context: ToolContext) -> ToolResult:
     if problem := url_problem(args.url):
         raise ToolError("invalid_url", f"{args.url!r} can't be fetched: {problem}.")
-    page = await fetch(args.url, context.shown)
+    page = await fetch(args.url, context)
     title, text = await _readable(page, context)
     return _result(args, page, title, text, context)
 

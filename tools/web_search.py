@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -46,7 +47,8 @@ async def _by_model(query: str, context: ToolContext) -> str:
 
 
 async def _by_address(address: str, query: str, context: ToolContext) -> str:
-    page = await fetch(_filled(address, query), context.shown)
+    # The setting names the address, so it may be private; if a person was asked, then as it was shown.
+    page = await fetch(_filled(address, query), context if context.shown else replace(context, reach="any"))
     text = page.body.decode("utf-8", "replace")
     if page.status >= 400:
         raise ToolError("http_status", f"The search at {page.url!r} answered {page.status} {page.reason}.")

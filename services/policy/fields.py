@@ -130,6 +130,7 @@ def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
         prefixes=tuple(_words("commandPrefix", p) for p in fields.commandPrefix or ()),
         granted=tuple(_words("command", c) for c in fields.command or ()),
         line=fields.line,
+        saved=_is_saved(table, source),
         reading=fields.plainReading or False,
         command=_pattern("commandRegex", fields.commandRegex),
         args=_pattern("argsPattern", fields.argsPattern),
@@ -147,11 +148,15 @@ def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
 
 def _as_saved(table: Mapping[str, Any], source: str) -> Mapping[str, Any]:
     """Read a grant that was saved as a prefix (0.1, gemini-cli) as a grant for these words: nobody wrote a prefix."""
-    machine = os.path.basename(source.rpartition(":")[0] or source) == SAVED_FILE  # noqa: PTH119
-    if not machine or table.get("priority") != SAVED_PRIORITY or table.get("decision") != "allow":
+    if not _is_saved(table, source):
         return table
     rest = {k: v for k, v in table.items() if k not in ("commandPrefix", "allowRedirection")}
     return {**rest, "command": table["commandPrefix"]} if "commandPrefix" in table else table
+
+
+def _is_saved(table: Mapping[str, Any], source: str) -> bool:
+    own = os.path.basename(source.rpartition(":")[0] or source) == SAVED_FILE  # noqa: PTH119
+    return own and table.get("priority") == SAVED_PRIORITY and table.get("decision") == "allow"
 
 
 def _of_server(tool: str, server: str | None) -> str:

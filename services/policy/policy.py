@@ -31,6 +31,7 @@ from interlock.services.policy.decision import (
 from interlock.services.policy.fields import MODE_NAMES, Problem, settings_rules
 from interlock.services.policy.load import about_nothing, load_rules, shipped_rules
 from interlock.services.policy.matching import meets, names_it, protection, with_plan_file
+from interlock.services.policy.private import asked_if_private
 from interlock.services.policy.rule import (
     SHELL_TOOLS,
     SHIPPED,
@@ -50,7 +51,7 @@ from interlock.services.shell.model import ShellLine
 from interlock.services.shell.parse import parse
 from interlock.state.calls import CallView, Choice, Risk, SavedRules, SessionRule, Verdict
 from interlock.state.settings import Settings
-from interlock.state.tooling import Processes, Workspace
+from interlock.state.tooling import Processes, Reach, Workspace
 
 _NO_RULES: tuple[SessionRule, ...] = ()
 _NO_PROGRAMS: Mapping[str, str] = {}
@@ -135,7 +136,25 @@ class RulePolicy:
         """`check`, followed by the safety checkers; a failing checker denies."""
         hints = self.annotations(call.name)
         verdict = self.check(call, risk, mode, session, hints)
-        return lowered(verdict, await self.checked(call, risk, mode, verdict, hints))
+        verdict = lowered(verdict, await self.checked(call, risk, mode, verdict, hints))
+        return await self.unless_private(call, risk, mode, verdict)
+
+    async def unless_private(self, call: CallView, risk: Risk, mode: str, verdict: Verdict) -> Verdict:
+        """Limit the verdict to ask, once, if the call leads to a private address that no rule names."""
+        if verdict.decision == "deny" or self.reach(call, risk, mode) == "any":
+            return verdict
+        return await asked_if_private(call, verdict)
+
+    def reach(self, call: CallView, risk: Risk, mode: str) -> Reach:
+        """See `Policy.reach`: all of them in yolo, and where a rule that somebody wrote names the host."""
+        if self.started is not None and self.started.reach(call, risk, mode) != "any":
+            return "approved"
+        if MODE_NAMES.get(mode, mode) == "yolo":
+            return "any"
+        about = target(call, risk, self._workspace) if risk == "network" else None
+        rules = self._book.about(call, risk, mode, {}) if about is not None else ()
+        named = any(r.target == about and r.decision == "allow" and not r.saved for r in rules)
+        return "any" if named else "approved"
 
     async def checked(
         self, call: CallView, risk: Risk, mode: str, verdict: Verdict, annotations: Mapping[str, JsonValue]

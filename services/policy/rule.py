@@ -136,6 +136,8 @@ class Rule:
     """Saved grants: commands that were shown, and what the table lists beside them (`harmless.py`)."""
     line: str | None = None
     """A saved grant: exactly this shell line."""
+    saved: bool = False
+    """It was granted at a question; nobody wrote it."""
     reading: bool = False
     """Applies to commands that only read, with plain arguments inside the workspace (`reading.py`)."""
     args: Pattern | None = None

@@ -78,6 +78,9 @@ def test_it_says_what_a_person_could_answer_and_why_not_always(check) -> None:
     hidden = check("run_shell_command", command("eval $x"))
     assert hidden["unseen"] and "only known when it runs" in hidden["not_always"]
     assert check("glob", '{"pattern": "*"}')["choices"] == []
+    private = check("web_fetch", '{"url": "http://169.254.169.254/"}', "--allowed-tools", "web_fetch")
+    assert private["decision"] == "ask" and "proceed_always" not in private["choices"]
+    assert private["not_always"].startswith("A private address is asked about each time")
 
 
 def test_it_lists_every_rule_that_was_considered(run: Run, check) -> None:

@@ -22,7 +22,7 @@ from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.calls import CallKey, ToolError, ToolResult
 from interlock.state.settings import Settings
-from interlock.state.tooling import ToolContext
+from interlock.state.tooling import Reach, ToolContext
 from interlock.tools import _http
 from interlock.tools.web_fetch import TOOL, WebFetchArgs, preview, run
 
@@ -115,6 +115,7 @@ class Web:
             outputs=self.outputs,
             settings=Settings(),
             emit_output=lambda _: None,
+            reach="any",
         )
 
     def __call__(self, path: str, **args: Any) -> ToolResult:
@@ -257,18 +258,29 @@ def test_a_host_that_can_not_be_looked_up_is_refused(
     assert "could not be looked up" in web.shown("http://gone.test/")
 
 
-def test_a_host_that_turns_private_after_it_was_approved_is_refused(
-    web: Web, names: dict[str, list[Found]]
+@pytest.mark.parametrize("reach", ["approved", "named"])
+def test_a_host_that_turns_private_after_it_was_decided_on_is_refused(
+    web: Web, names: dict[str, list[Found]], reach: Reach
 ) -> None:
+    """By a person who was shown it, or by a rule that nobody was asked about."""
     names["docs.test"] = [["93.184.216.34"], ["127.0.0.1"]]
     url = f"http://docs.test:{web.base.rpartition(':')[2]}/plain"
     shown = web.shown(url)
-    context = replace(web.context(), shown=shown)
+    context = replace(web.context(), reach=reach)
     assert shown == f"GET {url}"
-    with pytest.raises(ToolError, match=r"docs\.test is 127\.0\.0\.1, this machine"):
-        asyncio.run(run(WebFetchArgs(url=url), context))
-    approved = replace(web.context(), shown=web.shown(url))
+    for seen in (shown, ""):
+        with pytest.raises(
+            ToolError, match=r"docs\.test is 127\.0\.0\.1, this machine\), which nobody approved"
+        ):
+            asyncio.run(run(WebFetchArgs(url=url), replace(context, shown=seen)))
+    approved = replace(context, shown=web.shown(url))
     assert asyncio.run(run(WebFetchArgs(url=url), approved)).status == "success"
+    literal = WebFetchArgs(url=f"{web.base}/plain")
+    if reach == "named":
+        assert asyncio.run(run(literal, context)).status == "success"
+    else:
+        with pytest.raises(ToolError, match="nobody approved"):
+            asyncio.run(run(literal, context))
 
 
 def test_long_text_is_cut_and_kept_in_a_file(web: Web) -> None:

@@ -1,5 +1,6 @@
 """Always-choices: how they are narrowed, what they cover, and when they are offered."""
 
+import asyncio
 import shlex
 
 import pytest
@@ -268,6 +269,42 @@ def test_a_fetch_is_remembered_for_its_host_only(make, call, url: str, decision:
     )
     assert rule is not None and rule.path == "docs.example.com"
     assert policy.check(call("web_fetch", prompt=url), "network", "default", [rule]).decision == decision
+
+
+HOST = '[[rule]]\ntoolName = "web_fetch"\nhost = "localhost:3000"\ndecision = "allow"\npriority = {}\n'
+
+
+@pytest.mark.parametrize(
+    ("url", "mode", "user", "decision"),
+    [
+        *(
+            (f"http://{h}/", "default", "", "ask")
+            for h in ("127.0.0.1", "169.254.169.254", "10.0.0.1", "[::1]")
+        ),
+        ("http://localhost:3000/", "auto_edit", "", "ask"),
+        ("http://localhost:3000/", "yolo", "", "allow"),
+        ("http://localhost:3000/", "default", HOST.format(500), "allow"),
+        ("http://localhost:3001/", "default", HOST.format(500), "ask"),
+        ("http://93.184.216.34/", "default", "", "allow"),
+    ],
+)
+def test_a_private_address_is_asked_about_each_time_whatever_allows_the_tool(
+    make, call, url: str, mode: str, user: str, decision: str
+) -> None:
+    policy, _ = make(user=user, settings={"tools": {"allowed": ["web_fetch", "browser_action"]}})
+    session = [SessionRule(tool="web_fetch", path=host) for host in ("localhost:3000", "127.0.0.1")]
+    for name in ("web_fetch", "browser_action"):
+        wanted = call(name, url=url)
+        verdict = asyncio.run(policy.decide(wanted, "network", mode, session))
+        assert verdict.decision == (decision if name == "web_fetch" or not user else "ask")
+        if verdict.decision == "ask":
+            assert "private address" in verdict.reason
+            assert policy.choices(wanted, "network", verdict) == (
+                "proceed_once",
+                "modify",
+                "reject",
+                "cancel",
+            )
 
 
 def test_there_is_no_blanket_choice_for_our_own_tools(make, call, shell) -> None:
