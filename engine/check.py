@@ -12,10 +12,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
 
 from interlock.engine.driver.compose import open_servers
-from interlock.engine.driver.hooks import HookLog, RunHooks
+from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.prepare import check_hooks, prepare
 from interlock.engine.options import Options
 from interlock.engine.store.approvals import SqlApprovals
+from interlock.engine.store.hook_calls import HookLog
 from interlock.nodes.mcp import MCP_BY_NAMES
 from interlock.services.context.definitions import ONLY_AGENTS, agent_tools, own_tools
 from interlock.services.files.filesystem import OutputFiles

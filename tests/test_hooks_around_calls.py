@@ -13,7 +13,7 @@ from hooked_calls.stage import Hooked, answer, press_ctrl_c, specific, when
 
 from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
-from interlock.engine.driver.hooks import HookLog
+from interlock.engine.store.hook_calls import HookLog
 from interlock.engine.store.journal import SqlJournal
 
 DONE = {"text": "done"}

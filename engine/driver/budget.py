@@ -1,17 +1,14 @@
 """budget: what a run, with its agents and subtasks, may use; checked in one transaction before each model call."""
 
 import asyncio
-import sqlite3
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 from interlock.engine.read import first_task, with_subtasks
-from interlock.engine.store import insertion
+from interlock.engine.store.usage import Usage
 from interlock.services.models.names import provider_of
-from interlock.services.sqlite import later, transaction
 from interlock.state.deps import Stopped
 from interlock.state.messages import ModelCall
 from interlock.state.run import Limits
@@ -19,9 +16,6 @@ from interlock.state.settings import ModelSettings, Price
 
 REPLY_TOKENS = 8_192
 """Reserved for the reply on top of the request's own estimate; more than most replies take."""
-
-_TURN = "(role = 'main' and finish_reason is not null and problem is null)"
-"""An answer that counts as a turn; retries don't."""
 
 
 class Used(NamedTuple):
@@ -48,9 +42,7 @@ class RunBudget:
     in flight. So the limit is overshot by one reply at most, however many agents there are.
     """
 
-    conn: sqlite3.Connection
-    run: str
-    epoch: int
+    usage: Usage
     limits: Limits
     model: ModelSettings
     on_refused: Callable[[str], None] = lambda _: None
@@ -60,16 +52,16 @@ class RunBudget:
     @cached_property
     def _task(self) -> list[str]:
         """Runs that share the limits; fixed during a drive: parents wait, and subtasks it starts are driven later."""
-        return with_subtasks(self.conn, first_task(self.conn, self.run))
+        return with_subtasks(self.usage.conn, first_task(self.usage.conn, self.usage.run))
 
     async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
         """Reserve the tokens. Raises `Stopped` if the limit is reached; the call is made once the limit is raised."""
         while True:
-            with transaction(self.conn):
+            with self.usage.transaction():
                 used = self._used() if self._is_limited else _NOTHING
                 refusal = self._refusal(used, model, agent)
                 if not refusal and not self._must_wait(used):
-                    self._insert(call, agent, model, tokens)
+                    self.usage.reserve(call.task, agent, model, tokens)
                     return
             if refusal:
                 self.on_refused(refusal)
@@ -89,28 +81,16 @@ class RunBudget:
 
     def settle(self, task: str) -> None:
         """Drop the reservation: the reply is persisted in the next commit, or the call failed unanswered."""
-        later(self.conn, "delete from reservations where run = ? and task = ? and epoch = ?", self._key(task))
+        self.usage.settle(task)
         self._settled.set()
 
     def lose(self, task: str) -> None:
         """Keep counting the estimate: the call was cut off, so its real usage is unknown."""
-        with transaction(self.conn) as conn:
-            conn.execute(
-                "update reservations set under_way = 0 where run = ? and task = ? and epoch = ?",
-                self._key(task),
-            )
+        self.usage.lose(task)
         self._settled.set()
 
-    def _key(self, task: str) -> tuple[str, str, int]:
-        return self.run, task, self.epoch
-
-    def _insert(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
-        row = {"run": self.run, "task": call.task, "epoch": self.epoch, "agent": agent, "model": model}
-        row |= {"tokens": tokens, "under_way": 1, "at": time.time()}
-        self.conn.execute(*insertion("reservations", row, "insert or replace"))
-
     def _refusal(self, used: Used, model: str, agent: str) -> str:
-        limits, again = self.limits, f"interlock resume {self.run}"
+        limits, again = self.limits, f"interlock resume {self.usage.run}"
         if limits.max_tokens is not None and used.tokens >= limits.max_tokens:
             return (
                 f"The budget of {limits.max_tokens} tokens is used up: {used.tokens} were used. "
@@ -143,30 +123,18 @@ class RunBudget:
         )
 
     def _used(self) -> Used:
-        of_task = f"run in ({', '.join('?' * len(self._task))})"
-        answered = self.conn.execute(
-            "select model, sum(input_tokens), sum(output_tokens), "
-            f"sum({_TURN}), sum({_TURN} and agent <> '') "
-            f"from model_calls where {of_task} group by model",
-            self._task,
-        ).fetchall()
-        # A call an earlier driver left behind was cut off by a kill.
-        held = self.conn.execute(
-            "select model, sum(tokens), count(*), under_way and run = ? and epoch = ? as open from reservations "
-            f"where {of_task} group by model, open",
-            (self.run, self.epoch, *self._task),
-        ).fetchall()
-        lost = [(m, t) for m, t, _, is_open in held if not is_open]
-        going = [(m, t, n) for m, t, n, is_open in held if is_open]
+        answered, reserved = self.usage.answered(self._task), self.usage.reserved(self._task)
+        lost = [calls for calls in reserved if not calls.under_way]
+        going = [calls for calls in reserved if calls.under_way]
         return Used(
-            tokens=sum(i + o for _, i, o, *_ in answered) + sum(t for _, t in lost),
-            usd=sum(self._cost(m, i, o) for m, i, o, *_ in answered)
-            + sum(self._cost(m, t, 0) for m, t in lost),
-            turns=sum(t for *_, t, _ in answered),
-            agent_turns=sum(a for *_, a in answered),
-            under_way=sum(n for *_, n in going),
-            reserved_tokens=sum(t + n * REPLY_TOKENS for _, t, n in going),
-            reserved_usd=sum(self._cost(m, t, n * REPLY_TOKENS) for m, t, n in going),
+            tokens=sum(a.input_tokens + a.output_tokens for a in answered) + sum(c.tokens for c in lost),
+            usd=sum(self._cost(a.model, a.input_tokens, a.output_tokens) for a in answered)
+            + sum(self._cost(c.model, c.tokens, 0) for c in lost),
+            turns=sum(a.turns for a in answered),
+            agent_turns=sum(a.agent_turns for a in answered),
+            under_way=sum(c.calls for c in going),
+            reserved_tokens=sum(c.tokens + c.calls * REPLY_TOKENS for c in going),
+            reserved_usd=sum(self._cost(c.model, c.tokens, c.calls * REPLY_TOKENS) for c in going),
         )
 
     def _cost(self, model: str, input: int, out: int) -> float:

@@ -14,12 +14,14 @@ from pydantic import JsonValue
 
 from interlock.engine.driver.budget import RunBudget
 from interlock.engine.driver.delegation import RunAgents, RunPlans, RunTasks
-from interlock.engine.driver.hooks import HookLog, RunHooks
+from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store import Store, insertion
 from interlock.engine.store.approvals import SqlApprovals
+from interlock.engine.store.hook_calls import HookLog
 from interlock.engine.store.journal import SqlJournal, SqlModelLog, SqlSnapshots
 from interlock.engine.store.steps import StepLog
+from interlock.engine.store.usage import Usage
 from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS, agent_tools, skill_tools
 from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.filesystem import OutputFiles
@@ -302,7 +304,8 @@ def _models(
 ) -> ChatModels:
     limits, model = prepared.limits, prepared.settings.model
     conn = connections.conn
-    budget = RunBudget(conn, info.run, connections.epoch, limits, model, connections.on_refused)
+    usage = Usage(conn, info.run, connections.epoch)
+    budget = RunBudget(usage, limits, model, connections.on_refused)
     return ChatModels(
         settings=prepared.settings,
         log=SqlModelLog(conn, transcript, info.run),

@@ -19,10 +19,11 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 from interlock.engine.driver.compose import DriveConnections, DriveServices, compose
 from interlock.engine.driver.delegation import has_ended
 from interlock.engine.driver.event_bus import EventBus
-from interlock.engine.driver.lease import Lease, fence, fenced, lost
+from interlock.engine.driver.lease import Lease
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store import Store, diagnosed
 from interlock.engine.store.approvals import ready_answers
+from interlock.engine.store.leases import fence, fenced, lost
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._langgraph import is_internal, lost_nodes

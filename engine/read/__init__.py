@@ -203,7 +203,7 @@ def _fields(name: str, number: int, request: dict[str, Any]) -> Pending:
 def _run_row(row: sqlite3.Row) -> RunRow:
     alive: bool | None = False
     if row["held"]:
-        from interlock.engine.driver.lease import Owner, is_alive
+        from interlock.services.process.identity import Owner, is_alive
 
         alive = is_alive(Owner(row["host"], row["boot"], row["pid"], row["started"]))
     # An owner on another host can't be checked from here: it counts as alive while it holds the lease.

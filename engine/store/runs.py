@@ -93,7 +93,7 @@ def _lonely_snapshots(conn: sqlite3.Connection, run: str) -> list[str]:
 
 
 def _refuse_driven(conn: sqlite3.Connection, run: str) -> None:
-    from interlock.engine.driver.lease import Owner, is_alive
+    from interlock.services.process.identity import Owner, is_alive
 
     row = conn.execute("select host, boot, pid, started from lease where run = ? and held", (run,)).fetchone()
     if row and is_alive(Owner(*row)) is not False:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.driver.lease import this_boot, this_host, this_process
 from interlock.engine.read import find_run, list_runs, path, steps, waiting_requests
 from interlock.engine.read.calls import answered, calls
 from interlock.engine.store import SCHEMA_VERSION, state_home
+from interlock.services.process.identity import this_boot, this_host, this_process
 from interlock.state.errors import StoreError, UserError
 
 Maker = Any  # the `StoreMaker` of tests/cli/conftest.py

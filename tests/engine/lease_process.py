@@ -12,8 +12,10 @@ import sys
 import time
 from pathlib import Path
 
-from interlock.engine.driver.lease import Lease, acquire, fence, fenced, this_process
+from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.store import Store
+from interlock.engine.store.leases import fence, fenced
+from interlock.services.process.identity import this_process
 from interlock.services.sqlite import transaction
 from interlock.state.errors import BusyError
 

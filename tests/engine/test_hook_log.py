@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.driver.hooks import HookLog, RunHooks
+from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.store.approvals import SqlApprovals, decide
+from interlock.engine.store.hook_calls import HookLog
 from interlock.services.config.settings import HookLayer
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.configured import load_hooks

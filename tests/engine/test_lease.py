@@ -13,8 +13,9 @@ from types import SimpleNamespace
 import pytest
 from patience import HANG_S, until
 
-from interlock.engine.driver.lease import Lease, acquire, this_process
+from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.store import Store
+from interlock.services.process.identity import this_process
 from interlock.state.errors import BusyError
 
 SCRIPT = Path(__file__).with_name("lease_process.py")

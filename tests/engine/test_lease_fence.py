@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.engine.driver.lease import Lease, acquire, fence, fenced
+from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.store import Store
+from interlock.engine.store.leases import fence, fenced
 from interlock.services.sqlite import transaction
 from interlock.state.errors import BusyError
 

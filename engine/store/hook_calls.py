@@ -1,0 +1,126 @@
+"""hook_calls: the log of hooks that fired: an intent before each, its reply after, so that a kill loses neither."""
+
+import hashlib
+import sqlite3
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from interlock.engine.store import insertion
+from interlock.services.files.filesystem import store_file
+from interlock.services.hooks.configured import Hook
+from interlock.services.hooks.reply import Reply
+from interlock.services.sqlite import transaction
+from interlock.services.transcript import INLINE_BYTES
+from interlock.state.run import HookEvent
+
+WHOLE = ""
+"""Stands for the whole firing in place of a hook's id; this row exists once every hook has answered."""
+
+
+class Firing(NamedTuple):
+    """One run of an event's hooks; keeps its identity after a kill."""
+
+    event: HookEvent
+    key: str
+    subject: str
+
+
+class HookRow(NamedTuple):
+    """One hook of a firing."""
+
+    hook: str
+    attempt: int
+    name: str
+    source: str
+    command: str
+    idempotent: bool
+    state: str
+    """intent | redo | done | skipped"""
+    subject: str
+    epoch: int
+    """Number of the drive that last wrote it."""
+    reply: Reply | None
+
+
+_COLUMNS = "hook, attempt, name, source, command, idempotent, state, subject, epoch"
+_OF_FIRING = "run = ? and event = ? and key = ?"
+
+
+@dataclass
+class HookLog:
+    """The table `hook_calls`, for a run's driver. Intents are synced to disk."""
+
+    conn: sqlite3.Connection
+    outputs: Path
+    run: str
+    epoch: int
+
+    def rows(self, event: str, key: str) -> list[HookRow]:
+        """The hooks of a firing in execution order; the firing's own row comes first if present."""
+        found = self.conn.execute(
+            f"select reply, reply_file, {_COLUMNS} from hook_calls where {_OF_FIRING} order by place",
+            (self.run, event, key),
+        )
+        return [HookRow._make((*row[2:], self._reply(*row[:2]))) for row in found]
+
+    def intend(self, firing: Firing, hooks: Sequence[tuple[int, Hook, int]]) -> None:
+        """Commit (power-safe) that hooks, each with its place and attempt, are about to run."""
+        with transaction(self.conn, synced=True) as conn:
+            for place, hook, attempt in hooks:
+                about = {"name": hook.title, "source": hook.source, "command": hook.command}
+                state = {"place": place, "attempt": attempt, "idempotent": hook.idempotent, "state": "intent"}
+                self._put(conn, "insert or replace", firing, hook=hook.id, **about, **state)
+
+    def finish(self, firing: Firing, hook: str, reply: Reply, *, last: bool) -> None:
+        """Commit a hook's reply; `last` also closes the firing."""
+        body = reply.model_dump_json().encode()
+        file = None
+        if len(body) > INLINE_BYTES:
+            file = hashlib.sha256(body).hexdigest() + ".json"
+            store_file(self.outputs, file, body)
+        row = (None if file else body.decode(), file, time.time(), self.epoch)
+        with transaction(self.conn) as conn:
+            conn.execute(
+                "update hook_calls set state = 'done', reply = ?, reply_file = ?, done_at = ?, epoch = ? "
+                f"where {_OF_FIRING} and hook = ?",
+                (*row, self.run, firing.event, firing.key, hook),
+            )
+            if last:
+                self._close(conn, firing)
+
+    def settle(self, firing: Firing, hooks: Sequence[str], state: str) -> None:
+        """Record a person's decision about hooks cut off by a kill: `redo` or `skipped`."""
+        with transaction(self.conn) as conn:
+            for hook in hooks:
+                conn.execute(
+                    "update hook_calls set state = ?, attempt = attempt + 1, epoch = ? "
+                    f"where {_OF_FIRING} and hook = ?",
+                    (state, self.epoch, self.run, firing.event, firing.key, hook),
+                )
+
+    def forget(self, firing: Firing) -> None:
+        """Delete the firing's rows, so that it starts over."""
+        with transaction(self.conn) as conn:
+            conn.execute(f"delete from hook_calls where {_OF_FIRING}", (self.run, firing.event, firing.key))
+
+    def close(self, firing: Firing) -> None:
+        """Mark the firing as over."""
+        with transaction(self.conn) as conn:
+            self._close(conn, firing)
+
+    def _close(self, conn: sqlite3.Connection, firing: Firing) -> None:
+        about = {"name": "", "source": "", "command": "", "idempotent": True}
+        state = {"place": -1, "attempt": 1, "state": "done", "done_at": time.time()}
+        self._put(conn, "insert or ignore", firing, hook=WHOLE, **about, **state)
+
+    def _put(self, conn: sqlite3.Connection, how: str, firing: Firing, **columns: object) -> None:
+        row = {"run": self.run, **firing._asdict(), "epoch": self.epoch, "intent_at": time.time(), **columns}
+        conn.execute(*insertion("hook_calls", row, how))
+
+    def _reply(self, text: str | None, file: str | None) -> Reply | None:
+        if file:
+            text = (self.outputs / file).read_text(encoding="utf-8")
+        return Reply.model_validate_json(text) if text else None

@@ -1,0 +1,74 @@
+"""identity: which process is meant, across reused pids and reboots, and whether it lives."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+_INITIAL_PID_NAMESPACE = "pid:[4026531836]"
+"""PROC_PID_INIT_INO of Linux's include/linux/proc_ns.h: the namespace outside any container."""
+
+
+class Owner(NamedTuple):
+    """A process, identified across pid reuse and reboots."""
+
+    host: str
+    boot: str
+    """The host's boot id; empty if the system has none."""
+    pid: int
+    started: str
+    """The process's start time as the system reports it; empty: no such process."""
+
+
+def this_host() -> str:
+    """The host's name; in a container with its pid namespace, because a pid means nothing outside it."""
+    name = os.uname().nodename
+    try:
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return name
+    return name if namespace == _INITIAL_PID_NAMESPACE else f"{name}/{namespace}"
+
+
+def this_boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def started_at(pid: int) -> str:
+    """Start time of a living process; empty if there is none, or only a zombie."""
+    if not Path("/proc/self/stat").exists():
+        return _started_by_ps(pid)
+    process = Path(f"/proc/{pid}")
+    try:
+        stat = (process / "stat").read_text(encoding="utf-8", errors="replace")
+        fields = stat.rpartition(")")[2].split()  # the process name before it can contain anything
+        # A killed process's first thread can be a zombie while another still finishes a system call.
+        remains = fields[0] in "ZX" and len(os.listdir(process / "task")) <= 1  # noqa: PTH208 (half the cost)
+    except OSError:
+        return ""
+    return "" if remains else fields[19]
+
+
+def _started_by_ps(pid: int) -> str:
+    import subprocess  # deferred: lists check who is alive, and need it only without /proc
+
+    env = {"PATH": "/bin:/usr/bin", "LC_ALL": "C", "TZ": "UTC"}
+    command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    status, _, started = shown.stdout.strip().partition(" ")
+    return "" if status.startswith("Z") else started.strip()
+
+
+def this_process() -> Owner:
+    return Owner(this_host(), this_boot(), os.getpid(), started_at(os.getpid()))
+
+
+def is_alive(owner: Owner) -> bool | None:
+    """Whether the owner lives, even if suspended; None: unknown, because it is on another host."""
+    if owner.host != this_host():
+        return None
+    if owner.boot != this_boot():
+        return False
+    return started_at(owner.pid) == owner.started != ""
