@@ -4,6 +4,7 @@ import os
 import re
 import stat
 import sys
+import time
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -69,6 +70,7 @@ _NAMES = frozenset({".git", ".env", "git~1", "env~1"})
 """`pipelines.md` §4, with their Windows short names; other names such as `.env.local` are allowed."""
 _KEPT = (".env", ".netrc", ".git-credentials", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519")
 """Private files with one fixed name."""
+_MOST_ENTRIES = 20_000
 _CREDENTIALS = re.compile(
     r"gha-creds-.*\.json|\.git-credentials|\.netrc|id_(rsa|dsa|ecdsa|ed25519)", re.DOTALL
 )
@@ -105,17 +107,41 @@ def private_part(path: Path) -> str | None:
 
 
 def private_twin(path: Path, root: Path) -> str | None:
-    """Return a private file beside or above `path`, up to `root`, of which `path` is a hard link.
+    """Return a private file below `root`, or beside or above `path`, of which `path` is a hard link.
 
-    Checked only for files with several links. Links to files elsewhere look like those that package managers create by
-    the thousand; whoever can create one could have copied the file as well.
+    Checked only for files with several links, and in at most 20,000 entries outside of `node_modules`. Links to files
+    elsewhere look like those that package managers create by the thousand; whoever can create one could have copied
+    the file as well.
     """
     status = _status(path)
     if status is None or status.st_nlink == 1 or not stat.S_ISREG(status.st_mode):
         return None
     above = [d for d in path.parents if d.is_relative_to(root)]
     twins = (str(d / name) for d in above for name in _KEPT)
-    return next((t for t in twins if (s := _status(t)) and os.path.samestat(s, status)), None)
+    beside = next((t for t in twins if (s := _status(t)) and os.path.samestat(s, status)), None)
+    linked_just_now = status.st_ctime_ns if time.time_ns() - status.st_ctime_ns < 3e9 else 0
+    found = _linked(str(root), int(time.monotonic()), linked_just_now)
+    return beside or found.get((status.st_dev, status.st_ino))
+
+
+@lru_cache(maxsize=4)
+def _linked(root: str, _second: int, _changed: int) -> Mapping[tuple[int, int], str]:
+    """Return the private files below a folder that have several links, by device and inode.
+
+    Cached for a second, unless the file asked about has got a link since.
+    """
+    found: dict[tuple[int, int], str] = {}
+    left = _MOST_ENTRIES
+    for folder, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if name != "node_modules" and not is_private(name)]
+        for name in filter(is_private, files):
+            path = os.path.join(folder, name)  # noqa: PTH118 - of os.walk
+            if (status := _status(path)) and status.st_nlink > 1:
+                found[status.st_dev, status.st_ino] = path
+        left -= len(folders) + len(files)
+        if left < 0:
+            break
+    return found
 
 
 def _status(path: Path | str) -> os.stat_result | None:

@@ -251,6 +251,7 @@ def _signature(path: Path) -> str | None:
 def read(workspace: Workspace, path: str) -> bytes | None:
     """Read a file up to the size limit; None if it is gone, too large or not accessible."""
     try:
+        workspace.readable(path)  # a hard link may be another name of a private file
         with workspace.place(workspace.root / path) as place, open_file(place) as file:
             data = file.read(LARGEST + 1)
     except (OSError, PathRefused):

@@ -326,6 +326,8 @@ class Reading:
                             return False
                     elif folder:
                         pending.append(entry.path)
+                    elif entry.stat().st_nlink > 1 and not self._readable(entry.path):
+                        return False  # a hard link to a private file
         return True
 
     def _find(self, words: Sequence[Word]) -> bool:

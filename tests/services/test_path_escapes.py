@@ -8,6 +8,12 @@ from pathlib import Path
 import pytest
 from escapes.desk import SECRET, Desk
 
+from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.index.sources import read
+from interlock.services.policy.policy import RulePolicy
+from interlock.state.calls import CallView
+from interlock.state.settings import Settings
+
 NAMED = [
     *(
         ".env",
@@ -205,14 +211,22 @@ def test_a_write_replaces_a_hard_link_and_leaves_the_other_name(desk: Desk) -> N
     assert desk.snapshot() == desk.before
 
 
-@pytest.mark.parametrize(("private", "other"), [(".env", "notes.txt"), ("src/.netrc", "src/deep/plain")])
-def test_another_name_of_a_private_file_above_it_is_closed_too(desk: Desk, private: str, other: str) -> None:
+@pytest.mark.parametrize(
+    ("private", "other"),
+    [(".env", "notes.txt"), ("src/.netrc", "src/deep/plain"), ("src/deep/.env", "notes.txt")],
+)
+def test_another_name_of_a_private_file_is_closed_too(desk: Desk, private: str, other: str) -> None:
     (desk.root / private).write_text(SECRET)
     os.link(desk.root / private, desk.root / other)
     told = attempts(desk, other)
     assert "same file as" in told["read_file"]
     assert not any(SECRET in text for text in told.values())
     assert desk.call("grep_search", pattern=SECRET).content.startswith("No matches")
+    assert read(FolderWorkspace(desk.root), other) is None
+    policy = RulePolicy([], Settings(), FolderWorkspace(desk.root))
+    for line in (f"rg {SECRET}", "rg -l x", f"grep -r {SECRET} src .", f"cat {other}", "diff -r src ."):
+        call = CallView(id="1", name="run_shell_command", args={"command": line})
+        assert policy.check(call, "execute", "default").decision == "ask", line
 
 
 def test_files_with_several_names_are_read_as_any(desk: Desk) -> None:
