@@ -15,8 +15,9 @@ from interlock.cli.catalog import nearest
 from interlock.cli.inputs import json_object, read_spec
 from interlock.cli.parsing import Parser, flag
 from interlock.cli.render.output import Paint, one_line
-from interlock.cli.render.pending import ALWAYS, PLAN_REVIEW, PREVIEW_LINES, option_label, question
+from interlock.cli.render.pending import ALWAYS, PLAN_REVIEW, PREVIEW_LINES, named, option_label, question
 from interlock.engine.options import Decision
+from interlock.engine.read import check_edit
 from interlock.state.errors import UserError
 from interlock.state.text import visible_json
 
@@ -67,8 +68,20 @@ OUTCOMES = {"r": "redo", "redo": "redo", "s": "skip", "skip": "skip"}
 _FLAG_CHOICES = {flag: choice for choice, (flag, _) in ALWAYS.items()}
 
 
-def decisions_from(typed: Sequence[tuple[str, Any, str | None]], waiting: Sequence[Fields]) -> list[Decision]:
-    """One decision per id. Raises `UserError` for an id that isn't pending, an invalid choice, or two for one id."""
+def decisions_from(
+    typed: Sequence[tuple[str, Any, str | None]],
+    waiting: Sequence[Fields],
+    past: Mapping[str, str] | None = None,
+    idle: str = "Nothing waits in this run.",
+) -> list[Decision]:
+    """One decision per id. Raises `UserError` for an id that isn't pending, an invalid choice, or two for one id.
+
+    `past`: what became of a request that no longer waits, by id and by number. `idle`: why none waits.
+    """
+    past = past or {}
+    if typed and not waiting:
+        names = (str(value).partition("=")[0] for _, value, _ in typed)
+        raise UserError(" ".join([*(f"{past[name]}." for name in names if name in past), idle]))
     found: dict[str, Decision] = {}
     last: list[str] = []
     for kind, value, option in typed:
@@ -77,7 +90,7 @@ def decisions_from(typed: Sequence[tuple[str, Any, str | None]], waiting: Sequen
             continue
         name, equals, rest = str(value).partition("=")
         last = []
-        for request in _named(name, waiting, kind):
+        for request in _named(name, waiting, kind, past):
             if request["id"] in found:
                 raise UserError(f"{request['id']!r} is decided twice. Give one decision for each.")
             found[request["id"]] = _decision(kind, request, rest if equals else None)
@@ -102,7 +115,7 @@ def _amend(
         found[name] = Decision(name, _allowed(request, _FLAG_CHOICES[flag], flag))
 
 
-def _named(name: str, waiting: Sequence[Fields], kind: str) -> list[Fields]:
+def _named(name: str, waiting: Sequence[Fields], kind: str, past: Mapping[str, str]) -> list[Fields]:
     if name == "all":
         if kind in ("edit", "answer"):
             raise UserError(
@@ -113,14 +126,13 @@ def _named(name: str, waiting: Sequence[Fields], kind: str) -> list[Fields]:
         if not found:
             raise UserError(f"--{kind} all: no approval waits. See: interlock approvals")
         return found
-    found = [r for r in waiting if name in (r["id"], str(r["number"]))]
-    found = found or [r for r in waiting if name == r["id"].rpartition("-")[2]]
+    found = [r for r in waiting if name in (r["id"], named(r))]
     if len(found) == 1:
         return found
-    ids = [str(r["id"]) for r in waiting]
-    shown = ", ".join(f"{r['number']} ({r['id']})" for r in waiting)
-    known = f"What waits: {shown}." if waiting else "Nothing waits in this run."
-    raise UserError(f"No request {name!r} waits.{nearest(name, ids)} {known} See: interlock approvals")
+    shown = ", ".join(f"{r['number']} ({r['id']})" if r["number"] else r["id"] for r in waiting)
+    why = past.get(name) or f"No request {name!r} waits"
+    near = "" if name in past else nearest(name, [str(r["id"]) for r in waiting])
+    raise UserError(f"{why}.{near} What waits: {shown}. See: interlock approvals")
 
 
 def _decision(kind: str, request: Fields, rest: str | None) -> Decision:
@@ -171,12 +183,15 @@ def _option(request: Fields, text: str) -> str:
 def new_arguments(request: Fields, spec: str | None = None) -> dict[str, Any]:
     """Merge edited arguments over the original ones: those not named stay, null removes one."""
     old: dict[str, Any] = request["args"]
-    what = f"--edit {request['number']}"
-    if spec is None and request["tool_name"] == PLAN_REVIEW:
-        return {"plan": in_editor(request["preview"], ".md", what)}
-    args = _edited(old, what) if spec is None else json_object(read_spec(spec, what), what)
-    base = old if spec is not None else {}
-    return {k: v for k, v in {**base, **args}.items() if v is not None}
+    what = f"--edit {named(request)}"
+    if spec is not None:
+        args = {**old, **json_object(read_spec(spec, what), what)}
+    elif request["tool_name"] == PLAN_REVIEW:
+        args = {"plan": in_editor(request["preview"], ".md", what)}
+    else:
+        args = _edited(old, what)
+    check_edit(request, args)
+    return {k: v for k, v in args.items() if v is not None}
 
 
 def _edited(args: Mapping[str, Any], what: str) -> dict[str, Any]:

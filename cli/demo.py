@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from interlock.cli.render.pending import named
 from interlock.engine.read import list_runs, waiting_requests
 
 _CODE = '''def discount(price: float, percent: float) -> float:
@@ -94,7 +95,7 @@ def _interlock(arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -
 def _approval(folder: Path) -> list[str]:
     """The command that the parked run printed, from the one pending request in the store."""
     (request,) = waiting_requests(folder / "state")
-    return ["resume", request.run, "--approve", str(request.fields["number"])]
+    return ["resume", request.run, "--approve", named(request.fields)]
 
 
 def _program() -> str:

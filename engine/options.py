@@ -87,7 +87,7 @@ class Pending(TypedDict):
     id: str
     """For `Decision.approval`; contains the run's id."""
     number: int
-    """Short name among the pending requests, from 1; 0: none."""
+    """Short name, from 1, never used for another request; 0: the run hasn't parked yet."""
     kind: "RequestKind"
     agent: str
     """Path of the sub-agent that asks; empty: the run itself."""
@@ -102,6 +102,8 @@ class Pending(TypedDict):
     always: "dict[Choice, str]"
     note: str | None
     questions: list[dict[str, Any]]
+    parameters: list[str]
+    """Arguments that an edit may name; empty: any."""
     checkpoint_id: NotRequired[str]
 
 

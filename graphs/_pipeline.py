@@ -62,6 +62,8 @@ class Graph:
     """Values it may leave in `label`; its parent maps them like a node's."""
     asks: bool = False
     """It always stops for a person, so a loop through it needs no other bound."""
+    needs: tuple[str, ...] = ()
+    """Keys that a parent's state must have."""
     parts: Parts = field(default_factory=Parts, init=False)
 
     def __post_init__(self) -> None:
@@ -119,6 +121,7 @@ class Graph:
         where = f"{self.name}.{name}"
 
         def check(graph: Graph) -> None:
+            check_named(f"{where} is given", self.state, graph.needs)
             if graph.input is None:
                 check_shared(where, graph.state, self.state)
             elif graph.output is not None:  # reached by `Send`: it returns its output keys only

@@ -26,7 +26,7 @@ def agent(*, task: str = "task", answer: str = "answer", depth: int = 1) -> Grap
     payload = state_of("AgentGiven", {**keys, task: str})
     left = state_of("AgentLeft", {"head": str, "label": keys["label"], answer: str})
     state = state_of("AgentWork", {**hints_of(MainState), task: str, answer: str})
-    g = Graph("agent", state, input=payload, output=left, labels=("done", "failed"))
+    g = Graph("agent", state, input=payload, output=left, labels=("done", "failed"), needs=(task,))
     g.node("begin", begin_task(task))
     g.part("main", lambda: main.build(depth))
     g.node("end", end_task(answer))
@@ -64,7 +64,7 @@ def approve(question: str, *, show: str = "", feedback: str = "feedback") -> Gra
     `show`: state key with the text to decide on; the person may edit it, and the result replaces it. `feedback`: key
     for the reason of a rejection; the state need not have it.
     """
-    g = _asking("approve", ("approved", "rejected"), show, feedback)
+    g = _asking("approve", ("approved", "rejected"), (show, feedback), (show,))
     _wire(g, put_before_person("approval", question, show, ()), take_approval(show, feedback))
     g.by_label("take", {"approved": END, "rejected": END})
     return g
@@ -81,15 +81,15 @@ def ask_person(
     if len({*options, "again", "declined"}) != len(options) + 2:
         raise SetupError(f"ask_person: options {[*options]} must differ, and be none of 'again', 'declined'.")
     labels = (*(options or ("answered",)), "declined")
-    g = _asking("ask_person", labels, show, answer)
+    g = _asking("ask_person", labels, (show, answer), (show, answer))
     _wire(g, put_before_person("question", question, show, options), take_answer(answer, options))
     g.by_label("take", {**dict.fromkeys(labels, END), **({"again": "ask"} if options else {})})
     return g
 
 
-def _asking(name: str, labels: tuple[str, ...], *texts: str) -> Graph:
+def _asking(name: str, labels: tuple[str, ...], texts: Sequence[str], needs: Sequence[str]) -> Graph:
     state = state_of(name, {**hints_of(HookWait), **{key: str for key in texts if key}})
-    return Graph(name, state, labels=labels, asks=True)
+    return Graph(name, state, labels=labels, asks=True, needs=tuple(filter(None, needs)))
 
 
 def _wire(g: Graph, ask: Node, take: Node) -> None:

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from interlock.nodes.hooks import context_message, ending, fired, fires
 from interlock.nodes.mcp import spelled_out
 from interlock.prompts import load, render
+from interlock.state.charts import ApprovalModeChart, step
 from interlock.state.command import is_name, split_prompt
 from interlock.state.context import Commands
 from interlock.state.conversation import Refused, fresh_prompt, open_refusal, refusal_line, refusals_in
@@ -215,7 +216,10 @@ def _feedback(outcome: HookOutcome) -> str:
     return outcome.reason.strip() if blocks and outcome.reason != NO_REASON else ""
 
 
-@node(reads=("turn_status", "reply", "stop", "stopped_by", "refused"), writes=("status", "error"))
+@node(
+    reads=("turn_status", "reply", "stop", "stopped_by", "refused", "approval_mode", "plan_verdict"),
+    writes=("status", "error", "approval_mode", "plan_verdict"),
+)
 async def finish(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """A batch that requested the end ends the run, whatever the turn's status. No answer isn't a success."""
     if reason := state.get("stop"):
@@ -227,13 +231,22 @@ async def finish(state: MainState, runtime: Runtime[Deps]) -> MainState:
     ):
         return {"status": "invalid_stream", "error": {"type": "invalid_stream", "message": _NO_ANSWER}}
     if state["turn_status"] == "ok" and (refused := open_refusal(refusals_in(state))):
-        return {"status": "failed", "error": refusal(refused, runtime.context.info.run)}
+        return {"status": "failed", "error": refusal(refused, runtime.context.info.run), **carried_out(state)}
     try:
-        return {"status": _STATUS[state["turn_status"]]}
+        return {"status": _STATUS[state["turn_status"]], **carried_out(state)}
     except KeyError:
         raise RunError(
             f"main ended after a turn that was {state['turn_status']!r}; expected {sorted(_STATUS)}."
         ) from None
+
+
+def carried_out(state: MainState) -> MainState:
+    """The mode after a plan was carried out: edits are asked about again if they were allowed for the plan only."""
+    if (state["turn_status"], state.get("plan_verdict")) != ("ok", "approve_auto_edit"):
+        return {}
+    mode = state["approval_mode"]
+    after = step(ApprovalModeChart, mode, "carried_out") if mode == "auto_edit" else mode
+    return {"approval_mode": after, "plan_verdict": ""}
 
 
 def append_text(runtime: Runtime[Deps], head: str, text: str, origin: Origin = "nudge") -> str:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from langgraph.runtime import Runtime
 
@@ -55,7 +56,7 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
         _impossible(deps, key, call, preview, is_foreseen(deps, earlier))
         return {"label": "impossible", "status": moved(state["status"], "fail")}
     asks = state["asks"] + 1
-    choices = deps.policy.choices(call, risk, verdict)
+    choices = deps.policy.choices(call, risk, verdict, state["approval_mode"])
     rules = ((c, deps.policy.narrow(call, risk, c, state["approval_mode"])) for c in choices if "always" in c)
     request = ApprovalRequest(
         attempt=key,
@@ -68,12 +69,23 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
         files=preview.files,
         choices=choices,
         always={choice: rule.covers for choice, rule in rules if rule is not None},
+        parameters=_parameters(deps, call),
         note=_note(deps, state),
     )
     put_request(runtime, request)
     event = "ask_again" if state["asks"] and state["status"] == "awaiting_approval" else "ask"
     asked_now: DecideState = {"asks": asks, "approval": request.key, "status": moved(state["status"], event)}
     return {**asked_now, "label": asked(state)}
+
+
+def _parameters(deps: Deps, call: CallView) -> tuple[str, ...]:
+    """The arguments that the tool's schema declares, and those that the call has; empty: the schema takes any."""
+    names = (call.name, info_of(deps, call).name)
+    declared = (d.parameters for d in deps.toolset.declarations() if d.name in names)
+    schema: dict[str, Any] = next(declared, dict[str, Any]())
+    if "properties" not in schema or schema.get("additionalProperties") or schema.get("patternProperties"):
+        return ()
+    return tuple(dict.fromkeys((*schema["properties"], *call.args)))
 
 
 def _impossible(deps: Deps, key: CallKey, call: CallView, preview: Preview, foreseen: bool) -> None:

@@ -125,6 +125,7 @@ async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
         files=(FileState(path=str(path), sha256=sha256, on_disk=sha256),),
         choices=("proceed_once", "proceed_always", "modify", "reject", "cancel"),
         always={"proceed_always": "every edit while the plan is carried out"},
+        parameters=("plan", "approval_mode", *call.args),
         note="The plan file changed since it was shown; this is the new text." if asks > 1 else None,
     )
     put_request(runtime, request)

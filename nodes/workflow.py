@@ -186,6 +186,7 @@ def put_before_person(kind: RequestKind, question: str, show: str, options: Sequ
             reason=question,
             preview=text,
             choices=choices,
+            parameters=(*args,),
             questions=({"question": f"{question}\n\n{text}".strip(), "options": [*options]},) if asks else (),
         )
         put_request(runtime, request)

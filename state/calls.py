@@ -120,7 +120,8 @@ class SessionRule(Frozen):
     @property
     def covers(self) -> str:
         """The rule's scope in words, shown to the person who chooses it."""
-        return self._what + (f", {self.saved}" if self.saved else "")
+        until = ", until the plan ends" if self.modes == ("plan",) else ""
+        return self._what + (f", {self.saved}" if self.saved else until)
 
     @property
     def _what(self) -> str:
@@ -200,6 +201,8 @@ class ApprovalRequest(Frozen):
     choices: tuple[Choice, ...]
     always: dict[str, str] = Field(default_factory=dict[str, str])
     """Always-choice → what it would cover, in words."""
+    parameters: tuple[str, ...] = ()
+    """Arguments that an edit may name; empty: any."""
     agent: str = ""
     """Path of the calling sub-agent; empty: the main agent."""
     program: str = ""

@@ -88,6 +88,7 @@ class ApprovalModeChart(StateChart[Any]):
     enter_plan_mode = default.to(plan) | auto_edit.to(plan)
     approve_default = plan.review.to(default)
     approve_auto_edit = plan.review.to(auto_edit)
+    carried_out = auto_edit.to(default)
     use_default = default.from_(auto_edit, yolo, plan)
     use_auto_edit = auto_edit.from_(default, yolo, plan)
     use_yolo = yolo.from_(default, auto_edit, plan)

@@ -337,8 +337,10 @@ class Policy(Protocol):
         """Fingerprint of the definition of the MCP server that a tool belongs to; empty for other tools."""
         ...
 
-    def choices(self, call: CallView, risk: Risk, verdict: Verdict) -> tuple[Choice, ...]:
-        """The answers a person may give."""
+    def choices(
+        self, call: CallView, risk: Risk, verdict: Verdict, mode: str = "default"
+    ) -> tuple[Choice, ...]:
+        """The answers a person may give. In plan mode, always means until the plan ends, and isn't saved."""
         ...
 
     def narrow(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:

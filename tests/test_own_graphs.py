@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from interlock.engine import Decision, Options, Outcome, events, resume, run
-from interlock.state.errors import SetupError
+from interlock.state.errors import SetupError, UserError
 from interlock.state.events import Init, NodeStart, Result
 from interlock.testing import Scene, Stage, check_paths, kill_everywhere
 from interlock.workflow import (
@@ -23,6 +23,7 @@ from interlock.workflow import (
     Runtime,
     State,
     Workflow,
+    agent,
     approve,
     ask_model,
     ask_person,
@@ -220,8 +221,20 @@ def test_what_a_person_made_of_a_text_goes_on(stage: Stage) -> None:
 
     parked = stage.run(workflow(wire), {"text": "a draft"})
     assert parked.pending[0]["choices"] == ["proceed_once", "modify", "reject"]
+    for wrong, told in (({"txt": "better"}, "Did you mean 'text'"), ({}, "lacks 'text'")):
+        with pytest.raises(UserError, match=told):
+            stage.resume(parked.run, Decision(parked.pending[0]["id"], "modify", args=wrong))
     done = stage.resume(parked.run, Decision(parked.pending[0]["id"], "modify", args={"text": "better"}))
     assert done.output["text"] == "better"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [approve("Fine?", show="txt"), ask_person("Which?", answer="txt"), agent(task="txt", answer="text")],
+)
+def test_a_part_that_names_a_key_that_the_state_lacks_is_refused(part: Graph) -> None:
+    with pytest.raises(SetupError, match=r"own.check is given \['txt'\], which Own lacks; it has .*'text'"):
+        Graph("own", Own).part("check", part)
 
 
 TRIES: list[int] = []

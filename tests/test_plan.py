@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ from agent_runs.stage import REPORT, Replies, Stage, approve, call, complete, of
 
 from interlock.engine import Decision, Outcome, resume_sync
 from interlock.engine.diagrams import declared_edges
+from interlock.engine.store import Store
+from interlock.engine.store.approvals import SqlApprovals
+from interlock.services.policy.always import LOOSER
+from interlock.state.calls import Answer, SessionRule
 from interlock.state.charts import ApprovalModeChart, step
 from interlock.state.errors import RunError, UserError
 from interlock.tools.table import TASK_LOOP, TOOLS
@@ -341,25 +346,43 @@ def test_an_illegal_event_raises(state: str, event: str) -> None:
         step(ApprovalModeChart, state, event)
 
 
-def test_the_rules_are_told_when_a_run_begins_in_plan_mode_and_the_approved_mode_lasts(
-    tmp_path: Path,
-) -> None:
-    """A follow-up prompt doesn't fall back to plan mode."""
+@pytest.mark.parametrize("linked", [False, True], ids=["in main", "handed over"])
+def test_what_always_allows_at_a_plan_ends_with_the_plan(linked: bool, tmp_path: Path) -> None:
+    """Edits aren't asked about until it is carried out; a follow-up prompt falls back to default, not to plan mode."""
     change = call("write_file", file_path="b.py", content="x\n")
     replies: Replies = [
         tools(WRITE, expect="# Plan mode"),
         tools(HAND_IN),
-        {"text": "planned"},
         tools(change),
         {"text": "done"},
+        tools(call("write_file", file_path="c.py", content="x\n")),
     ]
     stage = Stage(tmp_path / "stage", replies)
-    outcome = stage.run("main", {"prompt": "go"}, approval_mode="plan")
+    outcome = stage.run("plan" if linked else "main", {"prompt": "go"}, approval_mode="plan")
     outcome = stage.resume(outcome, *approve(outcome, "proceed_always"))
-    assert outcome.status == "done"
-    outcome = resume_sync(outcome.run, prompt="now do it", options=stage.options)
-    assert outcome.status == "done"
-    assert (stage.work / "b.py").exists(), "auto_edit was approved"
+    assert (outcome.status, (stage.work / "b.py").exists()) == ("done", True)
+    outcome = resume_sync(outcome.run, prompt="and c.py", options=stage.options)
+    assert [p["tool_name"] for p in outcome.pending] == ["write_file"]
+
+
+def test_an_always_in_plan_mode_ends_with_the_plan(tmp_path: Path) -> None:
+    """Nor does it come back with the next plan."""
+    stage = Stage(tmp_path / "stage", [tools(WRITE), tools(HAND_IN)])
+    outcome = stage.run("main", {"prompt": "go"}, approval_mode="plan")
+    rule = SessionRule(tool="web_fetch", path="a.invalid", modes=LOOSER["plan"])
+    assert rule.covers == "web_fetch with a.invalid, until the plan ends"
+    with closing(Store(stage.folder / "home").connect()) as conn:
+        conn.execute("update approvals set rowid = 9")
+        conn.execute(
+            "insert into approvals (rowid, id, run, key, request, asked_at, rule) "
+            "values (1, 'x', ?, 'x', '{}', 0, ?)",
+            (outcome.run, rule.model_dump_json()),
+        )
+        approvals = SqlApprovals(conn, outcome.run)
+        for choice, holds in (("reject", True), ("proceed_once", False)):
+            text = Answer(choice=choice).model_dump_json()
+            conn.execute("update approvals set answer = ? where id = ?", (text, outcome.pending[0]["id"]))
+            assert approvals.session_rules() == ([rule] if holds else [])
 
 
 def test_main_gets_the_plan_that_was_approved_whatever_has_become_of_its_file(tmp_path: Path) -> None:
@@ -413,7 +436,7 @@ def test_a_review_that_waits_is_in_review_and_says_what_an_edit_takes(tmp_path: 
         "approval_mode": "default",
     }
     wrong = {**outcome.pending[0]["args"], "text": "mine"}
-    with pytest.raises(UserError, match="text: Extra inputs"):
+    with pytest.raises(UserError, match="takes no argument 'text'"):
         stage.resume(outcome, Decision(outcome.pending[0]["id"], "modify", args=wrong))
     outcome = stage.resume(outcome, Decision(outcome.pending[0]["id"], "reject", feedback="more"))
     assert outcome.status == "failed" and "· design" in show(stage, outcome.run)

@@ -107,7 +107,7 @@ def test_people_see_the_stack_and_decide_by_the_tasks_own_name(
     ((child, _),) = asked(outcome)
     monkeypatch.setenv("INTERLOCK_HOME", str(stage.folder / "home"))
     assert cli(["approvals", outcome.run]) == 0
-    assert f"resume {outcome.run} --approve 1" in capsys.readouterr().out
+    assert f"resume {outcome.run} --approve 2" in capsys.readouterr().out
     assert cli(["show", outcome.run]) == 0
     assert f"asked for {child} · waiting · level two" in capsys.readouterr().out
     assert cli(["show", child]) == 0

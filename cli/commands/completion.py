@@ -16,6 +16,7 @@ from typing import NamedTuple
 from interlock.cli.catalog import COMMANDS, parser_of
 from interlock.cli.parsing import Args, OneOf, Parser, one_of
 from interlock.cli.render.output import one_line
+from interlock.cli.render.pending import named
 from interlock.engine.read import find_run, list_runs, steps, waiting_requests
 from interlock.engine.read.calls import calls
 from interlock.engine.store import state_home
@@ -178,8 +179,11 @@ def _steps(words: Sequence[str]) -> list[Word]:
 
 def _requests(words: Sequence[str]) -> list[Word]:
     waiting = [request.fields for request in waiting_requests(state_home(), _run(words))]
-    rows = [(one["number"], one["tool_name"], one["preview"]) for one in waiting]
-    return [Word("all"), *(Word(str(n), one_line(f"{tool}: {preview}", _TITLE)) for n, tool, preview in rows)]
+    rows = [(named(one), one["tool_name"], one["preview"]) for one in waiting]
+    return [
+        Word("all"),
+        *(Word(name, one_line(f"{tool}: {preview}", _TITLE)) for name, tool, preview in rows),
+    ]
 
 
 def _workflows(_: Sequence[str]) -> list[Word]:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli import quick_start
@@ -12,8 +13,8 @@ from interlock.cli.flags import add_running_flags, options_from, options_here
 from interlock.cli.inputs import batch_lines, json_object, piped_text, prompt_from, read_spec
 from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import write_json
-from interlock.engine.options import Options
-from interlock.engine.read import find_run, waiting_requests
+from interlock.engine.options import Decision, Options
+from interlock.engine.read import find_run, idle, past_requests, waiting_requests
 from interlock.state.errors import InputError, InterlockError, RunError, UserError
 
 if TYPE_CHECKING:
@@ -234,10 +235,15 @@ def resume_parser() -> Parser:
 def resume(args: Args) -> int | None:
     options = replace(options_from(args, resuming=True), new_rules=args.new_rules, compress=args.compress)
     run = find_run(options.home, args.run, options.workspace)
-    waiting = [r.fields for r in waiting_requests(options.home, run.run)] if args.decisions else []
-    decisions = decisions_from(args.decisions, waiting)
+    decisions = _decisions(args, options.home, run.run) if args.decisions else []
     view = view_for(args, run.title, [d.approval for d in decisions])
     return go_on(run.run, decisions, args.prompt, options, view)
+
+
+def _decisions(args: Args, home: Path, run: str) -> list[Decision]:
+    waiting = [request.fields for request in waiting_requests(home, run)]
+    why = "" if waiting else idle(home, run)
+    return decisions_from(args.decisions, waiting, past_requests(home, run), why)
 
 
 class _InitParser(Parser):

@@ -148,9 +148,14 @@ def option_label(option: Any) -> str:
     return one_line(str(option.get("label", "") if isinstance(option, dict) else option))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
 
 
+def named(request: Request) -> str:
+    """What to type for a request: its number, or its id while the run hasn't parked."""
+    return str(request["number"] or request["id"])
+
+
 def commands(run: str, request: Request) -> list[tuple[str, str]]:
     """(what it does, the exact command) for every choice of a request."""
-    start, name, choices = f"interlock resume {run}", request["number"], request["choices"]
+    start, name, choices = f"interlock resume {run}", named(request), request["choices"]
     if request["kind"] == "question":
         rows = [("answer", f"{start} --answer {name}='your answer'")]
     elif request["kind"] == "outcome":
@@ -164,9 +169,13 @@ def commands(run: str, request: Request) -> list[tuple[str, str]]:
         rows = [("approve", approve), *always]
     if "modify" in choices and request["kind"] == "approval":
         # A plan review edits the plan's text, not the call's arguments.
-        named = ("plan", "approval_mode") if request["tool_name"] == PLAN_REVIEW else request["args"]
-        keys = ", ".join(map(one_line, named))
-        rows.append(("change it", f"{start} --edit {name}   (in your editor; or {name}=JSON: {keys})"))
+        keys = ("plan", "approval_mode") if request["tool_name"] == PLAN_REVIEW else request["args"]
+        rows.append(
+            (
+                "change it",
+                f"{start} --edit {name}   (in your editor; or {name}=JSON: {', '.join(map(one_line, keys))})",
+            )
+        )
     if "reject" in choices and request["kind"] != "outcome":
         rows.append(("reject", f"{start} --reject {name} --reason 'why'"))
     if "cancel" in choices:
@@ -175,7 +184,7 @@ def commands(run: str, request: Request) -> list[tuple[str, str]]:
 
 
 def _together(run: str, requests: Sequence[Request], paint: Paint) -> Iterator[str]:
-    approvals = [r["number"] for r in requests if r["kind"] == "approval"]
+    approvals = [named(r) for r in requests if r["kind"] == "approval"]
     if len(approvals) < 2:
         return
     mixed = f"--approve {approvals[0]} --reject {approvals[1]} --reason 'why'"

@@ -262,6 +262,7 @@ class RunPlans:
             "last_prompt_tokens": 0,
             "plan_file": plan.file,
             "approved_plan": True,
+            "plan_verdict": f"approve_{modes['approval_mode']}",
             "plan_steps": [dict(s) for s in plan.steps],
         }
         with closing(self.store.connect()) as conn:

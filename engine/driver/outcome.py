@@ -11,6 +11,7 @@ from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.options import Decision, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
 from interlock.engine.store import note_error
+from interlock.engine.store.approvals import number_requests
 from interlock.graphs._pipeline import Pipeline
 from interlock.prompts import load
 from interlock.services.sqlite import transaction
@@ -115,6 +116,8 @@ def result_event(outcome: Outcome) -> Result:
 
 def _requests(drive: Drive, snapshot: StateSnapshot) -> list[Pending]:
     checkpoint = str(snapshot.config.get("configurable", {}).get("checkpoint_id", ""))
+    if drive.lease.held:
+        number_requests(drive.conn, drive.lease.run)
     waiting = waiting_requests(drive.store.home, drive.lease.run)
     return [{**request.fields, "checkpoint_id": checkpoint} for request in waiting]
 

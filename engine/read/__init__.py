@@ -2,6 +2,8 @@
 
 import json
 import sqlite3
+import time
+from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -142,31 +144,69 @@ def waiting_requests(home: Path, run: str | None = None) -> list[Request]:
     run = run and deepest(home, run)
     rows = select(
         home,
-        "select a.id, a.run, a.asked_at, a.request, a.answer is null as waits from approvals a "
-        "join runs r on r.run = a.run where a.superseded = 0 and a.interrupt is not null "
+        "select a.id, a.run, a.asked_at, a.request, a.number from approvals a "
+        "join runs r on r.run = a.run where a.answer is null and a.superseded = 0 and a.interrupt is not null "
         "and r.status not in ('done', 'failed', 'cancelled') and (?1 is null or a.run = ?1) "
         "order by a.rowid",
         run,
     )
-    numbers = _numbers([(r["run"], *place_of(r["id"])) for r in rows], [bool(r["waits"]) for r in rows])
     found = [
-        Request(r["id"], r["run"], r["asked_at"], _fields(r["id"], number, json.loads(r["request"])))
-        for r, number in zip(rows, numbers, strict=True)
-        if r["waits"]
+        Request(
+            r["id"], r["run"], r["asked_at"], _fields(r["id"], r["number"] or 0, json.loads(r["request"]))
+        )
+        for r in rows
     ]
     first = {r.run: r.asked_at for r in reversed(found)}
     return sorted(found, key=lambda r: (first[r.run], r.run, *place_of(r.id)))
 
 
-def _numbers(calls: list[tuple[str, int, int]], waiting: list[bool]) -> list[int]:
-    """Number each run's calls from 1, in batches where a call still waits; calls of other batches get 0.
+_ANSWERED = {"reject": "rejected", "cancel": "cancelled", "modify": "approved with changes"}
 
-    An answered call keeps its number while another of its batch waits, so a number never passes to another call.
-    """
-    batches = {call[:2] for call, waits in zip(calls, waiting, strict=True) if waits}
-    asked = sorted({call for call in calls if call[:2] in batches})
-    numbers = {c: n for _, group in groupby(asked, lambda c: c[0]) for n, c in enumerate(group, 1)}
-    return [numbers.get(call, 0) for call in calls]
+
+def past_requests(home: Path, run: str) -> dict[str, str]:
+    """What became of the requests of this run, and of related ones, that no longer wait: by id and by number."""
+    waiting = {request.id for request in waiting_requests(home)}
+    rows = select(
+        home,
+        RELATED + "select a.id, a.number, a.request, a.answer, a.answered_at, a.answered_by from approvals a "
+        "where a.run in related and (a.interrupt is not null or a.answer is not null) "
+        "order by a.run = ?1, a.rowid",
+        run,
+    )
+    past = [(row, _became(row)) for row in rows if row["id"] not in waiting]
+    return {name: text for row, text in past for name in (row["id"], str(row["number"]))}
+
+
+def _became(row: sqlite3.Row) -> str:
+    request = json.loads(row["request"])
+    what = f"Request {row['number'] or row['id']} ({request['call']['name']})"
+    if row["answer"] is None:
+        return f"{what} was withdrawn"
+    choice = json.loads(row["answer"])["choice"]
+    permission = request["kind"] == "approval" or choice == "cancel"
+    done = _ANSWERED.get(choice, "approved") if permission else "answered"
+    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["answered_at"]))
+    return f"{what} was {done} at {at}" + (f" by {row['answered_by']}" if row["answered_by"] else "")
+
+
+RELATED = """
+with recursive above (run, parent) as (
+    select run, parent from runs where run = ?1
+    union select r.run, r.parent from runs r join above on r.run = above.parent
+), related (run) as (
+    select run from above union select r.run from runs r join related on r.parent = related.run
+) """
+"""Runs among which no number names two requests: a task and its subtasks, a plan and what carries it out, forks."""
+
+
+def idle(home: Path, run: str) -> str:
+    """Why no request of a run waits, and what to do."""
+    row = find_run(home, deepest(home, run))
+    if row.status in ENDED:
+        return f"Run {run!r} is {row.status}, so no request of it waits. See: interlock show {run}"
+    if row.status == "running":
+        return f"Run {run!r} is running, and no request of it waits. See: interlock approvals {run}"
+    return f"Run {run!r} was interrupted, and no request of it waits. Resume it with: interlock resume {run}"
 
 
 def place_of(name: str) -> tuple[int, int]:
@@ -197,7 +237,25 @@ def _fields(name: str, number: int, request: dict[str, Any]) -> Pending:
         "always": request.get("always", {}),
         "note": request.get("note"),
         "questions": request.get("questions", []),
+        "parameters": request.get("parameters", []),
     }
+
+
+def check_edit(request: Mapping[str, Any], args: Mapping[str, Any]) -> None:
+    """Refuse edited arguments that would run the original call: a name the call doesn't take, or no text.
+
+    Raises `UserError` that lists the names.
+    """
+    tool: str = request["tool_name"]
+    known: list[str] = request.get("parameters") or [*(request["args"] if tool == "approve" else ())]
+    for name in args:
+        if known and name not in known:
+            raise UserError(
+                f"{tool} takes no argument {name!r}.{nearest(name, known)} It takes {', '.join(known)}."
+            )
+    plan = ["plan"] if tool == "exit_plan_mode" and not str(args.get("plan") or "").strip() else []
+    for name in plan or [n for n in known if tool == "approve" and args.get(n) is None]:
+        raise UserError(f"The edit of {tool} lacks {name!r}, the text that was shown.")
 
 
 def _run_row(row: sqlite3.Row) -> RunRow:

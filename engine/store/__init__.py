@@ -29,7 +29,7 @@ PARTS = (
     *("outputs", "plans", "snapshots", "input", "index"),
 )
 """What is in the state directory."""
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
 
 
@@ -53,7 +53,10 @@ def reading(home: Path) -> Generator[sqlite3.Connection | None]:
         conn = sqlite3.connect(path, timeout=10)
         conn.row_factory = sqlite3.Row
         conn.execute("pragma query_only = 1")
-        yield conn if _version(conn, path) else None
+        version = _version(conn, path)
+        if 0 < version < SCHEMA_VERSION:
+            Store(home).open()
+        yield conn if version else None
     except sqlite3.DatabaseError as error:
         raise explain(error, path) from error
     finally:
@@ -80,6 +83,13 @@ def select(home: Path, sql: str, *values: object) -> list[sqlite3.Row]:
 def insertion(table: str, row: Mapping[str, object], how: str = "insert") -> tuple[str, tuple[object, ...]]:
     """SQL that inserts a row (column → value), and its values. `how`: also `insert or replace`, `insert or ignore`."""
     return f"{how} into {table} ({', '.join(row)}) values ({', '.join('?' * len(row))})", (*row.values(),)
+
+
+def _number_requests(conn: sqlite3.Connection) -> None:
+    """Give the requests of stores before version 6 their numbers, which were computed then."""
+    if "number" not in {row[1] for row in conn.execute("pragma table_info(approvals)")}:
+        conn.execute("alter table approvals add column number integer")
+        conn.execute("update approvals set number = rowid")
 
 
 _PAGE = 2048
@@ -123,9 +133,11 @@ class Store:
         with explained(self.path), closing(self.connect("FULL")) as conn:
             if _version(conn, self.path) < SCHEMA_VERSION:
                 schema = files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
-                conn.executescript(
-                    f"begin immediate;{_CHECKPOINT_TABLES}{schema}pragma user_version={SCHEMA_VERSION};commit;"
-                )
+                with transaction(conn):
+                    for statement in (_CHECKPOINT_TABLES + schema).split(";\n"):
+                        conn.execute(statement)
+                    _number_requests(conn)
+                    conn.execute(f"pragma user_version={SCHEMA_VERSION}")
 
     def connect(self, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> StoreConnection:
         """A connection in autocommit mode: start transactions with `transaction`, and don't `await` inside them."""

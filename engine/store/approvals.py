@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from interlock.engine.options import Decision
-from interlock.engine.read import Request, waiting_requests
+from interlock.engine.read import RELATED, Request, check_edit, place_of, waiting_requests
 from interlock.engine.store import Store, insertion
 from interlock.services.policy.rule import USER
 from interlock.services.secrets.redaction import SHAPES, Redactor
@@ -84,8 +84,13 @@ class SqlApprovals:
         return [ApprovalRequest.model_validate_json(request) for (request,) in rows]
 
     def session_rules(self) -> list[SessionRule]:
+        """The rules of this run's always-choices; those made while planning end with the plan."""
         rows = self.conn.execute(
-            "select rule from approvals where run = ? and rule is not null order by rowid", (self.run,)
+            "select rule from approvals where run = :run and rule is not null and (rowid > coalesce(("
+            "select max(rowid) from approvals where run = :run and json_extract(answer, '$.choice') <> 'reject' "
+            "and json_extract(request, '$.call.name') = 'exit_plan_mode'), 0) "
+            """or json_extract(rule, '$.modes') <> '["plan"]') order by rowid""",
+            {"run": self.run},
         )
         return [SessionRule.model_validate_json(rule) for (rule,) in rows]
 
@@ -151,6 +156,22 @@ def not_waiting(conn: sqlite3.Connection, run: str, approval: str) -> UserError:
     )
 
 
+def number_requests(conn: sqlite3.Connection, run: str) -> None:
+    """Number a parked run's new requests, in the order of their calls. No number is used for a second request."""
+    rows = conn.execute(
+        "select id from approvals where run = ? and number is null and answer is null and superseded = 0 "
+        "and interrupt is not null",
+        (run,),
+    ).fetchall()
+    if not rows:
+        return
+    with transaction(conn):
+        query = RELATED + "select coalesce(max(number), 0) from approvals where run in related"
+        (last,) = conn.execute(query, (run,)).fetchone()
+        for number, name in enumerate(sorted((name for (name,) in rows), key=place_of), last + 1):
+            conn.execute("update approvals set number = ? where id = ?", (number, name))
+
+
 def ready_answers(conn: sqlite3.Connection, run: str) -> dict[str, str]:
     """Interrupt id → request key, for answered requests the run was interrupted for."""
     rows = conn.execute(
@@ -191,6 +212,7 @@ def _answer(waiting: dict[str, Request], name: str, decision: Decision) -> Answe
     args = None
     if decision.choice == "modify":
         args = json.loads(json.dumps(clean_json(dict(decision.args or {}))))
+        check_edit(request, args)
         _check_arguments(name, request["tool_name"], args)
     return Answer(
         choice=decision.choice,

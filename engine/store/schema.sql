@@ -109,7 +109,7 @@ create table if not exists server_replies (
     primary key (run, asked)
 ) without rowid;
 create table if not exists approvals (
-    id text primary key,              -- RUN-N
+    id text primary key,              -- RUN-BATCH.CALL
     run text not null,
     key text not null,                -- call key and kind
     request text not null,            -- JSON ApprovalRequest
@@ -120,6 +120,7 @@ create table if not exists approvals (
     answered_by text,
     rule text,                        -- JSON SessionRule of an always-choice
     superseded integer not null default 0,
+    number integer,                   -- short name; never used twice in a run, the runs above and below it
     unique (run, key)
 );
 create table if not exists steps (

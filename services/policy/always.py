@@ -116,8 +116,14 @@ def covers(
 
 
 _STRICT_FIRST: tuple[ApprovalMode, ...] = ("plan", "default", "auto_edit", "yolo")
-LOOSER: Mapping[str, tuple[ApprovalMode, ...]] = {m: _STRICT_FIRST[n:] for n, m in enumerate(_STRICT_FIRST)}
-"""Each mode and the more permissive ones: a choice made in a loose mode doesn't apply in a stricter one."""
+LOOSER: Mapping[str, tuple[ApprovalMode, ...]] = {
+    **{m: _STRICT_FIRST[n:] for n, m in enumerate(_STRICT_FIRST)},
+    "plan": ("plan",),
+}
+"""Each mode and the more permissive ones: a choice made in a loose mode doesn't apply in a stricter one.
+
+A choice made while planning ends with the plan.
+"""
 
 
 def shell_rule(call: CallView, line: ShellLine, mode: str) -> SessionRule | None:

@@ -188,14 +188,17 @@ class RulePolicy:
         whole = repr((plain, self._scope.interactive, sorted(self._scope.servers), began))
         return sha256(whole.encode()).hexdigest()[:16]
 
-    def choices(self, call: CallView, risk: Risk, verdict: Verdict) -> tuple[Choice, ...]:
+    def choices(
+        self, call: CallView, risk: Risk, verdict: Verdict, mode: str = "default"
+    ) -> tuple[Choice, ...]:
         """Return the choices offered. An always-choice must be narrow and prevent the next question."""
+        mode = "plan" if mode == "plan" else "default"
         if verdict.decision != "ask" or verdict.by_checker:
             return _ONCE
         sparing: list[Choice] = []
         for choice in _ALWAYS:
-            rule = self.narrow(call, risk, choice, "default")
-            if rule and self.check(call, risk, "default", [rule]).decision == "allow":
+            rule = self.narrow(call, risk, choice, mode)
+            if rule and self.check(call, risk, mode, [rule]).decision == "allow":
                 sparing.append(choice)
         return (_ONCE[0], *sparing, *_ONCE[1:])
 
@@ -208,7 +211,8 @@ class RulePolicy:
 
     def _narrowed(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
         mode = MODE_NAMES.get(mode, mode)
-        if mode not in LOOSER or choice not in _ALWAYS or (choice == _SAVED and self._save_to is None):
+        saves = self._save_to is not None and mode != "plan"  # no rule of a person's extends plan mode
+        if mode not in LOOSER or choice not in _ALWAYS or (choice == _SAVED and not saves):
             return None
         server = server_of(call.name, self._scope.servers)
         if server is not None and choice != "proceed_always":

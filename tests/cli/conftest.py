@@ -97,7 +97,9 @@ class StoreMaker:
             }
         )
         name = SqlApprovals(self.conn, run).ask(request)
-        self.execute("update approvals set interrupt = ? where id = ?", f"i{count}", name)
+        self.execute(
+            "update approvals set interrupt = ?, number = ? where id = ?", f"i{count}", count + 1, name
+        )
         return name
 
     def hold(self, run: str, owner: tuple[str, str, int, str], held: int = 1) -> None:

@@ -24,6 +24,7 @@ def _request(number: int, kind: str = "approval", **changes: Any) -> dict[str, A
         "preview": "git push",
         "choices": choices if kind == "approval" else ["proceed_once", "reject"],
         "questions": [],
+        "parameters": ["command", "description", "dir_path", "timeout"],
         **changes,
     }
 
@@ -36,17 +37,17 @@ _WAITING = [
     _request(4, "outcome"),
     _request(5, choices=["proceed_once", "reject"]),
 ]
+_PAST = dict.fromkeys(("7", "aa11-1.1"), "Request 7 (glob) was approved at 09:12 by ann")
 
 
 def _decide(*typed: str) -> list[Decision]:
-    return decisions_from(parser().parse(["aa11", *typed]).decisions, _WAITING)
+    return decisions_from(parser().parse(["aa11", *typed]).decisions, _WAITING, _PAST)
 
 
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
         (["--approve", "aa11-2.1"], [Decision("aa11-2.1", "proceed_once")]),
-        (["--approve", "2.1"], [Decision("aa11-2.1", "proceed_once")]),
         (["--approve", "1"], [Decision("aa11-2.1", "proceed_once")]),
         (["--approve", "1", "--always"], [Decision("aa11-2.1", "proceed_always")]),
         (["--approve", "all"], [Decision(f"aa11-2.{n}", "proceed_once") for n in (1, 2, 5)]),
@@ -95,6 +96,14 @@ def test_what_is_typed_becomes_decisions(typed: list[str], expected: list[Decisi
     [
         (["--approve", "9"], r"No request '9' waits. What waits: 1 \(aa11-2.1\), 2"),
         (["--approve", "aa11-2.11"], "Did you mean 'aa11-2.1'"),
+        (["--approve", "2.1"], "No request '2.1' waits"),
+        (["--reject", "7"], r"Request 7 .glob. was approved at 09:12 by ann. What waits: 1 \(aa11-2.1\), 2"),
+        (["--approve", "aa11-1.1"], "was approved at 09:12 by ann. What waits"),
+        (
+            ["--edit", '1={"comand": "ls"}'],
+            "no argument 'comand'. Did you mean 'command'. It takes comm.*dir_path",
+        ),
+        (["--edit", '1={"comand": null}'], "no argument 'comand'"),
         (["--approve", "1", "--reject", "1"], "decided twice"),
         (["--approve", "all", "--reject", "2"], "decided twice"),
         (["--approve", "3"], "asks for an answer, not for a permission: --answer aa11-2.3=…"),
@@ -151,13 +160,3 @@ def test_the_editor_gets_the_arguments_and_its_result_replaces_them(
     monkeypatch.setenv("VISUAL", "no-such-editor")
     with pytest.raises(UserError, match="can't start the editor"):
         _decide("--edit", "1")
-
-
-def test_a_number_is_the_requests_own_and_no_place_in_a_batch() -> None:
-    """Batches of parallel agents share indices."""
-    waiting = [_request(1), {**_request(1), "id": "aa11-3.1", "number": 2}]
-    typed = parser().parse(["aa11", "--approve", "2", "--reject", "2.1"]).decisions
-    assert decisions_from(typed, waiting) == [
-        Decision("aa11-3.1", "proceed_once"),
-        Decision("aa11-2.1", "reject"),
-    ]

@@ -99,9 +99,9 @@ def test_it_parks_and_goes_on_in_another_process_and_folder(run: Run, tmp_path: 
     name = parked.json["session_id"] if "session_id" in parked.json else parked.json["run"]
     elsewhere = cli("resume", name, "--reject", "1", "--reason", "say more", "-o", "json")
     assert elsewhere.returncode == 75
-    edited = run("resume", name, "--edit", '1={"note": "Starts at once."}', "-o", "json")
+    edited = run("resume", name, "--edit", '2={"note": "Starts at once."}', "-o", "json")
     assert edited.json["pending_approvals"][0]["tool_name"] == "write_file"
-    done = run("resume", name, "--approve", "1")
+    done = run("resume", name, "--approve", "3")
     assert (done.code, json.loads(done.out)) == (0, {"status": "done", "note": "Starts at once."})
     assert (tmp_path / "work" / "NOTE.md").read_text() == "Starts at once."
     assert "draft → review → draft → review → publish → write → finish" in run("show", name).out
@@ -208,7 +208,7 @@ def test_a_run_whose_file_changed_goes_on_or_is_refused_by_name(
     else:
         assert ".interlock/workflows/note.py has changed since this run began" in gone_on.err
     assert "write_file NOTE.md" in gone_on.err, parked
-    assert run("resume", "latest", "--approve", "1").code == 0
+    assert run("resume", "latest", "--approve", "2").code == 0
 
 
 def test_a_run_whose_file_is_gone_names_it(run: Run, work: Path, tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_a_package_brings_its_own_by_an_entry_point(work: Path, tmp_path: Path) 
     assert "MISSING" in rows["odd"]["problem"]
     assert call("run", "news", "x", "-m", script).returncode == 75
     assert call("resume", "latest", "--approve", "1").returncode == 75
-    assert call("resume", "latest", "--approve", "1").returncode == 0
+    assert call("resume", "latest", "--approve", "2").returncode == 0
 
 
 def test_no_model_writes_one_unasked(run: Run, work: Path, tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_no_model_writes_one_unasked(run: Run, work: Path, tmp_path: Path) -> No
 def test_a_run_of_one_is_forked_like_ours(run: Run, work: Path, tmp_path: Path) -> None:
     begun(run, tmp_path)
     assert run("resume", "latest", "--approve", "1").code == 75
-    assert run("resume", "latest", "--approve", "1").code == 0
+    assert run("resume", "latest", "--approve", "2").code == 0
     name = run("runs", "--json").json[0]["run"]
     steps = {row["step"] for row in run("history", name, "--json").json["checkpoints"]}
     elsewhere = run("fork", name, "--at", str(max(steps)), "--workspace", str(tmp_path / "copy"), "--json")
@@ -291,7 +291,7 @@ def test_a_run_of_one_is_forked_like_ours(run: Run, work: Path, tmp_path: Path) 
 def test_a_run_of_one_is_replayed_like_ours(run: Run, work: Path, tmp_path: Path) -> None:
     begun(run, tmp_path)
     run("resume", "latest", "--approve", "1")
-    assert run("resume", "latest", "--approve", "1").code == 0
+    assert run("resume", "latest", "--approve", "2").code == 0
     replayed = run("replay", "latest", "--json")
     assert replayed.code == 0, replayed.err
     assert replayed.json["divergence"] is None

@@ -106,6 +106,32 @@ def test_a_prompt_for_a_run_that_waits_comes_after_its_answer_and_is_never_lost_
     assert (outcome.output["response"], outcome.warnings, place.log()) == ("two", [], ["ran"])
 
 
+def test_a_decision_typed_twice_doesnt_decide_what_was_never_shown(tmp_path: Path) -> None:
+    """A number names one request for ever, also in the run that carries a plan out."""
+    seen: list[int] = []
+
+    def typed(place: Place, run: str, *decisions: str) -> str:
+        process = place.start("resume", run, *decisions)
+        _, told = process.communicate(timeout=HANG_S)
+        seen.append(process.returncode)
+        return told
+
+    echo = [{"tool_calls": [shell(f"echo {n} >> ../log")]} for n in (1, 2)]
+    place = Place(tmp_path / "p", [*echo, {"text": "done"}])
+    run = run_sync("main", {"prompt": "go"}, options=place.options).run
+    assert "--approve 2" in typed(place, run, "--approve", "1")
+    told = typed(place, run, "--approve", "1")
+    assert "Request 1 (run_shell_command) was approved at" in told and "What waits: 2" in told
+    assert (place.log(), seen) == (["1"], [75, 2])
+    hand_in = [{"name": "write_file", "args": {"file_path": "plan.md", "content": "- [ ] b"}}]
+    hand_in += [{"name": "exit_plan_mode", "args": {"plan_filename": "plan.md"}}]
+    place = Place(tmp_path / "q", [{"tool_calls": [call]} for call in hand_in] + echo)
+    run_sync("plan", {"prompt": "go"}, options=place.options)
+    assert "--approve 2" in typed(place, "latest", "--approve", "1")
+    assert "Request 1 (exit_plan_mode) was approved" in typed(place, "latest", "--approve", "1")
+    assert place.log() == []
+
+
 def test_a_user_without_a_name_may_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container that runs under a number."""
     place, run = parked(tmp_path / "p")
@@ -214,6 +240,10 @@ def test_whatever_ends_a_driver_in_a_command_its_outcome_is_asked(
     _, error = process.communicate(timeout=HANG_S)
     assert process.returncode == code, error
     assert find_run(place.home, "latest", place.work).status == "interrupted"
+    refused = place.start("resume", "latest", "--approve", "all")
+    told = refused.communicate(timeout=HANG_S)[1]
+    assert (refused.returncode, "was interrupted" in told) == (2, True), told
+    assert "Resume it with: interlock resume " in told
     outcome = resume_sync("latest", options=place.options)
     assert [p["kind"] for p in outcome.pending] == ["outcome"]
     outcome = resume_sync(
@@ -285,6 +315,7 @@ def test_runs_of_an_earlier_version_are_gone_on_with(
     def go_on(run: str, **how: Any) -> Outcome:
         return resume_sync(run, options=old_options(tmp_path, run), **how)
 
+    assert [r.fields["number"] for r in waiting_requests(tmp_path / "home", "parked")] != [0]
     parked = go_on("parked", decisions=[Decision("all", "proceed_once")])
     asked = go_on("killed")
     (request,) = asked.pending
