@@ -184,9 +184,9 @@ def _parts(parts: Sequence[Shown], paint: Paint) -> Iterator[str]:
         label = f"{'parts' if number == 0 else '':<{_LABEL}}"
         verdict = paint(f"{part['decision']:<5}", DECIDED[part["decision"]])
         yield f"{label}{verdict} {one_line(part['text'], 60)}   {paint(one_line(_at_home(part['rule'])), 'dim')}"
-        for what in ("danger", "opaque"):
+        for what, label in (("danger", "danger"), ("opaque", "opaque"), ("lets", "the rule lets through")):
             if part.get(what):
-                yield f"{'':<{_LABEL + 6}}{what}: {one_line(part[what])}"
+                yield f"{'':<{_LABEL + 6}}{label}: {one_line(part[what])}"
 
 
 def _answers(shown: Shown) -> Iterator[str]:

@@ -185,10 +185,12 @@ def _policies(root: Path, home: Path, trusted: bool, settings: "Settings") -> It
         policy = workspace_policy(settings, open_workspace(root, settings), files)
         agents = load_agents(root, home, trusted)[0]
         problems = [*policy.problems, *policy.idle_rules(agents, settings.mcp_servers)]
+        rules = ((" ".join(map(place, rule.split(" "))), what) for rule, what in policy.wide_prefixes())
+        wide = [f"{rule} lets through {what}" for rule, what in rules]
     except InterlockError as error:
         yield Finding("problem", "policies", str(error))
         return
-    yield from (Finding("note", "policies", str(problem)) for problem in problems)
+    yield from (Finding("note", "policies", text) for text in (*map(str, problems), *wide))
     yield Finding("ok", "policies", _named(file for file, _ in files) or "no file: the shipped rules")
 
 

@@ -1,12 +1,14 @@
 """decision: the decision on a call or its parts: the deciding rule and the reason, in sentences for people."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from pydantic import JsonValue
 
-from interlock.services.policy.matching import Match, allows, meets, restricts
+from interlock.services.policy.beyond import lets_through
+from interlock.services.policy.matching import Match, allows, begins, meets, restricts
 from interlock.services.policy.rule import SHIPPED, TIER_NAMES, Rule, liftable
 from interlock.services.shell.model import ShellCommand, ShellLine
 from interlock.state.calls import CallView, Choice, Decision, Risk, SessionRule, ShellPart, Verdict
@@ -284,6 +286,8 @@ class ExplainedPart(ShellPart):
     rule: str
     danger: str | None = None
     opaque: str | None = None
+    lets: str | None = None
+    """What the prefix of the rule that allows it lets through besides."""
 
 
 class Explanation(Frozen):
@@ -335,8 +339,23 @@ def explanation(
 
 def _explained(shown: ShellPart, part: PartOutcome) -> ExplainedPart:
     c = part.command
-    more = {"argv": c.argv, "rule": part.outcome.named, "danger": c.danger, "opaque": c.opaque}
+    more = {
+        "argv": c.argv,
+        "rule": part.outcome.named,
+        "danger": c.danger,
+        "opaque": c.opaque,
+        "lets": _lets_on(part),
+    }
     return ExplainedPart.model_validate({**shown.model_dump(), **more})
+
+
+def _lets_on(part: PartOutcome) -> str | None:
+    rule = part.outcome.rule
+    if rule is None or rule.decision != "allow":
+        return None
+    met = [p for p in rule.prefixes if begins(part.command, p)]
+    through = lets_through(max(met, key=len)) if met else ""
+    return f"{shlex.join(max(met, key=len))} …: {through}" if through else None
 
 
 def _lets(rule: Rule, part: PartOutcome, args: Mapping[str, JsonValue]) -> bool:

@@ -1,7 +1,8 @@
 """policy: decides what is allowed, asked about or denied: rules in tiers, and shell lines part by part."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import fields, replace
 from functools import cached_property
@@ -20,12 +21,14 @@ from interlock.services.policy.always import (
     target,
     where_saved,
 )
+from interlock.services.policy.beyond import lets_through
 from interlock.services.policy.checkers import CheckerAnswer, SafetyCheckers, lowered
 from interlock.services.policy.decision import (
     Explanation,
     Outcome,
     PolicyDecision,
     explanation,
+    rule_name,
     unless_widened,
 )
 from interlock.services.policy.fields import MODE_NAMES, Problem, settings_rules
@@ -242,6 +245,13 @@ class RulePolicy:
         """Report rules that match no call, given the `agents` and `servers` available here."""
         rules = (*self._book.rules, *self._checking.rules)
         return list(about_nothing(rules, agents, servers))
+
+    def wide_prefixes(self) -> Iterator[tuple[str, str]]:
+        """Yield (rule, what it lets through) for allow rules that people wrote with command prefixes."""
+        for rule in self._book.rules:
+            wide = {shlex.join(p): lets for p in rule.prefixes if (lets := lets_through(p))}
+            if wide and rule.decision == "allow" and rule.tier != SHIPPED:
+                yield rule_name(rule), "; ".join(f"`{prefix}`: {lets}" for prefix, lets in wide.items())
 
     def for_agent(self, name: str) -> "RulePolicy":
         """Return the same rules for the calls of a sub-agent."""

@@ -307,3 +307,26 @@ def test_a_run_asks_its_checkers_also_where_everything_is_allowed(
     done = run("-m", f"script:{put(tmp_path / 'script.yaml', WRITES)}", "-y", "-p", "go")
     assert (Path("a.txt").exists(), Path("b.txt").exists()) == (False, True), done.err
     assert "no secrets" in run("show", "latest", "--json").out
+
+
+def test_policy_check_and_doctor_say_what_a_prefix_lets_through(run: Run, check, home: Path) -> None:
+    rule = MINE.replace('["git status", "git log"]', '["mypy", "pwd", "own tool"]')
+    put(home / ".interlock/policies/wide.toml", rule)
+    put(
+        home / ".interlock/policies/auto-saved.toml", MINE.replace("100", "950").replace("git status", "curl")
+    )
+    parts = check("run_shell_command", command("mypy src && pwd && own tool x && git status"))["parts"]
+    mypy, own = (
+        "interpreters (--python-executable), -c, config files (--config-file), output files",
+        "-c, config files",
+    )
+    assert [p["lets"] and p["lets"].split("…: ")[1][: len(mypy)] for p in parts[:2]] == [mypy, None]
+    assert own in parts[2]["lets"] and parts[3]["lets"] == "git status …: private files (what was committed)"
+    assert (
+        f"the rule lets through: mypy …: {mypy}"
+        in run("policy", "check", "run_shell_command", command("mypy")).out
+    )
+    notes = [line for line in run("doctor").out.splitlines() if "lets through" in line]
+    assert len(notes) == 2 and all(line.startswith("note") for line in notes), "what was saved is exact"
+    (wide,) = [line for line in notes if "~/.interlock/policies/wide.toml:2 lets through `mypy`" in line]
+    assert mypy in wide and "`own tool`" in wide and "`pwd`" not in wide
