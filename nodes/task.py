@@ -20,8 +20,7 @@ from interlock.state.main import MainState
 from interlock.state.messages import Message, ToolCall, open_calls
 from interlock.state.mode import DEFAULT
 from interlock.state.node import node
-from interlock.state.task import CHILD, DEEPEST, REPEATS, Subtask, TaskState
-from interlock.tools.update_todo_list import steps_of
+from interlock.state.task import CHILD, DEEPEST, REPEATS, Subtask, TaskState, steps_of
 
 _FRESH: TaskState = {
     "flavour": "task",
@@ -75,7 +74,7 @@ async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 
 
 @node(
-    reads=("reply", "call_key", "repeats", "depth"),
+    reads=("reply", "call_key", "repeats", "depth", "todos"),
     writes=("withheld", "call_key", "repeats", "completed", "subtask"),
     pure=True,
 )
@@ -95,7 +94,17 @@ async def choose_call(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
         return {**chosen, "withheld": {**chosen["withheld"], "0": "repeated"}, "call_key": "", "repeats": 0}
     if calls[0].name == "new_task" and state["depth"] >= DEEPEST:
         return {**chosen, "withheld": {**chosen["withheld"], "0": "too deep"}}
+    if calls[0].name == "attempt_completion" and _is_open(state, runtime.context):
+        return {**chosen, "withheld": {**chosen["withheld"], "0": "open todos"}}
     return chosen
+
+
+def _is_open(state: TaskState, deps: Deps) -> bool:
+    """Whether steps are still to be done, and settings say that they must be first."""
+    if not deps.settings.task.no_open_todos or not state.get("todos"):
+        return False
+    todos: list[dict[str, str]] = json.loads(deps.transcript.message(state["todos"]).text)
+    return any(todo["status"] != "completed" for todo in todos)
 
 
 def _key(call: ToolCall) -> str:

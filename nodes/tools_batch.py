@@ -89,6 +89,8 @@ def _withheld(index: int, why: str, state: ToolsState, runtime: Runtime[Deps]) -
     match why:
         case "repeated":
             result = failure("repeated_call", render("task_loop/repeated_call", tool=call.name))
+        case "open todos":
+            result = failure("open_todos", render("task_loop/open_todos"))
         case "too deep":
             result = failure("not_executed", render("task_loop/too_deep", levels=str(DEEPEST)))
         case _:

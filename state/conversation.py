@@ -152,6 +152,7 @@ MISTAKES = frozenset(
             "tool_not_registered",
             "mode_restriction",
             "repeated_call",
+            "open_todos",
             "mcp_unavailable",
         ),
         *("no_occurrence", "occurrence_mismatch", "no_change", "invalid_diff", "omission_placeholder"),

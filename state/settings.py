@@ -237,6 +237,12 @@ class TaskSettings(_Section):
 
     consecutive_mistake_limit: int = Field(3, alias="consecutiveMistakeLimit", ge=0)
     """Consecutive mistakes after which a person is asked; 0: never."""
+    todo_list: bool = Field(True, alias="todoListEnabled")
+    """Whether the model has `update_todo_list`."""
+    no_open_todos: bool = Field(False, alias="preventCompletionWithOpenTodos")
+    """Whether a result is refused while the todo list has steps that aren't done."""
+    diff: bool = Field(True, alias="diffEnabled")
+    """Whether the model has `apply_diff`."""
     confirm_completion: bool | None = Field(None, alias="confirmCompletion")
     """Whether a person confirms the result; null: if one is at the terminal."""
     auto_approval: bool = Field(True, alias="autoApprovalEnabled")

@@ -1,8 +1,9 @@
 """task: state, input and output of the task loop, and the protocol of subtasks."""
 
-from typing import Any, Literal, NamedTuple, Protocol
+import re
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from interlock.state.conversation import BatchEnd, Conversation, LoopEnd, Refusals
 from interlock.state.hooks import HookedPrompt
@@ -19,6 +20,29 @@ CHILD = "child:"
 """Prefix of a subtask's run id when an interrupt waits for it; other interrupts hold a request's key."""
 
 
+_STEP = re.compile(r"\s*(?:(?:[-*+]|\d+[.)])\s+)?\[([ xX~-]?)\]\s*(.*\S)\s*")
+_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+()(?!\[.?\])(.*\S)\s*")
+_STATUS = {"": "pending", " ": "pending", "x": "completed", "-": "in_progress", "~": "in_progress"}
+"""Roo Code's check marks."""
+
+
+def steps_of(text: str) -> list[dict[str, str]]:
+    """`{description, status}` of each line that is a step; a list item without a check box is to be done."""
+    found = (_STEP.fullmatch(line) or _ITEM.fullmatch(line) for line in text.splitlines())
+    return [{"description": m[2], "status": _STATUS[m[1].lower()]} for m in found if m]
+
+
+def all_steps(text: str) -> str:
+    """`text`, if all its lines are steps or blank; else raises `ValueError` naming the first that is none."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not steps_of(line):
+            short = line.strip()[:60]
+            raise ValueError(
+                f"line {number} ({short!r}) is no step, expected `[ ] step`, `[-] step` or `[x] step`"
+            )
+    return text
+
+
 class TaskInput(WorkflowInput):
     """Input of `task`."""
 
@@ -27,7 +51,9 @@ class TaskInput(WorkflowInput):
         default_factory=list[HistoryMessage],
         description="an earlier conversation to go on from; its calls without an answer are answered as interrupted",
     )
-    todos: str | None = Field(None, description="first list of steps, one `[ ] step` a line")
+    todos: Annotated[str, AfterValidator(all_steps)] | None = Field(
+        None, description="first list of steps, one `[ ] step` a line"
+    )
 
 
 class TaskOutput(WorkflowOutput):

@@ -122,10 +122,10 @@ def test_a_mode_says_what_it_is_for_and_leaves_out_what_it_may_not_do(place: Pla
 
 def test_a_projects_prompt_of_a_mode_counts_only_where_it_is_trusted(place: Place) -> None:
     (place.work / ".roo").mkdir()
-    (place.work / ".roo/system-prompt-ask").write_text("In {{workspace}}: {{mode}}, {{unknown}}.")
+    (place.work / ".roo/system-prompt-ask").write_text("In {{workspace}}: {{mode}}, {{shell}}, {{unknown}}.")
     assert place.run("system-prompt", {"mode": "ask"}).output["source"] == "generated"
     told = place.run("system-prompt", {"mode": "ask"}, skip_trust=True).output
     assert told["source"].endswith("system-prompt-ask")
     assert [s["name"] for s in told["sections"]] == ["mode", "replacement"]
-    assert told["sections"][1]["text"] == f"In {place.work}: ask, {{{{unknown}}}}."
+    assert told["sections"][1]["text"] == f"In {place.work}: ask, bash, {{{{unknown}}}}."
     assert place.run("system-prompt", {"mode": "code"}, skip_trust=True).output["source"] == "generated"

@@ -12,6 +12,7 @@ from agent_runs.stage import Replies, Stage, approve, call, of_hooks
 
 from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
+from interlock.state.errors import InputError
 from interlock.state.events import ErrorEvent, InvalidStream
 from interlock.state.messages import ToolCall
 from interlock.tools._tags import as_tags
@@ -41,7 +42,7 @@ JOB: Replies = [
     tools(call("read_file", file_path="a.py"), text="I look."),
     tools(call("write_to_file", path="b.py", content="x = '</content>'\n\n<path>\n")),
     tools(call("execute_command", command="cat b.py > c.py")),
-    tools(call("update_todo_list", todos="- [x] one\n[-] two\nno step\n[ ] three")),
+    tools(call("update_todo_list", todos="- [x] one\n[-] two\n\n3. three")),
     DONE,
 ]
 
@@ -287,6 +288,32 @@ def test_steps_are_kept_and_those_that_a_task_is_given_are_its_first(tmp_path: P
     stage = Stage(tmp_path / "b", [{"expect": r"\[ \] first", **DONE}])
     outcome = play(stage, [], todos="[ ] first")
     assert outcome.output["todos"] == [{"description": "first", "status": "pending"}]
+    odd = tools(call("update_todo_list", todos="[x] first\nSteps:\n- [?] second"))
+    outcome = play(Stage(tmp_path / "c", [odd, DONE]), [], todos="[ ] first")
+    assert outcome.output["todos"] == [{"description": "first", "status": "pending"}]
+    assert "line 2 ('Steps:') is no step, expected `[ ] step`" in answers(outcome)[0]
+    with pytest.raises(InputError, match=r"line 1 \('- \[\?\] second'\) is no step"):
+        play(Stage(tmp_path / "d", []), [], todos="- [?] second")
+
+
+@pytest.mark.parametrize(
+    ("setting", "tool", "args"),
+    [
+        ("todoListEnabled", "update_todo_list", {"todos": "[ ] x"}),
+        ("diffEnabled", "apply_diff", {"path": "a.py", "diff": "x"}),
+    ],
+)
+def test_a_tool_that_settings_take_away_is_neither_offered_nor_run(
+    setting: str, tool: str, args: dict[str, Any], tmp_path: Path
+) -> None:
+    said: list[tuple[bool, str]] = []
+    for on in (True, False):
+        stage = Stage(tmp_path / str(on), [tools(call(tool, **args)), DONE], settings={"task": {setting: on}})
+        outcome = play(stage, [])
+        prompt = stage.run("system-prompt", {"flavour": "task", "mode": "code", "protocol": "xml"}).output
+        said.append((tool in str(prompt), answers(outcome)[0]))
+    assert [named for named, _ in said] == [True, False]
+    assert [text.startswith(f"No tool {tool!r}.") for _, text in said] == [False, True]
 
 
 def test_a_task_goes_on_from_an_earlier_conversation_whose_open_calls_are_answered(tmp_path: Path) -> None:
@@ -353,6 +380,16 @@ SCENES = {
     "a mistake that was made good doesn't count": Scene([BAD, BAD, JOB[0], BAD, DONE], says="All"),
     "no limit of mistakes": Scene(
         [BAD] * 3 + [TEXT] + [BAD] * 2 + [DONE], settings={"task": {"consecutiveMistakeLimit": 0}}
+    ),
+    "open steps hold a result back": Scene(
+        [
+            tools(call("update_todo_list", todos="[x] a\n[-] b")),
+            DONE,
+            tools(call("update_todo_list", todos="[x] a\n[x] b"), expect="steps that aren't done"),
+            DONE,
+        ],
+        says="All of it",
+        settings={"task": {"preventCompletionWithOpenTodos": True}},
     ),
     "a result is accepted": Scene([DONE], [yes], settings=CONFIRM),
     "a result gets feedback": Scene([DONE, {"expect": "and test it", **DONE}], [no, yes], settings=CONFIRM),

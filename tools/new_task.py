@@ -3,6 +3,7 @@
 from pydantic import Field, field_validator
 
 from interlock.state.calls import ToolResult
+from interlock.state.task import all_steps
 from interlock.state.tooling import Args, Tool, ToolContext
 
 
@@ -15,6 +16,11 @@ class NewTaskArgs(Args):
     todos: str = Field(
         default="", description="Its first list of steps, one `[ ] step` a line; may be left out."
     )
+
+    @field_validator("todos")
+    @classmethod
+    def _of_steps(cls, value: str) -> str:
+        return all_steps(value)
 
     @field_validator("message")
     @classmethod

@@ -1,15 +1,10 @@
 """update_todo_list: the task's steps as a list of check boxes."""
 
-import re
-
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, field_validator
 
 from interlock.state.calls import ToolResult
+from interlock.state.task import all_steps, steps_of
 from interlock.state.tooling import Args, Tool, ToolContext
-
-_STEP = re.compile(r"\s*(?:[-*]\s+)?\[([ xX~-])\]\s+(.*\S)\s*")
-_STATUS = {" ": "pending", "x": "completed", "-": "in_progress", "~": "in_progress"}
-"""Roo Code's check marks."""
 
 
 class UpdateTodoListArgs(Args):
@@ -18,11 +13,10 @@ class UpdateTodoListArgs(Args):
         " `[x] step` is done. It replaces the list before."
     )
 
-
-def steps_of(text: str) -> list[dict[str, str]]:
-    """`{description, status}` of each line that is a step; other lines are skipped."""
-    found = map(_STEP.fullmatch, text.splitlines())
-    return [{"description": m[2], "status": _STATUS[m[1].lower()]} for m in found if m]
+    @field_validator("todos")
+    @classmethod
+    def _of_steps(cls, value: str) -> str:
+        return all_steps(value)
 
 
 async def run(args: UpdateTodoListArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape

@@ -54,7 +54,7 @@ TOOL = replace(
     write_file.TOOL,
     name="write_to_file",
     description="Writes a whole text file: creates it, with its directories, or replaces all of its text."
-    " To change a part of an existing file use apply_diff, which is shorter and safer.",
+    " To change a part of an existing file use a tool that edits parts, which is shorter and safer.",
     args=WriteToFileArgs,
     summary=_summary,
     plan=plan,

@@ -146,7 +146,7 @@ def todos_of(event: ToolUse) -> Sequence[Todo] | None:
     """The steps that a call writes down; None if it writes none."""
     todos = event.parameters.get("todos")
     if event.tool_name == "update_todo_list" and isinstance(todos, str):
-        from interlock.tools.update_todo_list import steps_of
+        from interlock.state.task import steps_of
 
         return steps_of(todos)
     if event.tool_name == "write_todos" and isinstance(todos, list):

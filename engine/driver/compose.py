@@ -36,7 +36,7 @@ from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Deps, RunInfo, Token
 from interlock.state.events import Emit
 from interlock.state.tooling import Tool, Toolset
-from interlock.tools import activate_skill
+from interlock.tools import activate_skill, apply_diff, update_todo_list
 from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS
 
 if TYPE_CHECKING:
@@ -286,7 +286,13 @@ def _tools(prepared: RunConfig) -> dict[str, Tool]:
     """All tools available here."""
     tools = {**TOOLS, **agent_tools(prepared.agents), **skill_tools(prepared.skills)}
     tools |= {**mode_tools(prepared.modes), **prepared.discovered}
-    return {n: tool for n, tool in tools.items() if prepared.skills or n != activate_skill.TOOL.name}
+    task = prepared.settings.task
+    off = {
+        activate_skill.TOOL.name: not prepared.skills,
+        update_todo_list.TOOL.name: not task.todo_list,
+        apply_diff.TOOL.name: not task.diff,
+    }
+    return {name: tool for name, tool in tools.items() if not off.get(name)}
 
 
 def _of_the_root(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) -> dict[str, Tool]:

@@ -80,7 +80,7 @@ def of_mode(mode: str, workspace: Path, env: Mapping[str, str]) -> Replacement |
         "workspace": str(workspace),
         "mode": mode,
         "language": env.get("LANG", "").partition(".")[0] or "en",
-        "shell": env.get("SHELL", "/bin/sh"),
+        "shell": "bash",  # commands run in it, whatever the user's own shell is
         "operatingSystem": platform.system(),
     }
     filled = _SLOT.sub(lambda found: values.get(found[1], found[0]), text)

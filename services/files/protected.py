@@ -6,7 +6,7 @@ import stat
 import sys
 import time
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -66,6 +66,11 @@ PROTECTED: Mapping[str, Kind] = {
     **dict.fromkeys(("GEMINI.md", "AGENTS.md", "AGENT.md", *RULES), _MEMORY),
 }
 """Names of files and folders, at any depth of the workspace."""
+_FAMILIES: tuple[tuple[re.Pattern[str], Kind], ...] = (
+    (re.compile(r".+\.code-workspace"), _OPENED),
+    (re.compile(r"\.(?:roo|cline)rules-.+"), _MEMORY),
+)
+"""Patterns of further names, folded."""
 _NAMES = frozenset({".git", ".env", "git~1", "env~1"})
 """`pipelines.md` §4, with their Windows short names; other names such as `.env.local` are allowed."""
 _KEPT = (".env", ".netrc", ".git-credentials", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519")
@@ -167,14 +172,19 @@ class ProtectedPaths:
     def names(self) -> Mapping[str, Kind]:
         return {folded(name): PROTECTED.get(name, _MEMORY) for name in self.spelled()}
 
+    def kinds(self) -> Callable[[str], Kind | None]:
+        """Return a function from a folded name to why it is protected."""
+        names = self.names()
+        return lambda name: names.get(name) or next((k for p, k in _FAMILIES if p.fullmatch(name)), None)
+
     def spelled(self) -> Collection[str]:
         """Return the names as people write them."""
         return dict.fromkeys((*PROTECTED, *self.memory))
 
     def named(self, path: Path) -> Protection | None:
         """Return the protection of a relative path by its names alone."""
-        names = self.names()
-        return next((Protection(p, kind.what) for p in path.parts if (kind := names.get(folded(p)))), None)
+        kinds = self.kinds()
+        return next((Protection(p, kind.what) for p in path.parts if (kind := kinds(folded(p)))), None)
 
     def of(self, path: Path, roots: Iterable[Path]) -> Protection | None:
         """Return the protection of an absolute path without `..`."""

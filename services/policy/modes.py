@@ -1,7 +1,7 @@
 """modes: the available modes (built in, the user's and a trusted project's) and the tools each allows."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, cast
@@ -43,6 +43,7 @@ _TYPOGRAPHY = str.maketrans(
     }
 )
 """Typographic characters from editors and web pages → the plain ones that YAML requires."""
+_QUOTES = frozenset("\u2018\u2019\u201c\u201d")
 
 
 class _Restriction(BaseModel):
@@ -184,32 +185,46 @@ def _read(file: Path, source: str) -> list[Mode]:
         text = read_file(file, _LARGEST).decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return []
-    data = _parsed(text)
-    if data is None:
-        return []
-    if not isinstance(data, dict):
-        raise ValueError("expected a mapping with the key customModes")
-    return [_mode(mode, source) for mode in _File.model_validate(data).modes]
+    return [_mode(mode, source) for mode in _modes(text)]
+
+
+def _modes(text: str) -> list[_Mode]:
+    """The file's modes as YAML (a superset of JSON), else with typography undone, else as JSON."""
+    ways: tuple[Callable[[], object], ...] = (
+        lambda: parse_yaml(text),
+        lambda: parse_yaml(text.translate(_TYPOGRAPHY)),
+        lambda: json.loads(text),
+    )
+    problems: list[Exception] = []
+    for parsed in ways:
+        try:
+            data = _unquoted(parsed())
+            if data is not None and not isinstance(data, dict):
+                raise ValueError("expected a mapping with the key customModes")
+            return _File.model_validate({} if data is None else data).modes
+        except (ValueError, RecursionError) as error:
+            problems.append(error)
+    raise problems[0]
+
+
+def _unquoted(value: object) -> object:
+    """`value` without the quotes that an editor put around texts: to YAML they are part of them."""
+    match value:
+        case str() if len(value) > 1 and {value[0], value[-1]} <= _QUOTES:
+            inner = value[1:-1]
+            return value if value[0] in inner or value[-1] in inner else inner
+        case list():
+            return [*map(_unquoted, cast(list[object], value))]
+        case dict():
+            return {_unquoted(k): _unquoted(v) for k, v in cast(dict[object, object], value).items()}
+        case _:
+            return value
 
 
 def _mode(mode: _Mode, source: str) -> Mode:
     groups = [{"name": name, **more.model_dump()} for name, more in mode.groups]
     fields = {**mode.model_dump(exclude={"groups"}), "groups": groups, "source": source}
     return Mode.model_validate(clean_json(fields))
-
-
-def _parsed(text: str) -> object:
-    """Parse as YAML (a superset of JSON); if that fails, retry with typography undone, then as JSON."""
-    try:
-        return parse_yaml(text)
-    except ValueError as error:
-        first = error
-    for other in (lambda: parse_yaml(text.translate(_TYPOGRAPHY)), lambda: json.loads(text)):
-        try:
-            return other()
-        except (ValueError, RecursionError):
-            continue
-    raise first
 
 
 def _explained(error: Exception) -> str:

@@ -3,14 +3,14 @@ from being made."""
 
 import os
 import stat
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from interlock.services.files.filesystem import Anchor
 from interlock.services.files.git_config import is_plain_config
-from interlock.services.files.protected import ProtectedPaths, folded
+from interlock.services.files.protected import Kind, ProtectedPaths, folded
 from interlock.services.files.regular import read_file
 from interlock.services.sandbox.repository import NOT_SEARCHED, Survey, is_placeholder, stamp
 from interlock.state.tooling import Place
@@ -36,7 +36,7 @@ class Newcomers:
 
         Nothing is deleted. Links are renamed, never followed.
         """
-        names = {name for name, kind in self.protected.names().items() if kind.new}
+        kinds = self.protected.kinds()
         folders = self.before.folders
         changed = [f for f, old in folders.items() if old is None or stamp(f) != old]
         anchors = {str(root): Anchor(root) for root in self.before.roots}
@@ -44,16 +44,18 @@ class Newcomers:
             folder = changed.pop()
             root = next(r for r in anchors if Path(folder).is_relative_to(r))
             with suppress(OSError), anchors[root].place(Path(folder)) as place, _listed(place) as directory:
-                changed += self._look(folder, root, directory, names)
+                changed += self._look(folder, root, directory, kinds)
 
-    def _look(self, folder: str, root: str, directory: int, names: Collection[str]) -> Iterator[str]:
+    def _look(
+        self, folder: str, root: str, directory: int, kinds: Callable[[str], Kind | None]
+    ) -> Iterator[str]:
         """Yield the folders in a folder that are new."""
         with os.scandir(directory) as entries:
             found = list(entries)
         for entry in found:
             path, name = os.path.join(folder, entry.name), folded(entry.name)  # noqa: PTH118 - thousands
             is_dir = entry.is_dir(follow_symlinks=False)
-            if name in names or name == ".git":
+            if name == ".git" or ((kind := kinds(name)) and kind.new):
                 if path not in self.before.known | self.protected.made and not self._harmless(
                     Path(path), is_dir
                 ):

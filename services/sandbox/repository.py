@@ -5,12 +5,13 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from interlock.services.files.protected import (
+    Kind,
     ProtectedPaths,
     folded,
     is_private,
@@ -123,7 +124,7 @@ def survey(roots: Sequence[Path], env: Mapping[str, str], protected: ProtectedPa
     for root in roots:
         found.mounts.writable(root)
     for root in roots:
-        _walk(root, found, names)
+        _walk(root, found, protected.kinds())
         for name in _PRIVATE:
             _top(root / name, found)
         for name in protected.spelled():
@@ -148,7 +149,7 @@ def _top(path: Path, found: Survey) -> None:
         _linked_worktree(path, found)
 
 
-def _walk(root: Path, found: Survey, names: Collection[str]) -> None:
+def _walk(root: Path, found: Survey, kinds: Callable[[str], Kind | None]) -> None:
     pending = [str(root)]
     while pending:
         folder = pending.pop()
@@ -156,11 +157,12 @@ def _walk(root: Path, found: Survey, names: Collection[str]) -> None:
         for entry in _entries(folder):
             name = folded(entry.name)
             is_dir = entry.is_dir(follow_symlinks=False)
-            if name in names or name == ".git":
+            is_protected = name == ".git" or kinds(name) is not None
+            if is_protected:
                 found.known.add(entry.path)
             if name == ".git" and is_dir:
                 _repository(Path(entry.path), found)
-            elif name in (*names, ".git") and not entry.is_symlink():
+            elif is_protected and not entry.is_symlink():
                 found.keep(Path(entry.path))
             elif is_private(entry.name):
                 real = Path(os.path.realpath(entry.path))

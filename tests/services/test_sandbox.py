@@ -171,17 +171,18 @@ def test_what_is_protected_by_name_can_not_be_made_in_a_sub_folder_either(place:
     ended = place.sh(
         "echo > sub/AGENTS.md; mkdir -p new/a; echo > new/a/GEMINI.md; echo > sub/.gitattributes; mkdir sub/.vscode;"
         " cp -r sub/old copy; ln -s ../x sub/GEMINI.md; mkdir shut; echo > shut/AGENTS.md; chmod 0 shut;"
-        " for r in plain set hook to; do cp -r lib/.git $r; git init -q repo-$r; done;"
+        " echo > x.code-workspace; for r in plain set hook to; do cp -r lib/.git $r; git init -q repo-$r; done;"
         " git -C repo-set config core.fsmonitor x; echo > repo-hook/.git/hooks/post-commit;"
         " rm -r repo-to/.git; echo gitdir: ../set > repo-to/.git"
     )
     found = {str(p.relative_to(place.work)) for p in place.work.rglob("*") if "sandboxed" in p.name}
     made = {"sub/AGENTS.md", "new/a/GEMINI.md", "sub/.gitattributes", "sub/.vscode", "copy/AGENTS.md"}
     made |= {"sub/GEMINI.md", "shut/AGENTS.md", *(f"repo-{r}/.git" for r in ("set", "hook", "to"))}
+    made.add("x.code-workspace")
     assert found == {f"{name}.sandboxed" for name in made}
     assert not any(os.path.lexists(place.work / name) for name in made)
     assert (place.work / "repo-plain/.git/HEAD").exists() and (place.work / "sub/old/AGENTS.md").exists()
-    assert "commands can't make" in ended.hint and "and 5 more" in ended.hint
+    assert "commands can't make" in ended.hint and "and 6 more" in ended.hint
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may write there at all")

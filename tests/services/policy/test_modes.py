@@ -146,6 +146,22 @@ def test_what_editors_put_in_the_place_of_plain_characters_is_undone(place: Path
     assert (problems, modes.get("docs") is not None) == ([], True)
 
 
+@pytest.mark.parametrize("quoted", ["docs", "Documenter", "read", "\\.(md|txt)$", "Texts only"])
+@pytest.mark.parametrize("quotes", ["“”", "‘’", "””"])
+def test_values_in_an_editors_quotes_are_without_them_and_quotes_inside_a_text_stay(
+    place: Path, home: Path, quoted: str, quotes: str
+) -> None:
+    text = DOCS.replace("In English.", "Don’t say “you”.")
+    (place / ".roomodes").write_text(text, encoding="utf-8")
+    plain = load(place, home)[0].get("docs")
+    assert plain is not None and plain.instructions == "Don’t say “you”."
+    (place / ".roomodes").write_text(text.replace(quoted, quoted.join(quotes), 1), encoding="utf-8")
+    modes, problems = load(place, home)
+    mode = modes.get("docs")
+    assert (problems, mode is not None) == ([], True)
+    assert mode and mode.model_copy(update={"instructions": plain.instructions}) == plain
+
+
 @pytest.mark.parametrize("text", ["", "# nothing\n", "{}", "customModes: []", "other: 1"])
 def test_a_file_without_modes_is_no_problem(place: Path, home: Path, text: str) -> None:
     (place / ".roomodes").write_text(text)

@@ -24,6 +24,8 @@ ALLOW = '[[rule]]\ntoolName = "{tool}"\ndecision = "allow"\npriority = 999\n{mor
         ".interlock\u200b/policies/p.toml",
         "src/../.envrc",
         "way/policies/p.toml",
+        "sub/My.Code-Workspace",
+        ".roorules-code",
     ],
 )
 def test_what_the_program_goes_by_is_asked_about_in_every_mode(make, call, workspace, path, mode) -> None:
@@ -41,7 +43,7 @@ def test_what_the_program_goes_by_is_asked_about_in_every_mode(make, call, works
 
 
 @pytest.mark.parametrize(
-    "path", ["src/a.py", "interlock/x.toml", "src/gemini.mdx", "github/a.yml", ".env.local"]
+    "path", ["src/a.py", "interlock/x.toml", "src/gemini.mdx", "github/a.yml", ".env.local", "code-workspace"]
 )
 def test_other_files_are_written_as_the_mode_says(make, call, path) -> None:
     policy, _ = make()
