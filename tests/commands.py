@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import pytest
 import warm
+
+from interlock.cli.main import main
 
 
 class Done(NamedTuple):
@@ -27,6 +30,24 @@ class Done(NamedTuple):
 
 class Run(Protocol):
     def __call__(self, *arguments: str, stdin: str = "") -> Done: ...
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Call `main(…)` in `tmp_path/work`, without a terminal. A file may extend it: `def run(run, …)`."""
+    workspace, given = tmp_path / "work", tmp_path / "stdin"
+    workspace.mkdir(exist_ok=True)
+    monkeypatch.chdir(workspace)
+
+    def call(*arguments: str, stdin: str = "") -> Done:
+        given.write_text(stdin)
+        with given.open() as file:
+            monkeypatch.setattr(sys, "stdin", file)
+            code = main(arguments)
+        shown = capsys.readouterr()
+        return Done(code, shown.out, shown.err)
+
+    return call
 
 
 ENTRY = (sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())")

@@ -8,9 +8,6 @@ from agent_runs.stage import Stage
 
 from interlock.cli.main import main
 from interlock.engine import Outcome, resume_sync, run_sync
-from interlock.engine.diagrams import taken_edges
-from interlock.engine.diagrams.shape import run_path
-from interlock.engine.read import step_rows
 from interlock.engine.store.runs import dropped
 from interlock.state.errors import UserError
 
@@ -42,9 +39,7 @@ def test_it_is_compressed_and_the_next_prompt_goes_on_with_the_summary(tmp_path:
     further = resume_sync(after.run, prompt="well?", options=stage.options)
     assert further.output["response"] == "Well."
     assert further.output["history"][: len(after.output["history"])] == after.output["history"]
-    rows = step_rows(stage.options.home, after.run)
-    taken = taken_edges("main", run_path(rows, ended=True))
-    assert {("main", "open_prompt", "compress"), ("main", "compress", "finish")} <= taken
+    assert {("main", "open_prompt", "compress"), ("main", "compress", "finish")} <= stage.edges(after)
 
 
 def test_one_that_was_stopped_in_it_goes_on_with_it(tmp_path: Path) -> None:

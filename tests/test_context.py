@@ -2,91 +2,30 @@
 
 import asyncio
 import os
-import sqlite3
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from patience import until
+from places import Place
 
-from interlock.graphs.context import build
 from interlock.nodes.system_prompt import MAIN
 from interlock.prompts import load
 from interlock.services.context.environment import git_summary, tree
 from interlock.services.context.references import resolve
-from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.modes import ModeBook
-from interlock.services.transcript import ChainTranscript
-from interlock.state.deps import RunInfo, Stop, Token
+from interlock.state.deps import Stop
 from interlock.state.errors import ConfigError
-from interlock.state.messages import Message, ToolDeclaration
-from interlock.state.settings import Settings
-from interlock.state.subagent import AgentDefinition
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
 ROOT = Path(__file__).parent.parent
-TOOLS = [
-    ToolDeclaration(name=n, description="", parameters={})
-    for n in (
-        "read_file",
-        "write_todos",
-        "ask_user",
-        "replace",
-        "run_shell_command",
-        "invoke_agent",
-        "activate_skill",
-        "codebase_search",
-        "enter_plan_mode",
-    )
-]
-LOOKER = {"name": "looker", "description": "looks"}
 NOON = 1_781_000_000.0
 """2026-06-09, about noon in UTC."""
-Open = Callable[..., list[Message]]
-
-
-class Noon:
-    def now(self) -> float:
-        return NOON
-
-    def monotonic(self) -> float:
-        return 0.0
-
-
-class Steps:
-    def started(self, *_: Any) -> None: ...
-
-    def ended(self, *_: Any) -> None: ...
-
-    def routed(self, *_: Any) -> None: ...
-
-
-class Servers:
-    async def ready(self) -> None: ...
-
-    def views(self) -> list[Any]:
-        return []
-
-
-class OneAgent:
-    deps: Any
-
-    def __init__(self, definition: AgentDefinition) -> None:
-        self.definition = definition
-
-    def instance(self, _: str) -> Any:
-        return SimpleNamespace(definition=self.definition)
-
-    def scope(self, _: str) -> Any:
-        return self.deps
-
-
+Open = Callable[..., tuple[str, str]]
 PLAIN = [s for s in MAIN if s.only not in ("xml", "told by servers")]
 """Sections with the same text everywhere."""
 
@@ -98,122 +37,61 @@ def git(folder: Path, *args: str) -> None:
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    (tmp_path / "work").mkdir()
+    (tmp_path / "work").mkdir(exist_ok=True)
     return tmp_path / "work"
 
 
 @pytest.fixture
-def opening(work: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
-    monkeypatch.setenv("TZ", "UTC")
+def user(tmp_path: Path) -> Path:
+    (tmp_path / "user").mkdir()
+    return tmp_path / "user"
 
-    def do(
-        *,
-        env: Mapping[str, str] | None = None,
-        tools: list[ToolDeclaration] = TOOLS,
-        interactive: bool = True,
-        included: tuple[Path, ...] = (),
-        settings: dict[str, Any] | None = None,
-        agent: str = "",
-        **flags: str | None,
-    ) -> list[Message]:
-        folder = FolderWorkspace(work, included)
-        info = RunInfo("r1", "main", work, interactive=interactive)
-        values = Settings.model_validate(settings or {})
-        (tmp_path / "outputs").mkdir(exist_ok=True)
-        conn = sqlite3.connect(":memory:")
-        conn.executescript((ROOT / "engine/store/schema.sql").read_text())
-        transcript = ChainTranscript(conn, tmp_path / "outputs", "r1")
-        deps: Any = SimpleNamespace(
-            info=info,
-            settings=values,
-            clock=Noon(),
-            cancel=Token(),
-            steps=Steps(),
-            emit=print,
-            mcp=Servers(),
-            modes=ModeBook([]),
-            transcript=transcript,
-            toolset=SimpleNamespace(declarations=lambda: tools),
-            agents=OneAgent(AgentDefinition.model_validate(LOOKER | {"system_prompt": agent})),
-            context=WorkspaceContext(
-                info=info,
-                settings=values,
-                env={**os.environ, **(env or {})},
-                workspace=folder,
-                flags=Flags(flags.get("system_prompt"), flags.get("append_system_prompt")),
-                home=home,
-                trusted=True,
-            ),
-        )
-        deps.agents.deps = deps
-        first = {"head": "", "prompt": "", "agent": "one" if agent else ""}
-        graph: Any = build().compile()
-        ended: Any = asyncio.run(graph.ainvoke(first, context=deps))
-        return transcript.read(ended["head"])
+
+@pytest.fixture
+def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+    """`opening(…)`: the system prompt and the context message of a run in `work`, at noon."""
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setattr("interlock.engine.driver.compose.SystemClock.now", lambda _: NOON)
+    place = Place(tmp_path)
+    (place.work / "a.txt").unlink()
+
+    def do(**options: Any) -> tuple[str, str]:
+        told = place.run("context", {"prompt": "go"}, skip_trust=True, **options).output
+        (first, _) = told["messages"]
+        assert (first["role"], first["origin"]) == ("user", "context")
+        return told["system"], "\n".join(part["text"] for part in first["content"])
 
     return do
 
 
-def test_the_opening_is_a_system_message_and_a_context_message(opening: Open) -> None:
-    system, context = opening()
-    assert (system.role, context.role, context.origin) == ("system", "user", "context")
-    assert system.text.startswith(load("main/preamble").text())
-
-
-def test_sections_come_in_the_order_of_the_table_and_only_where_they_apply(opening: Open, work: Path) -> None:
-    def used(text: str) -> list[str]:
-        return [s.prompt for s in PLAIN if load(s.prompt).text() in text]
-
-    plain = ["preamble", "mandates", "workflows", "answers", "calls", "results", "data"]
-    assert used(opening(tools=[])[0].text) == [f"main/{name}" for name in plain]
+def test_sections_come_in_the_order_of_the_table_and_only_where_they_apply(
+    opening: Open, work: Path, user: Path
+) -> None:
+    (user / ".gemini/skills/mine").mkdir(parents=True)
+    (user / ".gemini/skills/mine/SKILL.md").write_text("---\nname: mine\ndescription: d\n---\nDo it.\n")
     git(work, "init")
-    everything = opening(interactive=False)[0].text
+    everything = opening()[0]
+    assert everything.startswith(load("main/preamble").text())
     unconfined = [s.prompt for s in PLAIN if s.only not in ("sandboxed", "offline")]
-    assert used(everything) == unconfined
+    assert [s.prompt for s in PLAIN if load(s.prompt).text() in everything] == unconfined
     places = [everything.index(load(prompt).text()) for prompt in unconfined]
     assert places == sorted(places)
-
-
-ALWAYS = {"mandates", "calls", "results", "data"}
-
-
-@pytest.mark.parametrize(
-    ("tools", "told"),
-    [
-        ((), set[str]()),
-        (("read_file", "grep_search"), set[str]()),
-        (("replace",), {"changes", "edits"}),
-        (("run_shell_command",), {"changes", "commands", "git", "sandbox_none"}),
-        (("write_file", "write_todos", "invoke_agent"), {"changes", "edits", "todos", "delegation"}),
-    ],
-)
-def test_a_sub_agent_is_told_what_its_tools_need_after_its_own_prompt(
-    opening: Open, work: Path, home: Path, tools: tuple[str, ...], told: set[str]
-) -> None:
-    git(work, "init")
-    (home / "own.md").write_text("only for the main loop")
-    declared = [ToolDeclaration(name=n, description="", parameters={}) for n in tools]
-    env = {"GEMINI_SYSTEM_MD": str(home / "own.md")}
-    text = opening(tools=declared, agent="You look.", append_system_prompt="more", env=env)[0].text
-    used = {s.prompt.removeprefix("main/") for s in PLAIN if load(s.prompt).text() in text}
-    assert used == ALWAYS | told
-    assert text.startswith("You look.\n\n") and "only for the main loop" not in text
 
 
 def test_the_context_names_day_system_and_directories(opening: Open, work: Path, tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/x.py").touch()
-    text = opening(included=(tmp_path / "lib",))[1].text
+    text = opening(include_directories=(tmp_path / "lib",))[1]
     assert "Date: 2026-06-09, Tuesday\n" in text
     assert f"working directory):\n- {work}\n- {tmp_path}/lib\n" in text
     assert f"{tmp_path}/lib/\nx.py" in text
 
 
-def test_the_context_holds_memory_files_with_their_paths(opening: Open, work: Path, home: Path) -> None:
-    (home / ".gemini").mkdir()
-    (home / ".gemini/GEMINI.md").write_text("mine")
+def test_the_context_holds_memory_files_with_their_paths(opening: Open, work: Path, user: Path) -> None:
+    (user / ".gemini").mkdir()
+    (user / ".gemini/GEMINI.md").write_text("mine")
     (work / "AGENTS.md").write_text("theirs {{status}}")
-    text = opening()[1].text
+    text = opening()[1]
     mine = "--- ~/.gemini/GEMINI.md (global) ---\nmine\n--- end of ~/.gemini/GEMINI.md ---"
     theirs = "--- AGENTS.md (project) ---\ntheirs {{status}}\n--- end of AGENTS.md ---"
     assert f"{mine}\n\n{theirs}" in text
@@ -222,12 +100,12 @@ def test_the_context_holds_memory_files_with_their_paths(opening: Open, work: Pa
 def test_settings_name_the_memory_files(opening: Open, work: Path) -> None:
     (work / "AGENTS.md").write_text("not this")
     (work / "RULES.md").write_text("but this")
-    text = opening(settings={"context": {"fileName": "RULES.md"}})[1].text
+    text = opening(overrides={"context": {"fileName": "RULES.md"}})[1]
     assert ("but this" in text, "not this" in text) == (True, False)
 
 
 def test_without_git_and_memory_nothing_is_said_of_them(opening: Open) -> None:
-    text = opening()[1].text
+    text = opening()[1]
     assert "Git at the start" not in text
     assert "Memory files" not in text
 
@@ -235,32 +113,32 @@ def test_without_git_and_memory_nothing_is_said_of_them(opening: Open) -> None:
 def test_a_system_prompt_flag_replaces_and_append_adds(opening: Open, tmp_path: Path) -> None:
     (tmp_path / "sys.md").write_text("from the file")
     env = {"GEMINI_SYSTEM_MD": str(tmp_path / "sys.md")}
-    assert opening(env=env)[0].text == "from the file"
-    assert opening(env=env, system_prompt="flag")[0].text == "flag"
-    assert opening(env=env, append_system_prompt="more")[0].text == "from the file\n\nmore"
-    assert opening(append_system_prompt="more")[0].text.endswith("\n\nmore")
+    assert opening(env=env)[0] == "from the file"
+    assert opening(env=env, system_prompt="flag")[0] == "flag"
+    assert opening(env=env, append_system_prompt="more")[0] == "from the file\n\nmore"
+    assert opening(append_system_prompt="more")[0].endswith("\n\nmore")
 
 
 def test_an_empty_system_prompt_is_no_message(opening: Open) -> None:
-    assert [m.role for m in opening(system_prompt="")] == ["user"]
+    assert opening(system_prompt="")[0] == ""
 
 
 @pytest.mark.parametrize("value", ["1", "true", "TRUE", ".gemini/system.md", "~/sys.md"])
-def test_the_system_file_is_found(opening: Open, work: Path, home: Path, value: str) -> None:
+def test_the_system_file_is_found(opening: Open, work: Path, user: Path, value: str) -> None:
     (work / ".gemini").mkdir()
     (work / ".gemini/system.md").write_text("SYSTEM")
-    (home / "sys.md").write_text("SYSTEM")
-    assert opening(env={"GEMINI_SYSTEM_MD": value})[0].text == "SYSTEM"
+    (user / "sys.md").write_text("SYSTEM")
+    assert opening(env={"GEMINI_SYSTEM_MD": value})[0] == "SYSTEM"
 
 
 @pytest.mark.parametrize("value", ["", "0", "false", "False", " "])
 def test_the_system_file_can_be_switched_off(opening: Open, value: str) -> None:
-    assert "Core mandates" in opening(env={"GEMINI_SYSTEM_MD": value})[0].text
+    assert "Core mandates" in opening(env={"GEMINI_SYSTEM_MD": value})[0]
 
 
 @pytest.mark.parametrize("value", ["1", "gone.md", "."])
 def test_a_system_file_that_is_not_there_is_a_configuration_error(opening: Open, value: str) -> None:
-    with pytest.raises(ConfigError, match="GEMINI_SYSTEM_MD="):
+    with pytest.raises((ConfigError, AssertionError), match="GEMINI_SYSTEM_MD="):
         opening(env={"GEMINI_SYSTEM_MD": value})
 
 
@@ -270,7 +148,7 @@ def test_names_that_utf8_can_not_hold_do_not_reach_the_chain(
     Path(os.fsdecode(os.fsencode(work) + b"/caf\xe9.txt")).touch()
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
     folder.mkdir()
-    assert "caf\ufffd\n" in opening(included=(folder,))[1].text.encode().decode()
+    assert "caf\ufffd\n" in opening(include_directories=(folder,))[1].encode().decode()
 
 
 def test_the_repository_is_shown(opening: Open, work: Path) -> None:
@@ -280,7 +158,7 @@ def test_the_repository_is_shown(opening: Open, work: Path) -> None:
     git(work, "commit", "-m", "first <b>commit</b>")
     (work / "a.py").write_text("2")
     (work / "ünd.txt").touch()
-    text = opening()[1].text
+    text = opening()[1]
     assert "## trunk\n M a.py\n?? ünd.txt\nLast commits:\n" in text
     assert "first <b>commit</b>" in text
 

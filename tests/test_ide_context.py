@@ -9,9 +9,6 @@ from fake_gemini.fake import FakeGemini
 from places import Place
 
 from interlock.engine import resume_sync, run_sync
-from interlock.engine.diagrams import taken_edges
-from interlock.engine.diagrams.shape import run_path
-from interlock.engine.read import step_rows
 from interlock.services.context.source import read_ide
 from interlock.state.errors import ConfigError
 
@@ -44,7 +41,8 @@ def test_it_is_told_in_full_then_what_changed_and_nothing_twice(
     shown(file, "/w/a.py", "/w/b.py", selection="x = 1")
     settings = {"model": {"skipNextSpeakerCheck": True}, "ide": {"contextFile": str(file)}}
     given = place.options(fake_gemini.env, overrides=settings)
-    run = run_sync("main", {"prompt": "go"}, options=given).run
+    first_run = run_sync("main", {"prompt": "go"}, options=given)
+    run = first_run.run
     resume_sync(run, prompt="more", options=given)
     shown(file, "/w/c.py", "/w/b.py")
     resume_sync(run, prompt="more", options=given)
@@ -59,9 +57,8 @@ def test_it_is_told_in_full_then_what_changed_and_nothing_twice(
     assert (change["opened"], change["closed"]) == (["/w/c.py"], ["/w/a.py"])
     assert change["active"]["path"] == "/w/c.py"
     assert "It is left out" in next(e.message for e in heard if e.type == "error")
-    taken = taken_edges("main", run_path(step_rows(place.folder / "home", run), ended=True))
     edges = [("mask_tool_outputs", "ide_context"), ("ide_context", "check_context")]
-    assert {("turn", *edge) for edge in edges} <= taken
+    assert {("turn", *edge) for edge in edges} <= place.taken(first_run)
 
 
 def test_only_the_newest_ten_are_told_and_a_long_selection_is_cut(tmp_path: Path) -> None:

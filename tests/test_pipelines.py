@@ -283,10 +283,6 @@ def test_a_payload_that_its_target_cannot_read_is_refused(payload: Any) -> None:
         run(fanned(payload))
 
 
-def test_payloads_that_fit_run_side_by_side() -> None:
-    assert run(fanned({"count": 2}))["seen"] == {"1": "yes", "2": "yes"}
-
-
 def test_a_fan_out_goes_only_where_a_payload_can_be_read() -> None:
     with pytest.raises(SetupError, match="edge 'a' → 'b' names no node 'b'"):
         graph(a=step).fan_out("a", lambda state: [], "b")
@@ -321,11 +317,6 @@ def test_a_label_that_the_node_did_not_declare_is_refused() -> None:
     graph = labelled("perhaps", {"enough": "other", "once more": END})
     with pytest.raises(SetupError, match=r"sample\.decide wrote label 'perhaps', expected one of"):
         run(graph)
-
-
-def test_a_declared_label_leads_where_its_map_says() -> None:
-    graph = labelled("once more", {"enough": "other", "once more": END})
-    assert run(graph)["count"] == 1
 
 
 def test_a_decorated_node_reads_and_writes_what_the_state_has() -> None:
@@ -617,26 +608,6 @@ def test_a_graph_begins_with_its_only_payload_and_hands_others_over(
         taken.append(">".join([*within, name]) + "*" * superstep.count(".0"))
     assert " ".join(taken[:-1]) == steps_taken
     assert taken[-1] == "batch"
-
-
-def test_each_node_of_a_chain_has_a_step_and_a_task_of_its_own(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.open()
-    conn = store.connect()
-    steps = StepLog(conn=conn, run="r")
-    for name in ("first", "second"):
-        steps.started("1d881487-7b46-31b1-ee42-f0ec4b88b477", "", name, "chained")
-        steps.ended("1d881487-7b46-31b1-ee42-f0ec4b88b477", 1.0, ["key"])
-        steps.routed("1d881487-7b46-31b1-ee42-f0ec4b88b477", f"from {name}")
-    steps.save(
-        conn, "r", "", "1f1e6480-8779-6c48-802a-d0dbe5d2579e", "1d881487-7b46-31b1-ee42-f0ec4b88b477", ""
-    )
-    rows = conn.execute("select node, route, task, superstep from steps order by seq").fetchall()
-    conn.close()
-    assert rows == [
-        ("first", "from first", "1d881487", "d0dbe5d2579e"),
-        ("second", "from second", "1d881487.1", "d0dbe5d2579e.1"),
-    ]
 
 
 @pytest.mark.parametrize(("ways", "kept"), [("ends", ["pay", "note", "inner"]), ("waits", ["pay", "note"])])

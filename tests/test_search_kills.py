@@ -5,7 +5,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from functools import partial
@@ -14,10 +13,10 @@ from typing import Any
 
 import pytest
 from patience import HANG_S, until
+from warm import Warm
 
 FILES = 450
 """Enough for several batches."""
-COMMAND = [sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())"]
 
 
 @pytest.fixture
@@ -34,19 +33,14 @@ def work(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
-def start(work: Path, home: Path, *arguments: str) -> "subprocess.Popen[str]":
+def start(work: Path, home: Path, *arguments: str) -> Warm:
     env = {**os.environ, "INTERLOCK_HOME": str(home)}
-    pipes: dict[str, Any] = {
-        "stdin": subprocess.DEVNULL,
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.PIPE,
-    }
-    return subprocess.Popen([*COMMAND, *arguments], cwd=work, env=env, text=True, **pipes)
+    return Warm(arguments, cwd=work, env=env, stdout=subprocess.PIPE)
 
 
-def ended(process: "subprocess.Popen[str]") -> dict[str, Any]:
-    out, err = process.communicate(timeout=HANG_S)
-    assert process.returncode == 0, err
+def ended(process: Warm) -> dict[str, Any]:
+    code, out = process.ends()
+    assert code == 0, out
     return json.loads(out)
 
 
@@ -66,10 +60,10 @@ def stored(home: Path) -> dict[int, str]:
 
 
 @contextmanager
-def stopped_after(process: "subprocess.Popen[str]", come: Callable[[], bool], sent: int) -> Generator[None]:
+def stopped_after(process: Warm, come: Callable[[], bool], sent: int) -> Generator[None]:
     try:
         until(lambda: come() or process.poll() is not None, "the first batch")
-        assert process.poll() is None, process.communicate()
+        assert process.poll() is None
         process.send_signal(sent)
         yield
     finally:
@@ -98,7 +92,7 @@ def test_killed_while_it_indexes_it_goes_on_where_it_was(work: Path, tmp_path: P
     for _ in range(6):
         process = start(work, killed, *arguments)
         with stopped_after(process, partial(_more_than, killed, len(before)), signal.SIGKILL):
-            process.communicate(timeout=HANG_S)
+            process.ends()
         now = stored(killed)
         assert before.items() <= now.items(), "what was stored isn't indexed again"
         before = now
@@ -117,7 +111,7 @@ def test_a_killed_run_is_resumed_to_its_end(work: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     process = start(work, home, *SEARCH)
     with stopped_after(process, lambda: bool(stored(home)), signal.SIGKILL):
-        process.communicate(timeout=HANG_S)
+        process.ends()
     before = stored(home)
     assert len(before) < FILES, "it was killed on its way"
     resumed = ended(start(work, home, "resume", "latest", "-o", "json"))

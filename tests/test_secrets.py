@@ -7,12 +7,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from commands import Done, Run
 from fake_gemini.fake import FakeGemini
-
-from interlock.cli.main import main
 
 GITHUB = "ghp_" + "aB3d" * 9
 VALUE = "planted-välue-0123"
@@ -24,35 +23,21 @@ FORMATS = ("text", "json", "stream-json")
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
     folder = tmp_path / "work"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     return folder
-
-
-class Done(NamedTuple):
-    returncode: int
-    stdout: str
-    stderr: str
 
 
 Interlock = Callable[..., Done]
 
 
 @pytest.fixture
-def interlock(
-    work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Interlock:
+def interlock(run: Run, monkeypatch: pytest.MonkeyPatch) -> Interlock:
     """Run the command line without a terminal; it starts real processes."""
-    monkeypatch.chdir(work)
-    (tmp_path / "empty").touch()
 
     def call(*arguments: str, **env: str) -> Done:
         for name, value in {**PLANTED, **env}.items():
             monkeypatch.setenv(name, value)
-        with (tmp_path / "empty").open() as stdin:
-            monkeypatch.setattr(sys, "stdin", stdin)
-            code = main(arguments)
-        shown = capsys.readouterr()
-        return Done(code, shown.out, shown.err)
+        return run(*arguments)
 
     return call
 
@@ -85,7 +70,7 @@ def test_what_commands_and_reads_bring_up_is_stored_and_shown_nowhere(
 ) -> None:
     (work / "config.txt").write_text(f"token = {GITHUB}\nvalue = {VALUE}\n")
     # In two pieces, to straddle two reads; and in an output too long to be shown.
-    half = f"import sys,time; w=sys.stdout; w.write({VALUE[:9]!r}); w.flush(); time.sleep(.2); w.write({VALUE[9:]!r})"
+    half = f"import sys,time; w=sys.out; w.write({VALUE[:9]!r}); w.flush(); time.sleep(.2); w.write({VALUE[9:]!r})"
     (work / "half.py").write_text(half)
     (work / "long.py").write_text("t=open('config.txt').read()\nfor i in range(9000): print(i, t)")
     done = interlock(
@@ -103,10 +88,10 @@ def test_what_commands_and_reads_bring_up_is_stored_and_shown_nowhere(
         "-p",
         "look",
     )
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     assert found(home / "interlock", VALUE, GITHUB, MODEL_KEY) == []
     for secret in (VALUE, GITHUB, MODEL_KEY):
-        assert secret not in done.stdout + done.stderr
+        assert secret not in done.out + done.err
     kept = [f.read_text() for f in (home / "interlock/outputs").glob("*.txt")]
     assert any("[redacted:A_TOKEN]" in text and "[redacted:HARMLESS]" in text for text in kept)
 
@@ -117,13 +102,13 @@ def test_a_secret_in_a_prompt_reaches_neither_model_nor_store_and_the_user_is_to
     fake_gemini.play([{"text": "ok"}])
     env = {**fake_gemini.env, "GEMINI_API_KEY": MODEL_KEY}
     done = interlock("-m", "gemini-2.5-pro", "-p", f"use {GITHUB} and {VALUE}", **env)
-    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
-    assert "The prompt holds a secret" in done.stderr
+    assert (done.code, done.out) == (0, "ok\n"), done.err
+    assert "The prompt holds a secret" in done.err
     assert found(home / "interlock", VALUE, GITHUB, MODEL_KEY) == []
     sent = json.dumps([r.body for r in fake_gemini.requests], default=str, ensure_ascii=False)
     assert "use [redacted:HARMLESS] and [redacted:A_TOKEN]" in sent
-    assert GITHUB not in sent + done.stderr and VALUE not in sent + done.stderr
-    assert GITHUB not in interlock("show", "latest").stdout
+    assert GITHUB not in sent + done.err and VALUE not in sent + done.err
+    assert GITHUB not in interlock("show", "latest").out
 
 
 def test_an_error_of_the_provider_loses_the_key_that_it_quotes(
@@ -134,9 +119,9 @@ def test_an_error_of_the_provider_loses_the_key_that_it_quotes(
     env = {**fake_gemini.env, "GEMINI_API_KEY": MODEL_KEY}
     for output in FORMATS:
         done = interlock("-m", "gemini-2.5-pro", "-o", output, "-d", "-p", "hi", **env)
-        assert done.returncode == 1
-        assert MODEL_KEY not in done.stdout + done.stderr
-        assert "key=[redacted:" in done.stdout + done.stderr
+        assert done.code == 1
+        assert MODEL_KEY not in done.out + done.err
+        assert "key=[redacted:" in done.out + done.err
     assert found(home / "interlock", MODEL_KEY) == []
 
 
@@ -147,10 +132,10 @@ def test_a_models_own_words_are_redacted_across_deltas_and_in_recorded_replies(
     env = {**fake_gemini.env, "GEMINI_API_KEY": MODEL_KEY}
     flags = ("-m", "gemini-2.5-pro", "-o", "stream-json", "--record-responses", "rec.yaml")
     done = interlock(*flags, "-p", "hi", **env)
-    events = [json.loads(line) for line in done.stdout.splitlines()]
+    events = [json.loads(line) for line in done.out.splitlines()]
     said = "".join(e["content"] for e in events if e["type"] == "message" and e.get("delta"))
     assert said == "the token is [redacted:HARMLESS] here"
-    assert GITHUB not in done.stdout + (work / "rec.yaml").read_text()
+    assert GITHUB not in done.out + (work / "rec.yaml").read_text()
     assert found(home / "interlock", GITHUB) == []
 
 
@@ -160,7 +145,7 @@ def test_a_background_commands_file_is_redacted_when_the_run_lets_go_of_it(
     (work / "config.txt").write_text(GITHUB)
     replies = shell("cat config.txt; sleep 60", is_background=True), shell("sleep 0.5"), {"text": "done"}
     done = interlock(*script(work, *replies), "-y", "-p", "start")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     (spool,) = (home / "interlock/outputs").glob("spool-*")
     assert spool.read_text() == "[redacted:HARMLESS]"
 
@@ -191,12 +176,12 @@ def test_a_mark_never_replaces_a_secret_in_a_file_and_the_rest_of_it_can_be_chan
         "-p",
         "change a",
     )
-    results = [json.loads(x) for x in done.stdout.splitlines() if '"tool_result"' in x]
-    assert [r["status"] for r in results] == ["error", "success"], done.stderr
+    results = [json.loads(x) for x in done.out.splitlines() if '"tool_result"' in x]
+    assert [r["status"] for r in results] == ["error", "success"], done.err
     assert "only stands for a secret" in results[0]["error"]["message"]
     assert (work / "config.txt").read_text() == before.replace("1", "2")
     assert found(home / "interlock", GITHUB) == []  # the change's diff has it in its context
-    assert GITHUB not in done.stdout
+    assert GITHUB not in done.out
 
 
 def test_an_approval_shows_no_secret_and_what_is_approved_runs_word_for_word(
@@ -206,12 +191,12 @@ def test_an_approval_shows_no_secret_and_what_is_approved_runs_word_for_word(
     change = {"file_path": "config.txt", "old_string": "a = 1", "new_string": "a = 2"}
     flags = script(work, {"tool_calls": [{"name": "replace", "args": change}]}, {"text": "done"})
     parked = interlock(*flags, "-p", f"change a of {GITHUB}")
-    assert "change a of [redacted:HARMLESS]" in parked.stderr and GITHUB not in parked.stdout + parked.stderr
+    assert "change a of [redacted:HARMLESS]" in parked.err and GITHUB not in parked.out + parked.err
     parked = interlock("resume", "latest", "-o", "json")
-    assert parked.returncode == 75, parked.stderr
-    assert GITHUB not in parked.stdout + interlock("approvals", "latest").stdout
+    assert parked.code == 75, parked.err
+    assert GITHUB not in parked.out + interlock("approvals", "latest").out
     done = interlock("resume", "latest", "--approve", "all")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     assert (work / "config.txt").read_text() == f"a = 2\nkey = {GITHUB}\n"
     assert found(home / "interlock", GITHUB) == []
 
@@ -227,7 +212,7 @@ def test_settings_name_what_tools_get_and_turn_redaction_off(
     )
     flags = script(work, shell("env"), {"text": "done"})
     done = interlock(*flags, "-y", "-o", "stream-json", "-p", "look", LANG="C.UTF-8")
-    (result,) = [json.loads(x) for x in done.stdout.splitlines() if '"tool_result"' in x]
+    (result,) = [json.loads(x) for x in done.out.splitlines() if '"tool_result"' in x]
     assert f"A_TOKEN={VALUE}" in result["output"]
     assert "HARMLESS" not in result["output"] and "\nLANG=" not in result["output"]
     assert found(home / "interlock", VALUE) != []
@@ -239,9 +224,9 @@ def test_keys_of_a_trusted_env_file_are_used_and_reach_no_tool(
     (work / ".env").write_text(f"OPENAI_API_KEY={VALUE}\nPLAIN=visible\n")
     flags = script(work, shell("env; echo"), {"text": "done"})
     done = interlock(*flags, "-y", "--skip-trust", "-o", "stream-json", "-p", "look")
-    (result,) = [json.loads(x) for x in done.stdout.splitlines() if '"tool_result"' in x]
+    (result,) = [json.loads(x) for x in done.out.splitlines() if '"tool_result"' in x]
     assert "PLAIN=visible" in result["output"]
-    assert "OPENAI_API_KEY" not in result["output"] and VALUE not in done.stdout
+    assert "OPENAI_API_KEY" not in result["output"] and VALUE not in done.out
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -270,5 +255,5 @@ def test_an_error_before_any_run_shows_no_secret(work: Path, home: Path, interlo
     settings.parent.mkdir()
     settings.write_text(json.dumps({"tools": {"shell": {"timeout": GITHUB}}}))
     done = interlock("-d", "-p", "hi")
-    assert done.returncode == 52
-    assert "Traceback" in done.stderr and GITHUB not in done.stderr
+    assert done.code == 52
+    assert "Traceback" in done.err and GITHUB not in done.err

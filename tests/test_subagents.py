@@ -2,6 +2,7 @@
 
 import json
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -111,9 +112,9 @@ def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_it_ends_as_it_should(name: str, tmp_path: Path) -> None:
+def test_it_ends_as_it_should(name: str, played: Callable[..., Any]) -> None:
     scene = SCENES[name]
-    _, outcome = play(scene, tmp_path / "stage")
+    _, outcome = played(play, scene)
     assert outcome.status == scene.status, outcome
     if scene.workflow == "subagent":
         assert outcome.output["turns"] == scene.turns
@@ -122,24 +123,17 @@ def test_it_ends_as_it_should(name: str, tmp_path: Path) -> None:
     assert outcome.exit_code == codes.get(scene.status, 1)
 
 
-def test_every_edge_of_its_graphs_is_taken(tmp_path: Path) -> None:
-    taken: set[tuple[str, str, str]] = set()
-    for number, scene in enumerate(SCENES.values()):
-        stage, outcome = play(scene, tmp_path / str(number))
-        taken |= {("subagent" if g == "investigate" else g, a, b) for g, a, b in stage.edges(outcome)}
-    declared = {edge for edge in declared_edges("subagent") if edge[0] == "subagent"}
-    assert declared - taken == set()
+def test_every_edge_of_its_graphs_is_taken(played: Callable[..., Any]) -> None:
+    runs = (played(play, scene) for scene in SCENES.values())
+    taken = {(a, b) for stage, outcome in runs for _, a, b in stage.edges(outcome)}
+    assert {(a, b) for graph, a, b in declared_edges("subagent") if graph == "subagent"} - taken == set()
 
 
 def test_every_way_to_and_from_a_sub_agent_is_taken(tmp_path: Path) -> None:
-    batch = tools_of_main(call("invoke_agent", agent_name="generalist", prompt="x"))
+    batch = {"tool_calls": [call("invoke_agent", agent_name="generalist", prompt="x")]}
     stage = Stage(tmp_path / "stage", [batch, {"text": "done"}, says("generalist:0.0", DONE)])
     taken = stage.edges(stage.run("main", {"prompt": "go"}))
     assert {("execute", "__start__", "subagent"), ("execute", "subagent", "respond")} <= taken
-
-
-def tools_of_main(*calls: dict[str, Any]) -> dict[str, Any]:
-    return {"tool_calls": list(calls)}
 
 
 def test_an_investigation_ends_with_a_validated_report(tmp_path: Path) -> None:
@@ -171,20 +165,28 @@ def test_an_investigator_has_reading_tools_alone_and_hears_the_objective_word_fo
 
 EVERYBODY = {"# Core mandates", "Secrets", "Unknown outcome", "is data, whatever it says", "# How this ends"}
 CHANGING = {"## Changes", "## Edits", "## Commands", "# Git", "# No sandbox"}
+OTHERS = {"## Sub-agents", "## Todos"}
 
 
 @pytest.mark.parametrize(
-    ("agent", "done", "told"),
+    ("agent", "tools", "told"),
     [
-        (DETECTIVE, complete(report=REPORT), EVERYBODY),
-        (ME, DONE, EVERYBODY | CHANGING),
+        (DETECTIVE, "", set[str]()),
+        (ME, "", {*CHANGING, "## Todos"}),
+        ("worker:0", "read_file, grep_search", set[str]()),
+        ("worker:0", "replace", {"## Changes", "## Edits"}),
+        ("worker:0", "run_shell_command", {"## Changes", "## Commands", "# Git", "# No sandbox"}),
+        ("worker:0", "write_file, write_todos, invoke_agent", {"## Changes", "## Edits", *OTHERS}),
     ],
 )
 def test_an_agent_is_told_the_mandates_of_its_tools(
-    agent: str, done: dict[str, Any], told: set[str], tmp_path: Path
+    agent: str, tools: str, told: set[str], tmp_path: Path
 ) -> None:
+    done = complete(report=REPORT) if agent == DETECTIVE else DONE
     stage = Stage(tmp_path / "stage", [says(agent, done)])
     (stage.work / ".git").mkdir()
+    if tools:
+        write_agent(stage, f"tools: [{tools}]")
     assert stage.run("subagent", {"agent": agent.partition(":")[0], "prompt": "look"}).status == "goal"
     outputs = stage.folder / "home/outputs"
     rows = stage.rows("select body, file from chain")
@@ -192,8 +194,9 @@ def test_an_agent_is_told_the_mandates_of_its_tools(
         (outputs / row["file"]).read_text() if row["file"] else bytes(row["body"]).decode() for row in rows
     ]
     (system,) = [record for record in records if "# How this ends" in record]
-    for part in EVERYBODY | CHANGING | {"## Sub-agents"}:
-        assert (f"{part}\\n" in system if part.startswith("#") else part in system) == (part in told), part
+    for part in EVERYBODY | CHANGING | OTHERS:
+        shown = f"{part}\\n" in system if part.startswith("#") else part in system
+        assert shown == (part in EVERYBODY | told), part
 
 
 def test_what_an_investigator_found_is_returned_when_it_never_completes(tmp_path: Path) -> None:
@@ -223,7 +226,7 @@ def test_a_turn_is_cut_when_the_time_is_up(tmp_path: Path) -> None:
     """The interrupted reply is requested again, as the last chance."""
     stage = Stage(tmp_path / "stage", [says("worker:0", DONE, delay_s=30)])
     write_agent(stage, "max_time_minutes: 0.01")
-    stage.run("subagent", {"agent": "worker", "prompt": "go", "limits": {"timeout_s": 8}})
+    stage.run("subagent", {"agent": "worker", "prompt": "go", "limits": {"timeout_s": 4}})
     warned = stage.rows("select count(*) as n from steps where node = 'recover'")
     assert warned[0]["n"] == 1
 

@@ -1,6 +1,5 @@
 """The task loop's system prompt: each section appears under its conditions, and describes what exists."""
 
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -45,10 +44,8 @@ def sections(told: dict[str, Any]) -> dict[str, str]:
 
 
 def table() -> list[tuple[str, str, dict[str, bool]]]:
-    """Protocol × features in one mode, and every mode with all features and with none."""
-    every: list[dict[str, bool]] = [
-        dict(zip(WHATS, on, strict=True)) for on in itertools.product((False, True), repeat=len(WHATS))
-    ]
+    """Each protocol in each mode, with all features, with none, and with each alone."""
+    every = [dict.fromkeys(WHATS, True), *({what: what == one for what in WHATS} for one in ("", *WHATS))]
     return [(protocol, mode, has) for protocol in ("native", "xml") for mode in MODES for has in every]
 
 

@@ -216,33 +216,32 @@ def test_a_switch_that_leads_nowhere_asks_nobody(slug: str, said: str, tmp_path:
 TRICKS = ["docs/../b.py", "./b.py", "b.md/../b.py", "link.md", "b.py", "b.md\n", "B.PY"]
 
 
-@pytest.mark.parametrize("path", TRICKS)
 @pytest.mark.parametrize("tool", ["write_to_file", "write_file", "apply_diff", "insert_content", "replace"])
-def test_no_tool_under_any_name_writes_a_file_that_the_mode_doesnt_have(
-    tool: str, path: str, tmp_path: Path
-) -> None:
+def test_no_tool_under_any_name_writes_a_file_that_the_mode_doesnt_have(tool: str, tmp_path: Path) -> None:
     """Even with empty content, through links and through similar paths."""
+    diff = "<<<<<<< SEARCH\nkeep\n=======\n>>>>>>> REPLACE"
     args: dict[str, dict[str, Any]] = {
-        "write_to_file": {"path": path, "content": ""},
-        "write_file": {"file_path": path, "content": ""},
-        "replace": {"file_path": path, "old_string": "", "new_string": "x"},
-        "insert_content": {"path": path, "line": 0, "content": "x"},
-        "apply_diff": {"path": path, "diff": "<<<<<<< SEARCH\nkeep\n=======\n>>>>>>> REPLACE"},
+        "write_to_file": {"content": ""},
+        "write_file": {"content": ""},
+        "replace": {"old_string": "", "new_string": "x"},
+        "insert_content": {"line": 0, "content": "x"},
+        "apply_diff": {"diff": diff},
     }
-    workflow = "task" if tool in TASK_LOOP else "main"
-    stage = Stage(
-        tmp_path / "stage", [tools(call(tool, **args[tool])), DONE if workflow == "task" else {"text": "."}]
-    )
+    path = "path" if tool in TASK_LOOP else "file_path"
+    each = [call(tool, **{path: trick}, **args[tool]) for trick in TRICKS]
+    replies = [*map(tools, each), DONE] if tool in TASK_LOOP else [tools(*each), {"text": "."}]
+    stage = Stage(tmp_path / "stage", replies, settings={"task": {"consecutiveMistakeLimit": 0}})
     for name in ("b.py", "B.PY"):
         (stage.work / name).write_text("keep\n")
     (stage.work / "docs").mkdir()
     (stage.work / "link.md").symlink_to("b.py")
+    workflow = "task" if tool in TASK_LOOP else "main"
     outcome = stage.run(workflow, {"prompt": "x"}, approval_mode="yolo", mode="architect")
     assert all((stage.work / name).read_text() == "keep\n" for name in ("b.py", "B.PY"))
     assert not (stage.work / "b.md\n").exists()
-    assert "Mode 'architect' (Architect) may only edit files that match \\.md$" in answers(outcome)[0] or (
-        path == "b.md\n"
-    )
+    refusal = "Mode 'architect' (Architect) may only edit files that match \\.md$"
+    told = zip(TRICKS, answers(outcome), strict=False)
+    assert {trick for trick, answer in told if refusal not in answer} <= {"b.md\n"}
 
 
 @pytest.mark.parametrize("tool", ["execute_command", "use_mcp_tool", "browser_action", "run_shell_command"])

@@ -71,6 +71,13 @@ class Warm:
         assert self.returncode is not None
         return self.returncode
 
+    def ends(self) -> tuple[int, str]:
+        """Wait for its end; returns its exit code, and what it wrote to a piped stdout."""
+        assert self.stdout
+        with self.stdout as stdout:
+            out = stdout.read()
+        return self.wait(HANG_S), out
+
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
             os.kill(self.pid, number)

@@ -98,12 +98,9 @@ class Stage:
         )
 
     def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
-        conn = sqlite3.connect(self.folder / "home" / "interlock.db")
-        conn.row_factory = sqlite3.Row
-        try:
+        with closing(sqlite3.connect(self.folder / "home" / "interlock.db")) as conn:
+            conn.row_factory = sqlite3.Row
             return conn.execute(sql, values).fetchall()
-        finally:
-            conn.close()
 
     def age(self, seconds: float) -> None:
         """Pretend that the run parked so many seconds earlier."""

@@ -2,15 +2,12 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 import warm
-from commands import Done, Run
 
-from interlock.cli.main import main
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.runs import NewRun, insert_run
@@ -32,24 +29,6 @@ def cli(tmp_path: Path) -> Cli:
         return warm.run(arguments, stdin=stdin, cwd=cwd, env=os.environ)
 
     return run
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Call `main(…)` in `tmp_path/work`, without a terminal. A file may extend it: `def run(run, …)`."""
-    workspace, given = tmp_path / "work", tmp_path / "stdin"
-    workspace.mkdir(exist_ok=True)
-    monkeypatch.chdir(workspace)
-
-    def call(*arguments: str, stdin: str = "") -> Done:
-        given.write_text(stdin)
-        with given.open() as file:
-            monkeypatch.setattr(sys, "stdin", file)
-            code = main(arguments)
-        shown = capsys.readouterr()
-        return Done(code, shown.out, shown.err)
-
-    return call
 
 
 class StoreMaker:

@@ -221,6 +221,7 @@ def test_a_user_without_a_home_is_told_to_name_one(
         ("run main --input { -o stream-json", "input"),
         ("resume abc -o json", "usage"),
         ("init --file -o json", "usage"),
+        ("-p hello -o json", "credentials"),
     ],
 )
 def test_output_for_programs_is_one_result_where_no_run_can_begin(

@@ -1,89 +1,35 @@
 """Pending requests are asked about right away at a terminal; runs the command line on a real one."""
 
 import json
-import os
-import pty
-import re
-import select
-import time
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import HANG_S, until
-from warm import Warm
+from patience import until
+from session.terminal import Terminal
 
-_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 ASKS = "later] "
-
-
-class Terminal:
-    """`interlock …` on its own terminal, and what it shows."""
-
-    def __init__(self, cwd: Path, *arguments: str) -> None:
-        self._master, slave = pty.openpty()
-        streams = {"stdin": slave, "stdout": slave, "stderr": slave}
-        self.process = Warm(arguments, cwd=cwd, env=os.environ, terminal=True, **streams)
-        os.close(slave)
-        self._seen = 0
-        self.text = ""
-
-    def until(self, *texts: str) -> str:
-        """New output up to and including one of the texts."""
-        deadline = time.monotonic() + HANG_S
-        while not any(text in self.text[self._seen :] for text in texts):
-            if not self._read(deadline):
-                raise AssertionError(f"{texts} never came:\n{self.text}")
-        end = min(self.text.index(t, self._seen) + len(t) for t in texts if t in self.text[self._seen :])
-        shown, self._seen = self.text[self._seen : end], end
-        return shown
-
-    def type(self, keys: str) -> None:
-        os.write(self._master, keys.encode())
-
-    def end(self) -> int:
-        deadline = time.monotonic() + HANG_S
-        while self._read(deadline):
-            pass
-        return self.process.wait(HANG_S)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self._master)
-
-    def _read(self, deadline: float) -> bool:
-        if not select.select([self._master], [], [], max(deadline - time.monotonic(), 0))[0]:
-            return False
-        try:
-            data = os.read(self._master, 65536)
-        except OSError:  # how Linux reports that the other side was closed
-            return False
-        self.text += _SEQUENCE.sub("", data.decode(errors="replace")).replace("\r\n", "\n")
-        return bool(data)
 
 
 Open = Callable[..., Terminal]
 
 
 @pytest.fixture
-def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Open]:
+def terminal(tmp_path: Path) -> Generator[Open]:
     """Start `interlock -p go` with scripted replies and more arguments."""
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "200")
-    opened: list[Terminal] = []
+    (tmp_path / "work").mkdir()
+    with ExitStack() as opened:
 
-    def start(*replies: dict[str, Any], arguments: tuple[str, ...] = ("-p", "go")) -> Terminal:
-        (tmp_path / "script.json").write_text(json.dumps(replies))
-        work = tmp_path / "work"
-        work.mkdir(exist_ok=True)
-        opened.append(Terminal(work, "-m", f"script:{tmp_path / 'script.json'}", *arguments))
-        return opened[-1]
+        def start(
+            *replies: dict[str, Any], arguments: tuple[str, ...] = ("-p", "go"), **env: str
+        ) -> Terminal:
+            (tmp_path / "script.json").write_text(json.dumps(replies))
+            model = ("-m", f"script:{tmp_path / 'script.json'}")
+            return opened.enter_context(Terminal(tmp_path / "work", *model, *arguments, columns=200, env=env))
 
-    yield start
-    for one in opened:
-        one.close()
+        yield start
 
 
 def shell(command: str) -> dict[str, Any]:
@@ -99,9 +45,8 @@ def test_yes_always_edit_and_no_are_taken_as_they_are_typed(
     editor = tmp_path / "editor"
     editor.write_text("#!/bin/sh\nsed -i 's/touch c/touch edited/' \"$1\"\n")
     editor.chmod(0o755)
-    monkeypatch.setenv("VISUAL", str(editor))
     batch = [shell("touch a"), shell("mkdir b"), shell("touch c"), shell("touch d")]
-    run = terminal({"tool_calls": batch}, {"tool_calls": [shell("mkdir b -p")]}, DONE)
+    run = terminal({"tool_calls": batch}, {"tool_calls": [shell("mkdir b -p")]}, DONE, VISUAL=str(editor))
     shown = run.until(ASKS)
     assert "1 of 4: run_shell_command touch a" in shown
     assert "Always: exactly `touch a`" in shown
@@ -117,7 +62,7 @@ def test_yes_always_edit_and_no_are_taken_as_they_are_typed(
     run.type("n\n")
     run.until("Why? (Enter: no reason) ")
     run.type("no d here\n")
-    assert run.end() == 0, run.text
+    assert run.ends() == 0, run.text
     rest = run.text
     assert "✓ touch edited" in rest and "All is done." in rest, rest
     assert "no d here" in rest
@@ -136,12 +81,12 @@ def test_later_leaves_it_parked_with_the_commands_and_keeps_what_was_said_before
     run.until(ASKS)
     run.type(keys)
     shown = run.until("--approve 2")
-    assert run.end() == 75, run.text
+    assert run.ends() == 75, run.text
     assert "Your decision is kept." in shown
     again = terminal(*replies, arguments=("resume", "latest"))
     assert "run_shell_command touch b" in again.until(ASKS)
     again.type("y\n")
-    assert again.end() == 0, again.text
+    assert again.ends() == 0, again.text
     assert sorted(p.name for p in (tmp_path / "work").iterdir()) == ["a", "b"]
 
 
@@ -166,7 +111,7 @@ def test_questions_are_answered_and_what_was_typed_ahead_is_no_answer(terminal: 
     run.type("Ann\n")
     run.until("[answer 2 of 2, l later] ")
     run.type("Rome\n")
-    assert run.end() == 0, run.text
+    assert run.ends() == 0, run.text
 
 
 def test_a_plan_is_reviewed_where_it_was_made(terminal: Open, tmp_path: Path) -> None:
@@ -180,10 +125,10 @@ def test_a_plan_is_reviewed_where_it_was_made(terminal: Open, tmp_path: Path) ->
     assert "1. write it" in shown and "Always: every edit while the plan is carried out" in shown
     run.type("y\n")
     run.until("carries on from here (main)")
-    assert run.end() == 0, run.text
+    assert run.ends() == 0, run.text
 
 
 def test_without_a_terminal_nothing_is_asked(terminal: Open, tmp_path: Path) -> None:
     run = terminal({"tool_calls": [shell("touch a")]}, DONE, arguments=("-p", "go", "-o", "json"))
-    assert run.end() == 75, run.text
+    assert run.ends() == 75, run.text
     assert ASKS not in run.text

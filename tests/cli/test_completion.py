@@ -1,18 +1,16 @@
 """TAB completes what may follow, in real shells; the flags are those of the real parsers."""
 
 import os
-import pty
-import re
-import select
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from patience import HANG_S
+from session.terminal import Terminal
 
 from interlock.cli.commands import completion
 from interlock.cli.commands.completion import answer
@@ -122,77 +120,40 @@ def test_bash_gets_what_follows_its_own_word_break(capsys: pytest.CaptureFixture
     assert ask("63", "", "interlock show ")[0] == "aa11  (interrupted: fix it)"
 
 
-class Shell:
-    """An interactive shell on a pseudo-terminal."""
-
-    def __init__(self, *command: str) -> None:
-        self.seen = ""
-        self._process, self._fd = self._begun(command)
-
-    def _begun(self, command: tuple[str, ...]) -> tuple["subprocess.Popen[bytes]", int]:
-        ours, theirs = pty.openpty()
-        env = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "TERM": "xterm", "PS1": "$ "}
-        process = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True
-        )
-        os.close(theirs)
-        return process, ours
-
-    def type(self, text: str, until: str) -> str:
-        """Type the text; returns what is shown until `until` appears."""
-        self.seen = ""
-        os.write(self._fd, text.encode())
-        while until not in self.seen:
-            assert select.select([self._fd], [], [], HANG_S)[0], f"no {until!r} in {self.seen!r}"
-            shown = os.read(self._fd, 65536).decode(errors="replace")
-            self.seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
-        return self.seen
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        os.close(self._fd)
-
-
-@pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Shell]]:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "my notes").mkdir()
-    (tmp_path / "rules.toml").write_text("")
-    begun: list[Shell] = []
-
-    def begin(name: str) -> Shell:
-        if not shutil.which(name):
-            pytest.skip(f"{name} isn't installed")
-        script = tmp_path / "script"
-        script.write_text(completion.script(name))
-        command = {"bash": ("bash", "--norc", "-i"), "zsh": ("zsh", "-f", "-i")}[name]
-        before = {"bash": "", "zsh": "autoload -U compinit; compinit -u -d ./dump; "}[name]
-        begun.append(Shell(*command))
-        begun[0].type(f"{before}source ./script; echo rea''dy\n", "ready")
-        return begun[0]
-
-    yield begin
-    for one in begun:
-        one.close()
-
-
-@pytest.mark.parametrize("name", ["bash", "zsh"])
-def test_tab_in_a_real_shell(name: str, shell: Callable[[str], Shell], made: Any) -> None:
+@pytest.mark.parametrize(
+    ("shell", "begins"),
+    [("bash --norc -i", ""), ("zsh -f -i", "autoload -U compinit; compinit -u -d ./dump; ")],
+)
+def test_tab_in_a_real_shell(shell: str, begins: str, tmp_path: Path, made: Any) -> None:
+    command = tuple(shell.split())
+    if not shutil.which(command[0]):
+        pytest.skip(f"{command[0]} isn't installed")
     made.run("aa11", "fix the parser")
     made.run("ab22", "write a page")
-    used = shell(name)
-    used.type("interlock appr\t", "approvals ")
-    used.type("\x15interlock -o st\t", "stream-json ")
-    used.type("\x15interlock --output-format=st\t", "stream-json ")
-    used.type("\x15interlock --approval-mode pl\t", "plan ")
-    used.type("\x15interlock show aa\t", "aa11 ")
-    used.type("\x15interlock --policy ru\t", "rules.toml")
-    used.type("\x15interlock --policy=ru\t", "rules.toml")
-    used.type("\x15interlock run main --input @ru\t", "rules.toml")
-    used.type("\x15interlock -C my\t", "my\\ notes/")
-    listed = used.type("\x15interlock show a\t\t", "write a page")
-    assert "fix the parser" in listed
+    (tmp_path / "my notes").mkdir()
+    (tmp_path / "rules.toml").write_text("")
+    (tmp_path / "script").write_text(completion.script(command[0]))
+    path = f"{BIN}:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "TERM": "xterm", "PS1": "$ "}
+    typed = [
+        ("interlock appr\t", "approvals "),
+        ("\x15interlock -o st\t", "stream-json "),
+        ("\x15interlock --output-format=st\t", "stream-json "),
+        ("\x15interlock --approval-mode pl\t", "plan "),
+        ("\x15interlock show aa\t", "aa11 "),
+        ("\x15interlock --policy ru\t", "rules.toml"),
+        ("\x15interlock --policy=ru\t", "rules.toml"),
+        ("\x15interlock run main --input @ru\t", "rules.toml"),
+        ("\x15interlock -C my\t", "my\\ notes/"),
+    ]
+    with Terminal(tmp_path, env=env, command=command) as terminal:
+        terminal.type(f"{begins}source ./script; echo rea''dy\n")
+        terminal.until("ready")
+        for keys, shown in typed:
+            terminal.type(keys)
+            terminal.until(shown)
+        terminal.type("\x15interlock show a\t\t")
+        assert "write a page" in terminal.until("fix the parser"), "the newest comes first"
 
 
 def test_tab_in_fish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Any) -> None:

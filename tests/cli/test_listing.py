@@ -12,9 +12,9 @@ import pytest
 
 from interlock.engine.read import find_run, list_runs, path, steps, waiting_requests
 from interlock.engine.read.calls import answered, calls
-from interlock.engine.store import SCHEMA_VERSION, state_home
+from interlock.engine.store import state_home
 from interlock.services.process.identity import this_boot, this_host, this_process
-from interlock.state.errors import StoreError, UserError
+from interlock.state.errors import UserError
 
 Maker = Any  # the `StoreMaker` of tests/cli/conftest.py
 
@@ -24,38 +24,10 @@ def place(home: Path) -> Path:
     return home / "interlock"
 
 
-def test_a_missing_store_has_no_runs_and_is_not_made(place: Path) -> None:
-    assert list_runs(place) == []
-    assert waiting_requests(place) == []
-    assert not place.exists()
-
-
 def test_reading_an_empty_file_finds_nothing(place: Path) -> None:
     place.mkdir()
     (place / "interlock.db").touch()
     assert list_runs(place) == []
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (b"not a database at all, but text" * 100, "damaged"),
-        (b"SQLite format 3\x00" + b"\x99" * 5000, "damaged"),
-    ],
-)
-def test_what_is_no_database_is_one_clear_line(place: Path, content: bytes, expected: str) -> None:
-    place.mkdir()
-    (place / "interlock.db").write_bytes(content)
-    with pytest.raises(StoreError, match=expected) as raised:
-        list_runs(place)
-    assert "\n" not in str(raised.value)
-    assert "interlock.db" in str(raised.value)
-
-
-def test_a_store_of_a_newer_version_is_refused(made: Maker, place: Path) -> None:
-    made.conn.execute(f"pragma user_version = {SCHEMA_VERSION + 1}")
-    with pytest.raises(StoreError, match="newer Interlock"):
-        list_runs(place)
 
 
 def test_reading_never_writes(made: Maker, place: Path) -> None:

@@ -298,20 +298,6 @@ def test_a_rule_that_came_between_question_and_answer_forbids_the_call(
     assert done.code != 75 and not Path("one.txt").exists()
 
 
-def test_policy_is_asked_once_a_call(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    decide = RulePolicy.decide
-
-    async def counted(self: RulePolicy, call: CallView, *about: Any) -> Verdict:
-        asked.append(call.name)
-        return await decide(self, call, *about)
-
-    monkeypatch.setattr(RulePolicy, "decide", counted)
-    assert run(*script(tmp_path, write("one.txt"), {"text": "Well."}), "-p", "do it").code == 75
-    assert run("resume", "latest", "--approve", "all").code == 0
-    assert asked == ["write_file"] and Path("one.txt").exists()
-
-
 def test_flags_of_a_resume_are_a_persons_word(run: Run, tmp_path: Path) -> None:
     given = script(tmp_path, write("one.txt"), write("two.txt"), {"text": "Done."})
     assert run(*given, "-p", "do it").code == 75

@@ -120,7 +120,7 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_later(
 ) -> None:
     connect = Store._connect  # pyright: ignore[reportPrivateUsage] - every connection is made there
     stages: set[str] = set()
-    for pages in range(30, 72, 3):
+    for pages in range(30, 72, 6):
 
         def limited(store: Store, kind: Any, mode: str, most: int = pages) -> sqlite3.Connection:
             conn = connect(store, kind, mode)
@@ -137,7 +137,10 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_later(
             assert error["type"] == "store" and "No space left" in error["message"], done
             assert str(home / "interlock.db") in error["message"]
         if done.code and len(done.events) > 2:
-            assert run("resume", "latest", "--yolo").code in (0, 75), "an outcome may be asked"
+            resumed = run("resume", "latest", "--yolo")
+            assert resumed.code == 75 or resumed.out.strip() in ("x" * 9000, "Again."), (
+                "an outcome may be asked"
+            )
     assert len(stages) > 2, stages
 
 

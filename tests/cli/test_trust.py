@@ -4,8 +4,6 @@ import json
 import os
 import pty
 import stat
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import pytest
 from commands import Run
 from patience import HANG_S
+from warm import Warm
 
 from interlock.services.trust import answer_for, is_trusted, remember
 
@@ -118,17 +117,17 @@ def test_the_parent_is_trusted_with_all_that_is_in_it(run: Run, work: Path, home
 
 
 def test_a_person_at_a_terminal_is_asked(work: Path, home: Path) -> None:
-    entry = [sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())"]
     for word, code in ((b"n\n", 1), (b"y\n", 0)):
         ours, theirs = pty.openpty()
         os.write(ours, word)
-        asked = subprocess.run(
-            [*entry, "trust"], cwd=work, stdin=theirs, capture_output=True, timeout=HANG_S, check=False
-        )
+        with (work.parent / "told").open("w+b") as told:
+            asked = Warm(["trust"], cwd=work, env=os.environ, stdin=theirs, stderr=told.fileno())
+            assert (asked.wait(HANG_S), is_trusted(work, home)) == (code, code == 0)
+            told.seek(0)
+            shown = told.read()
         os.close(ours)
         os.close(theirs)
-        assert b"Trust " in asked.stderr and b"[y/N]" in asked.stderr
-        assert (asked.returncode, is_trusted(work, home)) == (code, code == 0)
+        assert b"Trust " in shown and b"[y/N]" in shown
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,10 @@ def test_whatever_the_text_all_of_it_can_be_seen_and_json_stays_the_same_value(t
         ("👩\u200d💻 ⚠\ufe0f", "👩\u200d💻 ⚠\ufe0f"),
         ("r\u200dm", "r\\u200dm"),
         ("a\u00a0b\tc\n", "a\\xa0b\tc\n"),
+        ("rm x\x1b[2K\rls", "rm x\\x1b[2K\\rls"),
+        ("a\u202eb\u200bc", "a\\u202eb\\u200bc"),
+        ("tag\U000e0041", "tag\\U000e0041"),
+        ("café 日本 👍\tx\r\n", "café 日本 👍\tx\n"),
     ],
 )
 def test_words_of_one_script_and_emoji_stay_and_what_looks_alike_is_written_out(

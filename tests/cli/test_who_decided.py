@@ -183,20 +183,3 @@ def test_a_person_who_rejects_is_named(run: Run, tmp_path: Path) -> None:
     assert "'write_file' was refused by a person (" in done.err
     assert done.err.count("interlock resume") == 1, "the way on is said once"
     assert "): never." in done.err
-
-
-def test_a_hook_that_ends_the_run_exits_56(run: Run, tmp_path: Path) -> None:
-    done = run(*script(tmp_path, [shell("echo enough"), shell("echo x > after")]), "-yp", "go", "-o", "json")
-    assert (done.code, json.loads(done.out).get("error", {}).get("type")) == (56, "stopped_by_hook"), done
-    assert Path("after").exists(), "the rest of the batch was run"
-
-
-def test_a_rule_that_came_after_the_question_holds(run: Run, tmp_path: Path) -> None:
-    assert run(*script(tmp_path, [write("a")]), "-p", "go").code == 75
-    policies = Path.home() / ".interlock" / "policies"
-    policies.mkdir()
-    rule = '[[rule]]\ntoolName = "write_file"\ndecision = "deny"\npriority = 900\ndenyMessage = "frozen"\n'
-    (policies / "team.toml").write_text(rule)
-    done = run("resume", "latest", "--approve", "all")
-    assert (done.code, Path("a").exists()) == (56, False), done.err
-    assert "team.toml:1" in run("show", "latest").out

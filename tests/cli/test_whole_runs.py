@@ -81,19 +81,6 @@ def test_an_edit_runs_what_the_person_wrote(run: Run, tmp_path: Path) -> None:
     assert (Path("a.txt").read_text(), Path("b.txt").read_text()) == ("mine\n", "two\n")
 
 
-def test_json_of_a_parked_run_has_what_a_program_needs(run: Run, tmp_path: Path) -> None:
-    parked = run(*_model(tmp_path), "-p", "write both", "-o", "json")
-    given = json.loads(parked.out)
-    assert parked.code == 75
-    assert given["status"] == "waiting"
-    assert given["resume_command"].split() == ["interlock", "resume", given["session_id"]]
-    first = given["pending_approvals"][0]
-    assert first["tool_name"] == "write_file"
-    assert first["args"] == {"file_path": "a.txt", "content": "one\n"}
-    assert "+one" in first["preview"]
-    assert first["checkpoint_id"]
-
-
 def test_stream_json_tells_everything_in_order(run: Run, tmp_path: Path) -> None:
     done = run(*_model(tmp_path), "-y", "-p", "write both", "-o", "stream-json")
     lines = [json.loads(line) for line in done.out.splitlines()]
@@ -153,20 +140,23 @@ def test_a_run_is_deleted_with_all_that_it_recorded(run: Run, tmp_path: Path, ho
     assert not list((home / "interlock" / "outputs").glob("*.json"))
 
 
-def test_damage_is_found(run: Run, tmp_path: Path, home: Path) -> None:
+def test_damage_is_found_and_a_whole_store_is_not_taken_for_damaged(
+    run: Run, tmp_path: Path, home: Path
+) -> None:
     import sqlite3
 
     run(*_model(tmp_path), "-y", "-p", "write both")
+    for extra in ((), ("--store",)):
+        told = run("doctor", *extra).out
+        assert "ok      store" in told
+        assert "damaged" not in told and "problem" not in told
     conn = sqlite3.connect(home / "interlock" / "interlock.db")
     conn.execute("update chain set body = replace(cast(body as text), 'done', 'gone') where file is null")
     conn.commit()
     conn.close()
-    shown = run("show", "latest", "--verify")
-    assert shown.code == 1
-    assert "was changed" in shown.out
-    report = run("doctor", "--store")
-    assert report.code == 1
-    assert "was changed" in report.out
+    for command in (("show", "latest", "--verify"), ("doctor", "--store")):
+        found = run(*command)
+        assert (found.code, "was changed" in found.out) == (1, True), command
 
 
 @pytest.mark.parametrize(
@@ -204,13 +194,6 @@ def test_statecharts_are_drawn_too(run: Run, name: str, move: str) -> None:
     assert "no graphs inside it" in run("diagram", name, "--depth", "2").err
 
 
-def test_no_key_is_exit_41_with_the_ways_to_go_on(run: Run) -> None:
-    done = run("-p", "hello", "-o", "json")
-    assert done.code == 41
-    assert json.loads(done.out)["error"]["type"] == "credentials"
-    assert "GEMINI_API_KEY" in done.err
-
-
 def test_a_resumed_run_names_what_runs_though_an_earlier_process_told_it(run: Run, tmp_path: Path) -> None:
     """`echo one` was allowed, so nobody was asked about it; its output comes in another process."""
     commands = ("echo one", "touch x")
@@ -222,14 +205,6 @@ def test_a_resumed_run_names_what_runs_though_an_earlier_process_told_it(run: Ru
     assert resumed.code == 0
     for command in commands:
         assert f"✓ {command}" in resumed.err
-
-
-def test_a_store_that_is_whole_is_not_taken_for_damaged(run: Run, tmp_path: Path) -> None:
-    run(*_model(tmp_path), "-y", "-p", "write both")
-    for extra in ((), ("--store",)):
-        told = run("doctor", *extra).out
-        assert "ok      store" in told
-        assert "damaged" not in told and "problem" not in told
 
 
 def test_what_is_kept_is_its_owners_alone_from_the_first_moment(run: Run, tmp_path: Path, home: Path) -> None:

@@ -3,8 +3,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.cli.render.output import Paint
-from interlock.cli.render.pending import question
 from interlock.cli.render.worddiff import SIGNS, DiffLine, diff_lines
 from interlock.state.text import visible
 from interlock.tools._diff import unified_diff
@@ -79,21 +77,3 @@ def test_a_huge_change_isnt_compared_pair_by_pair() -> None:
     assert sum(line.kind == "added" for line in lines_of(old, new)) > 1000
     long = "word " * 5000
     assert changes(long + "a\n", long + "b\n") == [f"-{long}a", f"+{long}b"]
-
-
-def test_a_terminal_that_asks_shows_the_words_that_changed() -> None:
-    class Terminal(Paint):
-        def __init__(self) -> None:
-            self.terminal = self.on = True
-
-    preview = unified_diff("f", b"total = old\n", b"total = new\n")
-    asked = {
-        "id": "r-1",
-        "kind": "approval",
-        "tool_name": "replace",
-        "args": dict[str, str](),
-        "reason": "",
-        "preview": preview,
-    }
-    shown = "\n".join(question("r", asked, "", Terminal(), 120))
-    assert "\x1b[32m+total = \x1b[0m\x1b[32;7mnew\x1b[0m" in shown

@@ -286,12 +286,3 @@ def test_a_run_of_one_is_forked_like_ours(run: Run, work: Path, tmp_path: Path) 
     assert before.code == 0, before.err
     parked = run("resume", before.json["run"], "-o", "json")
     assert parked.json["pending_approvals"][0]["reason"] == "Publish this note?"
-
-
-def test_a_run_of_one_is_replayed_like_ours(run: Run, work: Path, tmp_path: Path) -> None:
-    begun(run, tmp_path)
-    run("resume", "latest", "--approve", "1")
-    assert run("resume", "latest", "--approve", "2").code == 0
-    replayed = run("replay", "latest", "--json")
-    assert replayed.code == 0, replayed.err
-    assert replayed.json["divergence"] is None

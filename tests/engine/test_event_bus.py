@@ -14,48 +14,39 @@ import pytest
 from patience import HANG_S, lines_run, until
 
 from interlock.engine.driver.event_bus import EventBus
-from interlock.state.events import (
-    ErrorEvent,
-    Event,
-    MessageEvent,
-    NodeStart,
-    Result,
-    Thought,
-    ToolOutput,
-    ToolUse,
-)
+from interlock.state import events as ev
 
 
-def delta(text: str) -> MessageEvent:
-    return MessageEvent(role="assistant", content=text, delta=True)
+def delta(text: str) -> ev.MessageEvent:
+    return ev.MessageEvent(role="assistant", content=text, delta=True)
 
 
-def use(name: str) -> ToolUse:
-    return ToolUse(tool_name=name, tool_id=name, parameters={})
+def use(name: str) -> ev.ToolUse:
+    return ev.ToolUse(tool_name=name, tool_id=name, parameters={})
 
 
 class Gate:
     """A renderer that blocks until it is opened."""
 
     def __init__(self) -> None:
-        self.seen: list[Event] = []
+        self.seen: list[ev.Event] = []
         self.open = threading.Event()
         self.entered = threading.Event()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: ev.Event) -> None:
         self.entered.set()
         self.open.wait()
         self.seen.append(event)
 
     def stand_still_on(self, bus: EventBus) -> None:
-        bus.emit(NodeStart(workflow="w", node="first", checkpoint_id=""))
+        bus.emit(ev.NodeStart(workflow="w", node="first", checkpoint_id=""))
         assert self.entered.wait(HANG_S)
 
 
 def test_every_renderer_gets_all_events_in_order() -> None:
-    one: list[Event] = []
-    two: list[Event] = []
-    events: list[Event] = [*(delta(str(n)) for n in range(2000)), use("a"), Result(status="done")]
+    one: list[ev.Event] = []
+    two: list[ev.Event] = []
+    events: list[ev.Event] = [*(delta(str(n)) for n in range(2000)), use("a"), ev.Result(status="done")]
     bus = EventBus([one.append, two.append])
     for event in events:
         bus.emit(event)
@@ -84,14 +75,14 @@ def test_what_waited_together_is_flushed_once_after_its_last_event() -> None:
 
 
 def test_a_renderer_that_stands_still_neither_blocks_emit_nor_the_others() -> None:
-    gate, seen = Gate(), list[Event]()
+    gate, seen = Gate(), list[ev.Event]()
     bus = EventBus([gate, seen.append])
     gate.stand_still_on(bus)
     for n in range(100):
         bus.emit(use(str(n)))
-    bus.emit(Result(status="done"))
+    bus.emit(ev.Result(status="done"))
     assert asyncio.run(bus.close(0.2)) is False
-    assert seen[-1] == Result(status="done")
+    assert seen[-1] == ev.Result(status="done")
     assert len(seen) == 102
     gate.open.set()
 
@@ -100,13 +91,13 @@ def test_a_renderer_that_stands_still_neither_blocks_emit_nor_the_others() -> No
     "piece",
     [
         delta("x" * 100),
-        Thought(content="x" * 100),
-        ToolOutput(tool_id="t", text="x" * 100),
-        NodeStart(workflow="w", node="x" * 100, checkpoint_id=""),
+        ev.Thought(content="x" * 100),
+        ev.ToolOutput(tool_id="t", text="x" * 100),
+        ev.NodeStart(workflow="w", node="x" * 100, checkpoint_id=""),
     ],
     ids=lambda piece: piece.type,
 )
-def test_a_full_queue_drops_pieces_first_and_says_so(piece: Event) -> None:
+def test_a_full_queue_drops_pieces_first_and_says_so(piece: ev.Event) -> None:
     gate = Gate()
     bus = EventBus([gate], limit=20_000)
     gate.stand_still_on(bus)
@@ -115,17 +106,17 @@ def test_a_full_queue_drops_pieces_first_and_says_so(piece: Event) -> None:
         for _ in range(10):
             bus.emit(piece)
         bus.emit(tool)
-    bus.emit(Result(status="done"))
+    bus.emit(ev.Result(status="done"))
     gate.open.set()
     assert asyncio.run(bus.close())
-    assert [event for event in gate.seen if isinstance(event, ToolUse)] == tools
+    assert [event for event in gate.seen if isinstance(event, ev.ToolUse)] == tools
     pieces = sum(event == piece for event in gate.seen)
     assert pieces < 200
-    warning = ErrorEvent(
+    warning = ev.ErrorEvent(
         severity="warning",
         message=f"This output was slower than the run: {200 - pieces} events were left out.",
     )
-    assert gate.seen[-2:] == [warning, Result(status="done")]
+    assert gate.seen[-2:] == [warning, ev.Result(status="done")]
 
 
 def test_a_whole_message_is_kept_where_its_pieces_are_dropped() -> None:
@@ -134,7 +125,7 @@ def test_a_whole_message_is_kept_where_its_pieces_are_dropped() -> None:
     gate.stand_still_on(bus)
     for _ in range(100):
         bus.emit(delta("x" * 100))
-    whole = MessageEvent(role="assistant", content="y" * 3000)
+    whole = ev.MessageEvent(role="assistant", content="y" * 3000)
     bus.emit(whole)
     gate.open.set()
     assert asyncio.run(bus.close())
@@ -147,17 +138,17 @@ def test_what_waits_for_a_stuck_renderer_is_bounded_and_the_result_comes_through
     gate.stand_still_on(bus)
     for n in range(5000):
         bus.emit(use(str(n)))
-    bus.emit(Result(status="waiting"))
+    bus.emit(ev.Result(status="waiting"))
     gate.open.set()
     assert asyncio.run(bus.close())
     assert len(gate.seen) < 250
     assert gate.seen[-3] == use("4999")
-    assert isinstance(gate.seen[-2], ErrorEvent)
-    assert gate.seen[-1] == Result(status="waiting")
+    assert isinstance(gate.seen[-2], ev.ErrorEvent)
+    assert gate.seen[-1] == ev.Result(status="waiting")
 
 
 @pytest.mark.parametrize("event", [delta("x" * 50), use("t")], ids=["a piece", "a call"])
-def test_an_emit_to_a_stuck_renderer_costs_the_same_however_much_waits(event: Event) -> None:
+def test_an_emit_to_a_stuck_renderer_costs_the_same_however_much_waits(event: ev.Event) -> None:
     gate = Gate()
     bus = EventBus([gate], limit=1_000_000)
     gate.stand_still_on(bus)
@@ -176,10 +167,10 @@ def test_an_emit_to_a_stuck_renderer_costs_the_same_however_much_waits(event: Ev
 
 
 def test_a_renderer_that_raises_is_detached_after_one_warning_to_the_others() -> None:
-    calls: list[Event] = []
-    seen: list[Event] = []
+    calls: list[ev.Event] = []
+    seen: list[ev.Event] = []
 
-    def broken(event: Event) -> None:
+    def broken(event: ev.Event) -> None:
         calls.append(event)
         raise ValueError("no such colour")
 
@@ -187,28 +178,28 @@ def test_a_renderer_that_raises_is_detached_after_one_warning_to_the_others() ->
     for n in range(50):
         bus.emit(use(str(n)))
     until(lambda: bus.failures)
-    bus.emit(Result(status="done"))
+    bus.emit(ev.Result(status="done"))
     assert asyncio.run(bus.close())
     assert len(calls) == 1
-    warnings = [event for event in seen if isinstance(event, ErrorEvent)]
+    warnings = [event for event in seen if isinstance(event, ev.ErrorEvent)]
     assert [warning.severity for warning in warnings] == ["warning"]
     assert "broken" in warnings[0].message and "ValueError: no such colour" in warnings[0].message
     assert bus.failures == [warnings[0].message]
-    assert [event for event in seen if isinstance(event, ToolUse)] == [use(str(n)) for n in range(50)]
-    assert seen[-1] == Result(status="done")
+    assert [event for event in seen if isinstance(event, ev.ToolUse)] == [use(str(n)) for n in range(50)]
+    assert seen[-1] == ev.Result(status="done")
 
 
 def test_the_result_is_the_last_event_also_when_a_renderer_fails_on_it() -> None:
-    seen: list[Event] = []
+    seen: list[ev.Event] = []
 
-    def broken(_event: Event) -> None:
+    def broken(_event: ev.Event) -> None:
         raise ValueError
 
     bus = EventBus([broken, seen.append])
-    bus.emit(Result(status="done"))
+    bus.emit(ev.Result(status="done"))
     until(lambda: bus.failures)
     assert asyncio.run(bus.close())
-    assert seen == [Result(status="done")]
+    assert seen == [ev.Result(status="done")]
     assert len(bus.failures) == 1
 
 
@@ -220,7 +211,7 @@ def test_a_hub_that_nothing_was_sent_to_has_no_threads() -> None:
 
 
 def test_nothing_is_kept_for_a_detached_renderer() -> None:
-    def broken(_event: Event) -> None:
+    def broken(_event: ev.Event) -> None:
         raise ValueError
 
     bus = EventBus([broken])
@@ -234,21 +225,21 @@ def test_nothing_is_kept_for_a_detached_renderer() -> None:
 
 
 def test_a_closed_pipe_detaches_silently() -> None:
-    seen: list[Event] = []
+    seen: list[ev.Event] = []
 
-    def head(_event: Event) -> None:
+    def head(_event: ev.Event) -> None:
         raise BrokenPipeError
 
     bus = EventBus([head, seen.append])
     bus.emit(use("a"))
-    bus.emit(Result(status="done"))
+    bus.emit(ev.Result(status="done"))
     assert asyncio.run(bus.close())
-    assert seen == [use("a"), Result(status="done")]
+    assert seen == [use("a"), ev.Result(status="done")]
     assert bus.failures == []
 
 
 def test_events_after_close_are_ignored() -> None:
-    seen: list[Event] = []
+    seen: list[ev.Event] = []
     bus = EventBus([seen.append])
     assert asyncio.run(bus.close())
     bus.emit(use("late"))
@@ -296,9 +287,9 @@ def test_a_process_whose_reader_never_reads_still_ends() -> None:
 
 
 def test_closing_waits_for_a_slow_renderer_as_long_as_it_gets_on() -> None:
-    seen: list[Event] = []
+    seen: list[ev.Event] = []
 
-    def slow(event: Event) -> None:
+    def slow(event: ev.Event) -> None:
         time.sleep(0.1)
         seen.append(event)
 
@@ -330,7 +321,7 @@ def test_a_reader_that_closes_early_does_not_stop_the_run(tmp_path: Path) -> Non
     async def run() -> bool:
         with os.fdopen(writer, "wb", buffering=0) as pipe:
 
-            def show(event: Event) -> None:
+            def show(event: ev.Event) -> None:
                 pipe.write(event.model_dump_json().encode() + b"\n")
 
             bus = EventBus([show])

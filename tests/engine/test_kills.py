@@ -77,9 +77,3 @@ def test_a_kill_at_some_moments_changes_nothing(program: str, first: int, step: 
     told = killed(program, "every", first, step)
     assert told["differ"] == []
     assert told["kills"] >= 2
-
-
-def test_some_random_kills_change_nothing() -> None:
-    told = killed("program", "random", 4, seed(20261121))
-    assert told["differ"] == []
-    assert told["kills"] >= 4

@@ -120,16 +120,6 @@ def test_a_run_that_was_released_is_free_at_once(store: Store) -> None:
     second.release()
 
 
-def test_a_dead_owner_is_replaced_at_once(start: Start, store: Store, nobody_waits: None) -> None:
-    owner = start("r", "hold")
-    assert owner.line() == "acquired 1"
-    owner.popen.kill()
-    owner.popen.wait()
-    taken = take(store)
-    assert taken.epoch == 2
-    taken.release()
-
-
 def test_a_dead_owner_that_its_parent_has_not_reaped_is_replaced_at_once(
     start: Start, store: Store, nobody_waits: None
 ) -> None:
@@ -253,22 +243,20 @@ def test_an_owner_on_another_host_learns_that_it_lost_the_run(start: Start, stor
     lease.release()
 
 
-@pytest.mark.parametrize("clock", [3600, -3600])
-def test_a_wall_clock_an_hour_off_changes_nothing(start: Start, clock: int) -> None:
-    owner = start("r", "hold", stale=6, clock=clock)
+def test_wall_clocks_two_hours_apart_change_nothing(start: Start) -> None:
+    owner = start("r", "hold", stale=6, clock=3600)
     assert owner.line() == "acquired 1"
-    assert start("r", "hold", stale=6, clock=-clock).line().startswith("busy ")
+    assert start("r", "hold", stale=6, clock=-3600).line().startswith("busy ")
     owner.send(signal.SIGSTOP)
-    challenger = start("r", "hold", stale=1, clock=-clock)
-    assert challenger.line() == "acquired 2"
+    assert start("r", "hold", stale=1, clock=-3600).line() == "acquired 2"
 
 
 def test_an_interpreter_held_for_less_than_the_limit_keeps_the_lease(start: Start, store: Store) -> None:
     """No heartbeat can be written while C code holds the interpreter: the limit must be longer than that."""
-    owner = start("r", "hold-gil", stale=9, seconds=3)
+    owner = start("r", "hold-gil", stale=6, seconds=1.5)
     assert owner.line() == "acquired 1"
     with pytest.raises(BusyError):
-        take(store, 9)
+        take(store, 6)
     assert owner.line() == "awake"
 
 

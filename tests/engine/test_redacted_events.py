@@ -4,50 +4,43 @@ from collections.abc import Sequence
 
 from interlock.engine.driver.event_bus import RedactedEvents
 from interlock.services.secrets.redaction import Redactor
-from interlock.state.events import (
-    ApprovalRequired,
-    ErrorEvent,
-    Event,
-    Finished,
-    MessageEvent,
-    NodeStart,
-    Result,
-    Thought,
-    ToolOutput,
-    ToolResultEvent,
-    ToolUse,
-)
+from interlock.state import events as ev
 
 SECRET = "ghp_" + "aB3d" * 9
 MARK = "[redacted:github-token]"
 
 
-def shown(events: Sequence[Event], redact: Redactor | None = None) -> list[Event]:
+def shown(events: Sequence[ev.Event], redact: Redactor | None = None) -> list[ev.Event]:
     door = RedactedEvents(redact or Redactor())
     return [out for event in events for out in door(event)]
 
 
-def delta(text: str, agent: str = "") -> MessageEvent:
-    return MessageEvent(role="assistant", content=text, delta=True, agent=agent)
+def delta(text: str, agent: str = "") -> ev.MessageEvent:
+    return ev.MessageEvent(role="assistant", content=text, delta=True, agent=agent)
 
 
-def end(agent: str = "") -> Finished:
-    return Finished(reason="stop", usage={}, duration_ms=0, agent=agent)
+def end(agent: str = "") -> ev.Finished:
+    return ev.Finished(reason="stop", usage={}, duration_ms=0, agent=agent)
 
 
 def test_every_string_of_an_event_is_looked_through() -> None:
-    use = ToolUse(tool_name="x", tool_id="1", parameters={"a": [{"b": SECRET}], "n": 1}, summary=SECRET)
-    asked = ApprovalRequired(
+    use = ev.ToolUse(tool_name="x", tool_id="1", parameters={"a": [{"b": SECRET}], "n": 1}, summary=SECRET)
+    asked = ev.ApprovalRequired(
         id="1", kind="approval", tool_name="x", args={"a": SECRET}, reason=SECRET, preview=SECRET, choices=[]
     )
-    for event in (use, asked, ErrorEvent(severity="error", message=SECRET), Thought(content=SECRET + " ")):
+    for event in (
+        use,
+        asked,
+        ev.ErrorEvent(severity="error", message=SECRET),
+        ev.Thought(content=SECRET + " "),
+    ):
         (out,) = shown([event])
         assert SECRET not in out.model_dump_json() and MARK in out.model_dump_json()
         assert type(out) is type(event)
 
 
 def test_an_event_without_a_secret_is_the_same_event() -> None:
-    for event in (delta("hello "), end(), NodeStart(workflow="w", node="n", checkpoint_id="c")):
+    for event in (delta("hello "), end(), ev.NodeStart(workflow="w", node="n", checkpoint_id="c")):
         (out,) = shown([event])
         assert out is event
 
@@ -57,7 +50,7 @@ def test_deltas_are_joined_where_a_secret_may_begin_and_the_rest_comes_before_wh
     out = shown([delta("it is "), *map(delta, pieces), end()])
     assert out[0] == delta("it is ")
     assert out[-1] == end()
-    texts = [e.content for e in out if isinstance(e, MessageEvent)]
+    texts = [e.content for e in out if isinstance(e, ev.MessageEvent)]
     assert "".join(texts) == f"it is {MARK}"
 
 
@@ -67,27 +60,29 @@ def test_agents_and_calls_side_by_side_dont_mix() -> None:
         [
             delta(half, "a"),
             delta(half, "b"),
-            ToolOutput(tool_id="1", text=half),
-            ToolOutput(tool_id="2", text=half),
+            ev.ToolOutput(tool_id="1", text=half),
+            ev.ToolOutput(tool_id="2", text=half),
             end("b"),
-            ToolResultEvent(tool_name="x", tool_id="2", status="success"),
+            ev.ToolResultEvent(tool_name="x", tool_id="2", status="success"),
             delta(rest, "a"),
-            ToolOutput(tool_id="1", text=rest),
+            ev.ToolOutput(tool_id="1", text=rest),
             end("a"),
-            ToolResultEvent(tool_name="x", tool_id="1", status="success"),
+            ev.ToolResultEvent(tool_name="x", tool_id="1", status="success"),
         ]
     )
-    said = {a: "".join(e.content for e in out if isinstance(e, MessageEvent) and e.agent == a) for a in "ab"}
+    said = {
+        a: "".join(e.content for e in out if isinstance(e, ev.MessageEvent) and e.agent == a) for a in "ab"
+    }
     assert said == {"a": MARK, "b": half}
-    told = {i: "".join(e.text for e in out if isinstance(e, ToolOutput) and e.tool_id == i) for i in "12"}
+    told = {i: "".join(e.text for e in out if isinstance(e, ev.ToolOutput) and e.tool_id == i) for i in "12"}
     assert told == {"1": MARK, "2": half}
 
 
 def test_the_result_brings_everything_that_waits_and_keeps_its_output() -> None:
-    result = Result(status="done", response=SECRET, output={"new_content": SECRET})
+    result = ev.Result(status="done", response=SECRET, output={"new_content": SECRET})
     waiting, last = shown([delta("sk-"), result])
     assert waiting == delta("sk-")
-    assert isinstance(last, Result) and last.response == MARK
+    assert isinstance(last, ev.Result) and last.response == MARK
     assert last.output == {"new_content": SECRET}
 
 

@@ -5,14 +5,15 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
 
+import places
 import pytest
-from patience import HANG_S, until
+from patience import until
 from stores.make import options as old_options
+from warm import Warm
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.driver.drive import Drive
@@ -25,37 +26,29 @@ from interlock.state.calls import outcome_of
 from interlock.state.errors import UserError
 
 STORES = Path(__file__).parent.parent / "stores"
-ENTRY = [sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())"]
 
 
-class Place:
-    """A workspace, a script and a store; runs are driven in this process or by the command line."""
+class Place(places.Place):
+    """A place with a script; its runs are driven in this process or by the command line."""
 
     def __init__(self, folder: Path, replies: list[dict[str, Any]]) -> None:
-        self.folder, self.work, self.home = folder, folder / "work", folder / "home"
-        self.work.mkdir(parents=True)
-        self.script = folder / "script.json"
+        super().__init__(folder)
+        self.home, self.script = folder / "home", folder / "script.json"
         self.script.write_text(json.dumps(replies))
         self.env = {"PATH": os.environ["PATH"], "HOME": str(folder), "INTERLOCK_HOME": str(self.home)}
+        self.model = f"script:{self.script}"
+        self.given = self.options(model=self.model)
+
+    def start(self, *arguments: str) -> Warm:
+        with (self.folder / "stderr").open("a") as stderr:
+            streams = {"stdout": subprocess.PIPE, "stderr": stderr.fileno()}
+            return Warm(arguments, cwd=self.work, env=self.env, **streams)
 
     @property
-    def options(self) -> Options:
-        model = f"script:{self.script}"
-        return Options(home=self.home, user_home=self.folder, workspace=self.work, model=model, env=self.env)
-
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [*ENTRY, *arguments],
-            cwd=self.work,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def model(self) -> tuple[str, str]:
-        return "-m", f"script:{self.script}"
+    def told(self) -> str:
+        """What the processes wrote to stderr."""
+        file = self.folder / "stderr"
+        return file.read_text() if file.exists() else ""
 
     def log(self) -> list[str]:
         file = self.folder / "log"
@@ -68,7 +61,7 @@ def shell(command: str) -> dict[str, Any]:
 
 def parked(folder: Path, command: str = "echo ran >> ../log") -> tuple[Place, str]:
     place = Place(folder, [{"tool_calls": [shell(command)]}, {"text": "done"}])
-    outcome = run_sync("main", {"prompt": "go"}, options=place.options)
+    outcome = run_sync("main", {"prompt": "go"}, options=place.given)
     assert outcome.status == "waiting"
     return place, outcome.run
 
@@ -85,7 +78,7 @@ def test_a_decision_given_while_the_driver_is_closing_is_taken_up_by_it(
         await close(drive)
 
     monkeypatch.setattr(Drive, "close", slowly)
-    outcome = run_sync("main", {"prompt": "go"}, options=place.options)
+    outcome = run_sync("main", {"prompt": "go"}, options=place.given)
     assert (outcome.status, place.log()) == ("done", ["ran"])
 
 
@@ -98,11 +91,11 @@ def test_a_prompt_for_a_run_that_waits_comes_after_its_answer_and_is_never_lost_
         {"text": "two", "expect": "more"},
     ]
     place = Place(tmp_path / "p", replies)
-    run = run_sync("main", {"prompt": "go"}, options=place.options).run
-    outcome = resume_sync(run, prompt="and more", options=place.options)
+    run = run_sync("main", {"prompt": "go"}, options=place.given).run
+    outcome = resume_sync(run, prompt="and more", options=place.given)
     assert (outcome.status, "Your prompt wasn't sent" in " ".join(outcome.warnings)) == ("waiting", True)
     yes = [Decision("all", "proceed_once")]
-    outcome = resume_sync(run, decisions=yes, prompt="and more", options=place.options)
+    outcome = resume_sync(run, decisions=yes, prompt="and more", options=place.given)
     assert (outcome.output["response"], outcome.warnings, place.log()) == ("two", [], ["ran"])
 
 
@@ -111,14 +104,13 @@ def test_a_decision_typed_twice_doesnt_decide_what_was_never_shown(tmp_path: Pat
     seen: list[int] = []
 
     def typed(place: Place, run: str, *decisions: str) -> str:
-        process = place.start("resume", run, *decisions)
-        _, told = process.communicate(timeout=HANG_S)
-        seen.append(process.returncode)
-        return told
+        before = len(place.told)
+        seen.append(place.start("resume", run, *decisions).ends()[0])
+        return place.told[before:]
 
     echo = [{"tool_calls": [shell(f"echo {n} >> ../log")]} for n in (1, 2)]
     place = Place(tmp_path / "p", [*echo, {"text": "done"}])
-    run = run_sync("main", {"prompt": "go"}, options=place.options).run
+    run = run_sync("main", {"prompt": "go"}, options=place.given).run
     assert "--approve 2" in typed(place, run, "--approve", "1")
     told = typed(place, run, "--approve", "1")
     assert "Request 1 (run_shell_command) was approved at" in told and "What waits: 2" in told
@@ -126,7 +118,7 @@ def test_a_decision_typed_twice_doesnt_decide_what_was_never_shown(tmp_path: Pat
     hand_in = [{"name": "write_file", "args": {"file_path": "plan.md", "content": "- [ ] b"}}]
     hand_in += [{"name": "exit_plan_mode", "args": {"plan_filename": "plan.md"}}]
     place = Place(tmp_path / "q", [{"tool_calls": [call]} for call in hand_in] + echo)
-    run_sync("plan", {"prompt": "go"}, options=place.options)
+    run_sync("plan", {"prompt": "go"}, options=place.given)
     assert "--approve 2" in typed(place, "latest", "--approve", "1")
     assert "Request 1 (exit_plan_mode) was approved" in typed(place, "latest", "--approve", "1")
     assert place.log() == []
@@ -138,9 +130,7 @@ def test_a_user_without_a_name_may_decide(tmp_path: Path, monkeypatch: pytest.Mo
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
-    assert (
-        resume_sync(run, decisions=[Decision("all", "proceed_once")], options=place.options).status == "done"
-    )
+    assert resume_sync(run, decisions=[Decision("all", "proceed_once")], options=place.given).status == "done"
     assert place.log() == ["ran"]
 
 
@@ -150,70 +140,59 @@ def test_a_run_removed_while_it_is_taken_up_is_named(tmp_path: Path, monkeypatch
         "interlock.engine.driver.runner.record_decisions", lambda *_: remove_run(place.home, run)
     )
     with pytest.raises(UserError, match="was removed meanwhile"):
-        resume_sync(run, options=place.options)
+        resume_sync(run, options=place.given)
     assert place.log() == []
 
 
 def test_two_processes_that_resume_at_once_do_it_once(tmp_path: Path) -> None:
     place, run = parked(tmp_path / "p", "sleep 1; echo ran >> ../log")
     both = [place.start("resume", run, "--approve", "all") for _ in range(2)]
-    ended = [(p.communicate(timeout=HANG_S), p.returncode) for p in both]
-    assert place.log() == ["ran"], ended
-    assert any(code == 0 and out == "done\n" for (out, _), code in ended), ended
-    refused = [err for (out, err), _ in ended if out != "done\n"]
-    for error in refused:
-        assert "already" in error or "drives" in error or "is done" in error, error
+    results = [process.ends() for process in both]
+    told = place.told
+    assert place.log() == ["ran"], told
+    assert (0, "done\n") in results, told
+    if results.count((0, "done\n")) == 1:
+        assert "already" in told or "drives" in told or "is done" in told, told
 
 
 def test_an_accepted_decision_survives_a_crash_right_after_it(tmp_path: Path) -> None:
     place, run = parked(tmp_path / "p")
     store = Store(place.home)
-    (request,) = _waiting(place)
+    (request,) = [asked.id for asked in waiting_requests(place.home)]
     record_decisions(store, run, [Decision(request, "proceed_once")])
     # The process that accepted it is gone; another resumes without being told again.
-    outcome = resume_sync(run, options=place.options)
+    outcome = resume_sync(run, options=place.given)
     assert (outcome.status, place.log()) == ("done", ["ran"])
 
 
 def test_a_decision_is_never_taken_back_by_a_second_one(tmp_path: Path) -> None:
     place, run = parked(tmp_path / "p")
     store = Store(place.home)
-    (request,) = _waiting(place)
+    (request,) = [asked.id for asked in waiting_requests(place.home)]
     record_decisions(store, run, [Decision(request, "reject")])
     with pytest.raises(UserError, match="already answered"):
         record_decisions(store, run, [Decision(request, "proceed_once")])
-    outcome = resume_sync(run, options=place.options)
+    outcome = resume_sync(run, options=place.given)
     assert (outcome.exit_code, (outcome.error or {})["type"]) == (56, "refused")
     assert place.log() == []
 
 
-def _waiting(place: Place) -> list[str]:
-    conn = sqlite3.connect(place.home / "interlock.db")
-    try:
-        return [name for (name,) in conn.execute("select id from approvals where answer is null")]
-    finally:
-        conn.close()
-
-
 def test_resuming_without_a_decision_waits_on_and_runs_nothing(tmp_path: Path) -> None:
     place, run = parked(tmp_path / "p")
-    outcome = resume_sync(run, options=place.options)
+    outcome = resume_sync(run, options=place.given)
     assert (outcome.status, outcome.exit_code, len(outcome.pending)) == ("waiting", 75, 1)
     assert place.log() == []
 
 
 def test_ctrl_c_while_the_model_answers_asks_again_after_resuming(tmp_path: Path) -> None:
     place = Place(tmp_path / "p", [{"text": "too late", "delay_s": 60}])
-    process = place.start(*place.model(), "-p", "go", "-o", "stream-json")
+    process = place.start("-m", place.model, "-p", "go", "-o", "stream-json")
     assert process.stdout is not None
-    for line in process.stdout:
-        if '"node": "call_model"' in line or '"node":"call_model"' in line:
-            break
+    next(line for line in process.stdout if '"node": "call_model"' in line or '"node":"call_model"' in line)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=HANG_S)
-    assert process.returncode == 130
+    assert process.ends()[0] == 130
     place.script.write_text(json.dumps([{"text": "again"}]))
-    outcome = resume_sync("latest", options=place.options)
+    outcome = resume_sync("latest", options=place.given)
     assert (outcome.status, outcome.output["response"]) == ("done", "again")
 
 
@@ -233,21 +212,19 @@ def test_whatever_ends_a_driver_in_a_command_its_outcome_is_asked(
     place = Place(
         tmp_path / "p", [{"tool_calls": [shell("echo began >> ../log; sleep 60")]}, {"text": "done"}]
     )
-    process = place.start("-y", *place.model(), "-p", "go", *(() if how else ("--timeout", "4")))
+    process = place.start("-y", "-m", place.model, "-p", "go", *(() if how else ("--timeout", "3")))
     until(lambda: place.log() == ["began"])
     if how:
         process.send_signal(how)
-    _, error = process.communicate(timeout=HANG_S)
-    assert process.returncode == code, error
+    assert process.ends()[0] == code, place.told
     assert find_run(place.home, "latest", place.work).status == "interrupted"
-    refused = place.start("resume", "latest", "--approve", "all")
-    told = refused.communicate(timeout=HANG_S)[1]
-    assert (refused.returncode, "was interrupted" in told) == (2, True), told
-    assert "Resume it with: interlock resume " in told
-    outcome = resume_sync("latest", options=place.options)
+    assert place.start("resume", "latest", "--approve", "all").ends()[0] == 2
+    told = place.told
+    assert "was interrupted" in told and "Resume it with: interlock resume " in told
+    outcome = resume_sync("latest", options=place.given)
     assert [p["kind"] for p in outcome.pending] == ["outcome"]
     outcome = resume_sync(
-        "latest", decisions=[Decision(outcome.pending[0]["id"], "reject", text="skip")], options=place.options
+        "latest", decisions=[Decision(outcome.pending[0]["id"], "reject", text="skip")], options=place.given
     )
     assert (outcome.status, place.log()) == ("done", ["began"])
 
@@ -255,10 +232,8 @@ def test_whatever_ends_a_driver_in_a_command_its_outcome_is_asked(
 def test_a_finished_run_tells_its_end_again(tmp_path: Path) -> None:
     """The process may have been killed between the last checkpoint and showing the answer."""
     place = Place(tmp_path / "p", [{"text": "the answer"}])
-    run_sync("main", {"prompt": "go"}, options=place.options)
-    again = place.start("resume", "latest")
-    out, error = again.communicate(timeout=HANG_S)
-    assert (again.returncode, out) == (0, "the answer\n"), error
+    run_sync("main", {"prompt": "go"}, options=place.given)
+    assert place.start("resume", "latest").ends() == (0, "the answer\n")
 
 
 def test_the_model_hears_which_background_processes_ended(tmp_path: Path) -> None:
@@ -267,10 +242,10 @@ def test_the_model_hears_which_background_processes_ended(tmp_path: Path) -> Non
         tmp_path / "p",
         [{"tool_calls": [server]}, {"tool_calls": [shell("echo ran >> ../log")]}, {"text": "done"}],
     )
-    outcome = run_sync("main", {"prompt": "go"}, options=place.options)
+    outcome = run_sync("main", {"prompt": "go"}, options=place.given)
     for _ in range(2):  # one process starts it, the next runs the other command
         decisions = [Decision(p["id"], "proceed_once") for p in outcome.pending]
-        outcome = resume_sync(outcome.run, decisions=decisions, options=place.options)
+        outcome = resume_sync(outcome.run, decisions=decisions, options=place.given)
     assert (outcome.status, place.log()) == ("done", ["ran"])
     conn = sqlite3.connect(place.home / "interlock.db")
     told = [
@@ -285,7 +260,7 @@ def test_the_model_hears_which_background_processes_ended(tmp_path: Path) -> Non
 def test_a_failed_run_can_be_tried_again(tmp_path: Path) -> None:
     place = Place(tmp_path / "p", [{"text": ""}] * 4)
     fast = {"model": {"streamRetryDelay": 0}}
-    options = Options(**{**vars(place.options), "overrides": fast})
+    options = Options(**{**vars(place.given), "overrides": fast})
     outcome = run_sync("main", {"prompt": "go"}, options=options)
     assert (outcome.status, outcome.exit_code) == ("invalid_stream", 1)
     assert outcome.resume_command

@@ -4,7 +4,8 @@ import asyncio
 import os
 import pickle
 import sqlite3
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,28 @@ from langgraph.checkpoint.conformance import checkpointer_test, validate
 
 from interlock.engine.store import Store
 from interlock.engine.store.saver import Saver, raise_id_clock, status_of
-from interlock.services.sqlite import later, transaction
+from interlock.services.sqlite import Buffered, later, transaction
+
+ROOT: Any = {"configurable": {"thread_id": "r", "checkpoint_ns": ""}}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(tmp_path)
+    made.open()
+    return made
+
+
+@pytest.fixture
+def conn(store: Store) -> Iterator[sqlite3.Connection]:
+    with closing(store.connect()) as connected:
+        yield connected
+
+
+@pytest.fixture
+def driver(store: Store) -> Iterator[Buffered]:
+    with closing(store.connect_driver()) as connected:
+        yield connected
 
 
 @pytest.mark.parametrize("buffered", [False, True])
@@ -39,11 +61,8 @@ def test_it_passes_langgraphs_conformance_suite(tmp_path: Path, buffered: bool) 
     assert not [result for result in told.values() if result[1]], told
 
 
-def test_a_crafted_checkpoint_runs_nothing(tmp_path: Path) -> None:
+def test_a_crafted_checkpoint_runs_nothing(conn: sqlite3.Connection, tmp_path: Path) -> None:
     """A pickle, or a msgpack extension naming a callable, is just data, even without the variable that forbids them."""
-    store = Store(tmp_path)
-    store.open()
-    conn = store.connect()
     saver = Saver(conn)
     marker = tmp_path / "ran"
 
@@ -62,23 +81,18 @@ def test_a_crafted_checkpoint_runs_nothing(tmp_path: Path) -> None:
         except Exception as refused:
             assert not isinstance(refused, AssertionError)
         assert not marker.exists()
-    conn.close()
 
 
 def test_a_new_id_sorts_after_those_of_a_clock_that_was_ahead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    conn: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import time
 
-    store = Store(tmp_path)
-    store.open()
-    conn = store.connect()
     saver = Saver(conn)
     real = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: real() + 3600 * 10**9)
     ahead = str(uuid6(clock_seq=1))
-    config: Any = {"configurable": {"thread_id": "r", "checkpoint_ns": ""}}
-    saver.put(config, {**empty_checkpoint(), "id": ahead}, {"source": "loop", "step": 0}, {})
+    saver.put(ROOT, {**empty_checkpoint(), "id": ahead}, {"source": "loop", "step": 0}, {})
     monkeypatch.setattr(time, "time_ns", real)
     from langgraph.checkpoint.base import id as ids
 
@@ -87,7 +101,6 @@ def test_a_new_id_sorts_after_those_of_a_clock_that_was_ahead(
     monkeypatch.setattr(ids, "_last_v6_timestamp", None)
     raise_id_clock(conn, "r")
     assert str(uuid6(clock_seq=3)) > ahead
-    conn.close()
 
 
 @pytest.mark.parametrize(
@@ -107,11 +120,9 @@ def test_the_row_says_open_until_nothing_is_due(values: dict[str, Any], expected
     assert status_of(values, "status") == expected
 
 
-def test_writes_of_one_checkpoint_are_one_transaction(tmp_path: Path) -> None:
+def test_writes_of_one_checkpoint_are_one_transaction(store: Store, conn: sqlite3.Connection) -> None:
     """Another connection sees the checkpoint and its run's row together, or neither."""
-    store = Store(tmp_path)
-    store.open()
-    conn, other = store.connect(), sqlite3.connect(store.path)
+    other = sqlite3.connect(store.path)
     _insert_run(conn)
     seen: list[tuple[int, int]] = []
 
@@ -124,10 +135,8 @@ def test_writes_of_one_checkpoint_are_one_transaction(tmp_path: Path) -> None:
             super()._move_run(*args, **how)
             seen.append(look())
 
-    config: Any = {"configurable": {"thread_id": "r", "checkpoint_ns": ""}}
-    Spying(conn).put(config, empty_checkpoint(), {"source": "loop", "step": 4}, {})
+    Spying(conn).put(ROOT, empty_checkpoint(), {"source": "loop", "step": 4}, {})
     assert [*seen, look()] == [(0, 0), (1, 4)]
-    conn.close()
     other.close()
 
 
@@ -139,26 +148,23 @@ def _insert_run(conn: sqlite3.Connection) -> None:
 
 
 def test_what_waits_is_seen_by_every_read_of_the_driver_and_committed_with_its_next_commit(
-    tmp_path: Path,
+    store: Store, driver: Buffered
 ) -> None:
-    store = Store(tmp_path)
-    store.open()
-    conn, other = store.connect_driver(), sqlite3.connect(store.path)
+    conn, other = driver, sqlite3.connect(store.path)
     _insert_run(conn)
     saver = Saver(conn)
 
     def stored(table: str) -> int:
         return other.execute(f"select count(*) from {table}").fetchone()[0]
 
-    root: Any = {"configurable": {"thread_id": "r", "checkpoint_ns": ""}}
     checkpoint = empty_checkpoint()
-    saved = saver.put(root, checkpoint, {"source": "loop", "step": 4}, {})
+    saved = saver.put(ROOT, checkpoint, {"source": "loop", "step": 4}, {})
     later(conn, "insert into chain (id, parent, run, body) values ('c', '', 'r', 'b')", ())
     assert (stored("checkpoints"), stored("chain")) == (0, 0)
     assert conn.execute("select body from chain").fetchall() == [("b",)]
     assert (stored("checkpoints"), stored("chain")) == (1, 1), "a read commits all that waits, in its order"
     saver.put_writes(saved, [("key", 1)], "t")
-    found = saver.get_tuple(root)
+    found = saver.get_tuple(ROOT)
     assert found is not None
     assert [write[1:] for write in found.pending_writes or []] == [("key", 1)]
     saver.put_writes(saved, [("key", 2)], "u")
@@ -168,18 +174,13 @@ def test_what_waits_is_seen_by_every_read_of_the_driver_and_committed_with_its_n
     with transaction(conn):
         pass
     assert stored("writes") == 2, "a transaction that failed takes nothing of it along"
-    conn.close()
     other.close()
 
 
-def test_rows_of_a_nested_graph_that_is_over_never_reach_the_disk(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.open()
-    conn = store.connect_driver()
-    saver = Saver(conn)
-    root: Any = {"configurable": {"thread_id": "r", "checkpoint_ns": ""}}
+def test_rows_of_a_nested_graph_that_is_over_never_reach_the_disk(driver: Buffered) -> None:
+    conn, saver = driver, Saver(driver)
     nested: Any = {"configurable": {"thread_id": "r", "checkpoint_ns": "turn:t"}}
-    first = saver.put(root, {**empty_checkpoint(), "id": "1"}, {"source": "loop", "step": 0}, {})
+    first = saver.put(ROOT, {**empty_checkpoint(), "id": "1"}, {"source": "loop", "step": 0}, {})
 
     def rows() -> list[tuple[str, str]]:
         return conn.execute("select checkpoint_ns, checkpoint_id from checkpoints order by 1, 2").fetchall()
@@ -199,4 +200,3 @@ def test_rows_of_a_nested_graph_that_is_over_never_reach_the_disk(tmp_path: Path
     conn.commit_waiting()
     assert rows() == [("", "1"), ("", "2")]
     assert conn.execute("select count(*) from writes where checkpoint_ns <> ''").fetchone() == (0,)
-    conn.close()

@@ -1,20 +1,17 @@
 """agents_program: kills a parent with three parallel sub-agents; each reads, two run commands and write."""
 
-import json
 import sqlite3
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from kill_runs.compare import unlike, unlike_in
+from kill_runs.compare import TreeEnding, conversation, tree_ending
 from kill_runs.harness import Play, ended_well, show
 from kill_runs.scene import RUN, Scene
 
 from interlock.engine.read.calls import agents
-from interlock.services.transcript import ChainTranscript
 
 
 def _call(name: str, **args: Any) -> dict[str, Any]:
@@ -58,88 +55,32 @@ REPLIES: tuple[dict[str, Any], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class AgentsEnding:
-    """How the tree ended, without times and record ids."""
+def agents_ending(scene: Scene) -> TreeEnding:
+    last = "select agent, record from model_calls where role = 'main' group by agent having ordinal = max(ordinal)"
 
-    status: str
-    response: str
-    tree: dict[str, tuple[str, int]]
-    effects: tuple[str, ...]
-    agents: tuple[tuple[Any, ...], ...]
-    """Path, state, turns, reason: none lost, one child per call."""
-    chains: dict[str, str]
-    """Agent → its whole conversation."""
-    journal: dict[str, str]
-    again: tuple[str, ...]
+    def below(conn: sqlite3.Connection) -> dict[str, Any]:
+        ended = [(a.path, a.state, a.turns, a.reason) for a in agents(scene.folder / "home", RUN)]
+        return {"agents": ended, "again": _again(conn)}
+
+    def chains(conn: sqlite3.Connection) -> dict[str, str]:
+        return {
+            agent: conversation(conn, scene, RUN, record) for agent, record in conn.execute(last).fetchall()
+        }
+
+    return tree_ending(scene, below, chains)
+
+
+def _again(conn: sqlite3.Connection) -> list[str]:
     """Steps that were completed, and run once more."""
-    asked: int
-
-    def differences(self, expected: "AgentsEnding") -> list[str]:
-        names = ("status", "response", "tree", "effects", "agents", "again")
-        found = unlike_in(names, self, expected)
-        if not self.asked:  # otherwise answers to what was asked differ, as they should
-            found += unlike("chain", self.chains, expected.chains)
-            found += unlike("journal", self.journal, expected.journal)
-        return found
-
-
-def agents_ending(scene: Scene) -> AgentsEnding:
-    outcome = scene.outcome()
-    home = scene.folder / "home"
-    conn = sqlite3.connect(scene.store)
-    try:
-        (asked,) = conn.execute(
-            "select count(*) from approvals where json_extract(request, '$.kind') = 'outcome'"
-        ).fetchone()
-        return AgentsEnding(
-            status=outcome["status"],
-            response=outcome["output"].get("response", ""),
-            tree=scene.tree(),
-            effects=tuple(sorted(scene.effects())),
-            agents=tuple((a.path, a.state, a.turns, a.reason) for a in agents(home, RUN)),
-            chains=_chains(conn, scene),
-            journal=_journal(conn, scene),
-            again=_again(conn),
-            asked=asked,
-        )
-    finally:
-        conn.close()
-
-
-def _chains(conn: sqlite3.Connection, scene: Scene) -> dict[str, str]:
-    chain = ChainTranscript(conn, scene.folder / "home" / "outputs", RUN)
-    last = conn.execute(
-        "select agent, record from model_calls where role = 'main' group by agent having ordinal = max(ordinal)"
-    ).fetchall()
-    return {
-        agent: json.dumps([m.model_dump(mode="json") for m in chain.read(record) if m.origin != "context"])
-        for agent, record in last
-    }
-
-
-def _journal(conn: sqlite3.Connection, scene: Scene) -> dict[str, str]:
-    """Agent, ordinal of the reply and index → tool, state and result."""
-    places = {
-        record: f"{agent}#{ordinal}"
-        for record, agent, ordinal in conn.execute("select record, agent, ordinal from model_calls")
-    }
-    rows = conn.execute(
-        "select message, idx, attempt, tool, state, json_extract(result, '$.content'), result_file from journal"
-    )
-    return {f"{places[m]}.{i}.{a}": json.dumps(rest) for m, i, a, *rest in rows}
-
-
-def _again(conn: sqlite3.Connection) -> tuple[str, ...]:
     rows = conn.execute(
         "select workflow || '.' || node from steps where workflow <> '' "
         "group by namespace, task having count(*) > 1"
     )
-    return tuple(name for (name,) in rows)
+    return [name for (name,) in rows]
 
 
-def sound(scene: Scene, found: AgentsEnding) -> bool:
-    return ended_well(scene, found) and not found.again
+def sound(scene: Scene, found: TreeEnding) -> bool:
+    return ended_well(scene, found) and not found.same["again"]
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import json
 import shlex
 import sqlite3
 import sys
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -71,27 +72,21 @@ def _word(scene: Scene, request: dict[str, Any]) -> str:
     if not request["key"].startswith("hook:"):
         return "command"
     _, event, _, key = request["key"].split(":", 3)
-    conn = sqlite3.connect(scene.store)
-    try:
+    with closing(sqlite3.connect(scene.store)) as conn:
         (subject,) = conn.execute(
             "select subject from hook_calls where event = ? and key = ?", (event, key)
         ).fetchone()
-    finally:
-        conn.close()
     return f"{event}-{'shell' if subject == 'run_shell_command' else 'write'}"
 
 
 def hooked_ending(scene: Scene) -> Ending:
     """The ending with the records of who decided what. Hooks get no result of a call that a person confirmed."""
-    conn = sqlite3.connect(scene.store)
-    try:
+    with closing(sqlite3.connect(scene.store)) as conn:
         rows = conn.execute("select idx, attempt, body from decisions").fetchall()
         skipped = conn.execute(
             "select json_extract(request, '$.call.name') from approvals where json_extract(answer, '$.text') = 'skip' "
             "and json_extract(request, '$.kind') = 'outcome' and key not like 'hook:%'"
         ).fetchall()
-    finally:
-        conn.close()
     told = [(index, attempt, json.loads(body)) for index, attempt, body in rows]
     short = [(i, a, d["by"], d["decision"], d.get("event", ""), d.get("becomes", 0)) for i, a, d in told]
     end = ending(scene)

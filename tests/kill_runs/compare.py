@@ -2,7 +2,8 @@
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from kill_runs.scene import RUN, Scene
 
 from interlock.engine.rebuild import differences
 from interlock.engine.store.damage import damage
+from interlock.services.transcript import ChainTranscript
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,54 @@ class Ending:
         return found
 
 
+@dataclass(frozen=True)
+class TreeEnding:
+    """How a run with others below it ended, without times and record ids."""
+
+    status: str
+    effects: tuple[str, ...]
+    same: dict[str, Any]
+    """Response, files, and what is below: none lost, one child per call."""
+    told: dict[str, str]
+    """Whole conversations, and the journal. Answers to what was asked differ, as they should."""
+    asked: int
+
+    def differences(self, expected: "TreeEnding") -> list[str]:
+        found = unlike_in(("status", "effects"), self, expected) + unlike("", self.same, expected.same)
+        return found if self.asked else found + unlike("", self.told, expected.told)
+
+
+def tree_ending(
+    scene: Scene,
+    below: Callable[[sqlite3.Connection], dict[str, Any]],
+    chains: Callable[[sqlite3.Connection], dict[str, str]],
+) -> TreeEnding:
+    outcome = scene.outcome()
+    outcomes = "select count(*) from approvals where json_extract(request, '$.kind') = 'outcome'"
+    with closing(sqlite3.connect(scene.store)) as conn:
+        (asked,) = conn.execute(outcomes).fetchone()
+        same = {"response": outcome["output"].get("response", ""), "tree": scene.tree(), **below(conn)}
+        told = {**chains(conn), **_calls(conn)}
+    return TreeEnding(outcome["status"], tuple(sorted(scene.effects())), same, told, asked)
+
+
+def conversation(conn: sqlite3.Connection, scene: Scene, run: str, record: str) -> str:
+    messages = ChainTranscript(conn, scene.folder / "home" / "outputs", run).read(record)
+    return json.dumps([m.model_dump(mode="json") for m in messages if m.origin != "context"])
+
+
+def _calls(conn: sqlite3.Connection) -> dict[str, str]:
+    """Agent, ordinal of the reply, index and attempt → tool, state and result."""
+    places = {
+        record: f"{agent}#{ordinal}"
+        for record, agent, ordinal in conn.execute("select record, agent, ordinal from model_calls")
+    }
+    rows = conn.execute(
+        "select message, idx, attempt, tool, state, json_extract(result, '$.content'), result_file from journal"
+    )
+    return {f"{places[m]}.{i}.{a}": json.dumps(rest) for m, i, a, *rest in rows}
+
+
 def _without(chain: tuple[tuple[Any, ...], ...], asked: frozenset[str]) -> list[tuple[Any, ...]]:
     """The chain, with the answers of asked calls blanked."""
     return [(*record[:3], "asked") if record[2] in asked else record for record in chain]
@@ -69,8 +119,7 @@ def unlike(what: str, mine: dict[str, Any], theirs: dict[str, Any]) -> list[str]
 
 def ending(scene: Scene) -> Ending:
     outcome = scene.outcome()
-    conn = sqlite3.connect(scene.store)
-    try:
+    with closing(sqlite3.connect(scene.store)) as conn:
         asked = frozenset(
             json.loads(r)["call"]["id"]
             for (r,) in conn.execute("select request from approvals")
@@ -88,8 +137,6 @@ def ending(scene: Scene) -> Ending:
             asked_calls=asked,
             damage=tuple(damage(scene.options.home, RUN)),
         )
-    finally:
-        conn.close()
 
 
 def _chain(outcome: dict[str, Any]) -> tuple[tuple[Any, ...], ...]:

@@ -5,6 +5,7 @@ import json
 import sqlite3
 import sys
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -122,13 +123,10 @@ class HelperScene(Scene):
 
 def crossed(scene: Scene) -> dict[str, int]:
     """What the run went through: old chains, steps by node, models that answered."""
-    conn = sqlite3.connect(scene.store)
-    try:
+    with closing(sqlite3.connect(scene.store)) as conn:
         nodes = Counter(node for (node,) in conn.execute("select node from steps"))
         models = [m for (m,) in conn.execute("select distinct model from model_calls")]
         turns = conn.execute("select count(*) from model_calls where role = 'main'").fetchone()[0]
-    finally:
-        conn.close()
     chains = dropped(scene.options.home, RUN)
     return {
         "turns": turns,

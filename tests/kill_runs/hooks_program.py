@@ -7,6 +7,7 @@ answers, and may.
 import json
 import sqlite3
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,11 +56,8 @@ def happened(scene: Scene, request: dict[str, Any]) -> bool:
     """Check the file, as a person would: it happened if it has more lines than hooks with a known end."""
     event = request["call"]["name"]
     known = "select count(*) from hook_calls where event = ? and name = ? and state in ('done', 'skipped')"
-    conn = sqlite3.connect(scene.store)
-    try:
+    with closing(sqlite3.connect(scene.store)) as conn:
         (ended,) = conn.execute(known, (event, f"log-{event}")).fetchone()
-    finally:
-        conn.close()
     return scene.effects().count(event) > ended
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -143,10 +144,7 @@ class Scene:
         """Whether the run is in the store: from then on it is resumed, never restarted."""
         if not self.store.exists():
             return False
-        conn = sqlite3.connect(self.store)
-        try:
+        with closing(sqlite3.connect(self.store)) as conn:
             if not conn.execute("pragma user_version").fetchone()[0]:
                 return False
             return bool(conn.execute("select count(*) from runs").fetchone()[0])
-        finally:
-            conn.close()

@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 import sys
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -94,8 +95,7 @@ class Session(Scene):
 
 def crossed(scene: Scene) -> dict[str, int]:
     """What the session went through, counted in its steps."""
-    conn = sqlite3.connect(scene.store)
-    try:
+    with closing(sqlite3.connect(scene.store)) as conn:
         count = "select count(*) from steps where node = ? and (? is null or reason like ?)"
         asked = {
             "turns": ("call_model", None),
@@ -110,8 +110,6 @@ def crossed(scene: Scene) -> dict[str, int]:
         masked = conn.execute(
             "select count(*) from steps where node = 'mask_tool_outputs' and keys like '%head%'"
         ).fetchone()[0]
-    finally:
-        conn.close()
     return {**found, "maskings": masked}
 
 

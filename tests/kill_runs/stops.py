@@ -10,7 +10,7 @@ import shutil
 import signal
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -237,12 +237,9 @@ class Place:
 
     def unfinished(self) -> int:
         """Calls in the journal that never got a result."""
-        conn = sqlite3.connect(self.folder / "home" / "interlock.db")
-        try:
+        with closing(sqlite3.connect(self.folder / "home" / "interlock.db")) as conn:
             (count,) = conn.execute("select count(*) from journal where state = 'intent'").fetchone()
             return count
-        finally:
-            conn.close()
 
 
 def _untimed(value: Any) -> Any:

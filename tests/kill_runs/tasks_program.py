@@ -1,21 +1,19 @@
 """tasks_program: kills a task whose subtask has a subtask: each asks, runs a command, and hands its result up."""
 
-import json
 import sqlite3
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from kill_runs.compare import unlike, unlike_in
+from kill_runs.compare import TreeEnding, conversation, tree_ending
 from kill_runs.harness import Play, ended_well, show
 from kill_runs.scene import Scene
 
 from interlock.engine import Options
 from interlock.engine.store.checkpoints import state_at
-from interlock.services.transcript import ChainTranscript
 
 
 def _calls(agent: str, name: str, **args: Any) -> dict[str, Any]:
@@ -52,70 +50,19 @@ class TaskScene(Scene):
         return tuple(sorted(c["args"]["command"].split()[1] for c in calls))
 
 
-@dataclass(frozen=True)
-class TasksEnding:
-    """How the stack ended, without times and record ids."""
+def tasks_ending(scene: Scene) -> TreeEnding:
+    def below(conn: sqlite3.Connection) -> dict[str, Any]:
+        runs = conn.execute("select run, parent, status, outcome from runs order by run").fetchall()
+        return {"mode": scene.outcome()["output"].get("mode", ""), "runs": runs}
 
-    status: str
-    response: str
-    mode: str
-    tree: dict[str, tuple[str, int]]
-    effects: tuple[str, ...]
-    runs: tuple[tuple[Any, ...], ...]
-    """Run, parent, status and outcome: one child per call, none lost."""
-    chains: dict[str, str]
-    """Run → its whole conversation."""
-    journal: dict[str, str]
-    asked: int
+    def chains(conn: sqlite3.Connection) -> dict[str, str]:
+        heads = {
+            run: state_at(scene.folder / "home", run)["head"]
+            for (run,) in conn.execute("select run from runs")
+        }
+        return {run: conversation(conn, scene, run, head) for run, head in heads.items()}
 
-    def differences(self, expected: "TasksEnding") -> list[str]:
-        names = ("status", "response", "mode", "tree", "effects", "runs")
-        found = unlike_in(names, self, expected)
-        if not self.asked:  # otherwise answers to what was asked differ, as they should
-            found += unlike("chain", self.chains, expected.chains)
-            found += unlike("journal", self.journal, expected.journal)
-        return found
-
-
-def tasks_ending(scene: Scene) -> TasksEnding:
-    outcome = scene.outcome()
-    conn = sqlite3.connect(scene.store)
-    try:
-        (asked,) = conn.execute(
-            "select count(*) from approvals where json_extract(request, '$.kind') = 'outcome'"
-        ).fetchone()
-        runs = tuple(conn.execute("select run, parent, status, outcome from runs order by run").fetchall())
-        return TasksEnding(
-            status=outcome["status"],
-            response=outcome["output"].get("response", ""),
-            mode=outcome["output"].get("mode", ""),
-            tree=scene.tree(),
-            effects=tuple(sorted(scene.effects())),
-            runs=runs,
-            chains={run: _chain(conn, scene, run) for run, *_ in runs},
-            journal=_journal(conn),
-            asked=asked,
-        )
-    finally:
-        conn.close()
-
-
-def _chain(conn: sqlite3.Connection, scene: Scene, run: str) -> str:
-    head = state_at(scene.folder / "home", run)["head"]
-    messages = ChainTranscript(conn, scene.folder / "home" / "outputs", run).read(head)
-    return json.dumps([m.model_dump(mode="json") for m in messages if m.origin != "context"])
-
-
-def _journal(conn: sqlite3.Connection) -> dict[str, str]:
-    """Run, ordinal of the reply and index → tool, state and result."""
-    places = {
-        record: f"{agent}#{ordinal}"
-        for record, agent, ordinal in conn.execute("select record, agent, ordinal from model_calls")
-    }
-    rows = conn.execute(
-        "select message, idx, attempt, tool, state, json_extract(result, '$.content'), result_file from journal"
-    )
-    return {f"{places[m]}.{i}.{a}": json.dumps(rest) for m, i, a, *rest in rows}
+    return tree_ending(scene, below, chains)
 
 
 if __name__ == "__main__":

@@ -3,29 +3,22 @@
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Done, Run
 from mcp_servers.place import SERVER, Place
 
-from interlock.cli.main import main
-
-Cli = Callable[..., tuple[int, str, str]]
+Cli = Callable[..., Done]
 
 
 @pytest.fixture
-def cli(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+def cli(place: Place, run: Run, monkeypatch: pytest.MonkeyPatch) -> Cli:
     monkeypatch.setenv("HOME", str(place.user))
     monkeypatch.setenv("ODD_LOG", str(place.log))
-    monkeypatch.chdir(place.work)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(["mcp", *arguments])
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return run
+    return partial(run, "mcp")
 
 
 def written(folder: Path) -> Any:

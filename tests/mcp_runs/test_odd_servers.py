@@ -22,10 +22,10 @@ ALL = {"toolName": "*", "mcpName": "odd", "decision": "allow"}
 def allowed(place: Place) -> None:
     """Allow its calls without trusting the server."""
     place.rules({**ALL, "priority": 100})
+    place.servers(odd=place.odd())
 
 
 def test_a_call_that_dies_on_is_asked_about_and_done_again_only_when_a_person_says_so(place: Place) -> None:
-    place.servers(odd=place.odd())
     outcome = place.main(
         calls(("mcp_odd_die", {"text": "x"})), {"expect": "Unknown outcome: .*code 3", "text": "over"}
     )
@@ -66,7 +66,6 @@ def test_what_a_trusted_server_calls_idempotent_is_not_asked_about(place: Place)
 
 
 def test_a_run_that_was_killed_in_a_call_asks_what_became_of_it_and_leaves_no_server(place: Place) -> None:
-    place.servers(odd=place.odd())
     model = place.script(calls(("mcp_odd_hang", {"text": "x"})), {"text": "over"})
     program = (
         "import os, sys; from pathlib import Path; from interlock.engine import Options, run_sync\n"
@@ -86,14 +85,12 @@ def test_a_run_that_was_killed_in_a_call_asks_what_became_of_it_and_leaves_no_se
 
 
 def test_nonsense_and_chatter_between_messages_do_no_harm(place: Place) -> None:
-    place.servers(odd=place.odd())
     both = calls(("mcp_odd_garbage", {}), ("mcp_odd_chatter", {}))
     outcome = place.main(both, {"expect": "garbage done.*chatter done", "text": "over"})
     assert outcome.status == "done", outcome.error
 
 
 def test_a_long_answer_is_kept_in_a_file_and_shortened(place: Place) -> None:
-    place.servers(odd=place.odd())
     place.settings(
         mcpServers={"odd": place.odd()},
         model={"summarizeToolOutput": {"mcp_odd_flood": {"how": "truncate"}}},
@@ -136,7 +133,6 @@ def test_a_message_without_an_end_ends_the_session(place: Place, monkeypatch: py
 
 
 def test_a_changed_list_of_tools_counts_from_the_next_turn(place: Place) -> None:
-    place.servers(odd=place.odd())
     outcome = place.main(
         calls(("mcp_odd_change", {})),
         calls(("mcp_odd_fresh", {"text": "x"}), ("mcp_odd_note", {"text": "y"})),
@@ -147,13 +143,11 @@ def test_a_changed_list_of_tools_counts_from_the_next_turn(place: Place) -> None
 
 
 def test_a_server_that_asks_for_input_learns_that_nobody_answers(place: Place) -> None:
-    place.servers(odd=place.odd())
     outcome = place.main(calls(("mcp_odd_ask", {})), {"expect": "asked, and got .*error", "text": "over"})
     assert outcome.status == "done", outcome.error
 
 
 def test_progress_images_and_errors_are_shown_as_what_they_are(place: Place) -> None:
-    place.servers(odd=place.odd())
     each = [calls((f"mcp_odd_{name}", {})) for name in ("picture", "fail", "refuse")]
     outcome = place.main(
         calls(("mcp_odd_steps", {})),

@@ -3,24 +3,17 @@
 from typing import Any
 
 import pytest
-from commands import Done
+from commands import Run
 from mcp_servers.place import Place, calls
 
-from interlock.cli.main import main
 from interlock.engine import Decision, run_sync
 
 
 @pytest.fixture
-def replay(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def replay(place: Place, run: Run, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("INTERLOCK_HOME", str(place.home))
     monkeypatch.setenv("HOME", str(place.user))
-
-    def once(run: str) -> Done:
-        code = main(["replay", run, "--json"])
-        shown = capsys.readouterr()
-        return Done(code, shown.out, shown.err)
-
-    return once
+    return lambda name: run("replay", name, "--json")
 
 
 def test_a_run_with_a_servers_tools_replays_without_the_server(place: Place, replay: Any) -> None:

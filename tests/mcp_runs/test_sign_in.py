@@ -10,11 +10,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from commands import Run
 from mcp_servers.accounts import BROWSER, Accounts
 from mcp_servers.place import Place, calls
 from mcp_servers.sdk import Behind
-
-from interlock.cli.main import main
 
 Auth = Callable[..., tuple[int, str]]
 ADD = calls(("mcp_sdk_add", {"a": 2, "b": 3}))
@@ -34,9 +33,7 @@ def server(place: Place, accounts: Accounts) -> Generator[Behind]:
 
 
 @pytest.fixture
-def auth(
-    place: Place, server: Behind, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Auth:
+def auth(place: Place, server: Behind, run: Run, monkeypatch: pytest.MonkeyPatch) -> Auth:
     """`interlock mcp auth …`, with a browser that follows redirects."""
     browser = place.user / "browser.py"
     browser.write_text(BROWSER)
@@ -47,13 +44,12 @@ def auth(
     does = 'import os; exec(open(os.environ["BROWSER_DOES"]).read())'
     monkeypatch.setenv("BROWSER", f"{sys.executable} -c '{does}' %s")
     monkeypatch.setenv("BROWSER_DOES", str(browser))
-    monkeypatch.chdir(place.work)
 
-    def run(*arguments: str) -> tuple[int, str]:
-        code = main(["mcp", "auth", *arguments])
-        return code, capsys.readouterr().err
+    def call(*arguments: str) -> tuple[int, str]:
+        done = run("mcp", "auth", *arguments)
+        return done.code, done.err
 
-    return run
+    return call
 
 
 def tokens(place: Place) -> tuple[Path, Any]:

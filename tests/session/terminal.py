@@ -55,6 +55,7 @@ class Terminal:
         self._stream = pyte.ByteStream(self._pyte)
         self.written = bytearray()
         """Everything that the process wrote."""
+        self._told = 0
         self._lock = threading.Lock()
         self.env = {
             "PATH": os.environ["PATH"],
@@ -157,6 +158,20 @@ class Terminal:
             shown = "\n".join(self.scrollback[-80:])
             assert not over, f"{text!r} {'stayed' if gone else 'never came'}:\n{shown}"
             time.sleep(0.01)
+
+    @property
+    def text(self) -> str:
+        """Everything that was written, without what colours it and moves the cursor."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.written.decode(errors="replace")).replace(
+            "\r\n", "\n"
+        )
+
+    def until(self, text: str) -> str:
+        """Wait for the text behind what earlier calls returned; returns what was written up to it."""
+        until(lambda: text in self.text[self._told :], f"{text!r} in\n{self.text}")
+        end = self.text.index(text, self._told) + len(text)
+        shown, self._told = self.text[self._told : end], end
+        return shown
 
     def ends(self) -> int:
         """Wait until the process has ended; returns its exit code."""

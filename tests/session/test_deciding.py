@@ -23,7 +23,7 @@ def test_a_word_that_is_typed_into_a_question_decides_nothing(folder: Path, open
             "always ",
             "every ",
             "yacht",
-        ):  # a word's letters arrive together, however slow we are
+        ):  # its letters arrive together, however slow we are
             terminal.type(word)
             time.sleep(0.02)
         time.sleep(1)
@@ -88,27 +88,19 @@ def test_a_decision_in_another_terminal_appears_and_what_came_of_it(folder: Path
     assert (folder / "notes.txt").read_text() == "new\n"
 
 
-def test_a_question_is_answered_by_a_number_or_in_words(opens: Opens) -> None:
-    question = {
-        "question": "Which colour?",
-        "header": "Colour",
-        "type": "choice",
-        "options": [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}],
-    }
-    ask = {"tool_calls": [{"name": "ask_user", "args": {"questions": [question]}}]}
-    with opens([ask, {"text": "Blue it is.", "expect": "blue"}]) as terminal:
+def test_a_question_is_answered_by_a_number_or_in_words_and_each_of_several_below_it(opens: Opens) -> None:
+    options = [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}]
+    one = [{"question": "Which colour?", "header": "Colour", "type": "choice", "options": options}]
+    two = [{"question": f"Which {what}?", "header": what, "type": "text"} for what in ("size", "name")]
+    asks = [{"tool_calls": [{"name": "ask_user", "args": {"questions": asked}}]} for asked in (one, two)]
+    with opens(
+        [asks[0], {**asks[1], "expect": "blue"}, {"text": "So be it.", "expect": "large(.|\n)*Otto"}]
+    ) as terminal:
         terminal.say("paint it", then="your answer")
         terminal.type("2")
-        terminal.press("enter", then="Blue it is.")
-
-
-def test_of_several_questions_each_is_answered_below_it(opens: Opens) -> None:
-    asked = [{"question": f"Which {what}?", "header": what, "type": "text"} for what in ("size", "name")]
-    ask = {"tool_calls": [{"name": "ask_user", "args": {"questions": asked}}]}
-    with opens([ask, {"text": "So be it.", "expect": "large(.|\n)*Otto"}]) as terminal:
-        terminal.say("make it")
-        for answer in ("large", "Otto"):
-            terminal.waits_for(f"answer {1 if answer == 'large' else 2} of 2")
+        terminal.press("enter")
+        for number, answer in enumerate(("large", "Otto"), 1):
+            terminal.waits_for(f"answer {number} of 2")
             terminal.type(answer, then=f"› {answer}")
             terminal.press("enter")
         terminal.waits_for("So be it.")

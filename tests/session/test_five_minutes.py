@@ -4,11 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from patience import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.sweep
 def test_the_pictures_are_made_of_a_real_run(tmp_path: Path) -> None:
     script = [sys.executable, "-P", ROOT / "docs" / "five_minutes.py", tmp_path]
     done = subprocess.run(script, capture_output=True, text=True, timeout=HANG_S, check=False)

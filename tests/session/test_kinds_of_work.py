@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from patience import until
-from session.terminal import ENTRY, HELD, Opens, Terminal
+from session.terminal import HELD, Opens, Terminal
+from warm import Warm
 
 
 def test_a_plan_is_reviewed_and_carried_out(opens: Opens) -> None:
@@ -40,14 +41,8 @@ def test_a_mode_of_work_makes_it_a_task_whose_result_is_accepted(folder: Path, o
 
 def test_a_run_that_another_process_drives_is_followed_and_then_gone_on_with(opens: Opens) -> None:
     terminal = opens([HELD, {"text": "The first answer."}, {"text": "The second."}], "-c")
-    script = ("-m", terminal.arguments[1])
-    other = subprocess.Popen(
-        [ENTRY, "-p", "hi", "-y", *script],
-        cwd=terminal.folder,
-        env=terminal.env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
+    told = ("-p", "hi", "-y", "-m", terminal.arguments[1])
+    other = Warm(told, cwd=terminal.folder, env=terminal.env, stderr=subprocess.DEVNULL)
     try:
         until((terminal.folder / "began").exists, "the other process's run")
         with terminal:
@@ -57,7 +52,7 @@ def test_a_run_that_another_process_drives_is_followed_and_then_gone_on_with(ope
             terminal.say("and then?", then="The second.")
             assert "\n".join(terminal.scrollback).count("The first answer.") == 1
     finally:
-        other.communicate()
+        other.kill()
 
 
 @pytest.mark.parametrize(

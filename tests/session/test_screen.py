@@ -11,30 +11,12 @@ from interlock.cli.session.asking import plan_of
 from interlock.cli.session.asking import shown as approval
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.theme import THEMES
-from interlock.state.events import (
-    AgentEnd,
-    AgentStart,
-    ApprovalRequired,
-    ErrorEvent,
-    Event,
-    Finished,
-    HandOver,
-    Init,
-    MessageEvent,
-    Progress,
-    Result,
-    Retry,
-    Thought,
-    ToolOutput,
-    ToolResultEvent,
-    ToolStart,
-    ToolUse,
-)
+from interlock.state import events as ev
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def made(*events: Event, width: int = 80, theme: str = "default") -> Screen:
+def made(*events: ev.Event, width: int = 80, theme: str = "default") -> Screen:
     screen = Screen(width, THEMES[theme], clock=lambda: 0.0)
     for event in events:
         screen(event)
@@ -45,10 +27,10 @@ def plain(text: str) -> list[str]:
     return SGR.sub("", text).split("\n")
 
 
-def answer(text: str, size: int = 5) -> Iterable[Event]:
-    yield Init(session_id="r", model="m", workflow="main")
+def answer(text: str, size: int = 5) -> Iterable[ev.Event]:
+    yield ev.Init(session_id="r", model="m", workflow="main")
     for at in range(0, len(text), size):
-        yield MessageEvent(role="assistant", content=text[at : at + size], delta=True)
+        yield ev.MessageEvent(role="assistant", content=text[at : at + size], delta=True)
 
 
 def test_a_paragraph_is_printed_once_when_it_is_over() -> None:
@@ -56,14 +38,14 @@ def test_a_paragraph_is_printed_once_when_it_is_over() -> None:
     assert plain(screen.finished()) == ["The first.", ""]
     assert plain(screen.finished()) == [""]
     assert "The second" in plain(screen.live(10))
-    screen(Finished(reason="STOP", usage={}, duration_ms=1))
+    screen(ev.Finished(reason="STOP", usage={}, duration_ms=1))
     assert plain(screen.finished()) == ["", "The second", ""]
 
 
 def test_live_lines_fit_the_place_that_they_have() -> None:
     events = [*answer("word " * 500 + "\n| a | b |\n|---|---|\n| 日本語 | x |\n" + "x" * 500)]
-    call = ToolStart(tool_name="sh", tool_id="1", summary="make " * 40)
-    lines = ToolOutput(tool_id="1", text="日本語\t" * 50 + "\n")
+    call = ev.ToolStart(tool_name="sh", tool_id="1", summary="make " * 40)
+    lines = ev.ToolOutput(tool_id="1", text="日本語\t" * 50 + "\n")
     for width in (20, 40, 81):
         screen = made(*events, call, lines, lines, width=width)
         for height in (1, 2, 5, 30):
@@ -74,9 +56,9 @@ def test_live_lines_fit_the_place_that_they_have() -> None:
 
 def test_a_long_output_is_folded() -> None:
     screen = made(
-        ToolStart(tool_name="sh", tool_id="1", summary="make"),
-        *(ToolOutput(tool_id="1", text=f"line {n}\n") for n in range(10_000)),
-        ToolResultEvent(tool_name="sh", tool_id="1", status="success", summary="make"),
+        ev.ToolStart(tool_name="sh", tool_id="1", summary="make"),
+        *(ev.ToolOutput(tool_id="1", text=f"line {n}\n") for n in range(10_000)),
+        ev.ToolResultEvent(tool_name="sh", tool_id="1", status="success", summary="make"),
     )
     shown = plain(screen.finished())
     assert shown[:2] == ["✓ make", "  │ line 0"]
@@ -86,7 +68,7 @@ def test_a_long_output_is_folded() -> None:
 
 def test_a_run_that_is_over_leaves_nothing_live() -> None:
     screen = made(
-        *answer("Half a"), Result(status="cancelled", stats={"total_tokens": 1200, "elapsed_ms": 3000})
+        *answer("Half a"), ev.Result(status="cancelled", stats={"total_tokens": 1200, "elapsed_ms": 3000})
     )
     assert screen.live(10) == ""
     assert plain(screen.finished()) == ["Half a", "", "– Cancelled · 1.2k tokens · 3.0 s", ""]
@@ -103,30 +85,32 @@ def test_nothing_that_a_terminal_obeys_comes_through() -> None:
     screen.show(Table(title=HARMFUL))
     live = ""
     for event in (
-        Init(session_id="r", model="m", workflow="main"),
-        Thought(content=HARMFUL),
+        ev.Init(session_id="r", model="m", workflow="main"),
+        ev.Thought(content=HARMFUL),
         *(
-            MessageEvent(role="assistant", content=t, delta=True)
+            ev.MessageEvent(role="assistant", content=t, delta=True)
             for t in f"{HARMFUL} [a](http://x/{HARMFUL})"
         ),
-        ToolUse(tool_name="write_todos", tool_id="0", parameters={"todos": [{"description": HARMFUL}]}),
-        ToolResultEvent(tool_name="write_todos", tool_id="0", status="success"),
-        AgentStart(agent="a:0", name=HARMFUL, task=HARMFUL),
-        ToolStart(tool_name="sh", tool_id="1", summary=HARMFUL),
-        ToolOutput(tool_id="1", text=f"{HARMFUL}\n{HARMFUL}"),
-        Progress(what=HARMFUL, done=1, total=2, unit=HARMFUL),
-        Retry(reason=HARMFUL, delay_s=1, attempt=1),
-        ErrorEvent(severity="error", message=HARMFUL),
-        HandOver(run=HARMFUL, workflow=HARMFUL),
+        ev.ToolUse(tool_name="write_todos", tool_id="0", parameters={"todos": [{"description": HARMFUL}]}),
+        ev.ToolResultEvent(tool_name="write_todos", tool_id="0", status="success"),
+        ev.AgentStart(agent="a:0", name=HARMFUL, task=HARMFUL),
+        ev.ToolStart(tool_name="sh", tool_id="1", summary=HARMFUL),
+        ev.ToolOutput(tool_id="1", text=f"{HARMFUL}\n{HARMFUL}"),
+        ev.Progress(what=HARMFUL, done=1, total=2, unit=HARMFUL),
+        ev.Retry(reason=HARMFUL, delay_s=1, attempt=1),
+        ev.ErrorEvent(severity="error", message=HARMFUL),
+        ev.HandOver(run=HARMFUL, workflow=HARMFUL),
     ):
         screen(event)
         live += screen.live(20)
     diff = f"--- a/{HARMFUL}\n+++ b/x\n@@ -1 +1 @@\n-{HARMFUL}\n+{HARMFUL}x\n"
     screen(
-        ToolResultEvent(tool_name=HARMFUL, tool_id="1", status="error", error={"message": HARMFUL}, diff=diff)
+        ev.ToolResultEvent(
+            tool_name=HARMFUL, tool_id="1", status="error", error={"message": HARMFUL}, diff=diff
+        )
     )
-    screen(AgentEnd(agent="a:0", reason=HARMFUL, turns=1, duration_s=1))
-    screen(Result(status="failed", error={"type": HARMFUL, "message": HARMFUL}, resume_command=HARMFUL))
+    screen(ev.AgentEnd(agent="a:0", reason=HARMFUL, turns=1, duration_s=1))
+    screen(ev.Result(status="failed", error={"type": HARMFUL, "message": HARMFUL}, resume_command=HARMFUL))
     shown = SGR.sub("", live + screen.finished())
     assert "evil" in shown
     assert not set(shown) & {"\x1b", "\x9b", "\x07", "\x00", "\r", "\u202e", "\u202c", "\u200b"}
@@ -146,17 +130,17 @@ def test_odd_texts_do_no_harm() -> None:
         lines = plain(screen.live(5))
         assert len(lines) <= 5
         assert max(map(cell_len, lines)) <= 20
-        screen(Result(status="done", response=text))
+        screen(ev.Result(status="done", response=text))
         assert plain(screen.finished())[-1] == ""
 
 
 def test_the_answer_that_came_otherwise_is_shown_once() -> None:
     events = [*answer("Nearly done.")]
-    assert plain(made(*events, Result(status="done", response="Nearly done.")).finished()) == [
+    assert plain(made(*events, ev.Result(status="done", response="Nearly done.")).finished()) == [
         "Nearly done.",
         "",
     ]
-    changed = made(*events, Result(status="done", response="A hook said this."))
+    changed = made(*events, ev.Result(status="done", response="A hook said this."))
     assert plain(changed.finished()) == ["Nearly done.", "", "A hook said this.", ""]
 
 
@@ -166,7 +150,7 @@ def test_a_long_answer_that_comes_whole_is_taken_in_pieces_between_which_others_
     painted: list[str] = []
     screen.changed = lambda: painted.append(screen.finished())
     whole = "\n\n".join(f"paragraph {n} of many" for n in range(1000))
-    screen(Result(status="done", response=whole))
+    screen(ev.Result(status="done", response=whole))
     assert sum("paragraph" in text for text in painted) >= 5
     lines = plain("".join(painted))
     assert [line for line in lines if line.endswith("of many")] == whole.split("\n\n")
@@ -174,29 +158,31 @@ def test_a_long_answer_that_comes_whole_is_taken_in_pieces_between_which_others_
 
 def test_a_diff_that_was_asked_about_stands_once() -> None:
     diff = "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
-    asked = ApprovalRequired(
+    asked = ev.ApprovalRequired(
         id="r-1", kind="approval", tool_name="replace", args={}, reason="", preview=diff, choices=[]
     )
-    result = ToolResultEvent(tool_name="replace", tool_id="1", status="success", summary="Edit f", diff=diff)
+    result = ev.ToolResultEvent(
+        tool_name="replace", tool_id="1", status="success", summary="Edit f", diff=diff
+    )
     assert "  1 + b" in plain(made(result).finished())
     assert plain(made(asked, result).finished()) == ["✓ Edit f · +1 −1", ""]
 
 
 def test_steps_stand_while_a_person_decides_and_are_printed_once_at_the_end() -> None:
     todos: list[JsonValue] = [{"description": "Read", "status": "in_progress"}]
-    start = Init(session_id="r", model="m", workflow="main")
+    start = ev.Init(session_id="r", model="m", workflow="main")
     screen = made(
         start,
-        ToolUse(tool_name="write_todos", tool_id="1", parameters={"todos": todos}),
-        ToolResultEvent(tool_name="write_todos", tool_id="1", status="success"),
+        ev.ToolUse(tool_name="write_todos", tool_id="1", parameters={"todos": todos}),
+        ev.ToolResultEvent(tool_name="write_todos", tool_id="1", status="success"),
     )
     assert "  ▸ Read" in plain(screen.live(9))
-    screen(Result(status="waiting"))
+    screen(ev.Result(status="waiting"))
     screen.end()
     assert (screen.finished(), screen.live(9)) == ("", "")
     screen(start)
     assert "  ▸ Read" in plain(screen.live(9))
-    screen(Result(status="done"))
+    screen(ev.Result(status="done"))
     assert plain(screen.finished()) == ["Steps · 0 of 1 done", "  ▸ Read", ""]
 
 
@@ -204,7 +190,7 @@ def test_a_new_width_holds_for_what_still_moves() -> None:
     screen = made(*answer("word " * 30), width=80)
     screen.resize(20)
     assert max(map(cell_len, plain(screen.live(30)))) <= 20
-    screen(Finished(reason="STOP", usage={}, duration_ms=1))
+    screen(ev.Finished(reason="STOP", usage={}, duration_ms=1))
     assert max(map(cell_len, plain(screen.finished()))) <= 20
 
 

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from places import Place
+
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.theme import THEMES
 from interlock.engine import run_sync
-from interlock.engine.options import Options, Outcome
+from interlock.engine.options import Outcome
 from interlock.state.events import Event
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
@@ -18,20 +20,11 @@ CODE = "def add(a, b):\n    return a - b\n"
 
 
 def ran(folder: Path, replies: Sequence[dict[str, Any]]) -> tuple[list[Event], Outcome]:
-    work = folder / "work"
-    work.mkdir()
-    (work / "calc.py").write_text(CODE)
+    place, events = Place(folder), list[Event]()
+    (place.work / "calc.py").write_text(CODE)
     (folder / "replies.json").write_text(json.dumps(replies))
-    events: list[Event] = []
-    given = Options(
-        folder / "state",
-        workspace=work,
-        model=f"script:{folder / 'replies.json'}",
-        skip_trust=True,
-        approval_mode="yolo",
-    )
-    outcome = run_sync("main", {"prompt": "Fix it"}, options=given, renderers=[events.append])
-    return events, outcome
+    given = place.options(model=f"script:{folder / 'replies.json'}", skip_trust=True, approval_mode="yolo")
+    return events, run_sync("main", {"prompt": "Fix it"}, options=given, renderers=[events.append])
 
 
 def shown(events: Sequence[Event]) -> str:
@@ -58,31 +51,18 @@ def todos(*status: str) -> dict[str, Any]:
 
 
 def test_a_run_from_its_thought_to_its_answer(tmp_path: Path) -> None:
-    events, _ = ran(
-        tmp_path,
-        [
-            {
-                "thought": "**Looking**\n\nFirst I read it.",
-                "text": "I look first.",
-                "tool_calls": [todos("in_progress", "pending"), call("read_file", file_path="calc.py")],
-            },
-            {
-                "tool_calls": [
-                    call(
-                        "replace",
-                        file_path="calc.py",
-                        old_string="a - b",
-                        new_string="a + b",
-                        instruction="x",
-                    )
-                ]
-            },
-            {"tool_calls": [call("run_shell_command", command="seq 1 20; false")]},
-            {"tool_calls": [call("read_file", file_path="gone.py")]},
-            {"tool_calls": [todos("completed", "completed")]},
-            {"text": "It **added** wrongly.\n\n- fixed\n- tested"},
-        ],
-    )
+    said = {"thought": "**Looking**\n\nFirst I read it.", "text": "I look first."}
+    look = [todos("in_progress", "pending"), call("read_file", file_path="calc.py")]
+    change = {"old_string": "a - b", "new_string": "a + b", "instruction": "x"}
+    replies = [
+        {**said, "tool_calls": look},
+        {"tool_calls": [call("replace", file_path="calc.py", **change)]},
+        {"tool_calls": [call("run_shell_command", command="seq 1 20; false")]},
+        {"tool_calls": [call("read_file", file_path="gone.py")]},
+        {"tool_calls": [todos("completed", "completed")]},
+        {"text": "It **added** wrongly.\n\n- fixed\n- tested"},
+    ]
+    events, _ = ran(tmp_path, replies)
     assert shown(events) == (
         "∴ Looking\n"
         "\n"

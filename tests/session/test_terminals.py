@@ -60,33 +60,20 @@ def test_no_color_writes_none(opens: Opens) -> None:
     assert colours == []
 
 
-def test_a_terminal_that_cannot_move_its_cursor_gets_lines(folder: Path, opens: Opens) -> None:
-    with opens([edit(), {"text": "Written."}, {"text": "Bye."}], env={"TERM": "dumb"}) as terminal:
-        terminal.waits_for(">")
-        terminal.type("write it\n", then="[y yes")
-        terminal.type("y\n", then="Written.")
-        terminal.type("thanks\n", then="Bye.")
-        terminal.press("c-d")
-        assert terminal.ends() == 0
-        assert b"\x1b[" not in terminal.written
-        assert "Go on with: interlock -r " in "\n".join(terminal.screen)
-    assert (folder / "notes.txt").read_text() == "new\n"
-
-
-def test_commands_and_shell_lines_run_where_lines_are_all_there_is(folder: Path, opens: Opens) -> None:
+def test_where_lines_are_all_there_is_edits_commands_and_shell_lines_work(folder: Path, opens: Opens) -> None:
     (folder / "other.json").write_text('[{"text": "Another one answers."}]')
-    replies = [{"text": "First answer."}, {"text": "Seen.", "expect": "is-it-mine"}]
+    replies = [edit(), {"text": "Written."}, {"text": "Seen.", "expect": "is-it-mine"}]
     with opens(replies, env={"TERM": "dumb", "MINE": "mine"}, rows=60) as terminal:
 
         def says(line: str, shown: str) -> None:
             terminal.waits_for("\n>")
-            terminal.type(f"{line}\n")
-            terminal.waits_for(shown)
+            terminal.type(f"{line}\n", then=shown)
 
         terminal.waits_for(">")
         terminal.type("/nothing\n", then="No command '/nothing'.")
         says("/diff", "Nothing has run yet")
-        says("one", "First answer.")
+        says("write it", "[y yes")
+        terminal.type("y\n", then="Written.")
         says("!echo is-it-$MINE; exit 3", "exit 3")
         says("two", "Seen.")
         says("/show", "path    open_prompt")
@@ -97,9 +84,11 @@ def test_commands_and_shell_lines_run_where_lines_are_all_there_is(folder: Path,
         says("/clear", "A new conversation.")
         says("/model script:other.json", "other.json")
         says("three", "Another one answers.")
-        says("/quit", "Go on with: interlock -r ")
+        terminal.press("c-d")
         assert terminal.ends() == 0
         assert b"\x1b[" not in terminal.written
+        assert "Go on with: interlock -r " in "\n".join(terminal.screen)
+    assert (folder / "notes.txt").read_text() == "new\n"
     assert len(list_runs(folder.parent / "state")) == 2
 
 

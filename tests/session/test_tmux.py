@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 from session.terminal import ENTRY, WAIT_S, edit
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux isn't installed")
+# The journeys of the other tests again, in another terminal.
+pytestmark = [
+    pytest.mark.sweep,
+    pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux isn't installed"),
+]
 WIDE = "漢字の文章 و نص عربي 👩‍👩‍👧 e\u0301"
 
 
@@ -92,7 +96,6 @@ def test_a_first_session_to_an_approved_edit_a_long_output_and_out_of_it(tmux: T
     assert tmux.left()
 
 
-@pytest.mark.sweep
 def test_a_window_that_is_closed_while_an_answer_streams_and_is_resized_loses_nothing(tmux: Tmux) -> None:
     stream = {
         "text": "\n\n".join(f"paragraph {n} of it" for n in range(40)),

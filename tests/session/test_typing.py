@@ -17,16 +17,50 @@ def sent(folder: Path) -> list[str]:
     return [m.text for m in messages if m.role == "user" and m.origin == "person"]
 
 
-def test_a_paste_of_5000_lines_is_one_mark_in_the_line_and_is_sent_whole(folder: Path, opens: Opens) -> None:
+def test_what_is_pasted_typed_in_lines_completed_or_edited_is_sent_as_it_stands(
+    folder: Path, opens: Opens
+) -> None:
+    editor = folder.parent / "editor"
+    editor.write_text("#!/bin/sh\nprintf ' and more\\nfrom there' >> \"$1\"\n")
+    editor.chmod(0o700)
+    (folder / "src/deep").mkdir(parents=True)
+    (folder / "src/deep/my notes.txt").write_text("secret of the notes")
     text = "\n".join(f"line {n} ünïcode 語" for n in range(5_000))
-    with opens([{"text": "Long."}]) as terminal:
+    with opens([{"text": f"Answer {n}."} for n in range(5)], env={"EDITOR": str(editor)}) as terminal:
         terminal.waits_for("›")
         terminal.type("what is this? ")
         terminal.paste(text)
         terminal.waits_for("[pasted 5,000 lines #1]")
         terminal.type(" thanks", then="thanks")
-        terminal.press("enter", then="Long.")
-    assert sent(folder) == [f"what is this? {text} thanks"]
+        terminal.press("enter", then="Answer 0.")
+        terminal.paste("x" * 3000)
+        terminal.waits_for("[pasted 3,000 characters #2]")
+        terminal.press("backspace")
+        terminal.waits_for("characters", gone=True)
+        terminal.paste("folded\nnever")
+        terminal.waits_for("never")
+        terminal.press("enter", then="Answer 1.")
+        terminal.type("one")
+        terminal.press("a-enter")
+        terminal.type("two\\")
+        terminal.press("enter")
+        terminal.type("three")
+        terminal.press("c-j")
+        terminal.type("four", then="four")
+        terminal.press("enter", then="Answer 2.")
+        terminal.type("read @dnotes", then="src/deep/my notes.txt")
+        terminal.press("tab", then='read @"src/deep/my notes.txt"')
+        terminal.press("enter", "enter", then="Answer 3.")
+        terminal.type("some text", then="some text")
+        terminal.press("c-x", "c-e", then="from there")
+        terminal.press("enter", then="Answer 4.")
+    assert sent(folder) == [
+        f"what is this? {text} thanks",
+        "folded\nnever",
+        "one\ntwo\nthree\nfour",
+        'read @"src/deep/my notes.txt"',
+        "some text and more\nfrom there",
+    ]
 
 
 def test_what_interlock_name_takes_is_offered_behind_its_slash_as_in_a_shell(opens: Opens) -> None:
@@ -36,47 +70,6 @@ def test_what_interlock_name_takes_is_offered_behind_its_slash_as_in_a_shell(ope
         terminal.press("escape", "escape")
         terminal.say("hello", then="Hm.")
         terminal.type("/show --", then="--dropped")
-
-
-def test_one_backspace_removes_a_folded_paste_and_a_short_one_is_plain_text(
-    folder: Path, opens: Opens
-) -> None:
-    with opens([{"text": "Hm."}]) as terminal:
-        terminal.waits_for("›")
-        terminal.paste("x" * 3000)
-        terminal.waits_for("[pasted 3,000 characters #1]")
-        terminal.press("backspace")
-        terminal.waits_for("pasted", gone=True)
-        terminal.paste("two\nlines")
-        terminal.waits_for("lines")
-        terminal.press("enter", then="Hm.")
-    assert sent(folder) == ["two\nlines"]
-
-
-def test_several_lines_are_typed_in_three_ways(folder: Path, opens: Opens) -> None:
-    with opens([{"text": "Four."}]) as terminal:
-        terminal.waits_for("›")
-        terminal.type("one")
-        terminal.press("a-enter")
-        terminal.type("two\\")
-        terminal.press("enter")
-        terminal.type("three")
-        terminal.press("c-j")
-        terminal.type("four", then="four")
-        terminal.press("enter", then="Four.")
-    assert sent(folder) == ["one\ntwo\nthree\nfour"]
-
-
-def test_a_file_is_found_by_some_letters_of_it(folder: Path, opens: Opens) -> None:
-    (folder / "src/deep").mkdir(parents=True)
-    (folder / "src/deep/my notes.txt").write_text("secret of the notes")
-    with opens([{"text": "Read."}]) as terminal:
-        terminal.waits_for("›")
-        terminal.type("read @dnotes", then="src/deep/my notes.txt")
-        terminal.press("tab")
-        terminal.waits_for('read @"src/deep/my notes.txt"')
-        terminal.press("enter", "enter", then="Read.")
-    assert sent(folder) == ['read @"src/deep/my notes.txt"']
 
 
 def test_what_was_typed_comes_back_in_the_next_session_by_arrow_and_by_search(
@@ -94,18 +87,6 @@ def test_what_was_typed_comes_back_in_the_next_session_by_arrow_and_by_search(
         terminal.type("first", then="› the first one")
         terminal.press("enter", "enter", then="C.")
     assert sent(folder) == ["the first one"]
-
-
-def test_an_editor_takes_the_line_and_gives_it_back(folder: Path, opens: Opens) -> None:
-    editor = folder.parent / "editor"
-    editor.write_text("#!/bin/sh\nprintf ' and more\\nlines' >> \"$1\"\n")
-    editor.chmod(0o700)
-    with opens([{"text": "Edited."}], env={"EDITOR": str(editor)}) as terminal:
-        terminal.waits_for("›")
-        terminal.type("some text", then="some text")
-        terminal.press("c-x", "c-e", then="lines")
-        terminal.press("enter", then="Edited.")
-    assert sent(folder) == ["some text and more\nlines"]
 
 
 def test_a_users_commands_skills_and_a_unique_beginning_are_called_by_a_slash(

@@ -51,19 +51,5 @@ class Desk:
 
 
 @pytest.fixture
-def desk(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Desk:
-    from interlock.cli.main import main
-
-    def cli(*arguments: str, stdin: str = "") -> Done:
-        (tmp_path / "stdin").write_text(stdin)
-        with (tmp_path / "stdin").open() as file:
-            monkeypatch.setattr("sys.stdin", file)
-            code = main(arguments)
-        shown = capsys.readouterr()
-        return Done(code, shown.out, shown.err)
-
-    found = Desk(tmp_path, home, cli)
-    monkeypatch.chdir(found.work)
-    return found
+def desk(tmp_path: Path, home: Path, run: Run) -> Desk:
+    return Desk(tmp_path, home, run)
