@@ -284,7 +284,8 @@ def _runs(file: Path) -> Iterator[str]:
 def _server(server: dict[str, Any]) -> str:
     where = server.get("httpUrl") or server.get("url")
     line = [where] if where else [server.get("command", "?"), *_list(server.get("args"))]
-    return " ".join(map(str, line))
+    free = ["every tool"] if server.get("trust") else list(map(str, _list(server.get("alwaysAllow"))))
+    return " ".join(map(str, line)) + (f" (doesn't ask: {', '.join(free)})" if free else "")
 
 
 def _dict(value: object) -> dict[str, Any]:

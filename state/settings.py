@@ -189,6 +189,8 @@ class McpServer(_Section):
     """Request timeout in milliseconds (gemini-cli: 10 minutes)."""
     trust: bool = False
     """Its tools need no approval, and its claims about their effects are believed."""
+    always_allow: list[str] = Field(default_factory=list[str], alias="alwaysAllow")
+    """Tools that need no approval, by the server's names (Roo); ignored without `task.autoApprovalEnabled`."""
     include_tools: list[str] | None = Field(None, alias="includeTools")
     """Its only tools that count, by the server's names; null: all."""
     exclude_tools: list[str] = Field(default_factory=list[str], alias="excludeTools")
@@ -246,7 +248,7 @@ class TaskSettings(_Section):
     confirm_completion: bool | None = Field(None, alias="confirmCompletion")
     """Whether a person confirms the result; null: if one is at the terminal."""
     auto_approval: bool = Field(True, alias="autoApprovalEnabled")
-    """False: the settings below are ignored. Reading never needs approval."""
+    """False: the settings below and `alwaysAllow` of servers are ignored. Reading never needs approval."""
     allow_write: bool = Field(False, alias="alwaysAllowWrite")
     allow_execute: bool = Field(False, alias="alwaysAllowExecute")
     """Only commands that begin like one of `allowedCommands`."""
@@ -255,7 +257,7 @@ class TaskSettings(_Section):
     """Applies without `alwaysAllowExecute` too."""
     allow_browser: bool = Field(False, alias="alwaysAllowBrowser")
     allow_mcp: bool = Field(False, alias="alwaysAllowMcp")
-    """Only tools in the server's `alwaysAllow`, and its resources."""
+    """Servers' resources; their tools by the server's `alwaysAllow`."""
     allow_mode_switch: bool = Field(False, alias="alwaysAllowModeSwitch")
     allow_subtasks: bool = Field(False, alias="alwaysAllowSubtasks")
 

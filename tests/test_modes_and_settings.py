@@ -104,16 +104,14 @@ def test_settings_of_roo_code_are_rules(
     assert decided(tmp_path, settings, tool, **args) == want
 
 
-def test_a_servers_tool_is_allowed_where_both_settings_name_it() -> None:
-    from interlock.services.policy.fields import auto_approval_rules
+def test_a_servers_tools_and_its_resources_are_allowed_by_a_setting_each() -> None:
+    from interlock.services.policy.fields import settings_rules
     from interlock.state.settings import Settings
 
     servers = {"s": {"command": "x", "alwaysAllow": ["look"]}, "t": {"command": "x"}}
     settings = Settings.model_validate({"task": {"alwaysAllowMcp": True}, "mcpServers": servers})
-    (rule,) = auto_approval_rules(settings)
-    assert rule.tools == (
-        mcp_name("s", "look"),
-        mcp_name("s", "read_resource"),
-        mcp_name("t", "read_resource"),
-    )
-    assert [*auto_approval_rules(Settings.model_validate({"mcpServers": servers}))] == []
+    look, *resources = mcp_name("s", "look"), mcp_name("s", "read_resource"), mcp_name("t", "read_resource")
+    assert [rule.tools for rule in settings_rules(settings)[0]] == [(look,), (*resources,)]
+    for task, rules in (({}, [(look,)]), ({"autoApprovalEnabled": False}, [])):
+        settings = Settings.model_validate({"task": task, "mcpServers": servers})
+        assert [rule.tools for rule in settings_rules(settings)[0]] == rules

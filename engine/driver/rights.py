@@ -47,7 +47,7 @@ _SETTINGS = (
     *("task.alwaysAllowMcp", "task.alwaysAllowModeSwitch", "task.alwaysAllowSubtasks"),
     *("task.allowedCommands", "task.deniedCommands"),
 )
-"""Settings that decide what a run may do, besides the trust in MCP servers."""
+"""Settings that decide what a run may do, besides the trust in MCP servers and their tools."""
 _TRUST = "mcpServers"
 
 
@@ -142,9 +142,8 @@ def _rights(texts: Iterable[RuleText], settings: Settings) -> dict[str, Any]:
     # Earlier versions kept what was given of it, without the defaults.
     filtering = settings.context.file_filtering
     kept["context.fileFiltering"] = filtering.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    kept[_TRUST] = sorted(
-        _mark(name, server) for name, server in settings.mcp_servers.items() if server.trust
-    )
+    servers = settings.mcp_servers.items()
+    kept[_TRUST] = sorted(mark for name, server in servers for mark in _trusted(name, server))
     return {"files": [list(text) for text in texts], "settings": kept}
 
 
@@ -182,8 +181,18 @@ def _as_then(settings: Settings, then: Mapping[str, Any]) -> Settings:
             section, name = key.split(".")
             whole[section][name] = value
     for name, server in whole[_TRUST].items():
-        server["trust"] = _mark(name, settings.mcp_servers[name]) in then["settings"][_TRUST]
+        now = settings.mcp_servers[name]
+        mark, kept = _mark(name, now), then["settings"][_TRUST]
+        server["trust"] = mark in kept
+        server["alwaysAllow"] = [tool for tool in now.always_allow if f"{mark} {tool}" in kept]
     return Settings.model_validate(whole)
+
+
+def _trusted(name: str, server: McpServer) -> Iterator[str]:
+    """What needs no approval: all of the server's tools, or these."""
+    mark = _mark(name, server)
+    yield from ([mark] if server.trust else [])
+    yield from (f"{mark} {tool}" for tool in server.always_allow)
 
 
 def _mark(name: str, server: McpServer) -> str:

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -283,6 +283,9 @@ def _servers(settings: Settings) -> Iterator[Rule]:
     for setting, names, decision, priority in lists:
         for name in names:
             yield Rule(f"settings {setting} {name!r}", ("*",), decision, USER, priority, server=name)
+    for name, server in settings.mcp_servers.items() if settings.task.auto_approval else ():
+        if tools := tuple(mcp_name(name, tool) for tool in server.always_allow):
+            yield Rule(f"settings mcpServers.{name}.alwaysAllow", tools, "allow", USER, 200, server=name)
 
 
 # ---- the task loop's auto-approval (Roo Code's names)
@@ -304,7 +307,7 @@ def auto_approval_rules(settings: Settings) -> Iterator[Rule]:
         ("alwaysAllowBrowser", task.allow_browser, ("browser_action",)),
         ("alwaysAllowModeSwitch", task.allow_mode_switch, ("switch_mode",)),
         ("alwaysAllowSubtasks", task.allow_subtasks, ("new_task",)),
-        ("alwaysAllowMcp", task.allow_mcp, (*_of_servers(settings),)),
+        ("alwaysAllowMcp", task.allow_mcp, tuple(mcp_name(n, "read_resource") for n in settings.mcp_servers)),
     )
     yield from (_approval(name, tools, "allow") for name, on, tools in switches if on and tools)
     if task.allow_execute:
@@ -331,10 +334,3 @@ def _commands(name: str, beginnings: Iterable[str], decision: Decision, more: fl
         prefix, length = ("", 0) if text == "*" else (text, min(len(text), _LONGEST))
         if text:
             yield _approval(f"{name} {text!r}", ("execute_command",), decision, prefix, length + more)
-
-
-def _of_servers(settings: Settings) -> Iterator[str]:
-    for name, server in settings.mcp_servers.items():
-        named = (server.model_extra or {}).get("alwaysAllow")
-        tools = cast(list[Any], named) if isinstance(named, list) else []
-        yield from (mcp_name(name, str(tool)) for tool in (*tools, "read_resource"))

@@ -28,12 +28,14 @@ LOCAL_CODES = (-32000, -32001, -32700)
 SUM = {"expect": '"sum": 5', "text": "over"}
 
 
+@pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("kind", ["http", "sse"])
 def test_a_server_behind_an_address_gets_the_headers_of_settings(
-    place: Place, kind: Literal["http", "sse"]
+    place: Place, kind: Literal["http", "sse"], named: bool
 ) -> None:
+    """Without a type, streamable HTTP is tried first, then SSE."""
     with Behind(kind) as server:
-        address = {"httpUrl": server.url} if kind == "http" else {"url": server.url, "type": "sse"}
+        address = {"url": server.url, **({"type": kind} if named else {})}
         place.servers(sdk={**address, "headers": {"X-Door": "open $SESAME"}, "trust": True})
         env = {"PATH": os.environ["PATH"], "SESAME": "wide"}
         header = {"expect": "X-Door is open wide", **ADD}

@@ -102,7 +102,12 @@ def test_what_a_folder_brings_along_counts_once_it_is_trusted(place: Place) -> N
 def test_roos_file_counts_with_its_own_spelling_and_gives_way_to_settings(place: Place) -> None:
     roo = place.work / ".roo"
     roo.mkdir()
-    odd = place.odd(env={"ODD_LOG": "${env:LOG}"}, cwd="${workspaceFolder}/sub", disabledTools=["look"])
+    odd = place.odd(
+        env={"ODD_LOG": "${env:LOG}"},
+        cwd="${workspaceFolder}/sub",
+        disabledTools=["look"],
+        alwaysAllow=["again"],
+    )
     (place.work / "sub").mkdir()
     (roo / "mcp.json").write_text(
         json.dumps({"mcpServers": {"odd": odd, "bad": {"command": 3}, "off": {"url": "x"}}})
@@ -110,7 +115,9 @@ def test_roos_file_counts_with_its_own_spelling_and_gives_way_to_settings(place:
     place.settings(mcpServers={"odd": {"command": "/nowhere", "trust": True}})
     env = {"PATH": os.environ["PATH"], "LOG": str(place.log)}
     looked = calls(("mcp_odd_look", {}))
-    outcome = place.main(looked, {"expect": "No tool 'mcp_odd_look'", **NOTE}, OVER, skip_trust=True, env=env)
+    again = {"expect": "No tool 'mcp_odd_look'", **calls(("mcp_odd_again", {"text": "y"}))}
+    outcome = place.main(looked, again, NOTE, OVER, skip_trust=True, env=env)
+    assert place.noted() == ["again y"]
     assert outcome.pending[0]["tool_name"] == "mcp_odd_note", outcome  # the user's trust is in another server
     assert any("mcpServers.bad.command is 3, expected a string" in line for line in outcome.warnings)
 
