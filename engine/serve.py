@@ -7,29 +7,36 @@ result says how to resume it.
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+import os
+import sys
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, cast
 
 from interlock.engine import Decision, Options, Outcome, resume, run
+from interlock.engine.driver.drive import Stop, stop_on_signals
 from interlock.graphs import PIPELINES, pipeline
 from interlock.state.calls import Choice
-from interlock.state.errors import InterlockError
+from interlock.state.errors import EXIT_CODES, InterlockError
 from interlock.state.events import Event, ToolStart
 from interlock.state.text import visible, visible_json
 
 _NOT_THEIRS = ("workspace", "model", "approval_mode", "limits")
 """Input fields reserved for whoever started the server."""
+_FLUSH_S = 0.5
+"""Seconds that the last answers have to reach the client after a signal."""
 _QUESTION = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 
 
 async def serve(workflows: Sequence[str], options: Options) -> None:
-    """Serve on stdin and stdout until the client disconnects."""
+    """Serve on stdin and stdout until the client disconnects. A signal stops the runs, answers and exits."""
     from mcp import types
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
 
+    calls = _Calls()
     parked: dict[str, Outcome] = {}
     """Runs waiting for answers that their client was asked to collect."""
 
@@ -42,7 +49,9 @@ async def serve(workflows: Sequence[str], options: Options) -> None:
         try:
             client = _Client(context, params.input_responses or {})
             begun = parked.pop(params.request_state or "", None)
-            outcome = await _played(params.name, params.arguments or {}, options, client, begun)
+            outcome = await calls.made(
+                client, _played(params.name, params.arguments or {}, options, client, begun)
+            )
         except InterlockError as error:
             return _failed(str(error))
         if outcome.status == "waiting" and client.wanted:
@@ -62,8 +71,49 @@ async def serve(workflows: Sequence[str], options: Options) -> None:
     server: Any = Server(
         "interlock", version=version("interlock-agent"), on_list_tools=listed, on_call_tool=called
     )
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+    with stop_on_signals(calls.stop):
+        leaving = asyncio.create_task(calls.leave())
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+        leaving.cancel()
+
+
+class _Calls:
+    """The calls under way."""
+
+    def __init__(self) -> None:
+        self._open: set[_Client] = set()
+        self._stopped = asyncio.Event()
+
+    async def made(self, client: "_Client", played: Coroutine[Any, Any, Outcome]) -> Outcome:
+        """Await the outcome. If the client cancels its call, its run stops as it does at a signal."""
+        import anyio
+
+        self._open.add(client)
+        playing = asyncio.ensure_future(played)
+        try:
+            return await asyncio.shield(playing)
+        except asyncio.CancelledError:
+            client.stop()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({playing})
+            raise
+        finally:
+            self._open.discard(client)
+
+    def stop(self) -> None:
+        for client in self._open:
+            client.stop()
+        self._stopped.set()
+
+    async def leave(self) -> None:
+        """Exit once every call is answered. Reading stdin, the process can't end in any other way."""
+        await self._stopped.wait()
+        while self._open:
+            await asyncio.sleep(_FLUSH_S / 10)
+        await asyncio.sleep(_FLUSH_S)
+        sys.stderr.flush()
+        os._exit(EXIT_CODES["cancelled"])
 
 
 def _tool(name: str) -> dict[str, Any]:
@@ -83,6 +133,14 @@ class _Client:
         """Requests to put in the result, if none can be sent meanwhile."""
         self._loop = asyncio.get_running_loop()
         self._reported = 0
+        self.stopping = Stop()
+        self._asking: asyncio.Future[Any] | None = None
+
+    def stop(self) -> None:
+        """Stop the run, or the question to the client's user: the run is parked then."""
+        self.stopping()
+        if self._asking is not None:
+            self._asking.cancel()
 
     def __call__(self, event: Event) -> None:
         """Renderer, called on its own thread."""
@@ -97,12 +155,19 @@ class _Client:
         schema = _QUESTION if asks else _choice(request)
         if not session.client_capabilities or session.client_capabilities.elicitation is None:
             return None
-        answer = self._answers.get(request["id"])
+        answer: Any = self._answers.get(request["id"])
         if answer is None and not session.can_send_request:
-            asked = {"mode": "form", "message": _shown(request), "requestedSchema": schema}
-            self.wanted[request["id"]] = {"method": "elicitation/create", "params": asked}
+            wanted = {"mode": "form", "message": _shown(request), "requestedSchema": schema}
+            self.wanted[request["id"]] = {"method": "elicitation/create", "params": wanted}
             return None
-        answer = answer or await session.elicit_form(_shown(request), schema, self._context.request_id)
+        if answer is None:
+            asking: Any = session.elicit_form(_shown(request), schema, self._context.request_id)
+            asked: asyncio.Future[Any] = asyncio.ensure_future(asking)
+            self._asking = asked
+            with suppress(asyncio.CancelledError):  # `stop`: the run stays parked
+                answer = await asked
+        if answer is None:
+            return None
         content: Mapping[str, Any] = answer.content or {}
         if answer.action != "accept":
             return None
@@ -142,14 +207,17 @@ async def _played(
         raise InterlockError(
             f"Input field {refused[0]!r} is decided where this server was started, not by a call."
         )
-    outcome = begun or await run(name, input, options=options, renderers=[client])
-    while outcome.status == "waiting":
+    stop = client.stopping
+    outcome = begun or await run(name, input, options=options, renderers=[client], stop=stop)
+    while outcome.status == "waiting" and not stop.why:
         answers = [await client.decide(request) for request in outcome.pending]
         decisions = [answer for answer in answers if answer is not None]
         if not decisions:
             break
         ongoing = replace(options, model=None)
-        outcome = await resume(outcome.run, decisions=decisions, options=ongoing, renderers=[client])
+        outcome = await resume(
+            outcome.run, decisions=decisions, options=ongoing, renderers=[client], stop=stop
+        )
     return outcome
 
 
@@ -157,6 +225,7 @@ def _facts(outcome: Outcome) -> dict[str, Any]:
     facts: dict[str, Any] = {"run": outcome.run, "status": outcome.status, "output": outcome.output}
     if outcome.status == "waiting":
         facts["pending_approvals"] = outcome.pending
+    if outcome.resume_command:
         facts["resume_command"] = outcome.resume_command
     return {**facts, "error": outcome.error} if outcome.error else facts
 
@@ -171,5 +240,7 @@ def _text(outcome: Outcome) -> str:
         )
     if outcome.error:
         return f"{outcome.error['type']}: {outcome.error['message']}"
+    if outcome.status == "cancelled":
+        return f"The run was stopped before its end. Resume it: {outcome.resume_command}"
     answer = outcome.output.get("response") or outcome.output.get("text")
     return str(answer) if answer else json.dumps(json.loads(visible_json(outcome.output)), ensure_ascii=False)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 from typing import Any
 
@@ -9,14 +10,22 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.types import ElicitResult
 from mcp_servers.place import Place
+from patience import HANG_S
+
+from interlock.engine.read import list_runs
 
 WRITE = {"tool_calls": [{"name": "write_file", "args": {"file_path": "a.txt", "content": "hi"}}]}
 
 
-def server(place: Place, *replies: dict[str, Any]) -> StdioServerParameters:
-    program = "import sys; from interlock.cli.main import main; sys.exit(main())"
+def server(place: Place, *replies: dict[str, Any], mode: str = "default") -> StdioServerParameters:
+    program = (
+        "import os, sys; from pathlib import Path; from interlock.cli.main import main\n"
+        "Path(os.environ['SERVER']).write_text(str(os.getpid())); sys.exit(main())"
+    )
     flags = ["mcp", "serve", "main", "next-speaker", "-C", str(place.work), "-m", place.script(*replies)]
+    flags += ["--approval-mode", mode]
     env = {**os.environ, "HOME": str(place.user), "INTERLOCK_HOME": str(place.home)}
+    env["SERVER"] = str(place.work.parent / "server")
     return StdioServerParameters(command=sys.executable, args=["-P", "-c", program, *flags], env=env)
 
 
@@ -60,3 +69,36 @@ def test_without_a_person_the_run_is_parked_and_says_how_to_go_on(place: Place) 
     facts = answer.structured_content
     assert (facts["status"], answer.is_error, (place.work / "a.txt").exists()) == ("waiting", False, False)
     assert facts["resume_command"] in answer.content[0].text
+
+
+@pytest.mark.parametrize("how", ["signal", "cancelled"])
+def test_a_stopped_call_leaves_a_run_that_goes_on_and_no_traceback(
+    place: Place, how: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    begin = {"name": "run_shell_command", "args": {"command": "touch begun && sleep 1000"}}
+
+    async def played() -> Any:
+        parameters = server(place, {"tool_calls": [begin]}, {"text": "Done."}, mode="yolo")
+        async with Client(parameters, mode="legacy") as client:
+            call = asyncio.ensure_future(client.call_tool("main", {"prompt": "write"}))
+            async with asyncio.timeout(HANG_S):
+                while not (place.work / "begun").exists():
+                    await asyncio.sleep(0.05)
+                if how == "signal":
+                    os.kill(int((place.work.parent / "server").read_text()), signal.SIGTERM)
+                    return await call
+                call.cancel()
+                while not (found := stopped()):
+                    await asyncio.sleep(0.05)
+                assert await client.list_tools()
+            return found
+
+    def stopped() -> list[str]:
+        return [row.run for row in list_runs(place.home) if row.status == "interrupted"]
+
+    answer = asyncio.run(played())
+    if how == "signal":
+        (run,) = stopped()
+        assert answer.structured_content["resume_command"] == f"interlock resume {run}"
+        assert f"Resume it: interlock resume {run}" in answer.content[0].text
+    assert "Traceback" not in capfd.readouterr().err
