@@ -86,6 +86,8 @@ class PolicyCheck:
         outputs = OutputFiles(options.home)
         processes = SupervisedProcesses(outputs=outputs, env=self._prepared.tool_env)
         self._prepared.policy.run_checkers_with(processes)
+        specs = specs_of(self._prepared.settings, self._prepared.workspace.root)
+        self._servers = [name for name, spec in specs.items() if not (spec.problem or spec.disabled)]
         agents = self._prepared.agents
         every = {**TOOLS, **agent_tools(agents)}
         self._agents = {name: own_tools(d, every, depth=1) for name, d in agents.items()}
@@ -123,7 +125,8 @@ class PolicyCheck:
         return asked.model_copy(update={"tool": mcp_name(server, tool), "server": server, "args": args})
 
     def _policy(self, asked: Question) -> RulePolicy:
-        policy = self._prepared.policy.with_servers([asked.server] if asked.server else ())
+        named = [asked.server] if asked.server else []
+        policy = self._prepared.policy.with_servers([*self._servers, *named])
         if asked.agent is None:
             return policy
         self._known_agent(asked.agent)
@@ -145,7 +148,9 @@ class PolicyCheck:
         other = _find({**TOOLS, **self._tools}, call.name)
         if other is None:
             near = ", ".join(map(repr, nearest_names(call.name, tools)))
-            raise InputError(f"No tool {call.name!r}. Did you mean one of: {near}?", "tool")
+            named = ", ".join(map(repr, self._servers))
+            hint = f" A tool of an MCP server ({named}) needs --server NAME." if named else ""
+            raise InputError(f"No tool {call.name!r}. Did you mean one of: {near}?{hint}", "tool")
         whose = f"sub-agent {agent!r}" if agent else "the main agent"
         return other.risk, f"`{call.name}` is no tool of {whose}."
 

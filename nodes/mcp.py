@@ -60,20 +60,20 @@ async def connect(state: McpState, runtime: Runtime[Deps]) -> McpState:
     return {**update, "label": asked.action}
 
 
-@node(reads=("request",), writes=("found", "mcp_status"))
+@node(reads=("request",), writes=("found", "mcp_status", "error"))
 async def read(state: McpState, runtime: Runtime[Deps]) -> McpState:
     asked = request_of(state, runtime.context)
     return _found(runtime.context, await runtime.context.mcp.read(asked.server or "", asked.uri or ""))
 
 
-@node(reads=("request",), writes=("found", "mcp_status"))
+@node(reads=("request",), writes=("found", "mcp_status", "error"))
 async def prompt(state: McpState, runtime: Runtime[Deps]) -> McpState:
     asked = request_of(state, runtime.context)
     found = await runtime.context.mcp.prompt(asked.server or "", asked.name or "", asked.args)
     return _found(runtime.context, found)
 
 
-@node(reads=("mcp_status", "found", "head", "request"), writes=("found", "mcp_status"))
+@node(reads=("mcp_status", "found", "head", "request"), writes=("found", "mcp_status", "error"))
 async def format_answer(state: McpState, runtime: Runtime[Deps]) -> McpState:
     """A call's answer is the last record of its batch."""
     if state["mcp_status"]:
@@ -81,7 +81,8 @@ async def format_answer(state: McpState, runtime: Runtime[Deps]) -> McpState:
     if request_of(state, runtime.context).action != "call":
         return {"mcp_status": "done"}
     answer = runtime.context.transcript.message(state["head"])
-    return {"found": state["head"], "mcp_status": "done" if answer.status == "success" else "failed"}
+    ended: McpState = {"found": state["head"], "mcp_status": "done"}
+    return ended if answer.status == "success" else {**ended, **_failed("mcp_error", _begin(answer.text))}
 
 
 async def spelled_out(prompt: str, deps: Deps) -> str:
@@ -161,8 +162,14 @@ def request_of(state: McpState, deps: Deps) -> McpInput:
 
 def _found(deps: Deps, result: ToolResult) -> McpState:
     record = Message(role="tool", name="mcp", status=result.status, content=result.content)
-    status = "done" if result.status == "success" else "failed"
-    return {"found": deps.transcript.append("", [record]), "mcp_status": status}
+    found: McpState = {"found": deps.transcript.append("", [record]), "mcp_status": "done"}
+    if result.status == "success":
+        return found
+    return {**found, **_failed((result.error or {}).get("type", "mcp_error"), _begin(result.content))}
+
+
+def _begin(text: str) -> str:
+    return text if len(text) <= _ERROR else f"{text[:_ERROR]}…"
 
 
 def _kept(deps: Deps, value: object) -> str:
@@ -176,6 +183,10 @@ def _why(view: ServerView) -> str:
     if view.status == "connecting":
         return f"MCP server {view.name!r} is still starting. Try again."
     return f"MCP server {view.name!r} can't be reached: {view.error}."
+
+
+_ERROR = 500
+"""Characters of an answer shown as the run's error; the output has all of it."""
 
 
 def _failed(kind: str, message: str) -> McpState:

@@ -1,5 +1,6 @@
 """What a server says changes no permission: rules, trust, and visible texts."""
 
+import asyncio
 import json
 import os
 from typing import Any
@@ -9,6 +10,8 @@ from fake_gemini.fake import FakeGemini
 from mcp_servers.place import SERVER, Place, calls
 
 from interlock.engine import Decision, run_sync
+from interlock.engine.check import PolicyCheck
+from interlock.state.errors import InputError
 
 LOOK = calls(("mcp_odd_look", {}))
 NOTE = calls(("mcp_odd_note", {"text": "x"}))
@@ -27,6 +30,10 @@ def test_of_a_trusted_server_nothing_is_asked(place: Place) -> None:
     place.servers(odd=place.odd(trust=True))
     assert place.main(LOOK, NOTE, OVER).status == "done"
     assert place.noted() == ["note x"]
+    checked = asyncio.run(PolicyCheck(place.options()).check({"tool": "mcp_odd_note", "args": {"text": "x"}}))
+    assert checked.explanation.verdict.rule == "settings mcpServers 'odd'"
+    with pytest.raises(InputError, match=r"A tool of an MCP server \('odd'\) needs --server NAME"):
+        asyncio.run(PolicyCheck(place.options()).check({"tool": "note"}))
 
 
 @pytest.mark.parametrize(
