@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from interlock.engine import Decision, Options, Outcome, resume, run
 from interlock.engine.driver.drive import Stop, stop_on_signals
@@ -22,6 +22,9 @@ from interlock.state.calls import Choice
 from interlock.state.errors import EXIT_CODES, InterlockError
 from interlock.state.events import Event, ToolStart
 from interlock.state.text import visible, visible_json
+
+if TYPE_CHECKING:
+    from mcp import types
 
 _NOT_THEIRS = ("workspace", "model", "approval_mode", "limits")
 """Input fields reserved for whoever started the server."""
@@ -59,14 +62,6 @@ async def serve(workflows: Sequence[str], options: Options) -> None:
             wanted = {"inputRequests": client.wanted, "requestState": outcome.run}
             return types.InputRequiredResult.model_validate(wanted)
         return _result(outcome)
-
-    def _failed(text: str) -> types.CallToolResult:
-        return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
-
-    def _result(outcome: Outcome) -> types.CallToolResult:
-        content: list[types.ContentBlock] = [types.TextContent(text=_text(outcome))]
-        ended_badly = outcome.exit_code != 0 and outcome.status != "waiting"
-        return types.CallToolResult(content=content, structured_content=_facts(outcome), is_error=ended_badly)
 
     server: Any = Server(
         "interlock", version=version("interlock-agent"), on_list_tools=listed, on_call_tool=called
@@ -219,6 +214,20 @@ async def _played(
             outcome.run, decisions=decisions, options=ongoing, renderers=[client], stop=stop
         )
     return outcome
+
+
+def _failed(text: str) -> "types.CallToolResult":
+    from mcp import types
+
+    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
+
+
+def _result(outcome: Outcome) -> "types.CallToolResult":
+    from mcp import types
+
+    content: list[types.ContentBlock] = [types.TextContent(text=_text(outcome))]
+    ended_badly = outcome.exit_code != 0 and outcome.status != "waiting"
+    return types.CallToolResult(content=content, structured_content=_facts(outcome), is_error=ended_badly)
 
 
 def _facts(outcome: Outcome) -> dict[str, Any]:
