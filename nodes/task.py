@@ -12,7 +12,7 @@ from interlock.nodes.main import finish as ended_by
 from interlock.nodes.requests import answered, asked, put_request
 from interlock.prompts import render
 from interlock.state.calls import ApprovalRequest, CallKey, CallView
-from interlock.state.conversation import fresh_prompt, refusals_in
+from interlock.state.conversation import fresh_prompt, refusal_line, refusals_in
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import ErrorEvent, HandOver
@@ -264,21 +264,32 @@ async def take_result(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     mode = repr(json.loads(deps.transcript.message(state["subtask"]).text)["mode"])
     if end.how == "done":
         text = render("task_loop/subtask_done", mode=mode, result=end.result)
+        if calls := "; ".join(refusal_line(refused) for refused in end.refused.values() if refused["open"]):
+            text += "\n" + render("task_loop/subtask_refused", calls=calls)
     else:
         text = render("task_loop/subtask_ended", mode=mode, how=end.how)
     message = Message(role="user", origin="agent", content=text)
-    refused = {**refusals_in(state), **end.refused}
+    mine = refusals_in(state)
+    theirs = {k: r for k, r in end.refused.items() if r["open"] or not (k in mine and mine[k]["open"])}
+    refused = {**mine, **theirs}
     return {"child": "", "head": deps.transcript.append(state["head"], [message]), "refused": refused}
 
 
-@node(reads=("turn_status", "reply", "stop", "stopped_by", "refused", "result"), writes=("status", "error"))
+@node(
+    reads=("turn_status", "reply", "stop", "stopped_by", "refused", "result", "path"),
+    writes=("status", "error"),
+)
 async def finish(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
-    """Ends like `main`; a submitted result is the answer and a success, whatever the last turn's status."""
+    """Ends like `main`; a submitted result is the answer and a success, whatever the last turn's status.
+
+    What a subtask had to do without fails the task above, which gets its result and may make up for it.
+    """
     turn_status = "ok" if state.get("result") else state["turn_status"]
+    handed_up = bool(state.get("result") and state.get("path"))
     loop: MainState = {
         "turn_status": turn_status,
         "stop": state.get("stop", ""),
-        "refused": refusals_in(state),
+        "refused": {} if handed_up else refusals_in(state),
     }
     loop["reply"] = state.get("result") or state.get("reply", "")
     loop["stopped_by"] = state.get("stopped_by", "")

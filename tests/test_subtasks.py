@@ -152,17 +152,28 @@ def test_a_rejected_subtask_never_begins(tmp_path: Path) -> None:
     assert (len(list_runs(stage.folder / "home")), outcome.output["result"]) == (1, "alone")
 
 
-def test_what_was_refused_below_is_open_above(tmp_path: Path) -> None:
+@pytest.mark.parametrize("made_up_for", [False, True])
+def test_a_subtasks_result_enters_its_parent_with_what_was_refused(tmp_path: Path, made_up_for: bool) -> None:
+    """It is open there: the parent fails unless it makes up for it. The child's model isn't asked again."""
+    again = {**says("", "execute_command", command="echo instead"), "expect": "Refused in it"}
     replies = [
         THREE[0],
+        *([again] if made_up_for else []),
         done("", "one done"),
         says(_FIRST, "execute_command", command="x"),
         done(_FIRST, "not done"),
     ]
-    stage, outcome = started(tmp_path, replies)
+    stage = Stage(tmp_path, replies)
+    outcome = stage.run("task", {"prompt": "do it", "mode": "code"})
     outcome = stage.resume(outcome, *approve(outcome))
     outcome = stage.resume(outcome, *approve(outcome, "reject"))
-    assert (outcome.status, outcome.exit_code) == ("failed", 56), outcome
+    if made_up_for:
+        outcome = stage.resume(outcome, *approve(outcome))
+    told = [m["content"] for m in outcome.output["history"] if m.get("origin") == "agent"]
+    assert "not done" in told[0] and "Refused in it, so not done: 'execute_command' was refused by" in told[0]
+    ended = ("done", 0, "one done") if made_up_for else ("failed", 56, "one done")
+    assert (outcome.status, outcome.exit_code, outcome.output["result"]) == ended, outcome
+    assert [r.status for r in list_runs(stage.folder / "home")].count("failed") == (not made_up_for)
 
 
 def test_a_child_has_a_mode_steps_and_a_conversation_of_its_own(tmp_path: Path) -> None:
