@@ -30,6 +30,7 @@ _TEST = re.compile(r"(test_.*|.*_test|tests?)\.py")
 _PACKAGE = re.compile(r"\.(/[\w.-]+)*?(/\.\.\.)?")
 SETS = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _PLAIN_VALUE = re.compile(r"\d{0,4}|yes|no|true|false|on|off", re.IGNORECASE)
+_PLAIN_WORD = re.compile(r"\w[\w:.-]*")
 Pair = tuple[str, str]
 """An option and its value; an operand's option is empty."""
 
@@ -193,7 +194,7 @@ class Shown:
 
 def _fits(row: Row, own: Given, other: Given, reading: Reading) -> bool:
     """Whether each argument of `other` is harmless, or was in `own`."""
-    flags = other.flags <= row.flags | own.flags and own.flags & row.keep <= other.flags
+    flags = other.flags <= row.flags | row.keep | own.flags and own.flags & row.keep <= other.flags
     valued = all(p in own.valued or _is(row.kind_of(p[0]), literal(p[1]), reading) for p in other.valued)
     sets = all(text in own.sets or harmless_setting(text, row.variables) for text in other.sets)
     rest = other.rest == own.rest or all(_ends_well(w, row.rest or frozenset()) for w in other.rest)
@@ -212,7 +213,7 @@ def _operands_fit(row: Row, own: Given, other: Given, reading: Reading) -> bool:
 
 
 def _ends_well(word: Word, flags: frozenset[str]) -> bool:
-    return word.literal and (word.text in flags or not word.text.startswith("-"))
+    return word.literal and (word.text in flags or _PLAIN_WORD.fullmatch(word.text) is not None)
 
 
 def _is(kinds: str, word: Word, reading: Reading) -> bool:

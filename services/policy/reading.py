@@ -216,13 +216,10 @@ class Reading:
     """Paths that a person was shown and granted."""
 
     def accepting(self, argv: Sequence[str]) -> "Reading":
-        """Return a copy that accepts the paths of this command, wherever they lead."""
+        """Return a copy that accepts the paths of this command, wherever they lead; not for a search."""
         reader = _READERS.get(argv[0])
-        parsed = reader.read(map(literal, argv[1:])) if reader is not None else None
-        if reader is None or parsed is None:
-            return self
-        behind = 1 if reader.operands == "pattern" and not parsed[0].keys() & {"e", "files"} else 0
-        return replace(self, shown=frozenset(w.text for w in parsed[1][behind:]))
+        parsed = reader.read(map(literal, argv[1:])) if reader and reader.operands == "paths" else None
+        return self if parsed is None else replace(self, shown=frozenset(w.text for w in parsed[1]))
 
     def folder(self, path: str) -> bool:
         """Whether it is a folder, wherever the line may run."""

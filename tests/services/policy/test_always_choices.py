@@ -69,6 +69,14 @@ GRANTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "uv lock": (("uv lock",), ("uv lock --python ./x", "uv lock --index-url http://evil/")),
     "man ls": ((), ("man -C x ls", "man less")),
     "tar cf a.tar src": (("tar cf a.tar src",), ("tar cf a.tar src --index-file=../x", "tar cf a.tar .")),
+    "vitest run": (("vitest run src/a.py -t x",), ("vitest init", "vitest run --config x")),
+    "cargo build --locked": (
+        ("cargo build --locked -q --release",),
+        ("cargo build", "cargo build --locked --config x"),
+    ),
+    "cargo clippy": (("cargo clippy -- -D warnings",), ("cargo clippy -- @x", "cargo clippy -- -C linker=x")),
+    "rg x /etc": (("rg x /etc",), ("rg y /etc", "rg x /")),
+    "head -n 5 /etc/hostname": (("head -n 9 /etc/hostname",), ("head -n 5 /etc/passwd",)),
     "cat /etc/hostname": (
         ("cat /etc/hostname", "cat src/a.py", "cat -n src/a.py /etc/hostname"),
         ("cat .env", "cat /etc/passwd", "cat link/x", "cd src && cat /etc/hostname", "cat src/../.env"),
@@ -181,16 +189,15 @@ def test_a_command_with_an_argument_that_was_not_shown_is_covered_only_by_the_ta
     found = row_of(words)
     assert found is not None, f"{line!r} isn't {shown_line!r}, and nothing is known of it"
     _, row = found
-    listed = row.flags | row.shown | row.options.keys()
-    assert (
-        not argument.startswith("-")
-        or argument == "-"
-        or argument.partition("=")[0] in listed
-        or row.anything
-    )
-    text = row.anything or "word" in (*row.operands, row.kind_of(changed[place - 1])) or words[0] == "grep"
-    outside = argument.startswith(("/", "..", "~")) or argument in (".env", "$x", "$(ls)", "deploy")
+    searched = words[0] in ("grep", "rg") or (row.reading and changed[place - 1].startswith("-"))
+    text = row.anything or searched or "word" in (*row.operands, row.kind_of(changed[place - 1]))
+    outside = argument.startswith(("/", "../", "~")) or argument in ("..", ".env", "$x", "$(ls)")
     assert text or not outside, line
+    if not row.reading:  # its options are those of `reading.py`
+        listed = {"-", "--", *row.flags, *row.shown, *row.keep, *row.options}
+        known = argument.partition("=")[0] in listed or {f"-{c}" for c in argument[1:]} <= listed
+        assert known or row.anything or not argument.startswith("-"), line
+        assert text or argument != "deploy" or row.operands[-1:] == ("path",), line
 
 
 @pytest.mark.parametrize(

@@ -305,6 +305,7 @@ TARGETS = {
                 "make -j 4 test deploy",
             ),
             *("gmake deploy", "timeout 5 make test deploy", "make -- deploy", "bash -c 'make test deploy'"),
+            *("uv run make deploy", "uv run --with x make test deploy", "poetry run make -k deploy"),
         ),
         ("make test lint", "make test lint -j4", "make test PYTHON=x", "make test SHELL=./x"),
         ("make test", "make test -j4 V=1", "make test CI=true"),
