@@ -83,7 +83,7 @@ def mcp_parser() -> Parser:
     where = one_of(("project", "user"))
     flag(made, "-s --scope project|user", "add, remove: default: project", type=where, default="project")
     kinds = one_of(("stdio", "sse", "http"), _TRANSPORTS)
-    flag(made, "-t --transport stdio|sse|http", "add: default: by its address", type=kinds)
+    flag(made, "-t --transport stdio|sse|http", "add: default: found out", type=kinds)
     flag(made, "-e --env NAME=VALUE", "add: a variable; $NAME is expanded", action="append", default=[])
     flag(made, "-H --header NAME:VALUE", "add: a header; $NAME is expanded", action="append", default=[])
     flag(made, "--timeout MS", "add: a request's time limit, milliseconds", type=number(int, 1))
@@ -195,7 +195,7 @@ def _entry(args: Args) -> dict[str, Any]:
             f"{args.args[0]!r} is one word too many: a server behind an address takes no arguments."
         )
     else:
-        made = {"url": args.target, "type": kind}
+        made = {"url": args.target} | ({"type": kind} if args.transport else {})
     made |= {"env": _pairs(args.env, "=", "--env")} if args.env else {}
     made |= {"headers": _pairs(args.header, ":", "--header")} if args.header else {}
     made |= {"timeout": args.timeout} if args.timeout else {}
