@@ -95,25 +95,31 @@ def hold_gil(seconds: float) -> None:
 
 
 def race(store: Store, run: str, options: dict[str, str]) -> None:
-    """Fork `drivers` warm processes that acquire at the same moment; the winner holds on until the end."""
-    start, go = os.pipe()
-    leave, end = os.pipe()
-    children: list[int] = []
-    for _ in range(int(options["drivers"])):
-        child = os.fork()
-        if child == 0:
-            os.close(go)
-            os.close(end)
-            os.read(start, 1)  # end of file: everybody starts
-            asyncio.run(take(store, run, options))
-            os.read(leave, 1)
-            os._exit(0)
-        children.append(child)
-    os.close(go)
-    sys.stdin.readline()
-    os.close(end)
-    for child in children:
-        os.waitpid(child, 0)
+    """Fork `drivers` warm processes that acquire at the same moment; the winner holds on until a line comes in.
+
+    So many `races`, one after the other.
+    """
+    for _ in range(int(options.get("races", "1"))):
+        start, go = os.pipe()
+        leave, end = os.pipe()
+        children: list[int] = []
+        for _ in range(int(options["drivers"])):
+            child = os.fork()
+            if child == 0:
+                os.close(go)
+                os.close(end)
+                os.read(start, 1)  # end of file: everybody starts
+                asyncio.run(take(store, run, options))
+                os.read(leave, 1)
+                os._exit(0)
+            children.append(child)
+        os.close(go)
+        sys.stdin.readline()
+        os.close(end)
+        for child in children:
+            os.waitpid(child, 0)
+        os.close(start)
+        os.close(leave)
 
 
 async def drive(store: Store, run: str, deed: str, options: dict[str, str]) -> None:

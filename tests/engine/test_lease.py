@@ -39,6 +39,11 @@ class Process:
         assert self.popen.stdout
         return self.popen.stdout.readline().strip()
 
+    def go_on(self) -> None:
+        assert self.popen.stdin
+        self.popen.stdin.write("\n")
+        self.popen.stdin.flush()
+
     def tell_to_end(self) -> None:
         assert self.popen.stdin
         self.popen.stdin.close()
@@ -90,13 +95,13 @@ def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("races", [4, pytest.param(40, marks=pytest.mark.sweep)])
 def test_of_two_that_start_at_the_same_moment_exactly_one_drives(start: Start, races: int) -> None:
+    racers = start("r", "race", drivers=2, wait="no", races=races)
     for attempt in range(races):
-        racers = start("r", "race", drivers=2, wait="no")
         lines = sorted((racers.line(), racers.line()))
         assert lines[0] == f"acquired {attempt + 1}", lines
         assert lines[1].startswith("busy Run 'r' is driven by process "), lines
-        racers.tell_to_end()
-        assert racers.popen.wait() == 0
+        racers.go_on()
+    assert racers.popen.wait() == 0
 
 
 def test_of_two_that_replace_a_stopped_owner_exactly_one_drives(start: Start) -> None:

@@ -1,6 +1,5 @@
 """moments: fail points before and after every commit, every effect and every node of a child process."""
 
-import json
 import os
 import signal
 import threading
@@ -16,11 +15,11 @@ class Moments:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._at: int | None = None
-        self._seen: list[str] = []
+        self._seen = 0
 
     def note(self) -> None:
         self._patch()
-        self._file.write_text("[]")
+        self._file.touch()
 
     def kill_at(self, moment: int) -> Callable[[], None]:
         self._at = moment
@@ -29,10 +28,11 @@ class Moments:
     def _here(self, where: str) -> None:
         if threading.current_thread() is not threading.main_thread():
             return  # heartbeats: their number depends on how busy the machine is
-        self._seen.append(where)
+        self._seen += 1
         if self._at is None:
-            self._file.write_text(json.dumps(self._seen))
-        elif len(self._seen) == self._at:
+            with self._file.open("a") as file:
+                file.write(f"{where}\n")
+        elif self._seen == self._at:
             self._file.write_text(where)
             os.kill(os.getpid(), signal.SIGKILL)
 

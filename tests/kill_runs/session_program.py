@@ -42,7 +42,7 @@ def read(start: int) -> dict[str, Any]:
     return {"tool_calls": [{"name": "read_file", "args": args}]}
 
 
-def replies() -> list[dict[str, Any]]:
+def replies(turns: int) -> list[dict[str, Any]]:
     """One conversation; both scripts share it, because the position is counted over both models."""
     said = [read(1 + 20 * turn) for turn in range(TURNS)]
     said[LOOP_AT : LOOP_AT + 5] = [read(7)] * 5
@@ -52,7 +52,7 @@ def replies() -> list[dict[str, Any]]:
         for who in ("model", "user")
     ]
     compressor = [{"role": "compressor", "text": SNAPSHOT}] * 40
-    return [*said, {"text": "It is all read."}, *helpers, *compressor]
+    return [*said[:turns], {"text": "It is all read."}, *helpers, *compressor]
 
 
 @dataclass(frozen=True)
@@ -121,4 +121,5 @@ def session_ending(scene: Scene) -> Ending:
 
 if __name__ == "__main__":
     told = {"ending": session_ending, "crossed": crossed}
-    show(Play(replies(), scene=Session, **told, times=(15, 15), within=(0.01, 0.06)))
+    # The short one only has everything imported.
+    show(Play(replies(TURNS), replies(8), scene=Session, **told, times=(15, 15), within=(0.01, 0.06)))

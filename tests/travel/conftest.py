@@ -29,6 +29,14 @@ REPLIES: list[dict[str, Any]] = [
 ]
 
 
+def shell(line: str) -> dict[str, Any]:
+    return {"tool_calls": [{"name": "run_shell_command", "args": {"command": line}}]}
+
+
+def write(path: str, content: str) -> dict[str, Any]:
+    return {"tool_calls": [{"name": "write_file", "args": {"file_path": path, "content": content}}]}
+
+
 class Desk:
     """One home, one workspace."""
 

@@ -5,7 +5,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from travel.conftest import REPLIES, Desk
+from travel.conftest import REPLIES, Desk, shell, write
 from travel.trees import tree_of
 
 from interlock.engine import Decision, resume_sync
@@ -49,10 +49,7 @@ def test_a_fork_has_the_files_of_then_and_goes_on_from_there(desk: Desk) -> None
 
 
 def test_a_fork_of_a_waiting_run_waits_for_the_same_and_each_is_decided_by_itself(desk: Desk) -> None:
-    replies = [
-        {"tool_calls": [{"name": "write_file", "args": {"file_path": "a", "content": "x"}}]},
-        {"text": "ok"},
-    ]
+    replies = [write("a", "x"), {"text": "ok"}]
     run = desk.run(replies, approval_mode="default").run
     step = desk("history", run, "--json").json["checkpoints"][-1]["step"]
     fork = desk("fork", run, "--at", str(step), "--json").json
@@ -128,9 +125,9 @@ def test_one_call_is_shown_and_taken_back_by_its_number_or_id(desk: Desk) -> Non
 
 def test_diff_files_shows_what_a_run_did_without_what_others_did(desk: Desk) -> None:
     replies = [
-        {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo new > a"}}]},
+        shell("echo new > a"),
         {"tool_calls": [{"name": "ask_user", "args": {"questions": [{"question": "Go on?"}]}}]},
-        {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo more >> a"}}]},
+        shell("echo more >> a"),
         {"text": "done"},
     ]
     run = desk.run(replies)
@@ -158,10 +155,7 @@ def test_what_a_person_was_asked_about_counts_as_a_change(desk: Desk, tmp_path: 
     (tmp_path / "ask.toml").write_text(
         '[[rule]]\ntoolName = "run_shell_command"\ncommandPrefix = "cat"\ndecision = "ask"\npriority = 500\n'
     )
-    replies = [
-        {"tool_calls": [{"name": "run_shell_command", "args": {"command": "cat a"}}]},
-        {"text": "done"},
-    ]
+    replies = [shell("cat a"), {"text": "done"}]
     rules = {"approval_mode": "default", "policy_files": (tmp_path / "ask.toml",)}
     run = desk.run(replies, **rules)
     assert run.status == "waiting"
@@ -185,9 +179,7 @@ def test_what_a_person_was_asked_about_counts_as_a_change(desk: Desk, tmp_path: 
 def test_a_line_that_may_write_has_its_snapshot(desk: Desk, line: str) -> None:
     (desk.work / "a").write_text("x")
     before = tree_of(desk.work)
-    run = desk.run(
-        [{"tool_calls": [{"name": "run_shell_command", "args": {"command": line}}]}, {"text": "done"}]
-    )
+    run = desk.run([shell(line), {"text": "done"}])
     assert (desk.work / "b").exists()
     assert desk("undo", run.run).code == 0
     assert tree_of(desk.work) == before

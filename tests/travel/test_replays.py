@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from travel.conftest import REPLIES, Desk
+from travel.conftest import REPLIES, Desk, shell
 from travel.trees import tree_of
 
 from interlock import prompts
@@ -86,8 +86,8 @@ def test_a_recorded_run_replays_with_the_same_states(desk: Desk, seed: int) -> N
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("first", range(0, 50, 10))
-def test_fifty_recorded_runs_replay_with_the_same_states(desk: Desk, first: int) -> None:
+@pytest.mark.parametrize("first", range(4, 34, 10))
+def test_thirty_more_recorded_runs_replay_with_the_same_states(desk: Desk, first: int) -> None:
     for seed in range(first, first + 10):
         check(desk, seed)
 
@@ -206,9 +206,7 @@ def test_record_responses_of_a_run_is_a_script_that_replays_it(desk: Desk, tmp_p
 
 
 def test_a_rule_that_was_saved_for_good_is_not_saved_again_by_a_replay(desk: Desk) -> None:
-    replies = [
-        {"tool_calls": [{"name": "run_shell_command", "args": {"command": "touch a"}}]} for _ in "ab"
-    ] + [{"text": "done"}]
+    replies = [shell("touch a") for _ in "ab"] + [{"text": "done"}]
     run = desk.run(replies, approval_mode="default")
     options = desk.options(replies, workspace=None, approval_mode=None)
     saved = Decision("all", "proceed_always_and_save")

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from travel.conftest import REPLIES, Desk
+from travel.conftest import REPLIES, Desk, write
 from travel.trees import tree_of
 
 from interlock.engine import Decision, resume_sync, run_sync
@@ -158,10 +158,7 @@ def test_another_model_goes_on_in_a_folder_of_its_own(desk: Desk) -> None:
     run = desk.run().run
     before = tree_of(desk.work)
     script = desk.folder / "other.json"
-    new = [
-        {"tool_calls": [{"name": "write_file", "args": {"file_path": "other", "content": "x"}}]},
-        {"text": "another end"},
-    ]
+    new = [write("other", "x"), {"text": "another end"}]
     script.write_text(json.dumps(new))
     done = desk("replay", run, "--model", f"script:{script}", "--json")
     assert done.code == 0, done.err
@@ -187,10 +184,7 @@ def test_another_model_begins_at_the_step_that_is_named_with_the_files_of_then(d
 
 
 def test_what_a_person_said_counts_for_the_same_request_only(desk: Desk) -> None:
-    replies = [
-        {"tool_calls": [{"name": "write_file", "args": {"file_path": "a", "content": "x"}}]},
-        {"text": "ok"},
-    ]
+    replies = [write("a", "x"), {"text": "ok"}]
     run = desk.run(replies, approval_mode="default")
     options = desk.options(replies, workspace=None, approval_mode=None)
     resume_sync(run.run, decisions=[Decision("all", "proceed_once")], options=options)

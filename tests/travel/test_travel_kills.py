@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kill_runs.started import seed
 from patience import HANG_S
-from travel.conftest import Desk
+from travel.conftest import Desk, shell
 from travel.trees import Tree, tree_of
 from warm import Warm
 
@@ -21,7 +21,7 @@ from interlock.state.settings import SnapshotSettings
 
 FILES = 20
 MAKE = f"for i in $(seq {FILES}); do echo $i > file$i; ln -s file$i link$i; done; chmod 600 file1; rm old"
-REPLIES = [{"tool_calls": [{"name": "run_shell_command", "args": {"command": MAKE}}]}, {"text": "done"}]
+REPLIES = [shell(MAKE), {"text": "done"}]
 
 
 def killed(*command: str, after_s: float, work: Path) -> float:
