@@ -7,11 +7,8 @@ wins for the same folder. As there, `security.folderTrust.enabled: false` in the
 import hashlib
 import json
 import os
-import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -22,6 +19,7 @@ from interlock.services.files.folders import private_directory
 from interlock.services.files.protected import PROTECTED
 from interlock.services.files.regular import read_file
 from interlock.services.hooks.configured import Hook
+from interlock.services.hooks.scripts import scripts_of
 from interlock.services.policy.load import workspace_files
 from interlock.state.errors import ConfigError
 
@@ -63,51 +61,6 @@ def _mark(hook: Hook, root: Path) -> str:
         with suppress(OSError):  # unreadable: then its hook fails too
             digest.update(read_file(script))
     return digest.hexdigest()[:32]
-
-
-_PROJECT = re.compile(r"^\$(\{(GEMINI|CLAUDE)_PROJECT_DIR\}|(GEMINI|CLAUDE)_PROJECT_DIR)/")
-
-
-def scripts_of(command: str, root: Path) -> Iterator[Path]:
-    """Yield files in the folder that a command line names, also as a Python module, and what Python scripts import from
-    beside them, there or not: a new `json.py` would take the place of Python's own."""
-    words = _words(command)
-    modules = [word.replace(".", "/") for before, word in pairwise(words) if before == "-m"]
-    for word in (*words, *(f"{module}{file}" for module in modules for file in (".py", "/__main__.py"))):
-        script = root / word
-        with suppress(OSError, ValueError):  # not a path
-            if script.is_file() and script.resolve().is_relative_to(root):
-                yield script
-                yield from _imported(script, set())
-
-
-_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)|import[ \t]+([^\n#;]+))", re.MULTILINE)
-
-
-def _imported(script: Path, seen: set[Path]) -> Iterator[Path]:
-    if script.suffix != ".py" or script in seen:
-        return
-    seen.add(script)
-    found = _IMPORT.findall(script.read_text(encoding="utf-8", errors="replace"))
-    modules = {
-        text.split()[0].lstrip(".").partition(".")[0]
-        for pair in found
-        for text in f"{pair[0]}{pair[1]}".split(",")
-        if text.strip()
-    }
-    for name in sorted(filter(str.isidentifier, modules)):
-        for file in (script.parent / f"{name}.py", script.parent / name / "__init__.py"):
-            yield file
-            if file.is_file():
-                yield from _imported(file, seen)
-
-
-def _words(command: str) -> list[str]:
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        words = command.split()
-    return [_PROJECT.sub("", word) for word in words]
 
 
 TRUST_FILE = Path(".interlock") / "trusted.json"

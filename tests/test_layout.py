@@ -38,7 +38,7 @@ SERVICES_MAY_IMPORT = {
     "process": {"files", "sandbox", "secrets"},
     "policy": {"config", "files", "shell"},
     "context": {"config", "files", "secrets"},
-    "hooks": {"config", "policy", "process", "secrets"},
+    "hooks": {"config", "files", "policy", "process", "secrets", "shell"},
     "mcp": {"config", "files", "process", "toolset"},
     "snapshots": {"files"},
     "index": {"files", "models", "secrets", "sqlite"},

@@ -100,7 +100,7 @@ def _settings() -> Iterator[Finding]:
     yield from _notify(loaded.settings)
     yield from _found(root, home, trusted, loaded.settings)
     yield from _left_out(root, home, env, loaded.settings)
-    yield from _hooks(loaded.hooks, env)
+    yield from _hooks(loaded.hooks, env, root)
     yield from _policies(root, home, trusted, loaded.settings)
     try:
         check_credentials(loaded.settings, env)
@@ -198,11 +198,19 @@ def _named(files: Iterable[Path]) -> str:
     return ", ".join(place(str(file)) for file in files)
 
 
-def _hooks(layers: "Sequence[HookLayer]", env: Mapping[str, str]) -> Iterator[Finding]:
+def _hooks(layers: "Sequence[HookLayer]", env: Mapping[str, str], root: Path) -> Iterator[Finding]:
     from interlock.services.hooks.configured import load_hooks
+    from interlock.services.hooks.scripts import scripts_of
 
     try:
-        yield from (Finding("note", "hooks", text) for text in load_hooks(layers, env).problems)
+        book = load_hooks(layers, env)
+        yield from (Finding("note", "hooks", text) for text in book.problems)
+        for hook in {hook.id: hook for hook in book.hooks}.values():
+            if own := sorted({p.relative_to(root) for p in scripts_of(hook.command, root) if p.is_file()}):
+                more = f" and {len(own) - 1} more" if len(own) > 1 else ""
+                text = f"{hook.title!r} runs {own[0].as_posix()!r}{more} of this folder, where the model writes: tools"
+                text += " ask before they change it, but a command that you allow can. Keep it outside."
+                yield Finding("note", "hooks", text)
     except InterlockError as error:
         yield Finding("problem", "hooks", str(error))
 

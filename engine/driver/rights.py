@@ -21,12 +21,12 @@ from interlock.services.files.protected import (
     program_folders,
 )
 from interlock.services.hooks.configured import Hook, matcher
+from interlock.services.hooks.scripts import scripts_of
 from interlock.services.policy.fields import Problem
 from interlock.services.policy.load import Places, RuleText, rules_of
 from interlock.services.policy.rule import ADMIN, ALIASES, Rule
 from interlock.services.secrets.environment import is_secret
 from interlock.services.secrets.redaction import Redactor
-from interlock.services.trust import scripts_of
 from interlock.state.mode import Mode
 from interlock.state.settings import McpServer, Settings
 from interlock.state.subagent import BUILT_IN, AgentDefinition
@@ -251,7 +251,11 @@ def protected_paths(
 
 
 def _real_paths(lists: Mapping[str, Iterable[Path]]) -> Iterator[tuple[Path, str]]:
-    return ((_real(path), what) for what, paths in lists.items() for path in paths)
+    """Yield where each path leads, and the path itself, if it is a link."""
+    for what, paths in lists.items():
+        for path in paths:
+            yield _real(path), what
+            yield _real(path.parent) / path.name, what
 
 
 def _real(path: Path) -> Path:
@@ -265,11 +269,10 @@ def _of_git(root: Path) -> Iterator[Path]:
 
 def commands_of(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:
     """The command lines of hooks, safety checkers, MCP servers and discovered tools."""
-    yield from (hook.command for hook in hooks)
+    yield from (shlex.join(f"{k}={v}" for k, v in hook.env.items()) + f" {hook.command}" for hook in hooks)
     yield from (r.checker.command for r in rules if r.checker and r.checker.command)
     for server in settings.mcp_servers.values():
-        line = [server.command, *server.args]
-        yield shlex.join(line)
-        yield shlex.join(os.path.join(server.cwd, word) for word in line)  # noqa: PTH118 - most are no paths
+        line = shlex.join([server.command, *server.args])
+        yield f"cd {shlex.quote(server.cwd)} && {line}" if server.cwd else line
     tools = settings.tools
     yield from (tools.discovery_command, tools.call_command, tools.browser, tools.web_search)

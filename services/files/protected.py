@@ -192,9 +192,9 @@ class ProtectedPaths:
         for root in inside:
             if named := self.named(path.relative_to(root)):
                 return named
-        for place, what in self.places.items():
-            if path.is_relative_to(place):
-                return Protection(place.name, what)
+        for place in (path, *path.parents):
+            if place in self.places:
+                return Protection(place.name, self.places[place])
         if self.home is not None and path != self.home and path.is_relative_to(self.home):
             first = path.relative_to(self.home).parts[0]
             if first.startswith(".") and not any(r.is_relative_to(self.home / first) for r in inside):

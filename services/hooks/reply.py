@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, cast
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool, StrictStr, ValidationError
 
 from interlock.services.hooks.configured import Hook
+from interlock.services.hooks.scripts import runs_isolated
 from interlock.services.process.supervised import readable
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.hooks import NO_REASON, HookDecision, HookOutcome, HookVerdict
@@ -348,7 +349,7 @@ async def run_hook(
             cwd=around.workspace,
             timeout_s=hook.timeout_s,
             limit_chars=OUTPUT_CHARS,
-            env={**around.environment(), **hook.env},
+            env={**around.environment(), **_isolation(hook.command, around.workspace), **hook.env},
             stdin=stdin,
         )
     reply = read_reply(
@@ -360,6 +361,11 @@ async def run_hook(
     fields = reply.model_dump(exclude={"output"})
     output = {k: v if k in _ARGUMENTS else around.redact.json(v) for k, v in reply.output.items()}
     return Reply(**around.redact.json(fields), output=output)
+
+
+def _isolation(command: str, workspace: Path) -> dict[str, str]:
+    """Keep Python from importing what lies in the workspace, where the model writes, if the hook needs none of it."""
+    return {"PYTHONSAFEPATH": "1"} if runs_isolated(command, workspace) else {}
 
 
 @asynccontextmanager

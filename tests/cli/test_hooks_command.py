@@ -109,3 +109,15 @@ def test_what_cannot_be_used_is_said_with_its_place_here_and_by_doctor(run: Run,
         assert "hooks.BeforTool: no event is called so" in told
         assert "hooks.AfterTool.0.hooks.0.command is 5, expected a string" in told
     assert str(file) in run("hooks").err
+
+
+def test_doctor_names_hooks_whose_code_lies_in_the_folder_and_they_import_nothing_planted(
+    run: Run, home: Path
+) -> None:
+    Path("checks").mkdir()
+    Path("checks/one.py").write_text("import json; print(json.dumps({'systemMessage': 'mine'}))")
+    Path("checks/json.py").write_text("print('planted')")
+    settings(home, {"AfterAgent": [{"hooks": [{"type": "command", "command": "python3 checks/one.py"}]}]})
+    assert "runs 'checks/json.py' and 1 more of this folder, where the model writes" in run("doctor").out
+    told = run("hooks", "test", "AfterAgent", "--run").out
+    assert "mine" in told and "planted" not in told

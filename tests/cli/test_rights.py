@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 from commands import Run
 
 from interlock.engine.store import state_home
+from interlock.services.files.protected import ProtectedPaths
+from interlock.services.hooks.scripts import runs_isolated, scripts_of
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.trust import remember
 from interlock.state.calls import CallView, Verdict
@@ -84,9 +87,65 @@ def test_what_trusted_files_name_is_asked_about_as_they_are(
     monkeypatch.setenv("GEMINI_SYSTEM_MD", "prompt.md")
     believed = ["docs/rules.md", "docs/more.md", "prompt.md", "tools/mcp/server.py", "pkg/serve.py"]
     believed += ["tools/mcp/lib.py", "tools/mcp/more/__init__.py", "tools/mcp/json.py", "tools/mcp/os.py"]
-    believed += ["my/hooks/pre-commit", "cfg/one", "cfg/two"]
+    believed += ["tools/mcp/x.py", "json.py", "pkg/x.py", "my/hooks/pre-commit", "cfg/one", "cfg/two"]
     assert [path for path in believed if not asked(run, path)] == []
-    assert [path for path in ("docs/other.md", "tools/mcp/x.py", "my/x", "cfg/x") if asked(run, path)] == []
+    assert [
+        path for path in ("docs/other.md", "tools/x.py", "other.py", "my/x", "cfg/x") if asked(run, path)
+    ] == []
+
+
+CHECKS = {
+    "hooks/check.py": "import rules\nfrom lib import more\n",
+    "hooks/rules.py": "",
+    "hooks/lib/more.py": "",
+    "hooks/run.sh": 'python "$(dirname "$0")/../inner/x.py"\n',
+    "inner/x.py": "",
+    "alone/one.py": "import json\n",
+    "top.py": "import helper\n",
+    "helper.py": "import deeper",
+    "js/a.mjs": "import x from '../far/b.mjs'",
+    "src/app.py": "",
+    ".venv/pyvenv.cfg": "",
+}
+"""The code of hooks, in a project."""
+
+
+@pytest.mark.parametrize(
+    ("line", "kept", "free", "isolated"),
+    [
+        ("python hooks/check.py src/app.py", "hooks/lib/rules.py hooks/json.py hooks/__pycache__/r.pyc", "", 0),
+        ("python3 -m hooks.check", "hooks/check.py hooks/lib/x.py json.py sitecustomize.py hooks.py", "", 0),
+        ("cd hooks && python check.py", "hooks/check.py hooks/json.py hooks/lib/more.py", "json.py", 0),
+        ("cd hooks; exec ./run.sh", "hooks/run.sh hooks/x inner/x.py inner/json.py", "", 0),
+        ('"$CLAUDE_PROJECT_DIR"/hooks/run.sh', "hooks/run.sh inner/x.py", "", 0),
+        ("bash -lc 'cd hooks && python check.py'", "hooks/rules.py hooks/json.py", "", 0),
+        ("PYTHONPATH=hooks/lib python -c 'import more'", "hooks/lib/x.py more.py json.py", "hooks/x.py", 0),
+        ("env X=1 timeout 5 uv run --with y hooks/check.py", "hooks/rules.py hooks/new.py", "", 0),
+        ("python top.py", "top.py helper.py deeper.py json.py __pycache__/x.pyc", "new.py hooks/x.py", 0),
+        ("python3 alone/one.py", "alone/one.py alone/json.py", "json.py", 1),
+        ("python3 -B -c 'import json'", "json.py", "other.py", 1),
+        (".venv/bin/python -m mypy src/app.py", ".venv/lib/x.pth .venv/bin/python src/app.py", "src/b.py", 0),
+        ("node js/a.mjs", "js/a.mjs js/x.mjs far/b.mjs", "far/x.mjs", 0),
+        ("npx -y prettier --write src/app.py", "src/app.py", "src/b.py", 0),
+        ("ruff check src/app.py && mypy src", "src/app.py", "src/b.py ruff", 0),
+    ],
+)  # fmt: skip
+def test_what_a_hook_runs_and_would_import_is_protected_like_the_hook(
+    tmp_path: Path, line: str, kept: str, free: str, isolated: int
+) -> None:
+    for name, text in CHECKS.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / ".venv/bin").mkdir()
+    (tmp_path / ".venv/bin/python").symlink_to(sys.executable)
+    protected = ProtectedPaths(places=dict.fromkeys(scripts_of(line, tmp_path), "hooks"))
+    of = {name: protected.of(tmp_path / name, [tmp_path]) for name in f"{kept} {free} src/new.py".split()}
+    assert {name for name, found in of.items() if found} == {*kept.split()}
+    assert runs_isolated(line, tmp_path) == isolated
+    (tmp_path / "alone/json.py").touch()
+    assert runs_isolated(line, tmp_path) == isolated, (
+        "what would shadow a module of Python's is none of the hook's"
+    )
 
 
 @pytest.mark.parametrize(
