@@ -26,6 +26,9 @@ from interlock.state.calls import (
 from interlock.state.tooling import FileChange, FileNow, PathRefused, Tool, ToolContext, ToolRun, Workspace
 from interlock.tools._opening import open_target, status_at
 
+_MOST_FORESEEN = 100_000_000
+"""Bytes of files kept in `FileCalls._foreseen`."""
+
 
 @dataclass(frozen=True)
 class FileCalls:
@@ -33,6 +36,10 @@ class FileCalls:
 
     workspace: Workspace
     _changes: dict[str, FileChange] = field(default_factory=dict[str, FileChange])
+    _foreseen: dict[tuple[str, ...], FileChange | ToolError] = field(
+        default_factory=dict[tuple[str, ...], FileChange | ToolError]
+    )
+    """What calls make of the files they found: each preview needs that of every call before it."""
 
     async def preview(
         self, tool: Tool, args: BaseModel, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
@@ -41,7 +48,7 @@ class FileCalls:
 
         The diff is against the file on disk unless an earlier call changes the same file.
         """
-        files = await _left_by(earlier, context)
+        files = await self._left_by(earlier, context)
         change = await _compute(tool, args, context, files)
         before = None if change.before is None else sha256(change.before)
         on_disk = await asyncio.to_thread(self.now, change.path) if change.path in files else before
@@ -52,7 +59,7 @@ class FileCalls:
         self, file_path: str, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
     ) -> FileNow:
         """Return a text file for reading and writing."""
-        files = await _left_by(earlier, context)
+        files = await self._left_by(earlier, context)
         return await asyncio.to_thread(_file, file_path, files, context)
 
     async def plan(self, tool: Tool, args: BaseModel, call: CallView, context: ToolContext) -> Planned:
@@ -71,6 +78,36 @@ class FileCalls:
         if not _same(change, planned):
             return _changed(self.workspace, planned)
         return await asyncio.to_thread(self._write, change, planned, run.key)
+
+    async def _left_by(
+        self, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
+    ) -> dict[str, bytes]:
+        """Return the files changed by earlier calls, as those calls will leave them."""
+        files: dict[str, bytes] = {}
+        for tool, args in earlier:
+            with suppress(ToolError):  # a failing call changes nothing
+                done = await self._foresee(tool, args, context, files)
+                files[done.path] = done.after
+        return files
+
+    async def _foresee(
+        self, tool: Tool, args: BaseModel, context: ToolContext, files: dict[str, bytes]
+    ) -> FileChange:
+        """Compute a change once for the same call and the same file."""
+        key = await asyncio.to_thread(_key, tool, args, context, files)
+        found = self._foreseen.get(key) if key else None
+        if found is None:
+            try:
+                found = await _compute(tool, args, context, files)
+            except ToolError as error:
+                found = error
+            if sum(_size(known) for known in self._foreseen.values()) > _MOST_FORESEEN:
+                self._foreseen.clear()
+            if key:
+                self._foreseen[key] = found
+        if isinstance(found, ToolError):
+            raise found.with_traceback(None)
+        return found
 
     def now(self, path: str) -> str | None:
         """See `Toolset.now`. A path that can only be reached through a link counts as unreadable."""
@@ -117,14 +154,20 @@ class FileCalls:
         return failure("io_error", f"{shown!r} could not be written: {reason}. The file is as it was.")
 
 
-async def _left_by(earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext) -> dict[str, bytes]:
-    """Return the files changed by earlier calls, as those calls will leave them."""
-    files: dict[str, bytes] = {}
-    for tool, args in earlier:
-        with suppress(ToolError):  # a failing call changes nothing
-            done = await _compute(tool, args, context, files)
-            files[done.path] = done.after
-    return files
+def _key(
+    tool: Tool, args: BaseModel, context: ToolContext, files: Mapping[str, bytes]
+) -> tuple[str, ...] | None:
+    """The call and the file that it would find; None: it names none. Raises `ToolError` like the call."""
+    path = next((path for path, access in tool.paths(args) if access == "write"), None)
+    if path is None:
+        return None
+    target = open_target(path, context, files)
+    found = "" if target.before is None else sha256(target.before)
+    return tool.name, args.model_dump_json(), str(target.path), found
+
+
+def _size(known: FileChange | ToolError) -> int:
+    return 0 if isinstance(known, ToolError) else len(known.before or b"") + len(known.after)
 
 
 def _file(file_path: str, files: Mapping[str, bytes], context: ToolContext) -> FileNow:

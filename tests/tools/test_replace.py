@@ -1,17 +1,23 @@
 """replace: success, refusal, bad arguments, and what stays."""
 
+import asyncio
+import dataclasses
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from interlock.services.files.calls import FileCalls
 from interlock.state.calls import ToolResult
-from interlock.state.tooling import FileChange
+from interlock.state.tooling import FileChange, ToolContext
+from interlock.tools import replace as replace_tool
 from interlock.tools.replace import ReplaceArgs
+from interlock.tools.table import TOOLS
 
 Call = Callable[..., ToolResult]
 Plan = Callable[..., FileChange | ToolResult]
@@ -206,3 +212,28 @@ def test_only_the_replaced_window_changes(
 def test_bad_arguments_are_refused(args: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         ReplaceArgs.model_validate(args)
+
+
+def test_what_earlier_calls_of_a_batch_do_is_computed_once_for_each_state_of_a_file(
+    context: ToolContext, folder: Path
+) -> None:
+    file = folder / "a"
+    file.write_text("0\n1\n2\n")
+    made: list[str] = []
+
+    async def counted(args: Any, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
+        made.append(args.old_string)
+        return await replace_tool.plan(args, context, earlier)
+
+    tool = dataclasses.replace(TOOLS["replace"], plan=counted)
+    calls = [
+        (tool, ReplaceArgs(file_path="a", old_string=old, new_string="x")) for old in ("0", "gone", "1", "2")
+    ]
+    files = FileCalls(context.workspace)
+    for count in range(4):
+        asyncio.run(files.file("a", calls[:count], context))
+    now = asyncio.run(files.file("a", calls, context))
+    assert (now.data, made) == (b"x\nx\nx\n", ["0", "gone", "1", "2"])
+    file.write_text("0\n1\n2\n3\n")
+    now = asyncio.run(files.file("a", calls, context))
+    assert (now.data, len(made)) == (b"x\nx\nx\n3\n", 8)
