@@ -17,7 +17,7 @@ from interlock.state.loop_check import LONGEST_CYCLE, Kind
 from interlock.state.messages import Message, ModelCall, Reply, TextDelta, ThoughtDelta
 from interlock.state.node import node, task_of
 from interlock.state.run import is_hooked
-from interlock.state.text import is_visible
+from interlock.state.text import estimate_tokens, is_visible
 from interlock.state.turn import STREAM_ATTEMPTS, TurnState
 
 _BLOCKED = {
@@ -37,20 +37,34 @@ _CALLS = 2 * LONGEST_CYCLE
 """Trailing messages of a history that contain the longest cycle's calls with their answers."""
 
 
-class LoopWatch:
-    """Checks text for loops before it is shown, and calls before they run."""
+_LONGEST_RUN = 4_000
+"""Characters: blanks, or the same character, in a row that no answer needs."""
 
-    def __init__(self, history: Sequence[Message], keys: Sequence[str]) -> None:
+
+class LoopWatch:
+    """Checks text for loops, endless runs and length before it is shown, and calls before they run."""
+
+    def __init__(self, history: Sequence[Message], keys: Sequence[str], limit: int = 0) -> None:
+        """`limit`: estimated tokens of text in the reply; 0: any number."""
         self.keys = list(keys)
+        self._limit, self._tokens, self._end = limit, 0.0, ""
         self._history = history
         self._chants = Chants()
         for text in _spoken(history):
             self._chants.feed(text)
 
     def text(self, piece: str) -> str | None:
-        """Process a piece; returns a problem once text repeats."""
-        found = self._chants.feed(piece)
-        return f"the text “{found}” was repeated again and again" if found else None
+        """Process a piece; returns a problem once text repeats or grows without end."""
+        if found := self._chants.feed(piece):
+            return f"the text “{found}” was repeated again and again"
+        text = self._end + piece
+        self._end = text[len(text.rstrip(None if text[-1:].isspace() else text[-1:])) :]
+        if len(self._end) > _LONGEST_RUN:
+            return f"the answer ran on with the character {self._end[-1]!r} alone"
+        self._tokens += estimate_tokens(piece * 4) / 4  # of a short piece, without rounding
+        if 0 < self._limit < self._tokens:
+            return f"the answer ran past {self._limit} tokens (settings: model.maxReplyTokens)"
+        return None
 
     def found(self, reply: Reply) -> dict[str, str]:
         """`{kind, detail}`; empty: no loop. The reply's calls are recorded either way."""
@@ -112,8 +126,11 @@ async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWat
     if state["attempt"] > 1:
         again = load("run/continue_stream").text(problem=state["stream_problem"])
         request.messages.append(Message(role="user", origin="continue", content=again))
-    off = deps.settings.model.disable_loop_detection
-    watch = None if off else LoopWatch(deps.transcript.read(state["head"]), state.get("loop_keys", []))
+    model = deps.settings.model
+    limit = model.reply_limits.get(request.model, model.max_reply_tokens)
+    watch = None
+    if not model.disable_loop_detection:
+        watch = LoopWatch(deps.transcript.read(state["head"]), state.get("loop_keys", []), limit)
     call = ModelCall(
         task=task_of(runtime, "call_model"),
         role="main",

@@ -56,6 +56,10 @@ class ModelSettings(_Section):
     """Prefixes of model names (families) that are routed by a score instead of a choice."""
     classifier_threshold: int = Field(90, alias="classifierThreshold", ge=1, le=100)
     """Score from which a request goes to `pro` (gemini-cli: 90)."""
+    max_reply_tokens: int = Field(32_000, alias="maxReplyTokens", ge=0)
+    """Estimated tokens of text after which one reply is stopped as a loop is; 0: no limit."""
+    reply_limits: dict[str, int] = Field(default_factory=dict[str, int], alias="replyLimits")
+    """Model → its own `max_reply_tokens`."""
     disable_loop_detection: bool = Field(False, alias="disableLoopDetection")
     skip_next_speaker_check: bool = Field(False, alias="skipNextSpeakerCheck")
 

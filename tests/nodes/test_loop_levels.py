@@ -13,6 +13,7 @@ from patience import lines_run
 
 from interlock.nodes.loop_check import Replay, judged, replay, scan
 from interlock.nodes.loop_detectors import Chants, call_key, cycle, remembered
+from interlock.nodes.turn_reply import LoopWatch
 from interlock.state.loop_check import Judgement, LoopEvent, PromptEvent, ToolCallEvent, TurnEvent
 from interlock.state.messages import Message, ToolCall
 from interlock.state.settings import Settings
@@ -292,3 +293,23 @@ def test_what_the_models_saw_no_progress_in_is_named() -> None:
     out: Any = asyncio.run(scan(state, cast(Any, SimpleNamespace(context=deps))))
     assert "6 of the last 6 calls were read_file" in out["loop_found"]["detail"]
     assert '"start_line": 5' in out["loop_found"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "found"),
+    [
+        ("so " + "\n \t" * 1_400, 0, "ran on with"),
+        ("```\n" + "A" * 4_100, 0, "ran on with the character 'A' alone"),
+        ("1." * 1_000, 0, "was repeated again and again"),
+        (" ".join(f"w{n * n}" for n in range(2_000)), 3_000, "ran past 3000 tokens"),
+        (" ".join(f"w{n * n}" for n in range(2_000)), 0, None),
+        ("=" * 3_000 + "\n" + " " * 3_000 + "y", 0, None),
+    ],
+)
+def test_an_answer_that_grows_without_end_is_stopped_while_it_streams(
+    text: str, limit: int, found: str | None
+) -> None:
+    watch = LoopWatch([], [], limit)
+    problems = (watch.text(text[at : at + 3]) for at in range(0, len(text), 3))
+    problem = next((one for one in problems if one), None)
+    assert problem is None if found is None else found in str(problem)
