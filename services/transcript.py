@@ -2,14 +2,13 @@
 
 import hashlib
 import json
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from interlock.services.files.filesystem import store_file
 from interlock.services.secrets.redaction import SHAPES, Redactor
-from interlock.services.sqlite import later
 from interlock.state.errors import RunError
 from interlock.state.messages import Message
 
@@ -33,11 +32,31 @@ def continued_by(root: bytes) -> str:
     return json.loads(root)["root"]["continues"] or ""
 
 
-class ChainTranscript:
-    """Implements `Transcript` over one connection of the run's driver."""
+class StoredRecord(NamedTuple):
+    """A record as it is stored."""
 
-    def __init__(self, conn: sqlite3.Connection, outputs: Path, run: str, redact: Redactor = SHAPES) -> None:
-        self._conn = conn
+    parent: str
+    body: bytes
+    """Empty if the bytes are in a file."""
+    file: str | None
+    """Name in `outputs/`."""
+
+
+class ChainRecords(Protocol):
+    """The rows of the chain."""
+
+    def add(self, name: str, run: str, record: StoredRecord) -> None:
+        """Write the record with the driver's next commit; if it is there already, nothing."""
+        ...
+
+    def find(self, name: str) -> StoredRecord | None: ...
+
+
+class ChainTranscript:
+    """Implements `Transcript` over the chain's rows."""
+
+    def __init__(self, records: ChainRecords, outputs: Path, run: str, redact: Redactor = SHAPES) -> None:
+        self._records = records
         self._outputs = outputs
         self._run = run
         self.redact = redact
@@ -131,11 +150,7 @@ class ChainTranscript:
         if len(body) > INLINE_BYTES:
             file = hashlib.sha256(body).hexdigest() + ".json"
             store_file(self._outputs, file, body)
-        later(
-            self._conn,
-            "insert or ignore into chain (id, parent, run, body, file) values (?, ?, ?, ?, ?)",
-            (name, parent, self._run, b"" if file else body, file),
-        )
+        self._records.add(name, self._run, StoredRecord(parent, b"" if file else body, file))
         self._cache[name] = (parent, message)
         return name
 
@@ -152,11 +167,10 @@ class ChainTranscript:
         return self._cache[record]
 
     def _row(self, record: str) -> tuple[str, bytes | None] | None:
-        row = self._conn.execute("select parent, body, file from chain where id = ?", (record,)).fetchone()
+        row = self._records.find(record)
         if row is None:
             return None
-        parent, body, file = row
-        if file:
-            path = self._outputs / file
-            return parent, path.read_bytes() if path.exists() else None
-        return parent, body
+        if row.file:
+            path = self._outputs / row.file
+            return row.parent, path.read_bytes() if path.exists() else None
+        return row.parent, row.body

@@ -33,7 +33,7 @@ SERVICES_MAY_IMPORT = {
     "config": {"files"},
     "models": {"secrets"},
     "toolset": {"files"},
-    "transcript": {"files", "secrets", "sqlite"},
+    "transcript": {"files", "secrets"},
     "sandbox": {"files"},
     "process": {"files", "sandbox", "secrets"},
     "policy": {"config", "files", "shell"},

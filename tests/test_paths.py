@@ -15,6 +15,7 @@ from places import Place
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges
 from interlock.engine.store import Store
+from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.journal import SqlJournal
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey
@@ -85,7 +86,7 @@ def crash_after_the_intent(stage: Stage, outcome: Outcome) -> list[Decision]:
     store = Store(stage.folder / "home")
     conn = store.connect()
     journal = SqlJournal(
-        conn, ChainTranscript(conn, store.outputs, outcome.run), store.outputs, outcome.run, 1
+        conn, ChainTranscript(SqlChain(conn), store.outputs, outcome.run), store.outputs, outcome.run, 1
     )
     (request,) = conn.execute("select request from approvals where answer is null").fetchone()
     key = CallKey.parse(json.loads(request)["key"].split(":")[0])

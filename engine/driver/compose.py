@@ -18,8 +18,11 @@ from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store import Store, insertion
 from interlock.engine.store.approvals import SqlApprovals
+from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.hook_calls import HookLog
-from interlock.engine.store.journal import SqlJournal, SqlModelLog, SqlSnapshots
+from interlock.engine.store.journal import SqlJournal
+from interlock.engine.store.model_calls import SqlModelLog
+from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.usage import Usage
 from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS, agent_tools, skill_tools
@@ -116,7 +119,7 @@ class DriveConnections:
 def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections) -> DriveServices:
     """Wire the services of one drive; nothing is connected or started yet."""
     conn, epoch, emit = connections.conn, connections.epoch, connections.emit
-    transcript = ChainTranscript(conn, store.outputs, info.run, redact=prepared.redact)
+    transcript = ChainTranscript(SqlChain(conn), store.outputs, info.run, redact=prepared.redact)
     prepared.workspace.plans = store.plans / info.run
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, prepared.redact)
     outputs, index = OutputFiles(store.home, prepared.redact), OnFirstUse(partial(_index, prepared, store))

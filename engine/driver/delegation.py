@@ -12,8 +12,9 @@ from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.prepare import RunConfig, kept_options
 from interlock.engine.read import IS_SUBTASK
 from interlock.engine.store import Store, read_options, select
+from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import state_at
-from interlock.engine.store.journal import calls_made
+from interlock.engine.store.model_calls import calls_made
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.prompts import render
 from interlock.services.context.definitions import names_server_tool, own_tools
@@ -104,7 +105,7 @@ def begin_linked(
     It starts with the parent's current rules: some may have been saved since `prepared` was made.
     """
     with closing(store.connect()) as conn:
-        new = made(ChainTranscript(conn, store.outputs, run, redact=prepared.redact))
+        new = made(ChainTranscript(SqlChain(conn), store.outputs, run, redact=prepared.redact))
         new = replace(new, options={**new.options, "rights": read_options(conn, parent)["rights"]})
         with transaction(conn):
             if conn.execute("select 1 from runs where run = ?", (run,)).fetchone() is None:
@@ -167,7 +168,7 @@ class RunTasks:
         if rows[0]["status"] != "done" or not values.get("result"):
             return TaskEnd("cancelled", "", refusals_in(values))
         with closing(self.store.connect()) as conn:
-            text = ChainTranscript(conn, self.store.outputs, run).message(values["result"]).text
+            text = ChainTranscript(SqlChain(conn), self.store.outputs, run).message(values["result"]).text
         return TaskEnd("done", text, refusals_in(values))
 
 

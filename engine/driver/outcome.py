@@ -11,11 +11,10 @@ from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.options import Decision, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
 from interlock.engine.store import note_error
-from interlock.engine.store.approvals import number_requests
+from interlock.engine.store.approvals import number_requests, supersede
 from interlock.graphs._pipeline import Pipeline
 from interlock.prompts import load
-from interlock.services.sqlite import transaction
-from interlock.state.calls import CallKey, ToolResult, cancelled
+from interlock.state.calls import ToolResult, cancelled
 from interlock.state.conversation import refusals_in, warnings_of
 from interlock.state.errors import ENDED_WELL, EXIT_CODES, BusyError, InterlockError, StoreError
 from interlock.state.events import Result
@@ -149,10 +148,7 @@ def end_cut_short(drive: Drive, snapshot: StateSnapshot, prompt: str) -> tuple[s
     tasks when a pass starts. Finished calls keep their results; all others are answered as cancelled.
     """
     head = _with_answers(drive, _furthest(drive, snapshot))
-    with transaction(drive.conn) as conn:
-        conn.execute(
-            "update approvals set superseded = 1 where run = ? and answer is null", (drive.lease.run,)
-        )
+    supersede(drive.conn, drive.lease.run)
     waits = str(snapshot.values.get("prompt") or "")
     unheard = drive.services.transcript.message(waits).text if waits else ""
     return f"{unheard}\n\n{prompt}" if unheard else prompt, head
@@ -193,11 +189,7 @@ def _with_answers(drive: Drive, head: str) -> str:
 
 def _result(drive: Drive, asked: str, index: int) -> ToolResult:
     journal = drive.services.journal
-    (attempt,) = drive.conn.execute(
-        "select max(attempt) from journal where run = ? and message = ? and idx = ?",
-        (drive.lease.run, asked, index),
-    ).fetchone()
-    key = CallKey(message=asked, index=index, attempt=attempt or 1)
+    key = journal.latest(asked, index)
     call = journal.call(key)
     row = journal.find(key, call)
     if row is not None and row.result is not None:

@@ -31,7 +31,7 @@ from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, deepest, find_run
 from interlock.engine.store import Store, diagnosed, first_input, keep_rights, read_options
 from interlock.engine.store.approvals import ready_answers, record_decisions
-from interlock.engine.store.journal import usage_of, usage_stats
+from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.runs import NewRun, insert_run, new_run_id
 from interlock.engine.workflows import begun_with, find_workflow, placed, processor_files
 from interlock.graphs import register

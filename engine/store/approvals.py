@@ -144,6 +144,12 @@ def decide(conn: sqlite3.Connection, run: str, approval: str, answer: Answer) ->
             raise not_waiting(conn, run, approval)
 
 
+def supersede(conn: sqlite3.Connection, run: str) -> None:
+    """Withdraw the run's open requests: nothing asks for them any more."""
+    with transaction(conn):
+        conn.execute("update approvals set superseded = 1 where run = ? and answer is null", (run,))
+
+
 def not_waiting(conn: sqlite3.Connection, run: str, approval: str) -> UserError:
     """Why a request can't be answered: it doesn't exist, or was answered already."""
     row = conn.execute("select answer from approvals where run = ? and id = ?", (run, approval)).fetchone()

@@ -128,15 +128,6 @@ def recorded_servers(conn: sqlite3.Connection) -> dict[str, str]:
     return dict(conn.execute("select asked, reply from recorded_servers").fetchall())
 
 
-def records_after(conn: sqlite3.Connection, parent: str) -> list[str]:
-    """The chain's records that follow one."""
-    return [name for (name,) in conn.execute("select id from chain where parent = ?", (parent,)).fetchall()]
-
-
-def message_records(conn: sqlite3.Connection) -> list[str]:
-    return [name for (name,) in conn.execute("select id from chain where parent <> ''").fetchall()]
-
-
 def never_begun(conn: sqlite3.Connection, run: str) -> list[tuple[str, int, int]]:
     """(message, index, attempt) of calls that ended without an intent."""
     return conn.execute(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.store import Store, insertion, reading, select
+from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.tables import TABLES
 from interlock.services.files.filesystem import remove_untouched
@@ -154,7 +155,7 @@ def messages_at(home: Path, run: str, head: str) -> list[Message]:
     with reading(home) as conn:
         if conn is None or not head:
             return []
-        return ChainTranscript(conn, home / "outputs", run).read(head)
+        return ChainTranscript(SqlChain(conn), home / "outputs", run).read(head)
 
 
 def dropped(home: Path, run: str) -> list[list[Message]]:
@@ -164,7 +165,7 @@ def dropped(home: Path, run: str) -> list[list[Message]]:
     with reading(home) as conn:
         if conn is None:
             return []
-        chain = ChainTranscript(conn, home / "outputs", run)
+        chain = ChainTranscript(SqlChain(conn), home / "outputs", run)
         while head and (old := chain.continued(head)):
             kept = Counter(m.model_dump_json() for m in chain.read(head))
             gone: list[Message] = []

@@ -1,15 +1,15 @@
 """files: shows and undoes what a run's calls did to the workspace's files."""
 
-import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from interlock.engine.read import RunRow, list_runs
-from interlock.engine.store import select
+from interlock.engine.store import read_options, reading
+from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots
 from interlock.services.snapshots.restore import Work, between, blocked, carry_out, finish_pending
 from interlock.services.snapshots.snapshots import Contents, Kept, Repository, repository_name
 from interlock.state.errors import UserError
@@ -19,40 +19,6 @@ if TYPE_CHECKING:
 
 _NAMED = 5
 """Maximum paths listed in an error."""
-
-
-class Snapshot(NamedTuple):
-    """The snapshots around one call."""
-
-    message: str
-    idx: int
-    attempt: int
-    root_step: int
-    repository: str
-    before: str
-    after: str
-    """Empty: cut off by a kill."""
-    inherited: bool
-
-    @property
-    def key(self) -> str:
-        """Same as `Call.key`."""
-        return f"{self.message}.{self.idx}.{self.attempt}"
-
-
-def snapshots(home: Path, run: str) -> list[Snapshot]:
-    """Snapshots in call order. If a kill cut off the one after a call, the one before the next call replaces it."""
-    if not select(home, "select 1 from sqlite_master where name = 'snapshots'"):
-        return []  # an older store that no newer Interlock has opened for writing
-    rows = select(
-        home,
-        "select message, idx, attempt, root_step, repository, before, coalesce(after, '') as after, inherited "
-        "from snapshots where run = ? order by inherited desc, seq",
-        run,
-    )
-    found = [Snapshot(*row) for row in rows]
-    nexts = [*(later.before for later in found), ""][1:]
-    return [s if s.after else s._replace(after=then) for s, then in zip(found, nexts, strict=True)]
 
 
 def commit_at(home: Path, run: str, step: int) -> tuple[str, str] | None:
@@ -238,8 +204,8 @@ def diff_of(home: Path, run: RunRow, chosen: list[Snapshot]) -> str:
 
 def unkept(home: Path, run: RunRow) -> str:
     """A line naming the run's included directories, whose files have no snapshots; empty if there are none."""
-    (text,) = select(home, "select options from runs where run = ?", run.run)[0]
-    included: list[str] = json.loads(text).get("include_directories") or []
+    with reading(home) as conn:
+        included: list[str] = (read_options(conn, run.run) if conn else {}).get("include_directories") or []
     root = Path(run.workspace)
     known = settings_of(root).context.include_directories if root.is_dir() else []
     if not (
@@ -251,14 +217,8 @@ def unkept(home: Path, run: RunRow) -> str:
 
 def refuse_unkept(home: Path, run: RunRow, chosen: Iterable[Snapshot]) -> None:
     """Raises `UserError` if one of these calls wrote a file outside the workspace."""
-    rows = select(
-        home,
-        "select message, idx, attempt, json_extract(planned, '$.path') from journal "
-        "where run = ? and planned is not null",
-        run.run,
-    )
     keys, root = {s.key for s in chosen}, Path(run.workspace)
-    paths = [str(root / path) for *key, path in rows if ".".join(map(str, key)) in keys]
+    paths = [str(root / path) for key, path in planned_paths(home, run.run) if key in keys]
     if outside := [path for path in paths if not Path(path).is_relative_to(root)]:
         raise UserError(
             f"{_named(outside)} lies in an included directory, of whose files nothing is kept, so nothing was taken "

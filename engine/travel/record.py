@@ -8,7 +8,8 @@ from interlock.engine.read import RunRow, models, path, steps, waiting_requests
 from interlock.engine.read.calls import agents, answered, calls, reasons
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.runs import messages_at
-from interlock.engine.travel.files import diff_of, settings_of, snapshots
+from interlock.engine.store.snapshots import snapshots
+from interlock.engine.travel.files import diff_of, settings_of
 from interlock.state.errors import InterlockError, UserError
 
 FORMAT = "interlock-run-1"

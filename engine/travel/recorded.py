@@ -17,14 +17,14 @@ from interlock.engine.driver.compose import DriveServices
 from interlock.engine.driver.delegation import RunAgents
 from interlock.engine.read import RunRow, steps
 from interlock.engine.store import Store, read_options
-from interlock.engine.store.journal import SqlJournal, calls_before
+from interlock.engine.store.chain import SqlChain
+from interlock.engine.store.journal import SqlJournal
+from interlock.engine.store.model_calls import calls_before
 from interlock.engine.store.replays import (
-    message_records,
     never_begun,
     recorded_hooks,
     recorded_replies,
     recorded_servers,
-    records_after,
 )
 from interlock.graphs._additions import outside, with_node, with_replayed
 from interlock.graphs._contract import called
@@ -105,7 +105,7 @@ def _as_recorded(
         return message
     if message.origin != "context" or not parent:
         return message
-    for name in records_after(conn, parent):
+    for name in SqlChain(conn).after(parent):
         found = transcript.message(name)
         if found.origin == "context":
             return found
@@ -115,7 +115,7 @@ def _as_recorded(
 def _nearby(conn: sqlite3.Connection, transcript: ChainTranscript) -> set[str]:
     """Names of the memory files the run came across."""
     contents = (
-        m.content for name in message_records(conn) if (m := transcript.message(name)).origin == "context"
+        m.content for name in SqlChain(conn).messages() if (m := transcript.message(name)).origin == "context"
     )
     parts = (part for content in contents if not isinstance(content, str) for part in content)
     named = (part.section or "" for part in parts if isinstance(part, TextPart))

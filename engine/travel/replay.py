@@ -21,6 +21,7 @@ from interlock.engine.driver.drive import stoppable
 from interlock.engine.options import Decision, Options, Outcome
 from interlock.engine.read import RunRow, find_run, path, steps, with_subtasks
 from interlock.engine.store import Store, reading
+from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import root_checkpoints
 from interlock.engine.store.replays import (
     answered_requests,
@@ -227,7 +228,7 @@ def _seed(home: Path, store: Store, run: str, script: Path) -> None:
         subtasks = with_subtasks(recorded, run)[1:] if recorded else []
     seed(home, store, run, subtasks, script)
     with closing(store.connect()) as conn:
-        write_script(conn, ChainTranscript(conn, store.outputs, run), run, script)
+        write_script(conn, ChainTranscript(SqlChain(conn), store.outputs, run), run, script)
 
 
 async def _driven(home: Path, store: Store, row: RunRow, script: Path, swap: Swap | None) -> Outcome:
@@ -287,7 +288,7 @@ def prompts_after(home: Path, run: str, step: int | None = None) -> Iterator[str
     """The person's prompts after the first; with `step`, only those after that root step."""
     inputs = [one for one in root_checkpoints(home, run) if one.source == "input"]
     with reading(home) as conn:
-        chain = ChainTranscript(conn, home / "outputs", run) if conn else None
+        chain = ChainTranscript(SqlChain(conn), home / "outputs", run) if conn else None
         for one in inputs[1:] if chain else ():
             start = input_of(one.values) or one.values
             if chain and start.get("prompt") and (step is None or one.step > step):

@@ -12,6 +12,7 @@ import pytest
 from commands import Done, Run
 
 from interlock.engine.store import Store
+from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.services.context.definitions import load_agents
 from interlock.services.transcript import ChainTranscript
@@ -158,7 +159,9 @@ def test_a_plan_that_was_handed_over_and_not_begun_is_no_damage(run: Run, home: 
     store = Store(home)
     store.open()
     conn = store.connect()
-    record = ChainTranscript(conn, store.outputs, "next").append("", [Message(role="user", content="Do it.")])
+    record = ChainTranscript(SqlChain(conn), store.outputs, "next").append(
+        "", [Message(role="user", content="Do it.")]
+    )
     insert_run(conn, NewRun("next", "main", "/work", "do it", {}, {"prompt": record, "head": ""}))
     assert run("doctor", "--store").code == 0
     conn.execute("delete from chain where id = ?", (record,))

@@ -11,6 +11,7 @@ from typing import Any
 from kill_runs.scene import RUN, Scene
 
 from interlock.engine.rebuild import differences
+from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.damage import damage
 from interlock.services.transcript import ChainTranscript
 
@@ -83,7 +84,7 @@ def tree_ending(
 
 
 def conversation(conn: sqlite3.Connection, scene: Scene, run: str, record: str) -> str:
-    messages = ChainTranscript(conn, scene.folder / "home" / "outputs", run).read(record)
+    messages = ChainTranscript(SqlChain(conn), scene.folder / "home" / "outputs", run).read(record)
     return json.dumps([m.model_dump(mode="json") for m in messages if m.origin != "context"])
 
 

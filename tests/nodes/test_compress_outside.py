@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals, decide
+from interlock.engine.store.chain import SqlChain
 from interlock.nodes.compress import _outside
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import Answer, ApprovalRequest, CallKey, CallView
@@ -25,7 +26,7 @@ def test_plan_steps_and_open_requests_are_told_and_answered_ones_are_not(tmp_pat
     store = Store(tmp_path / "home")
     store.open()
     conn = store.connect()
-    chain, approvals = ChainTranscript(conn, store.outputs, "run"), SqlApprovals(conn, "run")
+    chain, approvals = ChainTranscript(SqlChain(conn), store.outputs, "run"), SqlApprovals(conn, "run")
     approvals.ask(request(1))
     answered = approvals.ask(request(2))
     decide(conn, "run", answered, Answer(choice="proceed_once"))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from interlock.engine.store import Store
+from interlock.engine.store.chain import SqlChain
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
 from interlock.state.messages import Message
@@ -16,7 +17,7 @@ def chain(tmp_path: Path) -> Iterator[ChainTranscript]:
     store = Store(tmp_path / "home")
     store.open()
     conn = store.connect()
-    yield ChainTranscript(conn, store.outputs, "run")
+    yield ChainTranscript(SqlChain(conn), store.outputs, "run")
     conn.close()
 
 
@@ -46,7 +47,7 @@ def test_damage_is_found_on_both_sides_of_a_compression(chain: ChainTranscript, 
     old = chain.append("", [said("a"), said("b")])
     new = chain.append("", [said("s")], continues=old)
     assert list(chain.verify(new)) == []
-    chain._conn.execute(
+    chain._records.conn.execute(
         "update chain set body = ? where cast(body as text) like ?",
         (b'{"role":"user","content":"x"}', f'%"{text}"%'),
     )
@@ -56,13 +57,13 @@ def test_damage_is_found_on_both_sides_of_a_compression(chain: ChainTranscript, 
 def test_a_lost_old_head_is_found(chain: ChainTranscript) -> None:
     old = chain.append("", [said("a"), said("b")])
     new = chain.append("", [said("s")], continues=old)
-    chain._conn.execute("delete from chain where id = ?", (old,))
+    chain._records.conn.execute("delete from chain where id = ?", (old,))
     assert list(chain.verify(new)) == [f"record {old} is missing"]
 
 
 def test_what_was_rolled_back_is_appended_again(chain: ChainTranscript) -> None:
     head = chain.append("", [said("a")])
-    with pytest.raises(OSError, match="disk"), transaction(chain._conn):
+    with pytest.raises(OSError, match="disk"), transaction(chain._records.conn):
         chain.append(head, [said("b")])
         raise OSError("disk")
     again = chain.append(head, [said("b")])

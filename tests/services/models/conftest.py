@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from interlock.engine.store import Store
-from interlock.engine.store.journal import SqlModelLog
+from interlock.engine.store.chain import SqlChain
+from interlock.engine.store.model_calls import SqlModelLog
 from interlock.services.models import ChatModels
 from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Token
@@ -89,7 +90,7 @@ class Bench:
             (self.run,),
         )
         self.token = Token()
-        self.transcript = ChainTranscript(self.conn, self.outputs, self.run)
+        self.transcript = ChainTranscript(SqlChain(self.conn), self.outputs, self.run)
         self.log = SqlModelLog(self.conn, self.transcript, self.run)
         self.events: list[Event] = []
         options = {"delay_scale": 0.001, "seed": 1, "budget": Unlimited(), **self.options}

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from interlock.engine.store.chain import SqlChain
 from interlock.services.models import ScriptError
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import ModelAuthError, ModelError
@@ -145,7 +146,9 @@ async def test_arguments_nested_so_deep_that_no_record_could_be_read_again_are_a
     else:
         assert reply.finish_reason == "malformed_function_call" and not reply.message.tool_calls
         assert "'deep' are nested more than 64 deep" in str(reply.problem)
-    ChainTranscript(run.conn, run.outputs, run.run).read(reply.record)  # as another process reads it
+    ChainTranscript(SqlChain(run.conn), run.outputs, run.run).read(
+        reply.record
+    )  # as another process reads it
 
 
 async def test_usage_that_no_script_says_is_estimated(bench: Any, script_file: Any) -> None:

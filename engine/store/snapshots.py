@@ -1,0 +1,135 @@
+"""snapshots: commits of the workspace's files before and after each call that changes something."""
+
+import asyncio
+import json
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from interlock.engine.store import insertion, select
+from interlock.engine.store.steps import StepLog
+from interlock.services.sqlite import later
+from interlock.state.calls import CallKey
+from interlock.state.deps import to_its_end
+from interlock.state.errors import RunError
+from interlock.state.events import Emit, ErrorEvent
+
+if TYPE_CHECKING:
+    from interlock.services.snapshots.snapshots import WorkspaceSnapshots
+
+
+@dataclass
+class SqlSnapshots:
+    """Implements `Snapshots`. On a failure, warns once and takes no more snapshots in this drive; the run goes on."""
+
+    conn: sqlite3.Connection
+    run: str
+    steps: StepLog
+    emit: Emit
+    make: "Callable[[], WorkspaceSnapshots] | None"
+    """None: disabled in settings."""
+    _made: "WorkspaceSnapshots | None" = None
+    _newest: tuple[str, str] = ("", "")
+    """Message, and the commit after its latest call: nothing else can have changed files since."""
+
+    async def before(self, key: CallKey) -> None:
+        place = self._place(key)
+        if place in self._calls:  # repeated after a kill: the first snapshot counts
+            return
+        round_, commit = self._newest
+        if round_ != key.message:
+            commit = await self._taken()
+        if commit and self._made:
+            where = dict(zip(("run", "message", "idx", "attempt"), place, strict=True))
+            order = {"seq": len(self._calls), "root_step": self.steps.root_step, "at": time.time()}
+            later(
+                self.conn,
+                *insertion("snapshots", {**where, **order, "repository": self._made.name, "before": commit}),
+            )
+            self._calls[place] = False
+
+    async def after(self, key: CallKey, changed: str = "") -> None:
+        place = self._place(key)
+        if self._calls.get(place) is False and (commit := await self._taken(changed)):
+            self._calls[place], self._newest = True, (key.message, commit)
+            set_ = "update snapshots set after = ? where run = ? and message = ? and idx = ? and attempt = ?"
+            later(self.conn, set_, (commit, *place))
+
+    @cached_property
+    def _calls(self) -> dict[tuple[str, str, int, int], bool]:
+        """Whether the state after each call is recorded."""
+        rows = self.conn.execute(
+            "select message, idx, attempt, after from snapshots where run = ?", (self.run,)
+        )
+        return {(self.run, *row[:3]): row[3] is not None for row in rows}
+
+    def close(self) -> None:
+        if self._made is None:
+            return
+        try:
+            self._made.close()
+        except (RunError, OSError) as error:  # snapshots taken so far stay
+            self.emit(ErrorEvent(severity="warning", message=f"Snapshots couldn't be tidied up: {error}"))
+
+    async def _taken(self, changed: str = "") -> str:
+        """The commit; empty: none was taken."""
+        if self.make is None:
+            return ""
+        try:
+            self._made = self._made or self.make()
+            return await to_its_end(asyncio.to_thread(self._made.take, f"refs/runs/{self.run}", changed))
+        except (RunError, OSError) as error:
+            self.make = None
+            why = f"{str(error).rstrip('.')}. What this run changes from here on can't be taken back by rewind or undo."
+            self.emit(ErrorEvent(severity="warning", message=f"No snapshots of files: {why}"))
+            return ""
+
+    def _place(self, key: CallKey) -> tuple[str, str, int, int]:
+        return (self.run, key.message, key.index, key.attempt)
+
+
+class Snapshot(NamedTuple):
+    """The snapshots around one call."""
+
+    message: str
+    idx: int
+    attempt: int
+    root_step: int
+    repository: str
+    before: str
+    after: str
+    """Empty: cut off by a kill."""
+    inherited: bool
+
+    @property
+    def key(self) -> str:
+        """Same as `Call.key`."""
+        return f"{self.message}.{self.idx}.{self.attempt}"
+
+
+def snapshots(home: Path, run: str) -> list[Snapshot]:
+    """Snapshots in call order. If a kill cut off the one after a call, the one before the next call replaces it."""
+    if not select(home, "select 1 from sqlite_master where name = 'snapshots'"):
+        return []  # an older store that no newer Interlock has opened for writing
+    rows = select(
+        home,
+        "select message, idx, attempt, root_step, repository, before, coalesce(after, '') as after, inherited "
+        "from snapshots where run = ? order by inherited desc, seq",
+        run,
+    )
+    found = [Snapshot(*row) for row in rows]
+    nexts = [*(later.before for later in found), ""][1:]
+    return [s if s.after else s._replace(after=then) for s, then in zip(found, nexts, strict=True)]
+
+
+def planned_paths(home: Path, run: str) -> list[tuple[str, str]]:
+    """Key and path of each call that planned to write a file."""
+    sql = "select message, idx, attempt, planned from journal where run = ? and planned is not null"
+    return [
+        (f"{message}.{idx}.{attempt}", json.loads(planned)["path"])
+        for message, idx, attempt, planned in select(home, sql, run)
+    ]
