@@ -33,7 +33,7 @@ def build() -> Graph:
     g.by_label("scan", {"update": "hash", "as it is": "query", "only": "format", "refused": "format"})
     g.by_label("hash", {"changed": "chunk", "unchanged": "query", "only": "format"})
     g.by_label("chunk", {"embed": "embed", "store": "store"})
-    g.by_label("embed", {"embedded": "store", "failed": "query", "only": "format"})
+    g.edge("embed", "store")
     g.by_label("store", {"more": "chunk", "done": "query", "only": "format"})
     g.edge("query", "rank")
     g.edge("rank", "format")

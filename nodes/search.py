@@ -1,16 +1,22 @@
 """search: update the index, one batch of files at a time, then query it."""
 
+import asyncio
 import json
+import time
 from typing import Any
 
 from langgraph.runtime import Runtime
 
 from interlock.state.calls import ToolError
 from interlock.state.deps import Deps
-from interlock.state.events import Progress
+from interlock.state.events import ErrorEvent, Progress
 from interlock.state.messages import Message
 from interlock.state.node import node
-from interlock.state.search import Asked, Candidates, SearchInput, SearchState
+from interlock.state.search import Asked, Candidates, CodeIndex, SearchInput, SearchState
+
+MOST_WAIT_S, _LOOK_S = 600.0, 0.5
+"""Seconds to wait for another process that updates the index, and between looks at it."""
+_STILL = "Another process is still updating the index, so files may be missing. Search again later."
 
 
 @node(
@@ -20,7 +26,7 @@ from interlock.state.search import Asked, Candidates, SearchInput, SearchState
     outside=True,
 )
 async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
-    """Skipped if the index should stay as it is, or another process is updating it."""
+    """Skipped if the index should stay as it is. Another process that updates it is waited for."""
     deps = runtime.context
     use = request_of(state, deps).index
     fresh: SearchState = {"added": 0, "removed": 0, "found": "", "index_error": "", "search_status": ""}
@@ -29,8 +35,18 @@ async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     except ToolError as error:
         problem = {"type": error.kind, "message": str(error)}
         return {**fresh, "search_status": "failed", "error": problem, "label": "refused"}
-    if use == "never" or not await deps.index().scan():
-        return {**fresh, "error": {}, "label": "only" if use == "only" else "as it is"}
+    if use == "never":
+        return {**fresh, "error": {}, "label": "as it is"}
+    until = time.monotonic() + MOST_WAIT_S
+    while not await _named(state, deps).scan():
+        if time.monotonic() >= until:
+            runtime.stream_writer(ErrorEvent(severity="warning", message=_STILL))
+            label = "only" if use == "only" else "as it is"
+            return {**fresh, "error": {}, "index_error": _STILL, "label": label}
+        done, total = await deps.index().built()
+        waits = "waiting for another process that is indexing"
+        runtime.stream_writer(Progress(what=waits, done=done, total=total, unit="files"))
+        await asyncio.sleep(_LOOK_S)
     return {**fresh, "error": {}, "label": "update"}
 
 
@@ -38,7 +54,7 @@ async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 async def compare(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """Find changed files by timestamp and size, then by hash."""
     deps = runtime.context
-    waiting, removed = await deps.index().compare()
+    waiting, removed = await _named(state, deps).compare()
     if waiting:
         return {"removed": removed, "label": "changed"}
     await deps.index().release()
@@ -46,30 +62,28 @@ async def compare(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     return {"removed": removed, "label": "only" if only else "unchanged"}
 
 
-@node(reads=("added",), writes=("added",), labels=("embed", "store"), outside=True)
+@node(reads=("request", "added"), writes=("added",), labels=("embed", "store"), outside=True)
 async def chunk(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
-    files = await deps.index().chunk()
+    files = await _named(state, deps).chunk()
     return {"added": state["added"] + files, "label": "embed" if deps.index().embeds else "store"}
 
 
-@node(reads=("request",), writes=("index_error",), labels=("embedded", "failed", "only"), outside=True)
+@node(reads=("request",), writes=("index_error",), outside=True)
 async def embed(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
-    """If this fails, what was already indexed is searched."""
-    deps = runtime.context
+    """If this fails, the update goes on by words alone."""
     try:
-        await deps.index().embed()
+        await _named(state, runtime.context).embed()
     except ToolError as error:
-        await deps.index().release()
-        only = request_of(state, deps).index == "only"
-        return {"index_error": str(error), "label": "only" if only else "failed"}
-    return {"label": "embedded"}
+        runtime.stream_writer(ErrorEvent(severity="warning", message=f"Only words are compared. {error}"))
+        return {"index_error": str(error)}
+    return {}
 
 
 @node(reads=("request",), labels=("more", "done", "only"), outside=True)
 async def store(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
-    left, total = await deps.index().store()
+    left, total = await _named(state, deps).store()
     runtime.stream_writer(Progress(what="indexing", done=total - left, total=total, unit="files"))
     if left:
         return {"label": "more"}
@@ -84,11 +98,14 @@ async def query(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     return {"found": _kept(deps, found.model_dump(mode="json"))}
 
 
-@node(reads=("request", "found"), writes=("found", "index_error"), outside=True)
+@node(reads=("request", "found", "index_error"), writes=("found", "index_error"), outside=True)
 async def rank(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
     found = Candidates.model_validate_json(deps.transcript.message(state["found"]).text)
     update: SearchState = {"found": _kept(deps, deps.index().rank(found, _asked(state, deps)))}
+    if found.error and not state["index_error"]:
+        message = f"Only words are compared. {found.error}"
+        runtime.stream_writer(ErrorEvent(severity="warning", message=message))
     return {**update, "index_error": found.error} if found.error else update
 
 
@@ -107,7 +124,7 @@ async def format_results(state: SearchState, runtime: Runtime[Deps]) -> SearchSt
     info = await deps.index().info()
     changes: dict[str, Any] = {"added": state["added"], "removed": state["removed"]}
     if problem := state["index_error"]:
-        changes |= {"error": problem, "state": "failed"}
+        changes |= {"error": problem, "state": "indexing" if problem == _STILL else "failed"}
     output = {
         "results": [hit.model_dump(mode="json") for hit in hits],
         "index": info.model_copy(update=changes).model_dump(mode="json"),
@@ -120,6 +137,14 @@ async def format_results(state: SearchState, runtime: Runtime[Deps]) -> SearchSt
 
 def request_of(state: SearchState, deps: Deps) -> SearchInput:
     return SearchInput.model_validate_json(deps.transcript.message(state["request"]).text)
+
+
+def _named(state: SearchState, deps: Deps) -> CodeIndex:
+    """The index, with the path that this search names."""
+    try:
+        return deps.index().naming(_asked(state, deps).path)
+    except ToolError:  # the path is gone since the search began
+        return deps.index()
 
 
 def _asked(state: SearchState, deps: Deps) -> Asked:

@@ -107,11 +107,15 @@ class CodeIndex(Protocol):
 
     @property
     def embeds(self) -> bool:
-        """Whether an embedding model is set, so that meanings are compared too."""
+        """Whether an embedding model is set, and didn't fail in this update, so that meanings are compared too."""
         ...
 
     def checked(self, asked: Asked) -> Asked:
         """The query with its path normalised. Raises `ToolError` for missing paths and unknown languages."""
+        ...
+
+    def naming(self, path: str) -> "CodeIndex":
+        """This index, whose phases include the hidden, ignored or made folder that the path leads to."""
         ...
 
     async def scan(self) -> bool:
@@ -127,7 +131,7 @@ class CodeIndex(Protocol):
         ...
 
     async def embed(self) -> None:
-        """Compute the vectors of these chunks. Raises `ToolError`."""
+        """Compute the vectors of these chunks. Raises `ToolError`; then the update goes on by words alone."""
         ...
 
     async def store(self) -> tuple[int, int]:
@@ -136,6 +140,10 @@ class CodeIndex(Protocol):
 
     async def release(self) -> None:
         """Let another process update the index."""
+        ...
+
+    async def built(self) -> tuple[int, int]:
+        """Files in the index, and in all, as far as the process that updates it knows."""
         ...
 
     async def query(self, asked: Asked) -> Candidates:
@@ -152,6 +160,6 @@ class CodeIndex(Protocol):
 
     async def info(self) -> IndexInfo: ...
 
-    async def update(self, report: Progress, within_s: float) -> IndexInfo:
-        """Run all phases for at most `within_s`; the rest is left for next time."""
+    async def update(self, path: str, report: Progress, within_s: float) -> IndexInfo:
+        """Run all phases, naming a path, for at most `within_s`; the rest is left for next time."""
         ...

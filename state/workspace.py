@@ -1,6 +1,6 @@
 """workspace: the directories tools may access, and how."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -13,6 +13,10 @@ class PathRefused(ToolError):  # noqa: N818 - a refusal, not a fault
 
     def __init__(self, message: str) -> None:
         super().__init__("path_refused", message)
+
+
+LeaveOut = Callable[[str, Collection[str], Collection[str]], bool]
+"""Whether to leave an entry out, by its name, the names beside it and, once it is opened, those in it."""
 
 
 class Place(NamedTuple):
@@ -82,11 +86,11 @@ class Workspace(Protocol):
         *,
         include_ignored: bool = False,
         stop: Callable[[], None] = lambda: None,
-        leave_out: Callable[[str], bool] = lambda _: False,
+        leave_out: LeaveOut = lambda _name, _beside, _inside: False,
     ) -> Sequence[Path]:
         """All non-ignored files below `start`, sorted; symlinks leading outside aren't followed.
 
         `include_ignored` includes what git ignores, but never what .geminiignore and .rooignore exclude. `stop` is
-        called for each directory and may raise; `leave_out` excludes files and directories by name.
+        called for each directory and may raise; `leave_out` excludes files and directories below `start`.
         """
         ...

@@ -126,7 +126,7 @@ def test_two_processes_search_while_one_indexes(work: Path, tmp_path: Path) -> N
     home = tmp_path / "home"
     indexing = start(work, home, "run", "search", "--index", "only", "--json")
     with stopped_after(indexing, lambda: bool(stored(home)), signal.SIGSTOP):
-        searching = [start(work, home, *SEARCH) for _ in range(2)]
+        searching = [start(work, home, *SEARCH, "--index", "never") for _ in range(2)]
         for answer in map(ended, searching):
             assert (answer["index"]["state"], answer["index"]["added"]) == ("indexing", 0)
             assert answer["results"]

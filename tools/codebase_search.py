@@ -31,7 +31,7 @@ async def run(args: CodebaseSearchArgs, context: ToolContext) -> ToolResult:
     index = context.index()
     asked = index.checked(Asked(query=args.query, path=args.path, language=args.language, limit=args.limit))
     within = min(_INDEXING_S, context.time_left_s / 2 if context.time_left_s else _INDEXING_S)
-    info = await index.update(_progress(context), within)
+    info = await index.update(asked.path, _progress(context), within)
     found = await index.query(asked)
     hits = await index.read(index.rank(found, asked))
     return _result(args, hits, info, found.error)

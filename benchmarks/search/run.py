@@ -146,7 +146,7 @@ async def speed(folder: Path) -> None:
         shutil.copytree(sysconfig.get_path(name), corpus / name, ignore=ignored)
     index = index_of(folder / "home2", corpus)
     started, cpu = time.perf_counter(), time.process_time()
-    info = await index.update(lambda _done, _total: None, 1e9)
+    info = await index.update(".", lambda _done, _total: None, 1e9)
     first, cpu = time.perf_counter() - started, time.process_time() - cpu
     sizes = list(_sizes(folder))
     print(
@@ -156,7 +156,7 @@ async def speed(folder: Path) -> None:
     )
     await asyncio.sleep(2)
     started = time.perf_counter()
-    again = await index.update(lambda _done, _total: None, 1e9)
+    again = await index.update(".", lambda _done, _total: None, 1e9)
     second = time.perf_counter() - started
     print(
         f"again, nothing changed: {second:.2f} s, {second / first:.1%} of the first ({again.added} files indexed)"

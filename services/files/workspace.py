@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from interlock.state.errors import ConfigError, UserError
 from interlock.state.settings import Settings
 from interlock.state.text import clean
 from interlock.state.tooling import PathRefused, Place
-from interlock.state.workspace import Protection
+from interlock.state.workspace import LeaveOut, Protection
 from interlock.tools._opening import Kind, entry_kind, open_directory, status_at
 
 DEPENDENCIES = "node_modules"
@@ -153,7 +153,7 @@ class FolderWorkspace:
         *,
         include_ignored: bool = False,
         stop: Callable[[], None] = lambda: None,
-        leave_out: Callable[[str], bool] = lambda _: False,
+        leave_out: LeaveOut = lambda _name, _beside, _inside: False,
     ) -> Sequence[Path]:
         root = self._root_of(start)
         if root is None:
@@ -173,34 +173,37 @@ class FolderWorkspace:
         start: str,
         rules: IgnoreRules,
         stop: Callable[[], None],
-        leave_out: Callable[[str], bool],
+        leave_out: LeaveOut,
         *,
         git: bool,
     ) -> Iterator[Path]:
         """Yield files by name, and links only to files that tools may see; with `git` false, ignored files too."""
         agent = rules.agent_layers()
-        pending: list[tuple[str, Entry, list[Layer]]] = []
+        pending: list[tuple[str, Entry, list[Layer], Set[str]]] = []
 
-        def open_directory(path: str, layers: list[Layer]) -> None:
+        def open_directory(path: str, layers: list[Layer], beside: Set[str] = frozenset()) -> None:
             stop()
             found = self._entries(path)
-            if git and path != start and any(e.name == ".gitignore" for e in found):
+            names = {entry.name for entry in found}
+            if path != start and leave_out(path.rpartition("/")[2], beside, names):
+                return
+            if git and path != start and ".gitignore" in names:
                 layers = rules.deeper(layers, path)
             base = path.removesuffix("/")
-            pending.extend((f"{base}/{entry.name}", entry, layers) for entry in reversed(found))
+            pending.extend((f"{base}/{entry.name}", entry, layers, names) for entry in reversed(found))
 
         open_directory(start, rules.git_layers(start) if git else [])
         while pending:
-            path, entry, layers = pending.pop()
+            path, entry, layers, beside = pending.pop()
             if is_private(entry.name) or (git and folded(entry.name) == DEPENDENCIES):
                 continue
-            if leave_out(entry.name):
+            if leave_out(entry.name, beside, ()):
                 continue
             is_dir = entry.kind == "directory"
             if entry_ignored(layers, agent, path, is_dir):
                 continue
             if is_dir:
-                open_directory(path, layers)
+                open_directory(path, layers, beside)
             elif entry.kind == "file" or (entry.kind == "link" and self._own_link(path, rules)):
                 yield Path(path)
 

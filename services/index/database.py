@@ -11,7 +11,7 @@ from pathlib import Path
 from interlock.services.files.folders import private_directory, private_file
 from interlock.services.sqlite import BUSY_TIMEOUT_S, explained, transaction
 
-VERSION = "2"
+VERSION = "3"
 """Version of schema, chunks and words; an index of another version is rebuilt."""
 _SCHEMA = """
 create table meta (key text primary key, value text not null) without rowid;
@@ -19,6 +19,8 @@ create table files (
     id integer primary key,
     path text not null unique,        -- relative to the workspace
     language text not null,
+    inside text not null,             -- the left-out folder around it, which a search must name; empty: none
+    embedded integer not null,        -- 0: its vectors couldn't be computed
     signature text not null,          -- size, times and inode; empty: it may have changed right after it was read
     sha256 text not null
 );
@@ -81,7 +83,10 @@ class IndexFile:
         with explained(self.path):
             try:
                 conn = self._open()
-                if _version(conn) != VERSION:
+                if (found := _version(conn)) != VERSION:
+                    if found is not None:  # its free pages would keep what an older version stored
+                        self._remove()
+                        conn = self._open()
                     self._make(conn)
             except sqlite3.DatabaseError as error:
                 if isinstance(error, sqlite3.OperationalError):
@@ -129,7 +134,7 @@ class IndexFile:
                 conn.execute(f"drop table if exists {table}")
             for statement in _SCHEMA.split(";\n"):
                 conn.execute(statement)
-            rows = [("version", VERSION), ("workspace", self._workspace), ("complete", "")]
+            rows = [("version", VERSION), ("workspace", self._workspace), ("complete", ""), ("total", "0")]
             conn.executemany("insert into meta values (?, ?)", rows)
 
     def _close(self) -> None:

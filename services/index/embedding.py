@@ -96,6 +96,8 @@ class Embedder:
                     answer = await client.post(url, json=body)
             except httpx.TransportError as error:
                 raise _TryAgain(f"{url}: {error or type(error).__name__}") from error
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                raise self._failed(f"{url}: {error}") from error
             if answer.status_code in _AGAIN:
                 raise _TryAgain(f"{url} answered {answer.status_code}")
             if answer.status_code != _OK:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +15,7 @@ from interlock.services.files.filesystem import sha256
 from interlock.services.index.database import IndexFile
 from interlock.services.index.embedding import Embedder
 from interlock.services.index.ranking import Meanings, by_words, columns, ranked
-from interlock.services.index.sources import Indexed, Source, indexed, read, sources
+from interlock.services.index.sources import Indexed, Source, indexed, left_out_around, read, sources
 from interlock.services.secrets.redaction import Redactor
 from interlock.services.sqlite import explained, transaction
 from interlock.state.calls import ToolError
@@ -28,27 +29,36 @@ _BATCH_FILES, _BATCH_BYTES = 200, 1 << 20
 """Limits per transaction: the work that a kill can lose."""
 _CANDIDATES = 4
 """Per requested result."""
+WAIT_S = 0.5
+"""Seconds between looks at an index that another process is updating."""
 
 
 class WorkspaceIndex:
     """Implements `CodeIndex`. Phases run in a thread, one at a time; nothing is opened before it is needed."""
 
-    def __init__(self, home: Path, workspace: Workspace, embedder: Embedder | None = None) -> None:
-        self._workspace, self._embedder = workspace, embedder
+    def __init__(
+        self, home: Path, workspace: Workspace, redact: Redactor, embedder: Embedder | None = None
+    ) -> None:
+        self._workspace, self._embedder, self._redact = workspace, embedder, redact
+        self._failed = ""
+        """Why this update computes no vectors, although a model is set."""
         self._file = IndexFile(home, workspace.root, embedder.identity if embedder else "")
         self._meanings = Meanings()
         self._one = threading.Lock()
         self._updating = asyncio.Lock()
+        self._named = "."
         self._found: list[Source] | None = None
         self._pending: deque[Source] | None = None
         self._batch: list[Indexed] = []
         self._total = 0
+        self._lacking: set[str] = set()
+        """Unchanged files that are indexed without vectors."""
         self._check: Callable[[], None] = lambda: None
         """Aborts the work in its thread once the caller is gone."""
 
     @property
     def embeds(self) -> bool:
-        return self._embedder is not None
+        return self._embedder is not None and not self._failed
 
     def checked(self, asked: Asked) -> Asked:
         if asked.language is not None and asked.language not in LANGUAGES:
@@ -63,6 +73,10 @@ class WorkspaceIndex:
             raise ToolError("file_not_found", f"No file or folder {asked.path!r} in the workspace.")
         return asked.model_copy(update={"path": path.relative_to(root).as_posix()})
 
+    def naming(self, path: str) -> "WorkspaceIndex":
+        self._named = path
+        return self
+
     async def scan(self) -> bool:
         return await self._in_turn(self._scan)
 
@@ -75,22 +89,34 @@ class WorkspaceIndex:
     async def embed(self) -> None:
         if not self._batch:  # the previous process cut them
             await self.chunk()
-        if self._embedder is not None:
-            texts = [f"{f.source.path} {c.name}\n{c.text}" for f in self._batch for c in f.chunks]
+        if self._embedder is None or self._failed:
+            return
+        texts = [f"{f.source.path} {c.name}\n{c.text}" for f in self._batch for c in f.chunks]
+        try:
             vectors = iter(await self._embedder.vectors(texts))
-            self._batch = [f._replace(vectors=[next(vectors) for _ in f.chunks]) for f in self._batch]
+        except ToolError as error:
+            self._without_vectors(str(error))
+            raise
+        self._batch = [f._replace(vectors=[next(vectors) for _ in f.chunks]) for f in self._batch]
+
+    def _without_vectors(self, why: str) -> None:
+        """Go on by words alone; files that only lack vectors wait for the next update."""
+        self._failed = why
+        self._batch = [file for file in self._batch if file.source.path not in self._lacking]
+        self._pending = deque(s for s in self._pending or () if s.path not in self._lacking)
 
     async def store(self) -> tuple[int, int]:
         if not self._batch:
-            await (self.embed() if self.embeds else self.chunk())
+            with suppress(ToolError):  # the query says why only words are compared
+                await (self.embed() if self.embeds else self.chunk())
         return await self._in_turn(self._store)
 
     async def release(self) -> None:
         await self._in_turn(self._release)  # cancelled work may still be running in its thread
 
     async def query(self, asked: Asked) -> Candidates:
-        error, vector = None, None
-        if self._embedder is not None:
+        error, vector = self._failed or None, None
+        if self._embedder is not None and not self._failed:
             try:
                 (vector,) = await self._embedder.vectors([asked.query], question=True)
             except ToolError as failed:
@@ -107,18 +133,22 @@ class WorkspaceIndex:
     async def info(self) -> IndexInfo:
         return await self._in_turn(self._info)
 
-    async def update(self, report: Progress, within_s: float) -> IndexInfo:
+    async def update(self, path: str, report: Progress, within_s: float) -> IndexInfo:
         async with self._updating:
             until = time.monotonic() + within_s
-            if not await self.scan():
-                return await self.info()
+            while not await self.naming(path).scan():
+                if time.monotonic() >= until:
+                    return (await self.info()).model_copy(update={"state": "indexing"})
+                report(*await self.built())
+                await asyncio.sleep(WAIT_S)
             try:
                 left, removed = await self.compare()
                 added = 0
                 while left and time.monotonic() < until:
                     added += await self.chunk()
                     if self.embeds:
-                        await self.embed()
+                        with suppress(ToolError):  # the query says why only words are compared
+                            await self.embed()
                     left, total = await self.store()
                     report(total - left, total)
                 return (await self.info()).model_copy(update={"added": added, "removed": removed})
@@ -141,8 +171,9 @@ class WorkspaceIndex:
     def _scan(self) -> bool:
         if not self._file.lock():
             return False
-        self._found = list(sources(self._workspace, self._check))
-        self._pending, self._batch = None, []
+        found = sources(self._workspace, self._named, self._check)
+        self._found = [source for source in found if self._redact(source.path) == source.path]
+        self._pending, self._batch, self._failed = None, [], ""
         return True
 
     def _release(self) -> None:
@@ -154,29 +185,44 @@ class WorkspaceIndex:
             self._pending = deque()  # another process is building it
             return 0, 0
         conn = self._file.writable()
-        known = {row[0]: row[1:] for row in conn.execute("select path, signature, sha256 from files")}
         found = self._found or []
-        pending: list[Source] = []
-        same: list[Source] = []
+        # Files of a folder that another search named stay as they are, as long as it is there.
+        kept = {
+            inside for (inside,) in conn.execute("select distinct inside from files") if self._stays(inside)
+        }
+        rows = conn.execute("select path, inside, embedded, signature, sha256 from files")
+        known = {row[0]: row[1:] for row in rows if row[1] not in kept}
+        pending, same, lacking = list[Source](), list[Source](), list[Source]()
         for source in found:
             self._check()
-            signature, digest = known.pop(source.path, ("", ""))
-            if signature and signature == source.signature:
-                continue
-            touched = digest and self._digest(source) == digest
-            (same if touched else pending).append(source)
+            inside, embedded, signature, digest = known.pop(source.path, ("", 1, "", ""))
+            unmoved = inside == source.inside
+            if not (unmoved and signature and signature == source.signature):
+                touched = unmoved and digest and self._digest(source) == digest
+                (same if touched else pending).append(source)
+                if not touched:
+                    continue
+            if not embedded:
+                lacking.append(source)
         with transaction(conn):
             conn.executemany(
                 "update files set signature = ? where path = ?",
                 [(s.signature, s.path) for s in same if s.signature],
             )
             conn.execute("update meta set value = ? where key = 'complete'", ("" if pending else "1",))
+            conn.execute("update meta set value = ? where key = 'total'", (str(len(found)),))
         for path in known:
             self._check()
             with transaction(conn):
                 _forget(conn, path)
-        self._pending, self._total = deque(pending), len(found)
-        return len(pending), len(known)
+        self._pending, self._total = deque([*pending, *lacking]), len(found)
+        self._lacking = {source.path for source in lacking}
+        return len(self._pending), len(known)
+
+    def _stays(self, inside: str) -> bool:
+        if inside in ("", left_out_around(self._workspace, self._named)):
+            return False
+        return left_out_around(self._workspace, inside) == inside and (self._workspace.root / inside).exists()
 
     def _digest(self, source: Source) -> str:
         data = read(self._workspace, source.path)
@@ -189,11 +235,11 @@ class WorkspaceIndex:
         for source in list(self._pending or ())[:_BATCH_FILES]:
             self._check()
             data = read(self._workspace, source.path)
-            self._batch.append(indexed(source, data or b""))
+            self._batch.append(indexed(source, data or b"", self._redact))
             size += len(data or b"")
             if size > _BATCH_BYTES:
                 break
-        return len(self._batch)
+        return sum(file.source.path not in self._lacking for file in self._batch)
 
     def _store(self) -> tuple[int, int]:
         if self._pending is None or not self._batch:
@@ -205,7 +251,7 @@ class WorkspaceIndex:
         with transaction(conn):
             for file in self._batch:
                 _forget(conn, file.source.path)
-                _add(conn, file)
+                _add(conn, file, embedded=not self._failed)
             last = len(self._pending) <= len(self._batch)
             conn.execute("update meta set value = ? where key = 'complete'", ("1" if last else "",))
         for _ in self._batch:
@@ -242,6 +288,16 @@ class WorkspaceIndex:
             if row is not None
         ]
 
+    async def built(self) -> tuple[int, int]:
+        return await self._in_turn(self._built)
+
+    def _built(self) -> tuple[int, int]:
+        if (conn := self._file.readable()) is None:
+            return 0, 0
+        (total,) = conn.execute("select value from meta where key = 'total'").fetchone()
+        (files,) = conn.execute("select count(*) from files").fetchone()
+        return files, max(files, int(total))
+
     def _info(self) -> IndexInfo:
         conn = self._file.readable()
         if conn is None:
@@ -265,11 +321,12 @@ def _forget(conn: sqlite3.Connection, path: str) -> None:
     conn.execute("delete from files where id = ?", row)
 
 
-def _add(conn: sqlite3.Connection, file: Indexed) -> None:
+def _add(conn: sqlite3.Connection, file: Indexed, embedded: bool) -> None:
     source = file.source
     (file_id,) = conn.execute(
-        "insert into files (path, language, signature, sha256) values (?, ?, ?, ?) returning id",
-        (source.path, source.language, source.signature, file.sha256),
+        "insert into files (path, language, inside, embedded, signature, sha256)"
+        " values (?, ?, ?, ?, ?, ?) returning id",
+        (source.path, source.language, source.inside, embedded, source.signature, file.sha256),
     ).fetchone()
     for place, (chunk, words) in enumerate(zip(file.chunks, file.words, strict=True)):
         row = (file_id, chunk.start, chunk.end, chunk.name, chunk.text)
@@ -286,4 +343,5 @@ def open_index(
     home: Path, workspace: Workspace, embeddings: str, env: Mapping[str, str], redact: Redactor
 ) -> WorkspaceIndex:
     """Open an index; `embeddings` is the configured model, or empty for word search only."""
-    return WorkspaceIndex(home, workspace, Embedder(embeddings, env, redact) if embeddings else None)
+    embedder = Embedder(embeddings, env, redact) if embeddings else None
+    return WorkspaceIndex(home, workspace, redact, embedder)

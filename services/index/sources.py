@@ -3,18 +3,21 @@
 Limits are Roo Code's. Unlike there, text between definitions is kept and no text is in two chunks.
 """
 
+import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from interlock.services.files.filesystem import sha256
 from interlock.services.index.ranking import columns
+from interlock.services.secrets.redaction import Redactor
 from interlock.state.tooling import PathRefused, Workspace
-from interlock.tools._opening import open_file
+from interlock.tools._made import is_made
+from interlock.tools._opening import open_file, real_file
 from interlock.tools._syntax import Definition, definitions, language_of
 
 LEAST, MOST = 50, 1000
@@ -192,13 +195,6 @@ def _sections(lines: _Lines) -> list[_Piece]:
 
 LARGEST = 1 << 20
 """Maximum size of a file in bytes (Roo Code: 1 MiB)."""
-_MADE = frozenset(
-    {
-        *("node_modules", "__pycache__", "env", "venv", "target", "dist", "out", "bundle"),
-        *("vendor", "tmp", "temp", "deps", "pods"),
-    }
-)
-"""Folders of generated or fetched files (Roo Code's list without `pkg`, where Go keeps its own code)."""
 _SETTLED_NS = 2_000_000_000
 """A file modified just before it was read may change again without a new time stamp."""
 
@@ -210,6 +206,8 @@ class Source(NamedTuple):
     language: str
     signature: str
     """Size, times and inode: unchanged means same bytes. Empty if that isn't reliable yet."""
+    inside: str = ""
+    """The hidden, ignored or made folder around it, in which only searches that name it look; empty: none."""
 
 
 class Indexed(NamedTuple):
@@ -223,16 +221,36 @@ class Indexed(NamedTuple):
     vectors: list[bytes]
 
 
-def sources(workspace: Workspace, stop: Callable[[], None]) -> Iterator[Source]:
-    """Yield source files ordered by path, without hidden files and those that tools may not see."""
-    for path in workspace.walk(workspace.root, stop=stop, leave_out=_left_out):
-        language = language_of(path)
-        if language is not None and (found := _signature(path)) is not None:
-            yield Source(path.relative_to(workspace.root).as_posix(), language, found)
+def sources(workspace: Workspace, named: str, stop: Callable[[], None]) -> Iterator[Source]:
+    """Yield source files that tools may see: by path all that aren't hidden, ignored or in folders that a build made
+    (`is_made`), then those in the folder of that kind that `named`, a path, leads to."""
+    around = left_out_around(workspace, named)
+    for inside in ("", around) if around else ("",):
+        for path in workspace.walk(workspace.root / inside, stop=stop, leave_out=_left_out):
+            language = language_of(path)
+            if language is not None and (found := _signature(path)) is not None:
+                yield Source(path.relative_to(workspace.root).as_posix(), language, found, inside)
 
 
-def _left_out(name: str) -> bool:
-    return name.startswith(".") or name.lower() in _MADE
+def left_out_around(workspace: Workspace, named: str) -> str:
+    """The outermost folder or file on the way to a path that searches leave out unless it is named; empty: none."""
+    at = workspace.root
+    for name in Path(named).parts:
+        beside, at = _names(at), at / name
+        if _left_out(name, beside, _names(at)) or workspace.ignored(at):
+            return at.relative_to(workspace.root).as_posix()
+    return ""
+
+
+def _names(directory: Path) -> set[str]:
+    try:
+        return set(os.listdir(directory))  # noqa: PTH208 - only names are wanted
+    except OSError:
+        return set()
+
+
+def _left_out(name: str, beside: Collection[str], inside: Collection[str]) -> bool:
+    return name.startswith(".") or is_made(name, beside, inside)
 
 
 def _signature(path: Path) -> str | None:
@@ -251,7 +269,8 @@ def _signature(path: Path) -> str | None:
 def read(workspace: Workspace, path: str) -> bytes | None:
     """Read a file up to the size limit; None if it is gone, too large or not accessible."""
     try:
-        workspace.readable(path)  # a hard link may be another name of a private file
+        if real_file(workspace, workspace.root / path, ignored=True) is None:
+            return None  # a hard link may be another name of a private file
         with workspace.place(workspace.root / path) as place, open_file(place) as file:
             data = file.read(LARGEST + 1)
     except (OSError, PathRefused):
@@ -259,8 +278,10 @@ def read(workspace: Workspace, path: str) -> bytes | None:
     return data if len(data) <= LARGEST else None
 
 
-def indexed(source: Source, data: bytes) -> Indexed:
-    """Prepare a file. Binary and unreadable files get no chunks, but are recorded so that they aren't reread."""
-    found = [] if b"\0" in data else chunks(data, source.language)
+def indexed(source: Source, data: bytes, redact: Redactor) -> Indexed:
+    """Prepare a file, without its secrets. Binary and unreadable files get no chunks, but are recorded: nothing reads
+    them again."""
+    text = "" if b"\0" in data else data.decode("utf-8", "replace")
+    found = chunks(redact(text, lines=True).encode(), source.language)
     words = [columns(source.path, chunk.name, chunk.text) for chunk in found]
     return Indexed(source, sha256(data), found, words, [])

@@ -9,7 +9,7 @@ Redacted are known shapes (`shapes_in`) and, verbatim, each secret of the run's 
 | arguments of calls, in the chain, the journal and approvals | verbatim, as they get executed; displayed redacted |
 | results of calls, in the journal; diffs, previews and reasons of approvals | redacted before the row is written |
 | requests to models, errors of providers | redacted (`services/models/chat`) |
-| output of processes: shown, returned, stored in `outputs/` | redacted as it arrives, also across chunks |
+| output of processes: shown, returned, stored in `outputs/`; files in the search index | redacted as it arrives |
 | output of background commands, in `outputs/spool-*` | raw while they run, redacted when the run releases them |
 | events, whatever they contain | redacted again, also across deltas: the last gate (`engine/driver/event_bus`) |
 | a run's title, options and error; pending requests; warnings; tracebacks | redacted |
@@ -170,13 +170,12 @@ class Redactor:
             both = {**self.literals, **_literals(secrets)}
             self.literals = {v: both[v] for v in sorted(both, key=lambda v: (-len(v), v))}
 
-    def __call__(self, text: str) -> str:
-        """Replace each secret with a mark; returns the same text if there is none."""
+    def __call__(self, text: str, *, lines: bool = False) -> str:
+        """Replace each secret with a mark; returns the same text if there is none. `lines`: keep line numbers."""
         for _ in range(_PASSES):  # a mark can expose a secret that was adjacent to another
-            spans = self.spans(text)
-            if not spans:
+            if not (spans := self.spans(text)):
                 break
-            text = _marked(text, spans)
+            text = _marked(text, spans, lines)
         return text
 
     def spans(self, text: str) -> list[Span]:
@@ -256,13 +255,14 @@ def new_mark(before: bytes, after: bytes) -> str | None:
     return next(iter(new), None)
 
 
-def _marked(text: str, spans: list[Span]) -> str:
+def _marked(text: str, spans: list[Span], lines: bool) -> str:
     """Replace each run of overlapping spans with one mark, named after the first."""
     parts: list[str] = []
     done = 0
     for start, end, name in spans:
         if start >= done:
             parts += [text[done:start], f"[redacted:{name}]"]
+        parts.append("\n" * text.count("\n", max(start, done), end) if lines else "")
         done = max(done, end)
     return "".join([*parts, text[done:]])
 
