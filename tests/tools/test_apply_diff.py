@@ -1,7 +1,6 @@
 """apply_diff and insert_content: never the wrong place, whatever the hint; whatever can be applied is."""
 
 import importlib.util
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -9,8 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import lines_run
+from tool_calls import Calls
 
-from interlock.state.calls import ToolResult
 from interlock.state.deps import Stop, Stopped
 from interlock.state.tooling import FileChange
 from interlock.tools._content import TextFile
@@ -18,8 +18,6 @@ from interlock.tools.apply_diff import applied
 from interlock.tools.matcher.blocks import Block, DiffError, blocks_of
 from interlock.tools.matcher.windows import Work
 
-Call = Callable[..., ToolResult]
-Plan = Callable[..., FileChange | ToolResult]
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -29,20 +27,14 @@ def block(search: str, new: str, line: int = 0) -> str:
     return f"<<<<<<< SEARCH\n{hint}{search}\n=======\n{middle}>>>>>>> REPLACE\n"
 
 
-def failed(result: FileChange | ToolResult, kind: str) -> str:
-    assert isinstance(result, ToolResult)
-    assert (result.error or {}).get("type") == kind, result
-    return result.content
-
-
-def test_blocks_are_applied_by_their_lines_in_any_order(call: Call, folder: Path) -> None:
+def test_blocks_are_applied_by_their_lines_in_any_order(call: Calls, folder: Path) -> None:
     (folder / "a").write_text("a\nb\nc\na\nb\nc\n")
     said = call("apply_diff", path="a", diff=block("b", "B", 5) + "\n" + block("a", "A\nA2", 1)).content
     assert (folder / "a").read_text() == "A\nA2\nb\nc\na\nB\nc\n"
     assert said == "Edited 'a': 2 of 2 blocks applied (block 1 at line 6; block 2 at line 1)."
 
 
-def test_a_block_that_cannot_be_placed_is_named_and_the_others_are_applied(call: Call, folder: Path) -> None:
+def test_a_block_that_cannot_be_placed_is_named_and_the_others_are_applied(call: Calls, folder: Path) -> None:
     (folder / "a").write_text("one\ntwo\nx\nx\n")
     said = call("apply_diff", path="a", diff=block("two", "2") + block("x", "y") + block("gone", "z")).content
     assert (folder / "a").read_text() == "one\n2\nx\nx\n"
@@ -76,19 +68,19 @@ def test_a_block_that_cannot_be_placed_is_named_and_the_others_are_applied(call:
     ],
 )
 def test_what_cannot_be_done_changes_nothing_and_says_why(
-    plan: Plan, folder: Path, text: str, diff: str, kind: str, says: str
+    call: Calls, text: str, diff: str, kind: str, says: str
 ) -> None:
-    (folder / "a").write_text(text)
-    assert says in failed(plan("apply_diff", path="a", diff=diff), kind)
+    call.write({"a": text})
+    assert says in call.failed(kind, "apply_diff", path="a", diff=diff)
 
 
-def test_a_block_is_whole_lines_and_keeps_the_files_indentation(call: Call, folder: Path) -> None:
+def test_a_block_is_whole_lines_and_keeps_the_files_indentation(call: Calls, folder: Path) -> None:
     (folder / "a").write_text("max = 1\n    x = 1\nlast")
     call("apply_diff", path="a", diff=block("x = 1", "if y:\n    x = 2"))
     assert (folder / "a").read_text() == "max = 1\n    if y:\n        x = 2\nlast"
 
 
-def test_lines_are_taken_out_and_the_end_of_the_file_stays_as_it_is(call: Call, folder: Path) -> None:
+def test_lines_are_taken_out_and_the_end_of_the_file_stays_as_it_is(call: Calls, folder: Path) -> None:
     for before, gone, after in (
         ("a\r\nb\r\nc", "c", "a\r\nb"),
         ("a\nb\nc\n", "c", "a\nb\n"),
@@ -99,15 +91,15 @@ def test_lines_are_taken_out_and_the_end_of_the_file_stays_as_it_is(call: Call, 
         assert (folder / "a").read_bytes() == after.encode()
 
 
-def test_a_later_block_finds_its_line_after_earlier_ones_moved_it(call: Call, folder: Path) -> None:
+def test_a_later_block_finds_its_line_after_earlier_ones_moved_it(call: Calls, folder: Path) -> None:
     (folder / "a").write_text("head\n" + "x\ny\n" * 3)
     call("apply_diff", path="a", diff=block("head", "h1\nh2\nh3", 1) + block("x", "", 4) + block("x", "X", 6))
     assert (folder / "a").read_text() == "h1\nh2\nh3\nx\ny\ny\nX\ny\n"
 
 
-def test_of_two_equal_places_the_one_that_another_block_left_is_no_answer(plan: Plan, folder: Path) -> None:
+def test_of_two_equal_places_the_one_that_another_block_left_is_no_answer(call: Calls, folder: Path) -> None:
     (folder / "a").write_text("x\ny\nx\nz\n")
-    done = plan("apply_diff", path="a", diff=block("x\ny", "new") + block("x", "which?"))
+    done = call.plan("apply_diff", path="a", diff=block("x\ny", "new") + block("x", "which?"))
     assert isinstance(done, FileChange)
     assert done.after == b"new\nx\nz\n"
     assert "Block 2 was not applied" in done.message
@@ -117,7 +109,7 @@ def test_of_two_equal_places_the_one_that_another_block_left_is_no_answer(plan: 
     ("hint", "changed"), [(100, 100), (104, 100), (95, 100), (106, None), (30, None), (3, 1), (55, None)]
 )
 def test_a_hint_may_be_a_few_lines_off_where_nothing_else_is_near(
-    call: Call, folder: Path, hint: int, changed: int | None
+    call: Calls, folder: Path, hint: int, changed: int | None
 ) -> None:
     lines = ["x" if n in (1, 100) else f"line {n}" for n in range(1, 200)]
     (folder / "a").write_text("\n".join(lines) + "\n")
@@ -150,7 +142,7 @@ def test_more_blocks_than_are_applied_at_once_are_refused() -> None:
     ],
 )
 def test_margins_of_listings_are_no_text_unless_the_file_has_them(
-    call: Call, folder: Path, text: str, diff: str, after: str
+    call: Calls, folder: Path, text: str, diff: str, after: str
 ) -> None:
     (folder / "a").write_text(text)
     assert (call("apply_diff", path="a", diff=diff).status, (folder / "a").read_text()) == ("success", after)
@@ -189,11 +181,14 @@ def test_a_margin_never_leads_to_a_wrong_place(
         )
 
 
-def test_blocks_of_one_call_share_their_comparisons_and_end_when_asked(lines_run: Callable[..., int]) -> None:
+def test_blocks_of_one_call_share_their_comparisons_and_end_when_asked() -> None:
     """Four times the blocks don't take four times the work, counted in executed lines of Python."""
     file = TextFile("".join(f"    value_{n} = compute({n}, other)\n" for n in range(2_000)))
     nearly = [Block((f"    valeu_{n} = compute(x, otter)",), ("z",), n) for n in range(1, 161)]
-    few, many = (lines_run(applied, "f", file, nearly[:count], Work(2_000_000)) for count in (40, 160))
+    few, many = (
+        lines_run(lambda count=count: applied("f", file, nearly[:count], Work(2_000_000)))
+        for count in (40, 160)
+    )
     assert many < 1.5 * few
     assert applied("f", file, [Block(("    value_7 = compute(7, other)",), ("z",), 0)], Work(0)).done
     stop = Stop()
@@ -284,7 +279,7 @@ def test_nothing_lands_in_a_wrong_place_on_edits_corpus_with_any_hint() -> None:
         assert found["right"] > len(cases) * 0.6
 
 
-def test_content_is_put_before_a_line_or_at_the_end(call: Call, folder: Path) -> None:
+def test_content_is_put_before_a_line_or_at_the_end(call: Calls, folder: Path) -> None:
     for before, line, after in (
         ("a\nb\n", 2, "a\nnew\nb\n"),
         ("a\r\nb\r\n", 1, "new\r\na\r\nb\r\n"),
@@ -299,12 +294,18 @@ def test_content_is_put_before_a_line_or_at_the_end(call: Call, folder: Path) ->
     assert (folder / "d/new").read_text() == "x\n"
 
 
-def test_a_line_beyond_the_end_or_in_no_file_is_refused(plan: Plan, folder: Path) -> None:
-    (folder / "a").write_text("a\n")
-    assert "has 1 line" in failed(
-        plan("insert_content", path="a", line=3, content="x"), "invalid_tool_params"
-    )
-    failed(plan("insert_content", path="b", line=2, content="x"), "file_not_found")
-    failed(plan("insert_content", path="../b", line=0, content="x"), "path_refused")
-    failed(plan("apply_diff", path="b", diff=block("a", "b")), "file_not_found")
-    failed(plan("apply_diff", path=".env", diff=block("a", "b")), "path_refused")
+@pytest.mark.parametrize(
+    ("tool", "args", "kind", "says"),
+    [
+        ("insert_content", {"path": "a", "line": 3, "content": "x"}, "invalid_tool_params", "has 1 line"),
+        ("insert_content", {"path": "b", "line": 2, "content": "x"}, "file_not_found", ""),
+        ("insert_content", {"path": "../b", "line": 0, "content": "x"}, "path_refused", ""),
+        ("apply_diff", {"path": "b", "diff": block("a", "b")}, "file_not_found", ""),
+        ("apply_diff", {"path": ".env", "diff": block("a", "b")}, "path_refused", ""),
+    ],
+)
+def test_a_line_beyond_the_end_or_in_no_file_is_refused(
+    call: Calls, tool: str, args: dict[str, Any], kind: str, says: str
+) -> None:
+    call.write({"a": "a\n"})
+    assert says in call.failed(kind, tool, **args)

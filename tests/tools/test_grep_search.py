@@ -2,22 +2,20 @@
 
 import asyncio
 import contextlib
-import os
 import subprocess
 import threading
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import HANG_S
 from pydantic import ValidationError
+from tool_calls import Calls
 
-from interlock.services.files.filesystem import OutputFiles
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.secrets.environment import tool_environment
-from interlock.state.calls import CallKey, ToolError, ToolResult
-from interlock.state.settings import Settings
-from interlock.state.tooling import ToolContext
+from interlock.state.calls import ToolResult
 from interlock.tools.grep_search import TOOL, GrepSearchArgs, run
 from interlock.tools.search.ripgrep import find_ripgrep
 
@@ -49,36 +47,21 @@ FILES: dict[str, bytes] = {
 }
 
 
-class Grep:
+class Grep(Calls):
+    """`grep("needle")` searches a workspace that holds FILES."""
+
     def __init__(self, folder: Path) -> None:
-        self.root = folder / "work"
-        self.folder = folder
-        for name, data in FILES.items():
-            self.write(name, data)
-        self.settings = Settings()
-        self.outputs = OutputFiles(folder / "state")
+        super().__init__(folder)
+        self.write(FILES)
 
-    def write(self, name: str, data: bytes) -> None:
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+    def __call__(self, pattern: str, **args: Any) -> ToolResult:  # type: ignore[override]
+        return super().__call__("grep_search", pattern=pattern, **args)
 
-    def context(self, included: tuple[Path, ...] = ()) -> ToolContext:
-        return ToolContext(
-            key=CallKey(message="m", index=0),
-            workspace=FolderWorkspace(self.root, included),
-            processes=SupervisedProcesses(outputs=self.outputs, env=tool_environment(os.environ)),
-            outputs=self.outputs,
-            settings=self.settings,
-            emit_output=lambda _: None,
-        )
-
-    def __call__(self, pattern: str, included: tuple[Path, ...] = (), **args: Any) -> ToolResult:
-        context = self.context(included)
-        try:
-            return asyncio.run(run(GrepSearchArgs(pattern=pattern, **args), context))
-        except ToolError as error:
-            return error.result
+    def failed(self, kind: str, **args: Any) -> str:  # type: ignore[override]
+        result = self(**args)
+        assert result.error is not None and result.error["type"] == kind, result
+        assert "\n" not in result.content
+        return result.content
 
     def text(self, pattern: str, **args: Any) -> str:
         result = self(pattern, **args)
@@ -90,8 +73,10 @@ class Grep:
 
 
 @pytest.fixture
-def grep(tmp_path: Path) -> Grep:
-    return Grep(tmp_path)
+def grep(tmp_path: Path) -> Iterator[Grep]:
+    made = Grep(tmp_path / "work")
+    yield made
+    made.close()
 
 
 SEARCHED = [
@@ -100,36 +85,23 @@ SEARCHED = [
 ]
 
 
-def test_ignored_private_and_binary_files_are_not_searched(grep: Grep) -> None:
-    assert grep.names("needle") == SEARCHED
-
-
-def test_no_ignore_brings_what_git_ignores_but_never_what_is_private(grep: Grep) -> None:
-    extra = ["ignored/x.txt", "node_modules/lib.js", "noise.log"]
-    assert sorted(grep.names("needle", no_ignore=True)) == sorted(SEARCHED + extra)
-
-
-def test_agent_ignore_files_may_bring_back_what_git_ignores(grep: Grep) -> None:
-    grep.write(".geminiignore", b"!noise.log\n")
-    assert "noise.log" in grep.names("needle")
-    assert "ignored/x.txt" not in grep.names("needle")
-
-
-def test_dependencies_are_searched_when_asked_for(grep: Grep) -> None:
-    assert grep.names("needle", dir_path="node_modules") == ["node_modules/lib.js"]
-
-
-def test_without_git_its_ignore_file_does_not_count(grep: Grep) -> None:
-    subprocess.run(["rm", "-r", str(grep.root / ".git")], check=True)
-    assert "noise.log" in grep.names("needle")
-
-
-def test_symlinks_are_not_followed(grep: Grep, tmp_path: Path) -> None:
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "outside/secret.txt").write_text("needle outside")
-    (grep.root / "link").symlink_to(tmp_path / "outside")
-    (grep.root / "file-link.txt").symlink_to(tmp_path / "outside/secret.txt")
-    assert grep.names("needle") == SEARCHED
+@pytest.mark.parametrize(
+    ("prepared", "args", "found"),
+    [
+        ("true", {}, SEARCHED),
+        ("true", {"no_ignore": True}, [*SEARCHED, "ignored/x.txt", "node_modules/lib.js", "noise.log"]),
+        ("echo '!noise.log' > .geminiignore", {"include_pattern": "noise.log"}, ["noise.log"]),
+        ("true", {"dir_path": "node_modules"}, ["node_modules/lib.js"]),
+        ("rm -r .git", {"include_pattern": "noise.log"}, ["noise.log"]),
+        ("cp -r sub ../outside; ln -s ../outside link; ln -s ../outside/anchored.txt linked", {}, SEARCHED),
+        ("echo --pre=touch > ./--files", {"pattern": "--pre=touch"}, ["--files"]),
+    ],
+)
+def test_ignored_private_binary_and_linked_files_are_not_searched(
+    grep: Grep, prepared: str, args: dict[str, Any], found: list[str]
+) -> None:
+    subprocess.run(prepared, shell=True, cwd=grep.folder, check=True)
+    assert sorted(grep.names(**{"pattern": "needle", **args})) == sorted(found)
 
 
 def test_matches_have_numbers_and_are_grouped_by_file(grep: Grep) -> None:
@@ -138,6 +110,8 @@ def test_matches_have_numbers_and_are_grouped_by_file(grep: Grep) -> None:
         "4 matches in 3 files for 'needle':\n"
         "\na/b.py\n2:NEEDLE two\n\na-b/c.py\n1:x = needle()\n\na.py\n1:needle\n2:second needle"
     )
+    less = grep.text("needle", dir_path="a.py", exclude_pattern="SECOND", context=0)
+    assert less.endswith("\na.py\n1:needle")
 
 
 @pytest.mark.parametrize(
@@ -157,6 +131,9 @@ def test_matches_have_numbers_and_are_grouped_by_file(grep: Grep) -> None:
         ({"pattern": "needle", "include_pattern": "a/"}, "1 match in 1 file"),
         ({"pattern": "needle", "include_pattern": "sub/*"}, "1 match in 1 file"),
         ({"pattern": "needle", "include_pattern": "A.PY"}, "2 matches in 1 file"),
+        ({"pattern": "foo(", "fixed_strings": True}, "no matches"),
+        ({"pattern": "line"}, "first 100 matches in 1 file"),
+        ({"pattern": r"line 30\d", "total_max_matches": 1}, "1 match in 1 file"),
     ],
 )
 def test_limits_excludes_and_includes_count(grep: Grep, search: dict[str, Any], summary: str) -> None:
@@ -168,12 +145,6 @@ def test_total_is_capped_and_says_so(grep: Grep) -> None:
     assert text.startswith("First 10 matches in 1 file for 'line':")
     assert "\n10:line 10 needle\n" in text and "\n11:" not in text
     assert "there are more; narrow the search" in text
-    assert grep.text(r"line 30\d", total_max_matches=1).startswith("1 match ")
-
-
-def test_default_is_a_hundred_matches(grep: Grep) -> None:
-    result = grep("line")
-    assert result.meta["matches"] == 100
 
 
 def test_one_match_comes_with_much_around_and_few_with_some(grep: Grep) -> None:
@@ -190,55 +161,38 @@ def test_long_lines_are_cut(grep: Grep) -> None:
     assert "2:needle" + "é" * 1994 + "… [truncated]" in text
 
 
-def test_exclude_pattern_takes_lines_out(grep: Grep) -> None:
-    text = grep.text("needle", dir_path="a.py", exclude_pattern="SECOND", context=0)
-    assert text.endswith("\na.py\n1:needle")
-
-
-def test_a_bad_pattern_is_named(grep: Grep) -> None:
-    result = grep("foo(")
-    assert result.error is not None and result.error["type"] == "invalid_pattern"
-    assert "'foo('" in result.content and "fixed_strings" in result.content
-    assert "\n" not in result.content
-    assert "foo(" in grep.text("foo(", fixed_strings=True)
-
-
-def test_no_match_is_no_error(grep: Grep) -> None:
-    assert grep("absent-everywhere").meta["summary"] == "no matches"
-
-
-def test_options_in_patterns_and_names_are_only_text(grep: Grep) -> None:
-    grep.write("--files", b"--pre=touch\n")
-    assert "--files" in grep.names("--pre=touch")
-
-
 @pytest.mark.parametrize(
-    ("path", "kind"), [("..", "path_refused"), ("missing", "file_not_found"), (".env", "path_refused")]
+    ("args", "kind", "says"),
+    [
+        ({"pattern": "foo("}, "invalid_pattern", "'foo('"),
+        ({"dir_path": ".."}, "path_refused", ""),
+        ({"dir_path": "missing"}, "file_not_found", ""),
+        ({"dir_path": ".env"}, "path_refused", ""),
+    ],
 )
-def test_what_may_not_be_searched_is_an_error(grep: Grep, path: str, kind: str) -> None:
-    result = grep("needle", dir_path=path)
-    assert result.error is not None and result.error["type"] == kind
-    assert "secret" not in result.content
+def test_what_may_not_be_searched_is_an_error(grep: Grep, args: dict[str, Any], kind: str, says: str) -> None:
+    said = grep.failed(kind, **{"pattern": "needle", **args})
+    assert says in said and "secret" not in said
+    assert kind != "invalid_pattern" or "fixed_strings" in said
 
 
 def test_included_directories_are_searched(grep: Grep, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "x.txt").write_text("needle there\n")
-    result = grep("needle", included=(other,), dir_path=str(other))
-    assert "1:needle there" in result.content and str(other / "x.txt") in result.content
+    grep.context = replace(grep.context, workspace=FolderWorkspace(grep.folder, (other,)))
+    text = grep.text("needle", dir_path=str(other))
+    assert "1:needle there" in text and str(other / "x.txt") in text
 
 
 def test_a_search_that_takes_too_long_is_ended(grep: Grep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.tools.search.ripgrep._TIMEOUT_S", 0)
-    result = grep("needle")
-    assert result.error is not None and result.error["type"] == "timeout"
+    grep.failed("timeout", pattern="needle")
 
 
 def test_files_past_the_limit_are_not_looked_at(grep: Grep, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit applies before files are checked one by one: a common word costs no more than a rare one."""
-    for n in range(3_000):
-        grep.write(f"common/{n:04}.txt", b"a common word\n")
+    grep.write({f"common/{n:04}.txt": "a common word\n" for n in range(3_000)})
     looked: list[Path] = []
     readable = FolderWorkspace.readable
 
@@ -254,8 +208,7 @@ def test_files_past_the_limit_are_not_looked_at(grep: Grep, monkeypatch: pytest.
 def test_a_search_that_nobody_waits_for_any_more_looks_at_no_further_file(
     grep: Grep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for n in range(500):
-        grep.write(f"common/{n:04}.txt", b"a common word\n")
+    grep.write({f"common/{n:04}.txt": "a common word\n" for n in range(500)})
     looked = threading.Semaphore(0)
     began, go = threading.Event(), threading.Event()
     ignored = FolderWorkspace.ignored
@@ -263,12 +216,12 @@ def test_a_search_that_nobody_waits_for_any_more_looks_at_no_further_file(
     def noting(workspace: FolderWorkspace, path: Path, *, git: bool = True) -> bool:
         looked.release()
         began.set()
-        go.wait(10)
+        go.wait(HANG_S)
         return ignored(workspace, path, git=git)
 
     async def cut_short() -> None:
-        call = asyncio.ensure_future(run(GrepSearchArgs(pattern="common"), grep.context()))
-        await asyncio.to_thread(began.wait, 10)
+        call = asyncio.ensure_future(run(GrepSearchArgs(pattern="common"), grep.context))
+        await asyncio.to_thread(began.wait, HANG_S)
         call.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await call
@@ -283,20 +236,18 @@ def test_a_search_that_nobody_waits_for_any_more_looks_at_no_further_file(
 
 def test_without_ripgrep_a_search_is_one_clear_error(grep: Grep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.tools.search.ripgrep.find_ripgrep", lambda: None)
-    result = grep("needle")
-    assert result.status == "error" and "install ripgrep" in result.content and "\n" not in result.content
+    assert "install ripgrep" in grep.failed("not_started", pattern="needle")
 
 
 def test_more_than_can_be_shown_ends_the_search_early(grep: Grep, monkeypatch: pytest.MonkeyPatch) -> None:
-    for n in range(40):
-        grep.write(f"big/{n:02}.txt", b"needle " + b"z" * 1900 + b"\n" * 3)
+    grep.write({f"big/{n:02}.txt": "needle " + "z" * 1900 + "\n" * 3 for n in range(40)})
     result = grep("needle z", dir_path="big", total_max_matches=1000)
     assert "cut after 40000 characters" in result.content
     assert len(result.content) < 41_000
 
 
 def test_a_hundred_thousand_matches_leave_nothing_in_outputs(grep: Grep) -> None:
-    grep.write("huge.txt", b"needle and some more text to fill the line\n" * 100_000)
+    grep.write({"huge.txt": "needle and some more text to fill the line\n" * 100_000})
     assert grep("needle", max_matches_per_file=100_000, exclude_pattern="zzz").meta["matches"] == 100
     assert not grep.outputs.directory.exists()
 

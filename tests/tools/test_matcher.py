@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from patience import lines_run
 
 from interlock.tools._content import TextFile, decode
 from interlock.tools._diff import Comparison, unified_diff
@@ -217,12 +218,10 @@ REPETITIVE: dict[str, Callable[[int], tuple[str, str, str, int | None]]] = {
 
 
 @pytest.mark.parametrize("name", REPETITIVE)
-def test_an_edit_of_repeated_lines_takes_time_by_their_number_not_by_its_square(
-    name: str, lines_run: Callable[..., int]
-) -> None:
+def test_an_edit_of_repeated_lines_takes_time_by_their_number_not_by_its_square(name: str) -> None:
     """Counted in executed lines of Python. Below 3,000 lines, near matches are compared pairwise."""
     least = 3_000 if name == "nearly" else 600
-    few, many = (lines_run(_edited, *REPETITIVE[name](count)) for count in (least, 4 * least))
+    few, many = (lines_run(lambda n=n: _edited(*REPETITIVE[name](n))) for n in (least, 4 * least))
     assert many < 8 * few + 100_000
 
 

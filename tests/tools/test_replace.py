@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,157 +11,116 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tool_calls import Calls
 
 from interlock.services.files.calls import FileCalls
-from interlock.state.calls import ToolResult
 from interlock.state.tooling import FileChange, ToolContext
 from interlock.tools import replace as replace_tool
 from interlock.tools.replace import ReplaceArgs
 from interlock.tools.table import TOOLS
 
-Call = Callable[..., ToolResult]
-Plan = Callable[..., FileChange | ToolResult]
 
-
-def failed(result: FileChange | ToolResult, kind: str) -> str:
-    assert isinstance(result, ToolResult)
-    assert result.status == "error"
-    assert result.error is not None
-    assert result.error["type"] == kind
-    return result.content
-
-
-def test_one_exact_match_is_replaced_and_shown(call: Call, folder: Path) -> None:
-    (folder / "a.py").write_text("".join(f"line {i}\n" for i in range(1, 21)))
-    result = call("replace", file_path="a.py", old_string="line 10\n", new_string="ten\nmore\n")
-    assert (folder / "a.py").read_text().splitlines()[8:12] == ["line 9", "ten", "more", "line 11"]
-    assert result.content.startswith("Edited 'a.py': 1 replacement. Lines 5-16 are now:\nline 5\n")
-    assert result.content.endswith("line 15")
-
-
-def test_the_expected_number_of_matches_is_replaced(call: Call, folder: Path) -> None:
-    (folder / "a").write_text("x y x y x\n")
-    call("replace", file_path="a", old_string="x", new_string="zz", expected_replacements=3)
-    assert (folder / "a").read_text() == "zz y zz y zz\n"
-    call("replace", file_path="a", old_string="y", new_string="", expected_replacements=None)
-    assert (folder / "a").read_text() == "zz  zz  zz\n"
-
-
-def test_all_replaced_places_are_shown_until_there_are_too_many(call: Call, folder: Path) -> None:
-    lines = [f"{i}\n" for i in range(1, 101)]
-    (folder / "a").write_text("".join([*lines[:20], "x\n", *lines[20:40], "x\n", *lines[40:]]))
-    few = call("replace", file_path="a", old_string="x\n", new_string="one\ntwo\n", expected_replacements=2)
-    assert "Lines 16-49 are now:" in few.content
-    assert few.content.endswith("one\ntwo\n41\n42\n43\n44\n45")
-    (folder / "a").write_text("".join(["x\n", *lines, "x\n"]))
-    many = call("replace", file_path="a", old_string="x\n", new_string="y\n", expected_replacements=2)
-    assert "Lines 1-60 are now:" in many.content
-    assert many.content.endswith("\n… (up to line 102)")
-
-
-@pytest.mark.parametrize("expected", [1, 3])
-def test_another_number_of_matches_is_refused_with_their_lines(
-    plan: Plan, folder: Path, expected: int
-) -> None:
-    (folder / "a").write_text("x\n\nx\n")
-    text = failed(
-        plan("replace", file_path="a", old_string="x", new_string="y", expected_replacements=expected),
-        "occurrence_mismatch",
+def edit(call: Calls, file: str, old: str, new: str, expected: int | None = 1) -> str:
+    return call.text(
+        "replace", file_path=file, old_string=old, new_string=new, expected_replacements=expected
     )
-    assert f"stands 2 times in 'a' (lines 1, 3), expected {expected}." in text
 
 
-def test_no_match_names_the_nearest_text(plan: Plan, folder: Path) -> None:
-    (folder / "a.py").write_text("import os\n\ndef total(items):\n    return sum(items)\n")
-    text = failed(
-        plan("replace", file_path="a.py", old_string="def sum_of(values):", new_string="x"), "no_occurrence"
-    )
-    assert "line 3:\ndef total(items):" in text
-    none = plan("replace", file_path="a.py", old_string="x y z", new_string="y", expected_replacements=None)
-    failed(none, "no_occurrence")
-
-
-def test_edits_of_other_kinds_of_nothing_are_refused(plan: Plan, folder: Path) -> None:
-    (folder / "a").write_text("x")
-    (folder / "empty").write_text("")
-    (folder / "bin").write_bytes(b"\0")
-    failed(plan("replace", file_path="a", old_string="x", new_string="x"), "no_change")
-    failed(plan("replace", file_path="a", old_string="x", new_string="x\n"), "no_change")
-    failed(plan("replace", file_path="a", old_string="", new_string="x"), "create_existing")
-    failed(plan("replace", file_path="empty", old_string="", new_string="x"), "create_existing")
-    failed(plan("replace", file_path="bin", old_string="x", new_string="y"), "not_text")
-    failed(plan("replace", file_path="nowhere", old_string="x", new_string="y"), "file_not_found")
-    failed(plan("replace", file_path="../a", old_string="x", new_string="y"), "path_refused")
-    failed(plan("replace", file_path=".", old_string="x", new_string="y"), "path_refused")
-
-
-def test_an_empty_old_string_creates_a_missing_file(call: Call, folder: Path) -> None:
-    assert (
-        call("replace", file_path="new/a", old_string="", new_string="x\n").content
-        == "Created 'new/a': 1 line."
-    )
-    assert (folder / "new/a").read_text() == "x\n"
-
-
-def test_a_placeholder_is_refused_unless_it_is_part_of_the_old_text(plan: Plan, folder: Path) -> None:
-    (folder / "a").write_text("// ... rest of code ...\nx\n")
-    failed(
-        plan("replace", file_path="a", old_string="x", new_string="// rest of code ..."),
-        "omission_placeholder",
-    )
-    old = "// ... rest of code ...\nx"
-    assert isinstance(plan("replace", file_path="a", old_string=old, new_string=old + "\ny"), FileChange)
-
-
-def test_the_text_of_an_ignored_file_is_not_told(plan: Plan, folder: Path) -> None:
-    (folder / ".git").mkdir()
-    (folder / ".gitignore").write_text("secret\n")
-    (folder / "secret").write_text("password = 1\n")
-    text = failed(
-        plan("replace", file_path="secret", old_string="password = 2", new_string="x"), "path_refused"
-    )
-    assert "password = 1" not in text
-
-
-def test_earlier_edits_of_the_batch_are_seen(plan: Plan, folder: Path) -> None:
-    (folder / "a").write_text("one\n")
-    change = plan(
-        "replace",
-        file_path="a",
-        old_string="two",
-        new_string="three",
-        earlier={str(folder.resolve() / "a"): b"two\n"},
-    )
-    assert isinstance(change, FileChange)
-    assert change.after == b"three\n"
-
-
-def test_windows_endings_match_and_stay_and_the_mode_too(call: Call, folder: Path) -> None:
-    path = folder / "a.bat"
-    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\nthree")
-    path.chmod(0o750)
-    call("replace", file_path="a.bat", old_string="one\ntwo\n", new_string="1\r\n2\n")
-    assert path.read_bytes() == b"\xef\xbb\xbf1\r\n2\r\nthree"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o750
+LEFT_OUT = "// ... rest of code ...\nx\n"
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [("a\nb\n", "a\nc\n"), ("a\nb", "a\nc"), ("a\r\nb\r\n", "a\r\nc\r\n")]
+    ("before", "old", "new", "expected", "after"),
+    [
+        ("x y x y x\n", "x", "zz", 3, "zz y zz y zz\n"),
+        ("x y x y x\n", "y", "", None, "x  x  x\n"),
+        ("a\n", "a\n", "", 1, ""),
+        # The final newline stays as it was.
+        *(("a\nb\n", "b\n", f"c{tail}", 1, "a\nc\n") for tail in ("", "\n")),
+        *(("a\nb", "b", f"c{tail}", 1, "a\nc") for tail in ("", "\n")),
+        *(("a\r\nb\r\n", "b\n", f"c{tail}", 1, "a\r\nc\r\n") for tail in ("", "\n")),
+        ("\ufeffone\r\ntwo\r\nthree", "one\ntwo\n", "1\r\n2\n", 1, "\ufeff1\r\n2\r\nthree"),
+        # A placeholder that is part of the old text.
+        (LEFT_OUT, LEFT_OUT, LEFT_OUT + "y\n", 1, LEFT_OUT + "y\n"),
+    ],
 )
-@pytest.mark.parametrize("tail", ["", "\n"])
-def test_the_final_newline_stays_as_it_was(
-    call: Call, folder: Path, before: str, after: str, tail: str
+def test_the_expected_number_of_matches_is_replaced(
+    call: Calls, before: str, old: str, new: str, expected: int | None, after: str
 ) -> None:
-    (folder / "a").write_bytes(before.encode())
-    old = "b\n" if before.endswith("\n") else "b"
-    call("replace", file_path="a", old_string=old, new_string=f"c{tail}")
-    assert (folder / "a").read_bytes() == after.encode()
+    call.write({"a": before})
+    edit(call, "a", old, new, expected)
+    assert call.read("a") == after
 
 
-def test_a_change_of_all_text_to_nothing_empties_the_file(call: Call, folder: Path) -> None:
-    (folder / "a").write_text("a\n")
-    call("replace", file_path="a", old_string="a\n", new_string="")
-    assert (folder / "a").read_bytes() == b""
+def test_replaced_places_are_shown_until_there_are_too_many(call: Calls) -> None:
+    lines = [f"line {i}\n" for i in range(1, 101)]
+    call.write(
+        {"one": "".join(lines[:20]), "few": "".join([*lines[:20], "x\n", *lines[20:40], "x\n", *lines[40:]])}
+    )
+    one = edit(call, "one", "line 10\n", "ten\nmore\n")
+    assert call.read("one").splitlines()[8:12] == ["line 9", "ten", "more", "line 11"]
+    assert one.startswith("Edited 'one': 1 replacement. Lines 5-16 are now:\nline 5\n")
+    assert one.endswith("line 15")
+    few = edit(call, "few", "x\n", "one\ntwo\n", 2)
+    assert "Lines 16-49 are now:" in few
+    assert few.endswith("one\ntwo\nline 41\nline 42\nline 43\nline 44\nline 45")
+    call.write({"many": "".join(["x\n", *lines, "x\n"])})
+    many = edit(call, "many", "x\n", "y\n", 2)
+    assert "Lines 1-60 are now:" in many
+    assert many.endswith("\n… (up to line 102)")
+
+
+FILES = {
+    "a": "x\n\nx\n",
+    "one": "x",
+    "empty": "",
+    "binary": b"\0",
+    "total.py": "import os\n\ndef total(items):\n    return sum(items)\n",
+    ".git/": "",
+    ".gitignore": "secret\n",
+    "secret": "password = 1\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "expected", "kind", "says"),
+    [
+        ("a", "x", "y", 1, "occurrence_mismatch", "stands 2 times in 'a' (lines 1, 3), expected 1."),
+        ("a", "x", "y", 3, "occurrence_mismatch", "stands 2 times in 'a' (lines 1, 3), expected 3."),
+        ("total.py", "def sum_of(values):", "x", 1, "no_occurrence", "line 3:\ndef total(items):"),
+        ("total.py", "x y z", "y", None, "no_occurrence", ""),
+        ("one", "x", "x", 1, "no_change", ""),
+        ("one", "x", "x\n", 1, "no_change", ""),
+        ("one", "", "x", 1, "create_existing", ""),
+        ("empty", "", "x", 1, "create_existing", ""),
+        ("one", "x", "// rest of code ...", 1, "omission_placeholder", ""),
+        ("binary", "x", "y", 1, "not_text", ""),
+        ("nowhere", "x", "y", 1, "file_not_found", ""),
+        ("../a", "x", "y", 1, "path_refused", ""),
+        (".", "x", "y", 1, "path_refused", ""),
+        ("secret", "password = 2", "x", 1, "path_refused", ""),
+    ],
+)
+def test_what_cannot_be_replaced_is_refused(
+    call: Calls, file: str, old: str, new: str, expected: int | None, kind: str, says: str
+) -> None:
+    call.write(FILES)
+    args = {"file_path": file, "old_string": old, "new_string": new, "expected_replacements": expected}
+    said = call.failed(kind, "replace", **args)
+    assert says in said and "password = 1" not in said
+
+
+def test_an_empty_old_string_creates_a_missing_file(call: Calls) -> None:
+    assert edit(call, "new/a", "", "x\n") == "Created 'new/a': 1 line."
+    assert call.read("new/a") == "x\n"
+
+
+def test_earlier_edits_of_the_batch_are_seen(call: Calls) -> None:
+    call.write({"a": "one\n"})
+    earlier = {str(call.folder.resolve() / "a"): b"two\n"}
+    change = call.plan("replace", earlier, file_path="a", old_string="two", new_string="three")
+    assert isinstance(change, FileChange)
+    assert change.after == b"three\n"
 
 
 TEXT = st.text(st.sampled_from("ab \n\t日é"), max_size=20)
@@ -177,41 +136,27 @@ TEXT = st.text(st.sampled_from("ab \n\t日é"), max_size=20)
     mode=st.sampled_from([0o644, 0o755, 0o600]),
 )
 def test_only_the_replaced_window_changes(
-    call: Call,
-    folder: Path,
-    before: str,
-    old: str,
-    after: str,
-    new: str,
-    coding: tuple[str, bytes],
-    windows: bool,
-    mode: int,
+    call: Calls, before, old, after, new, coding, windows, mode
 ) -> None:
     encoding, mark = coding
 
     def to_bytes(text: str) -> bytes:
         return mark + (text.replace("\n", "\r\n") if windows else text).encode(encoding)
 
-    whole = f"first\n{before}|{old}|{after}."
-    path = folder / "a"
-    path.write_bytes(to_bytes(whole))
+    call.write({"a": to_bytes(f"first\n{before}|{old}|{after}.")})
+    path = call.folder / "a"
     path.chmod(mode)
-    call("replace", file_path="a", old_string=old, new_string=new)
+    edit(call, "a", old, new)
     assert path.read_bytes() == to_bytes(f"first\n{before}|{new}|{after}.")
     assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
 @pytest.mark.parametrize(
-    "args",
-    [
-        {"file_path": "a", "old_string": "x"},
-        {"file_path": "a", "old_string": "x", "new_string": "y", "expected_replacements": 0},
-        {"file_path": "a", "old_string": "x", "new_string": "y", "allow": True},
-    ],
+    "more", [{}, {"new_string": "y", "expected_replacements": 0}, {"new_string": "y", "allow": True}]
 )
-def test_bad_arguments_are_refused(args: dict[str, object]) -> None:
+def test_bad_arguments_are_refused(more: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        ReplaceArgs.model_validate(args)
+        ReplaceArgs.model_validate({"file_path": "a", "old_string": "x", **more})
 
 
 def test_what_earlier_calls_of_a_batch_do_is_computed_once_for_each_state_of_a_file(

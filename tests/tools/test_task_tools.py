@@ -1,37 +1,28 @@
 """The task loop's reading tools: their own names and parameters, the same rules as ours."""
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tool_calls import Calls
 
 from interlock.prompts import load
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.policy import RulePolicy
-from interlock.services.process.processes import SupervisedProcesses
-from interlock.state.calls import CallView, ToolResult
+from interlock.state.calls import CallView
 from interlock.state.settings import Settings
-from interlock.state.tooling import ToolContext
-from interlock.tools import search_files
 from interlock.tools.table import TASK_LOOP, TOOLS
-
-Call = Callable[..., ToolResult]
 
 
 @pytest.fixture
-def tree(folder: Path) -> Path:
-    (folder / ".git").mkdir()
-    (folder / ".gitignore").write_text("built/\n")
-    for name in ("a.py", "src/b.py", "src/deep/c.txt", "built/d.py"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(f"one\nNeedle in {name}\nthree\n")
-    return folder
+def tree(call: Calls) -> Path:
+    names = ("a.py", "src/b.py", "src/deep/c.txt", "built/d.py")
+    call.write({".git/": "", ".gitignore": "built/\n", **{n: f"one\nNeedle in {n}\nthree\n" for n in names}})
+    return call.folder
 
 
 def test_a_listing_shows_the_upper_levels_first_and_leaves_out_what_is_ignored(
-    call: Call, tree: Path
+    call: Calls, tree: Path
 ) -> None:
     said = call("list_files", path=".", recursive=True).content
     names = said.split("\n")[1:]
@@ -40,7 +31,7 @@ def test_a_listing_shows_the_upper_levels_first_and_leaves_out_what_is_ignored(
     assert "b.py" not in call("list_files", path=".").content
 
 
-def test_a_long_listing_says_what_it_leaves_out(call: Call, folder: Path) -> None:
+def test_a_long_listing_says_what_it_leaves_out(call: Calls, folder: Path) -> None:
     for number in range(205):
         (folder / f"f{number:03}").touch()
     said = call("list_files", path=".", recursive=True).content
@@ -48,21 +39,11 @@ def test_a_long_listing_says_what_it_leaves_out(call: Call, folder: Path) -> Non
     assert said.endswith("f199\n… 5 more aren't shown; list one of the directories.")
 
 
-def test_a_listing_of_what_is_no_directory_is_refused(call: Call, tree: Path) -> None:
-    for path, kind in (("a.py", "not_a_directory"), ("none", "file_not_found"), ("../x", "path_refused")):
-        assert (call("list_files", path=path, recursive=True).error or {})["type"] == kind
-
-
-def test_a_search_takes_the_task_loops_parameters(context: ToolContext, tree: Path) -> None:
-    processes = SupervisedProcesses(outputs=context.outputs, env={"PATH": "/usr/bin:/bin"})
-    args = search_files.SearchFilesArgs(path=".", regex=r"N\w+ in", file_pattern="*.py")
-    said = asyncio.run(search_files.run(args, replace(context, processes=processes))).content
+def test_a_search_takes_the_task_loops_parameters(call: Calls, tree: Path) -> None:
+    said = call.text("search_files", path=".", regex=r"N\w+ in", file_pattern="*.py")
     assert said.startswith("2 matches in 2 files")
     assert "src/b.py\n1-one\n2:Needle in src/b.py\n3-three" in said
-    lower = args.model_copy(update={"regex": "needle"})
-    assert asyncio.run(search_files.run(lower, replace(context, processes=processes))).content.startswith(
-        "No matches"
-    )
+    assert call.text("search_files", path=".", regex="needle", file_pattern="*.py").startswith("No matches")
 
 
 SOURCE = """import os
@@ -81,7 +62,7 @@ class K:
 """
 
 
-def test_definitions_are_listed_with_their_lines_and_short_ones_left_out(call: Call, tree: Path) -> None:
+def test_definitions_are_listed_with_their_lines_and_short_ones_left_out(call: Calls, tree: Path) -> None:
     (tree / "src/k.py").write_text(SOURCE)
     (tree / "src/m.go").write_text("package m\n\nfunc Go() {\n\ta()\n\tb()\n}\n")
     (tree / "src/deep/n.py").write_text(SOURCE)
@@ -90,42 +71,47 @@ def test_definitions_are_listed_with_their_lines_and_short_ones_left_out(call: C
     assert call("list_code_definition_names", path="src/m.go").content == "# src/m.go\n3--6 | func Go() {"
 
 
-def test_definitions_of_what_defines_nothing(call: Call, tree: Path) -> None:
-    assert call("list_code_definition_names", path="a.py").content == "No source code definitions found."
-    for path, kind in (
-        ("src/deep/c.txt", "unknown_language"),
-        ("none", "file_not_found"),
-        ("/etc", "path_refused"),
-    ):
-        assert (call("list_code_definition_names", path=path).error or {})["type"] == kind
+@pytest.mark.parametrize(
+    ("tool", "args", "kind"),
+    [
+        ("list_files", {"path": "a.py", "recursive": True}, "not_a_directory"),
+        ("list_files", {"path": "none", "recursive": True}, "file_not_found"),
+        ("list_files", {"path": "../x", "recursive": True}, "path_refused"),
+        ("list_code_definition_names", {"path": "src/deep/c.txt"}, "unknown_language"),
+        ("list_code_definition_names", {"path": "none"}, "file_not_found"),
+        ("list_code_definition_names", {"path": "/etc"}, "path_refused"),
+    ],
+)
+def test_what_cannot_be_listed_is_refused(
+    call: Calls, tree: Path, tool: str, args: dict[str, object], kind: str
+) -> None:
+    call.failed(kind, tool, **args)
+    assert call.text("list_code_definition_names", path="a.py") == "No source code definitions found."
 
 
 @pytest.mark.parametrize("task", ["create_mcp_server", "create_mode"])
-def test_instructions_are_returned(context: ToolContext, task: str) -> None:
-    tool = TOOLS["fetch_instructions"]
-    assert tool.run is not None
-    context = replace(context, instructions=lambda name: load(f"instructions/{name}").text())
-    result = asyncio.run(tool.run(tool.args.model_validate({"task": task}), context))
-    assert result.content.startswith("# Make a")
+def test_instructions_are_returned(call: Calls, task: str) -> None:
+    call.context = replace(call.context, instructions=lambda name: load(f"instructions/{name}").text())
+    assert call.text("fetch_instructions", task=task).startswith("# Make a")
 
 
 @pytest.mark.parametrize(
-    ("ruled", "tool", "args", "decision"),
+    ("ruled", "tool", "args"),
     [
-        ("replace", "apply_diff", {"path": "a", "diff": "x"}, "deny"),
-        ("Edit", "insert_content", {"path": "a", "line": 0, "content": "x"}, "deny"),
-        ("grep_search", "search_files", {"path": ".", "regex": "x"}, "deny"),
-        ("search_files", "grep_search", {"pattern": "x"}, "deny"),
-        ("list_directory", "list_files", {"path": "."}, "deny"),
+        ("replace", "apply_diff", {"path": "a", "diff": "x"}),
+        ("Edit", "insert_content", {"path": "a", "line": 0, "content": "x"}),
+        ("grep_search", "search_files", {"path": ".", "regex": "x"}),
+        ("search_files", "grep_search", {"pattern": "x"}),
+        ("list_directory", "list_files", {"path": "."}),
     ],
 )
 def test_a_tool_is_denied_under_all_its_names(
-    folder: Path, ruled: str, tool: str, args: dict[str, object], decision: str
+    folder: Path, ruled: str, tool: str, args: dict[str, object]
 ) -> None:
     settings = Settings.model_validate({"tools": {"exclude": [ruled]}})
     policy = RulePolicy([], settings, FolderWorkspace(folder))
     call = CallView.model_validate({"id": "1", "name": tool, "args": args})
-    assert policy.check(call, TOOLS[tool].risk, "yolo").decision == decision
+    assert policy.check(call, TOOLS[tool].risk, "yolo").decision == "deny"
 
 
 @pytest.mark.parametrize("name", ["apply_diff", "insert_content"])

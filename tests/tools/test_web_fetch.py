@@ -2,7 +2,6 @@
 
 import asyncio
 import gzip
-import os
 import socket
 import threading
 import time
@@ -14,15 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import HANG_S
 from pydantic import ValidationError
+from tool_calls import Calls
 
-from interlock.services.files.filesystem import OutputFiles
-from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.secrets.environment import tool_environment
-from interlock.state.calls import CallKey, ToolError, ToolResult
-from interlock.state.settings import Settings
-from interlock.state.tooling import Reach, ToolContext
+from interlock.state.calls import ToolError, ToolResult
+from interlock.state.tooling import Reach
 from interlock.tools import _http
 from interlock.tools.web_fetch import TOOL, WebFetchArgs, preview, run
 
@@ -100,43 +96,34 @@ def server() -> Iterator[ThreadingHTTPServer]:
     server.server_close()
 
 
-class Web:
+class Web(Calls):
+    """`web("/page")` fetches a page of the server."""
+
     def __init__(self, server: ThreadingHTTPServer, folder: Path) -> None:
+        super().__init__(folder / "work")
         self.base = f"http://127.0.0.1:{server.server_address[1]}"
+        self.port = server.server_address[1]
         self.reached: threading.Event = server.reached  # type: ignore[attr-defined]
-        self.outputs = OutputFiles(folder / "state")
-        self.folder = folder
+        self.context = replace(self.context, reach="any")
 
-    def context(self) -> ToolContext:
-        return ToolContext(
-            key=CallKey(message="m", index=0),
-            workspace=FolderWorkspace(self.folder),
-            processes=SupervisedProcesses(outputs=self.outputs, env=tool_environment(os.environ)),
-            outputs=self.outputs,
-            settings=Settings(),
-            emit_output=lambda _: None,
-            reach="any",
-        )
+    def __call__(self, path: str, **args: Any) -> ToolResult:  # type: ignore[override]
+        return super().__call__("web_fetch", url=path if "://" in path else self.base + path, **args)
 
-    def __call__(self, path: str, **args: Any) -> ToolResult:
-        url = path if "://" in path else self.base + path
-        try:
-            return asyncio.run(run(WebFetchArgs(url=url, **args), self.context()))
-        except ToolError as error:
-            return error.result
-
-    def body(self, path: str) -> str:
+    def failed(self, kind: str, path: str) -> str:  # type: ignore[override]
         result = self(path)
-        assert result.status == "success", result.content
-        return result.content.split("\n\n", 1)[1]
+        assert result.error is not None and (result.status, result.error["type"]) == ("error", kind), result
+        assert "\n" not in result.error["message"]
+        return result.content
 
     def shown(self, url: str) -> str:
-        return asyncio.run(preview(WebFetchArgs(url=url), self.context())).text
+        return self.play(preview(WebFetchArgs(url=url), self.context)).text
 
 
 @pytest.fixture
-def web(server: ThreadingHTTPServer, tmp_path: Path) -> Web:
-    return Web(server, tmp_path)
+def web(server: ThreadingHTTPServer, tmp_path: Path) -> Iterator[Web]:
+    made = Web(server, tmp_path)
+    yield made
+    made.close()
 
 
 def test_html_becomes_readable_text_with_links(web: Web) -> None:
@@ -163,7 +150,8 @@ def test_html_becomes_readable_text_with_links(web: Web) -> None:
     ],
 )
 def test_text_comes_as_it_is(web: Web, path: str, text: str) -> None:
-    assert web.body(path) == text
+    result = web(path)
+    assert (result.status, result.content.split("\n\n", 1)[1]) == ("success", text)
 
 
 @pytest.mark.parametrize(
@@ -188,17 +176,11 @@ def test_text_comes_as_it_is(web: Web, path: str, text: str) -> None:
     ],
 )
 def test_what_can_not_be_fetched_is_an_error_of_one_line(web: Web, path: str, kind: str, said: str) -> None:
-    result = web(path)
-    assert result.status == "error" and result.error is not None
-    assert result.error["type"] == kind and said in result.error["message"]
-    assert "\n" not in result.error["message"]
+    assert said in web.failed(kind, path)
 
 
-def test_an_error_page_is_shown(web: Web) -> None:
+def test_an_error_page_and_each_redirect_are_shown(web: Web) -> None:
     assert web("/missing").content == f"URL: {web.base}/missing\nStatus: 404 Not Found\n\nNo such page"
-
-
-def test_each_redirect_is_shown(web: Web) -> None:
     content = web("/hop/1").content
     assert content.startswith(
         f"URL: {web.base}/plain\nStatus: 200 OK\nRedirect: 301 → {web.base}/hop/0\nRedirect: 302 → {web.base}/plain\n"
@@ -230,21 +212,18 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Found]]:
 
 def test_a_fetch_connects_to_the_address_that_was_checked(web: Web, names: dict[str, list[Found]]) -> None:
     names["docs.test"] = [["127.0.0.1"], ["192.0.2.1"]]
-    port = web.base.rpartition(":")[2]
-    result = web(f"http://docs.test:{port}/host")
-    assert result.content.endswith(f"docs.test:{port}")
+    result = web(f"http://docs.test:{web.port}/host")
+    assert result.content.endswith(f"docs.test:{web.port}")
     assert names["docs.test"] == [["192.0.2.1"]], "looked up once"
     names["docs.test"] = [["127.0.0.2", "127.0.0.1"]]
-    assert web(f"http://docs.test:{port}/host").status == "success", "the second address, too"
+    assert web(f"http://docs.test:{web.port}/host").status == "success", "the second address, too"
 
 
 def test_a_redirect_leads_to_no_other_private_address(web: Web, names: dict[str, list[Found]]) -> None:
-    port = web.base.rpartition(":")[2]
-    PAGES["/away"] = (302, {"Location": f"http://inner.test:{port}/plain"}, b"")
+    PAGES["/away"] = (302, {"Location": f"http://inner.test:{web.port}/plain"}, b"")
     names["inner.test"] = [["10.0.0.1"]]
-    result = web("/away")
-    assert result.error is not None and result.error["type"] == "redirect"
-    assert "inner.test is 10.0.0.1, a private network" in result.content and "plain é" not in result.content
+    said = web.failed("redirect", "/away")
+    assert "inner.test is 10.0.0.1, a private network" in said and "plain é" not in said
 
 
 @pytest.mark.parametrize("found", [[], ["slow"]])
@@ -252,9 +231,7 @@ def test_a_host_that_can_not_be_looked_up_is_refused(
     web: Web, names: dict[str, list[Found]], found: Found
 ) -> None:
     names["gone.test"] = [found]
-    result = web("http://gone.test/")
-    assert result.error is not None and result.error["type"] == "lookup"
-    assert "could not be looked up" in result.content
+    assert "could not be looked up" in web.failed("lookup", "http://gone.test/")
     assert "could not be looked up" in web.shown("http://gone.test/")
 
 
@@ -264,23 +241,23 @@ def test_a_host_that_turns_private_after_it_was_decided_on_is_refused(
 ) -> None:
     """By a person who was shown it, or by a rule that nobody was asked about."""
     names["docs.test"] = [["93.184.216.34"], ["127.0.0.1"]]
-    url = f"http://docs.test:{web.base.rpartition(':')[2]}/plain"
+    url = f"http://docs.test:{web.port}/plain"
     shown = web.shown(url)
-    context = replace(web.context(), reach=reach)
+    context = replace(web.context, reach=reach)
     assert shown == f"GET {url}"
     for seen in (shown, ""):
         with pytest.raises(
             ToolError, match=r"docs\.test is 127\.0\.0\.1, this machine\), which nobody approved"
         ):
-            asyncio.run(run(WebFetchArgs(url=url), replace(context, shown=seen)))
-    approved = replace(context, shown=web.shown(url))
-    assert asyncio.run(run(WebFetchArgs(url=url), approved)).status == "success"
-    literal = WebFetchArgs(url=f"{web.base}/plain")
+            web.play(run(WebFetchArgs(url=url), replace(context, shown=seen)))
+    web.context = replace(context, shown=web.shown(url))
+    assert web(url).status == "success"
+    web.context = context
     if reach == "named":
-        assert asyncio.run(run(literal, context)).status == "success"
+        assert web("/plain").status == "success"
     else:
         with pytest.raises(ToolError, match="nobody approved"):
-            asyncio.run(run(literal, context))
+            web.play(run(WebFetchArgs(url=f"{web.base}/plain"), context))
 
 
 def test_long_text_is_cut_and_kept_in_a_file(web: Web) -> None:
@@ -289,9 +266,6 @@ def test_long_text_is_cut_and_kept_in_a_file(web: Web) -> None:
     assert kept.read_bytes() == b"0123456789" * 1000
     assert "0123456789" * 10 + f"\n… the first 100 of 10,000 characters. All of it: {kept}" in result.content
     assert result == web("/long", max_chars=100)
-
-
-def test_a_title_is_cut_like_the_text(web: Web) -> None:
     assert len(web("/titled").content) < 3000
 
 
@@ -303,8 +277,7 @@ def test_a_proxy_may_be_named_without_a_scheme_and_one_that_can_not_be_used_is_t
     monkeypatch.setenv("http_proxy", web.base.removeprefix("http://"))
     assert web("http://far.test/x").content.endswith("late"), "the proxy answered"
     monkeypatch.setenv("http_proxy", "junk://user:secret@proxy")
-    result = web("http://far.test/x")
-    assert result.error is not None and result.error["type"] == "proxy" and "secret" not in result.content
+    assert "secret" not in web.failed("proxy", "http://far.test/x")
 
 
 def test_a_hostile_page_is_given_up_on(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,20 +288,19 @@ def test_a_hostile_page_is_given_up_on(web: Web, monkeypatch: pytest.MonkeyPatch
 
 def test_a_slow_server_is_a_time_out(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_http, "TIMEOUT_S", 0.3)
-    result = web("/slow")
-    assert result.error is not None and result.error["type"] == "timeout"
+    web.failed("timeout", "/slow")
 
 
 def test_a_fetch_can_be_torn_down(web: Web) -> None:
     async def scene() -> None:
         web.reached.clear()
-        task = asyncio.create_task(run(WebFetchArgs(url=f"{web.base}/slow"), web.context()))
-        await asyncio.to_thread(web.reached.wait, 5)
+        task = asyncio.create_task(run(WebFetchArgs(url=f"{web.base}/slow"), web.context))
+        await asyncio.to_thread(web.reached.wait, HANG_S)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(scene())
+    web.play(scene())
 
 
 @pytest.mark.parametrize(
@@ -361,14 +333,11 @@ def test_the_preview_marks_private_addresses(web: Web, url: str, said: str) -> N
     assert second.startswith("PRIVATE ADDRESS: ") and said in second
 
 
-def test_the_preview_of_a_public_address_is_plain(web: Web) -> None:
+def test_the_preview_of_a_public_address_is_plain_and_of_what_can_not_be_fetched_says_so(web: Web) -> None:
     for host in ("93.184.216.34", "[64:ff9b::5db8:d822]", "[2606:4700::1111]"):
         assert web.shown(f"https://{host}/x") == f"GET https://{host}/x"
-
-
-def test_the_preview_of_what_can_not_be_fetched_says_so(web: Web) -> None:
-    shown = asyncio.run(preview(WebFetchArgs(url="ftp://x/y"), web.context()))
-    assert shown.problem is not None and "expected http://" in shown.problem
+    refused = web.play(preview(WebFetchArgs(url="ftp://x/y"), web.context))
+    assert refused.problem is not None and "expected http://" in refused.problem
 
 
 def test_bad_arguments_are_refused() -> None:

@@ -2,74 +2,65 @@
 
 import os
 import stat
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from tool_calls import Calls
 
-from interlock.state.calls import ToolResult
 from interlock.state.tooling import FileChange
 from interlock.tools.write_file import WriteFileArgs
 
-Call = Callable[..., ToolResult]
-Plan = Callable[..., FileChange | ToolResult]
+
+def planned(call: Calls, path: str, content: str, **more: dict[str, bytes]) -> FileChange:
+    change = call.plan("write_file", file_path=path, content=content, **more)
+    assert isinstance(change, FileChange), change
+    return change
 
 
-def kind(result: FileChange | ToolResult) -> str:
-    assert isinstance(result, ToolResult)
-    assert result.error is not None
-    assert result.content == result.error["message"]
-    return result.error["type"]
-
-
-def test_a_new_file_is_created_with_its_directories(call: Call, folder: Path) -> None:
-    result = call("write_file", file_path="a/b.txt", content="one\ntwo\n")
-    assert (folder / "a/b.txt").read_text() == "one\ntwo\n"
-    assert result.content == "Created 'a/b.txt': 2 lines."
+@pytest.mark.parametrize("name", ["a/b.txt", "grüße/日本 😀.txt"])
+def test_a_new_file_is_created_with_its_directories(call: Calls, name: str) -> None:
+    planned(call, name, "one\ntwo\n")
+    assert list(call.folder.iterdir()) == [], "planning writes nothing"
+    result = call("write_file", file_path=name, content="one\ntwo\n")
+    assert call.read(name) == "one\ntwo\n"
+    assert result.content == f"Created '{name}': 2 lines."
     assert "+two" in str(result.meta["diff"])
 
 
-def test_planning_writes_nothing(plan: Plan, folder: Path) -> None:
-    assert isinstance(plan("write_file", file_path="a/b.txt", content="x"), FileChange)
-    assert list(folder.iterdir()) == []
-
-
-def test_an_existing_file_keeps_endings_mark_encoding_and_mode(call: Call, folder: Path) -> None:
-    path = folder / "a.txt"
-    path.write_bytes(b"\xef\xbb\xbfold\r\n")
+@pytest.mark.parametrize(
+    ("before", "content", "after"),
+    [
+        (b"\xef\xbb\xbfold\r\n", "new\nlines", b"\xef\xbb\xbfnew\r\nlines"),
+        ("alté\n".encode("latin-1"), "né\n", "né\n".encode("latin-1")),
+        (b"// ... rest of code ...\n", "x\n// ... rest of code ...\n", b"x\n// ... rest of code ...\n"),
+    ],
+)
+def test_an_existing_file_keeps_endings_mark_encoding_and_mode(
+    call: Calls, before: bytes, content: str, after: bytes
+) -> None:
+    call.write({"a.txt": before})
+    path = call.folder / "a.txt"
     path.chmod(0o755)
-    call("write_file", file_path="a.txt", content="new\nlines")
-    assert path.read_bytes() == b"\xef\xbb\xbfnew\r\nlines"
+    call.text("write_file", file_path="a.txt", content=content)
+    assert path.read_bytes() == after
     assert stat.S_IMODE(path.stat().st_mode) == 0o755
-    path.write_bytes("alté\n".encode("latin-1"))
-    call("write_file", file_path="a.txt", content="né\n")
-    assert path.read_bytes() == "né\n".encode("latin-1")
 
 
-def test_text_that_the_encoding_cannot_hold_is_refused(plan: Plan, folder: Path) -> None:
-    (folder / "a.txt").write_bytes("alté\n".encode("latin-1"))
-    assert kind(plan("write_file", file_path="a.txt", content="日本")) == "not_text"
-
-
-def test_the_same_content_again_is_no_error_and_no_change(plan: Plan, folder: Path) -> None:
-    (folder / "a").write_text("x\n")
-    change = plan("write_file", file_path="a", content="x\n")
-    assert isinstance(change, FileChange)
+def test_the_same_content_again_is_no_error_and_no_change(call: Calls) -> None:
+    call.write({"a": "x\n"})
+    change = planned(call, "a", "x\n")
     assert (change.before, change.diff) == (change.after, "")
     assert "already" in change.message
 
 
-def test_earlier_calls_of_the_batch_count(plan: Plan, folder: Path) -> None:
-    path = str(folder.resolve() / "a")
-    change = plan("write_file", file_path="a", content="new\n", earlier={path: b"earlier\n"})
-    assert isinstance(change, FileChange)
+def test_earlier_calls_of_the_batch_count(call: Calls) -> None:
+    change = planned(call, "a", "new\n", earlier={str(call.folder.resolve() / "a"): b"earlier\n"})
     assert change.before == b"earlier\n"
     assert "-earlier" in change.diff
 
 
 @pytest.mark.parametrize(
-    ("path", "expected"),
+    ("path", "kind"),
     [
         ("../a", "path_refused"),
         (".git/config", "path_refused"),
@@ -77,22 +68,17 @@ def test_earlier_calls_of_the_batch_count(plan: Plan, folder: Path) -> None:
         ("dir", "is_directory"),
         ("file/below", "not_a_directory"),
         ("binary", "not_text"),
+        ("latin", "not_text"),
         ("pipe", "not_a_file"),
         ("locked", "permission_denied"),
         ("x" * 300, "io_error"),
     ],
 )
-def test_what_cannot_be_written_says_so(plan: Plan, folder: Path, path: str, expected: str) -> None:
-    (folder / "dir").mkdir()
-    (folder / "file").write_text("")
-    (folder / "binary").write_bytes(b"\0\1")
-    os.mkfifo(folder / "pipe")
-    (folder / "locked").write_text("")
-    (folder / "locked").chmod(0o444)
-    result = plan("write_file", file_path=path, content="x")
-    assert kind(result) == expected
-    assert isinstance(result, ToolResult)
-    assert "\n" not in result.content
+def test_what_cannot_be_written_says_so(call: Calls, path: str, kind: str) -> None:
+    call.write({"dir/": "", "file": "", "binary": b"\0\1", "latin": "alté\n".encode("latin-1"), "locked": ""})
+    os.mkfifo(call.folder / "pipe")
+    (call.folder / "locked").chmod(0o444)
+    assert "\n" not in call.failed(kind, "write_file", file_path=path, content="日本")
 
 
 @pytest.mark.parametrize(
@@ -133,8 +119,8 @@ def test_what_cannot_be_written_says_so(plan: Plan, folder: Path, path: str, exp
         "/* rest of ... */",
     ],
 )
-def test_a_placeholder_for_left_out_text_is_refused(plan: Plan, line: str) -> None:
-    assert kind(plan("write_file", file_path="a", content=f"one\n{line}\ntwo\n")) == "omission_placeholder"
+def test_a_placeholder_for_left_out_text_is_refused(call: Calls, line: str) -> None:
+    call.failed("omission_placeholder", "write_file", file_path="a", content=f"one\n{line}\ntwo\n")
 
 
 @pytest.mark.parametrize(
@@ -170,13 +156,8 @@ def test_a_placeholder_for_left_out_text_is_refused(plan: Plan, line: str) -> No
         'say "... rest of code ..."',
     ],
 )
-def test_ordinary_dots_are_fine(plan: Plan, line: str) -> None:
-    assert isinstance(plan("write_file", file_path="a", content=f"{line}\n"), FileChange)
-
-
-def test_a_placeholder_that_stands_in_the_file_may_stay(plan: Plan, folder: Path) -> None:
-    (folder / "a").write_text("// ... rest of code ...\n")
-    assert isinstance(plan("write_file", file_path="a", content="x\n// ... rest of code ...\n"), FileChange)
+def test_ordinary_dots_are_fine(call: Calls, line: str) -> None:
+    planned(call, "a", f"{line}\n")
 
 
 @pytest.mark.parametrize(
@@ -185,8 +166,3 @@ def test_a_placeholder_that_stands_in_the_file_may_stay(plan: Plan, folder: Path
 def test_bad_arguments_are_refused(args: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         WriteFileArgs.model_validate(args)
-
-
-def test_unicode_names_work(call: Call, folder: Path) -> None:
-    call("write_file", file_path="grüße/日本 😀.txt", content="x")
-    assert (folder / "grüße/日本 😀.txt").read_text() == "x"
