@@ -38,14 +38,7 @@ def test_a_kept_output_can_be_read_but_not_written(place: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "",
-        ".",
-        "chain.json",
-        "deep/b.txt",
-        "link.txt",
-        "none.txt",
-        "../secret.txt",
-        "../interlock.db",
+        *("", ".", "chain.json", "deep/b.txt", "link.txt", "none.txt", "../secret.txt", "../interlock.db"),
         "a.txt\0.txt",
     ],
 )

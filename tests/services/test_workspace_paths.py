@@ -53,14 +53,7 @@ def test_a_name_that_begins_with_an_at_sign_is_found(workspace: FolderWorkspace,
 
 
 OUTSIDE = [
-    "..",
-    "../secret.txt",
-    "src/../../secret.txt",
-    "/etc/passwd",
-    "~",
-    "~/x",
-    "file:///etc/passwd",
-    "/",
+    *("..", "../secret.txt", "src/../../secret.txt", "/etc/passwd", "~", "~/x", "file:///etc/passwd", "/"),
     "@../x",
 ]
 
@@ -124,13 +117,7 @@ def test_a_name_that_is_too_long_is_no_crash(workspace: FolderWorkspace) -> None
 
 
 PRIVATE = [
-    ".git/config",
-    ".GIT/hooks/x",
-    ".env",
-    "src/.Env",
-    ".env/x",
-    "gha-creds-12ab.json",
-    "GHA-creds-1.JSON",
+    *(".git/config", ".GIT/hooks/x", ".env", "src/.Env", ".env/x", "gha-creds-12ab.json", "GHA-creds-1.JSON"),
 ]
 PRIVATE += ["id_rsa", "keys/id_ed25519", ".netrc", ".git-credentials", "src/../.git/HEAD"]
 
