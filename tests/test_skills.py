@@ -36,7 +36,7 @@ def declared(place: Place, **options: Any) -> str:
 
 def read(place: Place, args: dict[str, Any], **options: Any) -> dict[str, Any]:
     call = {"id": "1", "name": "activate_skill", "args": args}
-    outcome = run_sync("tools", {"calls": [call]}, options=place.options(**options))
+    outcome = run_sync("tools", {"calls": [call]}, options=place.options(approval_mode="yolo", **options))
     assert outcome.status in ("done", "failed")
     return outcome.output["responses"][0]
 

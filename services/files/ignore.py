@@ -148,7 +148,10 @@ class IgnoreRules:
             text = read_file(Path(file), _LARGEST).decode("utf-8-sig", "surrogateescape")
         except OSError:  # missing or unreadable: git ignores that too
             return ()
-        patterns = _compile(text.split("\n"))
+        own = (
+            ["/.rooignore"] if file == f"{_slashed(self._root)}.rooignore" else []
+        )  # Roo Code: it hides itself
+        patterns = _compile([*text.split("\n"), *own])
         self._seen[file] = (stamp, patterns)
         return patterns
 

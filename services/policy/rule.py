@@ -293,12 +293,14 @@ class RuleBook:
     ) -> tuple[Rule, ...]:
         own, every = frozenset({call.name, canonical(call.name)}), names_of(call.name, call.args)
         # A rule against an agent by name in the arguments also restricts the tool that starts only it.
-        agents = every | {_AGENT} if agent_of(call.name, call.args) is not None else every
+        agent = agent_of(call.name, call.args)
+        agents = every | {_AGENT} if agent is not None else every
+        allowing = own | {agent} if agent is not None and agent not in {*TOOLS, *ALIASES} else own
         hints = {"readOnlyHint": risk == "read", **annotations, "risk": risk}
         counted: list[Rule] = []
         for rule in self.rules:
-            # Allowing a name doesn't allow an agent of that name; restricting one restricts all its aliases.
-            names = own if rule.decision == "allow" else agents if rule.args is not None else every
+            # Allowing a tool doesn't allow an agent of that name; restricting one restricts all its aliases.
+            names = allowing if rule.decision == "allow" else agents if rule.args is not None else every
             if _about(rule, names, mode, hints, self._scope) and (now := _counted(rule, risk, mode)):
                 counted.append(now)
         shipped = [r.decision for r in counted if r.tier == SHIPPED]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from interlock.services.files.ignore import IgnoreRules
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.state.settings import Settings
+from interlock.state.tooling import PathRefused
 
 
 def make(root: Path, **files: str) -> None:
@@ -235,3 +236,12 @@ def test_an_ignored_ancestor_ignores_what_is_below(repo: Path) -> None:
     rules = IgnoreRules(repo)
     assert rules.ignored(str(repo / "build/a/b/c"), is_dir=False)
     assert not rules.ignored(str(repo / "build/a/b/c"), is_dir=False, git=False)
+
+
+def test_roo_codes_ignore_file_hides_itself(tmp_path: Path) -> None:
+    (tmp_path / ".rooignore").write_text("!.rooignore\n")
+    (tmp_path / "a.txt").touch()
+    workspace = FolderWorkspace(tmp_path)
+    assert workspace.readable("a.txt")
+    with pytest.raises(PathRefused, match="kept from tools"):
+        workspace.readable(".rooignore")

@@ -33,7 +33,7 @@ def test_a_tool_and_an_agent_are_denied_under_all_their_names(make, call, named,
     for mode in ("default", "yolo"):
         assert policy.check(call(called, **args), "read", mode).decision == "deny"
     allowing, _ = make(user=rule("*") + rule(named, "allow").replace("500", "600"))
-    agent = "agent_name" in args and named != "Task"
+    agent = named == "codebase_investigator"  # a tool, too
     expected = "deny" if agent else "allow"
     assert allowing.check(call(called, **args), "read", "default").decision == expected, (
         "no agent by a tool's name"
@@ -119,3 +119,9 @@ def test_a_rule_that_is_about_nothing_is_reported(make, text, said) -> None:
 def test_a_rule_that_may_count_is_not(make, text) -> None:
     policy, problems = make(user=text)
     assert problems == [] and policy.idle_rules(["generalist"], ["docs"]) == []
+
+
+def test_a_skill_is_asked_about_as_the_reference_does(make, call) -> None:
+    policy, _ = make()
+    for mode in ("default", "auto_edit"):
+        assert policy.check(call("activate_skill"), "read", mode).decision == "ask"
