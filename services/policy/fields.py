@@ -45,6 +45,8 @@ _CONDITIONS = (
 SAVED_FILE = "auto-saved.toml"
 SAVED_PRIORITY = 950
 """Priority within its tier (gemini-cli's for always-choices)."""
+_UNKNOWN = "unknown"
+"""No server's fingerprint."""
 MODE_NAMES = {"autoEdit": "auto_edit"}
 """gemini-cli's spelling → ours."""
 Names = Annotated[list[str], BeforeValidator(lambda v: [v] if isinstance(v, str) else v), Field(min_length=1)]
@@ -147,9 +149,15 @@ def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
 
 
 def _as_saved(table: Mapping[str, Any], source: str) -> Mapping[str, Any]:
-    """Read a grant that was saved as a prefix (0.1, gemini-cli) as a grant for these words: nobody wrote a prefix."""
+    """Read what was saved by 0.1 or gemini-cli as what the person saw.
+
+    A prefix is a grant for these words: nobody wrote a prefix. A server's name alone covers nothing any more, as any
+    program could have it: the tool is asked about once more.
+    """
     if not _is_saved(table, source):
         return table
+    if "mcpName" in table and "mcpFingerprint" not in table:
+        return {**table, "mcpFingerprint": _UNKNOWN}
     rest = {k: v for k, v in table.items() if k not in ("commandPrefix", "allowRedirection")}
     return {**rest, "command": table["commandPrefix"]} if "commandPrefix" in table else table
 

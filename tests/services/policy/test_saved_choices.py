@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -43,7 +44,8 @@ class Place:
         rules, problems = load_rules([(self.file, 4)] if self.file.exists() else [])
         self.problems = [str(p) for p in problems]
         space = FolderWorkspace(self.root)
-        return RulePolicy(rules, ASKING, space, scope=scope, save_to=self.folder)
+        programs = {server: f"{server} 1" for server in scope.servers} if scope else {}
+        return RulePolicy(rules, ASKING, space, scope=scope, save_to=self.folder, programs=programs)
 
     def save(self, call: CallView, risk, mode: str = "default", scope: Scope | None = None) -> SessionRule:
         policy = self.policy(scope)
@@ -104,6 +106,10 @@ def test_a_host_and_an_mcp_tool_are_saved_and_nothing_broader(place: Place) -> N
     assert later.check(other, "network", "default").decision == "ask"
     for name, decision in (("mcp_s_read", "allow"), ("mcp_s_write", "ask"), ("mcp_s_t_read", "ask")):
         assert later.check(CallView(id="1", name=name, args={}), "execute", "default").decision == decision
+    # An earlier version saved the server's name alone, which any program could have: it is asked about once more.
+    place.file.write_text(re.sub("mcpFingerprint.*", "", place.file.read_text()))
+    read = CallView(id="1", name="mcp_s_read", args={})
+    assert place.policy(scope).check(read, "execute", "default").decision == "ask" and not place.problems
 
 
 def test_what_an_earlier_version_saved_as_a_prefix_covers_these_words_alone(place: Place) -> None:
