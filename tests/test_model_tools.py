@@ -129,7 +129,7 @@ def test_a_search_is_answered_by_gemini_with_its_sources(
     web = [{"web": {"uri": "https://a.example/x", "title": "A"}}, {"web": {"uri": "https://b.example/"}}]
     grounded = {"groundingMetadata": {"groundingChunks": web, "webSearchQueries": ["python release"]}}
     fake_gemini.play([answered({"text": "It is 3.15."}, **grounded)])
-    found = response(interlock(*one_call("google_web_search", query="newest Python?"), "-y"))
+    found = response(interlock(*one_call("google_web_search", query="newest Python?")))
     assert found["content"] == (
         "Results for 'newest Python?':\n\nIt is 3.15.\n\n"
         "Sources:\n[1] A (https://a.example/x)\n[2] https://b.example/ (https://b.example/)"
@@ -137,10 +137,12 @@ def test_a_search_is_answered_by_gemini_with_its_sources(
     assert fake_gemini.requests[0].body["tools"] == [{"googleSearch": {}}]
 
 
-def test_a_search_asks_and_names_what_searches(
-    interlock: Callable[..., Ended], fake_gemini: FakeGemini
+def test_a_search_that_a_rule_asks_about_names_what_searches(
+    interlock: Callable[..., Ended], fake_gemini: FakeGemini, tmp_path: Path
 ) -> None:
-    assert interlock(*one_call("web_search", query="x")).returncode == 75
+    rule = tmp_path / "ask.toml"
+    rule.write_text('[[rule]]\ntoolName = "web_search"\ndecision = "ask"\npriority = 500\n')
+    assert interlock(*one_call("web_search", query="x"), "--policy", str(rule)).returncode == 75
     assert "with Google's search" in interlock("approvals", "latest").stdout
     assert fake_gemini.requests == []
 
