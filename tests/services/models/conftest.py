@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_gemini.fake import FakeGemini
 
 from interlock.engine.store import Store
 from interlock.engine.store.chain import SqlChain
@@ -95,11 +96,7 @@ class Bench:
         self.events: list[Event] = []
         options = {"delay_scale": 0.001, "seed": 1, "budget": Unlimited(), **self.options}
         self.models = ChatModels(
-            settings=self.settings,
-            log=self.log,
-            clock=RealClock(),
-            env=self.env,
-            **options,
+            settings=self.settings, log=self.log, clock=RealClock(), env=self.env, **options
         )
 
     def restarted(self) -> "Bench":
@@ -151,6 +148,17 @@ async def bench(tmp_path: Path) -> AsyncIterator[Benches]:
 
 
 @pytest.fixture
+def gemini(bench: Benches, fake_gemini: FakeGemini) -> Benches:
+    """A run whose provider is `fake_gemini`: `gemini([reply, …], settings, …)`."""
+
+    def make(replies: Any, settings: Mapping[str, Any] | None = None, **options: Any) -> Bench:
+        fake_gemini.play(replies)
+        return bench(fake_gemini.env, settings, **options)
+
+    return make
+
+
+@pytest.fixture
 def script_file(tmp_path: Path) -> Callable[[Sequence[Any]], Path]:
     """Writes replies to a JSON script."""
 
@@ -160,3 +168,13 @@ def script_file(tmp_path: Path) -> Callable[[Sequence[Any]], Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def scripted(bench: Benches, script_file: Callable[[Sequence[Any]], Path]) -> Benches:
+    """A run whose provider is a script: `scripted(entry, …)`."""
+
+    def make(*entries: Any, **options: Any) -> Bench:
+        return bench(settings={"model": {"name": f"script:{script_file(entries)}"}}, **options)
+
+    return make

@@ -101,10 +101,9 @@ def test_gemini_3_gets_a_signature_where_it_wants_one_and_real_ones_are_kept(his
 
 
 @pytest.mark.anyio
-async def test_the_server_sees_what_the_body_says(bench: Any, fake_gemini: FakeGemini) -> None:
+async def test_the_server_sees_what_the_body_says(gemini: Any, fake_gemini: FakeGemini) -> None:
     """Through the client, the SDK and HTTP."""
-    fake_gemini.play({"default": "ok"})
-    run = bench(fake_gemini.env)
+    run = gemini({"default": "ok"})
     history: list[Message] = [Message(role="user", content="ä\n\t\u2028 🎉")]
     for n in range(5):
         call = ToolCall(id=f"{n}.0", name="a", args={"z": [1, 2.5, {"y": None}], "a": "\\u00e9"})

@@ -45,20 +45,16 @@ async def test_thoughts_and_text_stream_as_they_come_and_the_reply_is_last(
     assert asked.reply.finish_reason == "stop" and asked.reply.problem is None
 
 
-async def test_a_reply_is_recorded_after_the_head_that_it_was_asked_from(
-    bench: Any, fake_gemini: FakeGemini
-) -> None:
-    fake_gemini.play([{"text": "yes"}])
-    run = bench(fake_gemini.env)
+async def test_a_reply_is_recorded_after_the_head_that_it_was_asked_from(gemini: Any) -> None:
+    run = gemini([{"text": "yes"}])
     call = run.call("hi")
     reply = (await run.make(call)).reply
     assert run.transcript.ids(reply.record)[-2:] == [call.head, reply.record]
     assert run.transcript.message(reply.record) == reply.message
 
 
-async def test_a_recorded_reply_is_not_asked_for_again(bench: Any, fake_gemini: FakeGemini) -> None:
-    fake_gemini.play([{"text": "paid once"}])
-    run = bench(fake_gemini.env)
+async def test_a_recorded_reply_is_not_asked_for_again(gemini: Any, fake_gemini: FakeGemini) -> None:
+    run = gemini([{"text": "paid once"}])
     call = run.call("hi")
     first = await run.make(call)
     again = await run.restarted().make(call)
@@ -66,12 +62,9 @@ async def test_a_recorded_reply_is_not_asked_for_again(bench: Any, fake_gemini: 
     assert len(again.items) == 1 and len(fake_gemini.requests) == 1
 
 
-async def test_calls_without_an_id_are_named_by_ordinal_and_index(
-    bench: Any, fake_gemini: FakeGemini
-) -> None:
+async def test_calls_without_an_id_are_named_by_ordinal_and_index(gemini: Any) -> None:
     two = {"calls": [{"name": "a", "args": {"z": 1, "b": [2]}}, {"name": "b", "id": "given"}, {"name": "c"}]}
-    fake_gemini.play({"replies": [two, two]})
-    run = bench(fake_gemini.env)
+    run = gemini({"replies": [two, two]})
     first = (await run.ask("hi")).reply.message
     assert [c.id for c in first.tool_calls] == ["0.0", "given", "0.2"]
     assert list(first.tool_calls[0].args) == ["z", "b"]
@@ -79,11 +72,8 @@ async def test_calls_without_an_id_are_named_by_ordinal_and_index(
     assert [c.id for c in second.tool_calls] == ["1.0", "given", "1.2"]
 
 
-async def test_an_id_that_the_history_holds_already_is_not_given_again(
-    bench: Any, fake_gemini: FakeGemini
-) -> None:
+async def test_an_id_that_the_history_holds_already_is_not_given_again(gemini: Any) -> None:
     """A history passed in may come from another run; local servers number each answer's calls from 0."""
-    fake_gemini.play([{"calls": [{"name": "a"}, {"name": "a", "id": "call_0"}]}])
     old = Message(
         role="assistant",
         tool_calls=(
@@ -93,7 +83,9 @@ async def test_an_id_that_the_history_holds_already_is_not_given_again(
         ),
     )
     history = [Message(role="user", content="hi"), old, *answered(old, "1", "2", "3")]
-    fresh = (await bench(fake_gemini.env).ask(*history)).reply.message
+    fresh = (
+        await gemini([{"calls": [{"name": "a"}, {"name": "a", "id": "call_0"}]}]).ask(*history)
+    ).reply.message
     assert [c.id for c in fresh.tool_calls] == ["0.0.2", "0.1.2"]
 
 
@@ -141,16 +133,15 @@ async def test_a_call_that_nobody_signed_is_marked_for_gemini_3_only(
     assert "thoughtSignature" not in fake_gemini.requests[-1].contents[1]["parts"][0]
 
 
-async def test_a_tools_answer_is_sent_as_the_text_it_is(bench: Any, fake_gemini: FakeGemini) -> None:
+async def test_a_tools_answer_is_sent_as_the_text_it_is(gemini: Any, fake_gemini: FakeGemini) -> None:
     """The client would parse text that looks like JSON, and the model would see it changed."""
-    fake_gemini.play(["ok"])
     text = '{ "version": 1.0,\n  "n": 1e3 }'
     call = Message(role="assistant", tool_calls=(ToolCall(id="0.0", name="a"), ToolCall(id="xyz", name="b")))
     answers = answered(call, text, "boom")
     failed = answers[1].model_copy(update={"status": "error"})
     image = DataPart(type="image", mime_type="image/png", data="aGk=")
     with_image = answers[0].model_copy(update={"content": (TextPart(text=text), image)})
-    await bench(fake_gemini.env).ask("go", call, with_image, failed, Message(role="user", content="and?"))
+    await gemini(["ok"]).ask("go", call, with_image, failed, Message(role="user", content="and?"))
     assert fake_gemini.requests[0].contents[2]["parts"] == [
         {"functionResponse": {"name": "a", "response": {"output": text}}},
         {"inlineData": {"mimeType": "image/png", "data": "aGk="}},

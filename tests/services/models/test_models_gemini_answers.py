@@ -32,15 +32,14 @@ pytestmark = pytest.mark.anyio
     ],
 )
 async def test_finish_reasons_and_blocks_are_told(
-    bench: Any, fake_gemini: FakeGemini, reply: dict[str, Any], finish: str | None, problem: str | None
+    gemini: Any, reply: dict[str, Any], finish: str | None, problem: str | None
 ) -> None:
-    fake_gemini.play([reply])
-    got = (await bench(fake_gemini.env).ask("hi")).reply
+    got = (await gemini([reply]).ask("hi")).reply
     assert got.finish_reason == finish
     assert (got.problem is None) if problem is None else (problem in str(got.problem))
 
 
-async def test_usage_is_the_providers(bench: Any, fake_gemini: FakeGemini) -> None:
+async def test_usage_is_the_providers(gemini: Any) -> None:
     counts = {
         "promptTokenCount": 1000,
         "candidatesTokenCount": 20,
@@ -48,24 +47,21 @@ async def test_usage_is_the_providers(bench: Any, fake_gemini: FakeGemini) -> No
         "cachedContentTokenCount": 600,
         "totalTokenCount": 1027,
     }
-    fake_gemini.play([{"text": "abcdef", "chunks": 3, "thought": "hm", "usage": counts}])
-    reply = (await bench(fake_gemini.env).ask("hi")).reply
+    reply = (
+        await gemini([{"text": "abcdef", "chunks": 3, "thought": "hm", "usage": counts}]).ask("hi")
+    ).reply
     assert reply.usage == Usage(input=1000, output=27, cached=600, thoughts=7)
 
 
-async def test_half_a_character_at_the_end_of_a_chunk_waits_for_the_other_half(
-    bench: Any, fake_gemini: FakeGemini
-) -> None:
-    fake_gemini.play([{"text": ["a\ud83d", "\ude00b", "\udc00c"]}])
-    asked = await bench(fake_gemini.env).ask("hi")
+async def test_half_a_character_at_the_end_of_a_chunk_waits_for_the_other_half(gemini: Any) -> None:
+    asked = await gemini([{"text": ["a\ud83d", "\ude00b", "\udc00c"]}]).ask("hi")
     assert [i.text for i in asked.items if isinstance(i, TextDelta)] == ["a", "😀b", "\ufffdc"]
     assert asked.reply.message.text == "a😀b\ufffdc"
 
 
 async def test_the_temperature_is_always_said_and_never_to_a_model_that_refuses_it(
-    bench: Any, fake_gemini: FakeGemini
+    gemini: Any, fake_gemini: FakeGemini
 ) -> None:
-    fake_gemini.play({"default": "ok"})
     for settings, fields, expected in [
         ({}, {}, 1.0),
         ({"model": {"temperature": 0.3}}, {}, 0.3),
@@ -73,7 +69,7 @@ async def test_the_temperature_is_always_said_and_never_to_a_model_that_refuses_
         ({}, {"schema": {"type": "object"}}, 0.0),
         ({}, {"model": "gemini-3.5-flash-lite"}, None),
     ]:
-        await bench(fake_gemini.env, settings).ask("hi", **fields)
+        await gemini({"default": "ok"}, settings).ask("hi", **fields)
         assert fake_gemini.requests[-1].body["generationConfig"].get("temperature") == expected
 
 
@@ -83,10 +79,9 @@ async def test_the_list_of_models_that_refuse_a_temperature_is_the_clients() -> 
     assert chat_models._FIXED_SAMPLING_AND_NO_PREFILL_MODELS == FIXED_SAMPLING
 
 
-async def test_a_schema_is_asked_for(bench: Any, fake_gemini: FakeGemini) -> None:
+async def test_a_schema_is_asked_for(gemini: Any, fake_gemini: FakeGemini) -> None:
     schema = {"type": "object", "properties": {"next": {"type": "string"}}}
-    fake_gemini.play(['{"next": "user"}'])
-    await bench(fake_gemini.env).ask("hi", schema=schema, role="next_speaker")
+    await gemini(['{"next": "user"}']).ask("hi", schema=schema, role="next_speaker")
     config = fake_gemini.requests[0].body["generationConfig"]
     assert (config["responseJsonSchema"], config["responseMimeType"]) == (schema, "application/json")
 
@@ -99,13 +94,12 @@ async def test_thoughts_are_asked_of_models_that_think(bench: Any, fake_gemini: 
 
 
 async def test_no_environment_variable_sends_a_run_elsewhere(
-    bench: Any, fake_gemini: FakeGemini, monkeypatch: pytest.MonkeyPatch
+    gemini: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`network_off` fails the test if anything but loopback is reached."""
     monkeypatch.setenv("LANGSMITH_GATEWAY", "https://gateway.invalid")
     monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
-    fake_gemini.play(["ok"])
-    assert (await bench(fake_gemini.env).ask("hi")).text == "ok"
+    assert (await gemini(["ok"]).ask("hi")).text == "ok"
 
 
 @pytest.mark.parametrize(("url", "read"), [("https://gemini.invalid", 1), ("http://127.0.0.1:9", 0)])

@@ -40,24 +40,19 @@ async def test_all_pieces_come_through() -> None:
     assert await drain(source) == [0, 1, 2, 3] and source.closed
 
 
-async def test_a_stalled_stream_is_closed() -> None:
-    source = Source(stuck=2)
-    with pytest.raises(TimeoutError, match=r"nothing came for 0\.05 s"):
-        await drain(source, stall_s=0.05)
-    assert source.closed
-
-
-async def test_a_stream_out_of_time_is_closed() -> None:
-    source = Source(stuck=1)
-    with pytest.raises(TimeoutError, match=r"over 0\.05 s"):
-        await drain(source, total_s=0.05)
-    assert source.closed
-
-
-async def test_a_failing_stream_fails_the_race() -> None:
-    source = Source(error=OSError("gone"))
-    with pytest.raises(OSError, match="gone"):
-        await drain(source)
+@pytest.mark.parametrize(
+    ("source", "limits", "error", "says"),
+    [
+        (Source(stuck=2), {"stall_s": 0.05}, TimeoutError, r"nothing came for 0\.05 s"),
+        (Source(stuck=1), {"total_s": 0.05}, TimeoutError, r"over 0\.05 s"),
+        (Source(error=OSError("gone")), {}, OSError, "gone"),
+    ],
+)
+async def test_a_stream_that_stalls_fails_or_is_out_of_time_is_closed(
+    source: Source, limits: dict[str, float], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        await drain(source, **limits)
     assert source.closed
 
 

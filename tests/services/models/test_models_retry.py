@@ -22,11 +22,8 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize(
     "error", [429, 499, 500, 502, 503, 504, {"code": 503, "html": "<h1>\nbad gateway</h1>"}]
 )
-async def test_a_busy_server_is_asked_again_and_each_wait_is_told(
-    bench: Any, fake_gemini: FakeGemini, error: Any
-) -> None:
-    fake_gemini.play([{"error": error}, {"error": error}, {"text": "at last"}])
-    asked = await bench(fake_gemini.env).ask("hi")
+async def test_a_busy_server_is_asked_again_and_each_wait_is_told(gemini: Any, error: Any) -> None:
+    asked = await gemini([{"error": error}, {"error": error}, {"text": "at last"}]).ask("hi")
     assert asked.text == "at last"
     assert [r.attempt for r in asked.retries] == [2, 3]
     assert all("\n" not in r.reason and "gemini-2.5-pro" in r.reason for r in asked.retries)
@@ -36,10 +33,9 @@ async def test_a_busy_server_is_asked_again_and_each_wait_is_told(
     "lost", [{"cut_after": 0}, {"garbage_after": 0}, {"calls": [{"name": "a"}], "cut_after": 1}]
 )
 async def test_a_lost_connection_is_made_again_while_nothing_was_shown(
-    bench: Any, fake_gemini: FakeGemini, lost: dict[str, Any]
+    gemini: Any, lost: dict[str, Any]
 ) -> None:
-    fake_gemini.play([{"text": "", **lost}, {"text": "ok"}])
-    asked = await bench(fake_gemini.env).ask("hi")
+    asked = await gemini([{"text": "", **lost}, {"text": "ok"}]).ask("hi")
     assert (asked.text, len(asked.retries)) == ("ok", 1)
     assert asked.reply.message.tool_calls == ()
 
@@ -51,52 +47,48 @@ async def test_nobody_listening_is_a_failure_that_can_pass(bench: Any, fake_gemi
     assert caught.value.retryable
 
 
-@pytest.mark.parametrize("code", [400, 401, 403, 404])
+QUOTA = {
+    "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+    "violations": [{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier"}],
+}
+LONG = "The input token count (1048600) exceeds the maximum number of tokens allowed (1048576)."
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "says", "terminal"),
+    [
+        ({"code": 400}, ModelError, "answered 400", False),
+        ({"code": 401}, ModelAuthError, "answered 401", False),
+        ({"code": 403}, ModelAuthError, "answered 403", False),
+        ({"code": 404}, ModelError, "answered 404", True),
+        ({"code": 400, "message": "API key not valid."}, ModelAuthError, "Check the API key", False),
+        ({"code": 400, "message": LONG}, ModelError, "answered 400", False),
+        ({"code": 429, "details": [QUOTA], "retry_delay": 40}, ModelError, "quota", True),
+    ],
+)
 async def test_what_asking_again_cannot_help_is_raised_at_once(
-    bench: Any, fake_gemini: FakeGemini, code: int
+    gemini: Any,
+    fake_gemini: FakeGemini,
+    error: dict[str, Any],
+    kind: type[ModelError],
+    says: str,
+    terminal: bool,
 ) -> None:
-    fake_gemini.play([{"error": code}, {"text": "never"}])
-    with pytest.raises(ModelError, match=f"answered {code}") as caught:
-        await bench(fake_gemini.env).ask("hi")
+    with pytest.raises(ModelError, match=says) as caught:
+        await gemini([{"error": error}, {"text": "never"}]).ask("hi")
     assert len(fake_gemini.requests) == 1
-    assert (caught.value.status, caught.value.terminal) == (code, code == 404)
-    assert isinstance(caught.value, ModelAuthError) is (code in (401, 403))
-
-
-async def test_a_key_that_is_not_valid_is_told_as_such(bench: Any, fake_gemini: FakeGemini) -> None:
-    message = "API key not valid. Please pass a valid API key."
-    fake_gemini.play([{"error": {"code": 400, "message": message}}])
-    with pytest.raises(ModelAuthError, match="Check the API key") as caught:
-        await bench(fake_gemini.env).ask("hi")
-    assert caught.value.exit_code == 41
-
-
-async def test_a_request_over_the_window_is_told_as_such(bench: Any, fake_gemini: FakeGemini) -> None:
-    message = "The input token count (1048600) exceeds the maximum number of tokens allowed (1048576)."
-    fake_gemini.play([{"error": {"code": 400, "message": message}}])
-    with pytest.raises(ModelError) as caught:
-        await bench(fake_gemini.env).ask("hi")
-    assert caught.value.overflow and not caught.value.retryable
-
-
-async def test_a_quota_that_is_used_up_for_the_day_is_terminal(bench: Any, fake_gemini: FakeGemini) -> None:
-    quota = {
-        "@type": "type.googleapis.com/google.rpc.QuotaFailure",
-        "violations": [{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier"}],
-    }
-    fake_gemini.play([{"error": {"code": 429, "details": [quota], "retry_delay": 40}}, {"text": "never"}])
-    with pytest.raises(ModelError, match="quota") as caught:
-        await bench(fake_gemini.env).ask("hi")
-    assert caught.value.terminal and len(fake_gemini.requests) == 1
+    found = caught.value
+    assert (type(found), found.status, found.terminal) == (kind, error["code"], terminal)
+    assert (found.overflow, found.retryable) == (error.get("message") == LONG, False)
+    assert kind is ModelError or found.exit_code == 41
 
 
 @pytest.mark.parametrize("attempts", [None, 1, 3])
 async def test_it_gives_up_after_so_many_attempts(
-    bench: Any, fake_gemini: FakeGemini, attempts: int | None
+    gemini: Any, fake_gemini: FakeGemini, attempts: int | None
 ) -> None:
-    fake_gemini.play({"default": {"error": 503}})
     with pytest.raises(ModelError, match="503"):
-        await bench(fake_gemini.env, delay_scale=0.0001).ask("hi", attempts=attempts)
+        await gemini({"default": {"error": 503}}, delay_scale=0.0001).ask("hi", attempts=attempts)
     assert len(fake_gemini.requests) == (attempts or 10)
 
 
@@ -157,27 +149,22 @@ async def test_a_redirect_takes_key_and_conversation_nowhere(
     assert not fake_gemini.requests
 
 
-async def test_what_was_shown_is_never_asked_again(bench: Any, fake_gemini: FakeGemini) -> None:
+async def test_what_was_shown_is_never_asked_again(gemini: Any, fake_gemini: FakeGemini) -> None:
     """The stream ends as a reply without a finish reason, and the graph decides."""
     cut = {"text": "one two", "chunks": 2, "calls": [{"name": "a"}], "cut_after": 3}
-    fake_gemini.play([{**cut}, {"text": "never"}])
-    asked = await bench(fake_gemini.env).ask("hi", attempts=1)
+    asked = await gemini([{**cut}, {"text": "never"}]).ask("hi", attempts=1)
     assert asked.text == "one two" == asked.reply.message.text
     assert asked.reply.finish_reason is None and "cut off" in str(asked.reply.problem)
     assert asked.reply.message.tool_calls == () and asked.retries == []
     assert len(fake_gemini.requests) == 1
-
-
-async def test_a_thought_counts_as_shown(bench: Any, fake_gemini: FakeGemini) -> None:
-    fake_gemini.play([{"thought": "hm", "text": "x", "cut_after": 1}])
-    assert "cut off" in str((await bench(fake_gemini.env).ask("hi")).reply.problem)
+    thought = await gemini([{"thought": "hm", "text": "x", "cut_after": 1}]).ask("hi")
+    assert "cut off" in str(thought.reply.problem), "a thought counts as shown"
 
 
 async def test_a_stall_is_told_while_it_lasts_and_ends_the_request(
-    bench: Any, fake_gemini: FakeGemini
+    gemini: Any, fake_gemini: FakeGemini
 ) -> None:
-    fake_gemini.play([{"hang": True}, {"text": "never"}])
-    run = bench(fake_gemini.env, stall_s=0.4)
+    run = gemini([{"hang": True}, {"text": "never"}], stall_s=0.4)
     with pytest.raises(ModelError, match=r"nothing came for 0\.4 s"):
         await run.ask("hi")
     told = [e.message for e in run.events if e.type == "error"]
@@ -185,15 +172,13 @@ async def test_a_stall_is_told_while_it_lasts_and_ends_the_request(
     assert len(fake_gemini.requests) == 1
 
 
-async def test_patience_with_a_server_that_is_down_ends(bench: Any, fake_gemini: FakeGemini) -> None:
-    fake_gemini.play([{"error": 503}] * 20)
+async def test_patience_with_a_server_that_is_down_ends(gemini: Any) -> None:
     with pytest.raises(ModelError, match="Given up after 1 attempts"):
-        await bench(fake_gemini.env, patience_s=0).ask("hi")
+        await gemini([{"error": 503}] * 20, patience_s=0).ask("hi")
 
 
-async def test_a_call_has_a_time_of_its_own(bench: Any, fake_gemini: FakeGemini) -> None:
-    fake_gemini.play([{"text": "abcdefghij", "chunks": 10, "chunk_delay": 0.2}])
-    asked = await bench(fake_gemini.env).ask("hi", timeout_s=0.5)
+async def test_a_call_has_a_time_of_its_own(gemini: Any) -> None:
+    asked = await gemini([{"text": "abcdefghij", "chunks": 10, "chunk_delay": 0.2}]).ask("hi", timeout_s=0.5)
     assert 0 < len(asked.text) < 10 and "cut off" in str(asked.reply.problem)
 
 
@@ -209,24 +194,19 @@ async def stopped_after(run: Any, seconds: float) -> list[Any]:
     return items + told
 
 
-async def test_a_stop_ends_a_wait_for_the_first_chunk(bench: Any, fake_gemini: FakeGemini) -> None:
-    fake_gemini.play([{"hang": True}])
-    assert await stopped_after(bench(fake_gemini.env), 0.3) == []
-
-
-async def test_a_stop_ends_a_stream(bench: Any, fake_gemini: FakeGemini) -> None:
-    fake_gemini.play([{"text": "a" * 60, "chunks": 60, "chunk_delay": 0.2}])
-    run = bench(fake_gemini.env)
+@pytest.mark.parametrize(
+    ("replies", "came"),
+    [
+        ([{"hang": True}], []),
+        ([{"text": "a" * 60, "chunks": 60, "chunk_delay": 0.2}], [TextDelta]),
+        ({"default": {"error": {"code": 429, "retry_delay": 60}}}, [Retry]),
+    ],
+    ids=["a wait for the first chunk", "a stream", "a retry's delay"],
+)
+async def test_a_stop_ends(gemini: Any, fake_gemini: FakeGemini, replies: Any, came: list[type]) -> None:
+    run = gemini(replies, delay_scale=1)
     await run.models._providers.get("gemini-2.5-pro")  # so that the import isn't what is cancelled
-    items = await stopped_after(run, 0.5)
-    assert items and all(isinstance(i, TextDelta) for i in items)
-
-
-async def test_a_stop_ends_a_retry_delay(bench: Any, fake_gemini: FakeGemini) -> None:
-    fake_gemini.play({"default": {"error": {"code": 429, "retry_delay": 60}}})
-    run = bench(fake_gemini.env, delay_scale=1)
-    await run.models._providers.get("gemini-2.5-pro")  # so that the import isn't what is cancelled
-    assert [type(i) for i in await stopped_after(run, 0.5)] == [Retry]
+    assert list(dict.fromkeys(map(type, await stopped_after(run, 0.5)))) == came
     assert len(fake_gemini.requests) == 1
 
 

@@ -18,23 +18,19 @@ async def said(run: Any, prompt: str = "hi", role: str = "main") -> str:
     return (await run.ask(prompt, role=role)).reply.message.text
 
 
-async def test_replies_are_taken_in_order_for_each_role(bench: Any, script_file: Any) -> None:
-    path = script_file(
-        [
-            {"text": "m0"},
-            {"role": "next_speaker", "text": "n0"},
-            {"text": "m1"},
-            {"role": "next_speaker", "text": "n1"},
-        ]
+async def test_replies_are_taken_in_order_for_each_role(scripted: Any) -> None:
+    run = scripted(
+        {"text": "m0"},
+        {"role": "next_speaker", "text": "n0"},
+        {"text": "m1"},
+        {"role": "next_speaker", "text": "n1"},
     )
-    run = bench(settings={"model": {"name": f"script:{path}"}})
     assert [await said(run), await said(run, role="next_speaker")] == ["m0", "n0"]
     assert [await said(run, role="next_speaker"), await said(run)] == ["n1", "m1"]
 
 
-async def test_a_killed_run_goes_on_with_the_reply_it_had_not_had(bench: Any, script_file: Any) -> None:
-    path = script_file([{"text": "one"}, {"error": {"status": 503}}, {"text": "two"}, {"text": "three"}])
-    run = bench(settings={"model": {"name": f"script:{path}"}})
+async def test_a_killed_run_goes_on_with_the_reply_it_had_not_had(scripted: Any) -> None:
+    run = scripted({"text": "one"}, {"error": {"status": 503}}, {"text": "two"}, {"text": "three"})
     assert await said(run) == "one"
     killed = run.restarted()
     asked = await killed.ask("hi")
@@ -42,13 +38,9 @@ async def test_a_killed_run_goes_on_with_the_reply_it_had_not_had(bench: Any, sc
     assert await said(killed.restarted()) == "three"
 
 
-async def test_errors_come_before_their_reply_and_again_after_a_kill_among_them(
-    bench: Any, script_file: Any
-) -> None:
-    path = script_file(
-        [{"error": {"status": 429, "retry_after": 50}}, {"error": {}}, {"text": "ok"}, {"text": "next"}]
-    )
-    run = bench(settings={"model": {"name": f"script:{path}"}}, delay_scale=1)
+async def test_errors_come_before_their_reply_and_again_after_a_kill_among_them(scripted: Any) -> None:
+    errors = {"error": {"status": 429, "retry_after": 50}}, {"error": {}}
+    run = scripted(*errors, {"text": "ok"}, {"text": "next"}, delay_scale=1)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
             await run.ask("hi")
@@ -60,9 +52,8 @@ async def test_errors_come_before_their_reply_and_again_after_a_kill_among_them(
     assert (asked.text, await said(again)) == ("ok", "next")
 
 
-async def test_an_error_that_is_raised_is_met_once_in_a_process(bench: Any, script_file: Any) -> None:
-    path = script_file([{"error": {"status": 400}}, {"error": {"status": 401}}, {"text": "ok"}])
-    run = bench(settings={"model": {"name": f"script:{path}"}})
+async def test_an_error_that_is_raised_is_met_once_in_a_process(scripted: Any) -> None:
+    run = scripted({"error": {"status": 400}}, {"error": {"status": 401}}, {"text": "ok"})
     with pytest.raises(ModelError, match="answered 400"):
         await run.ask("hi")
     with pytest.raises(ModelAuthError, match="answered 401"):
@@ -70,15 +61,14 @@ async def test_an_error_that_is_raised_is_met_once_in_a_process(bench: Any, scri
     assert await said(run) == "ok"
 
 
-async def test_errors_at_the_end_are_met_as_often_as_it_is_asked(bench: Any, script_file: Any) -> None:
-    run = bench(settings={"model": {"name": f"script:{script_file([{'error': {'status': 500}}])}"}})
+async def test_errors_at_the_end_are_met_as_often_as_it_is_asked(scripted: Any) -> None:
+    run = scripted({"error": {"status": 500}})
     with pytest.raises(ModelError, match="answered 500"):
         await run.ask("hi", attempts=4)
 
 
-async def test_a_request_that_is_not_expected_is_told_with_both_texts(bench: Any, script_file: Any) -> None:
-    path = script_file([{"expect": "tests? pass.*now", "text": "x"}])
-    run = bench(settings={"model": {"name": f"script:{path}"}})
+async def test_a_request_that_is_not_expected_is_told_with_both_texts(scripted: Any) -> None:
+    run = scripted({"expect": "tests? pass.*now", "text": "x"})
     with pytest.raises(ScriptError) as caught:
         await run.ask("fix the test")
     assert "tests? pass.*now" in str(caught.value) and "fix the test" in str(caught.value)
@@ -86,24 +76,22 @@ async def test_a_request_that_is_not_expected_is_told_with_both_texts(bench: Any
     assert await said(run, "all tests pass\nnow") == "x"
 
 
-async def test_an_expectation_sees_what_is_new_in_the_request(bench: Any, script_file: Any) -> None:
-    path = script_file([{"expect": r"\Aread_file: boom\Z", "text": "x"}])
-    run = bench(settings={"model": {"name": f"script:{path}"}})
+async def test_an_expectation_sees_what_is_new_in_the_request(scripted: Any) -> None:
+    run = scripted({"expect": r"\Aread_file: boom\Z", "text": "x"})
     call = Message.model_validate({"role": "assistant", "tool_calls": [{"id": "1", "name": "read_file"}]})
     answer = Message(role="tool", name="read_file", tool_call_id="1", content="boom", status="error")
     assert (await run.ask(Message(role="system", content="sys"), "go", call, answer)).text == "x"
 
 
-async def test_a_script_that_is_used_up_names_file_role_and_ordinal(bench: Any, script_file: Any) -> None:
-    path = script_file([{"text": "only"}])
-    run = bench(settings={"model": {"name": f"script:{path}"}})
+async def test_a_script_that_is_used_up_names_file_role_and_ordinal(scripted: Any) -> None:
+    run = scripted({"text": "only"})
     await said(run)
     with pytest.raises(ScriptError, match="has 1 replies for role 'main', reply 1 was asked") as caught:
         await said(run)
-    assert str(path) in str(caught.value)
+    assert run.settings.model.name.removeprefix("script:") in str(caught.value)
 
 
-async def test_a_scripted_reply_has_all_that_a_models_reply_has(bench: Any, script_file: Any) -> None:
+async def test_a_scripted_reply_has_all_that_a_models_reply_has(scripted: Any) -> None:
     entry = {
         "text": "abcdef",
         "chunks": 3,
@@ -117,7 +105,7 @@ async def test_a_scripted_reply_has_all_that_a_models_reply_has(bench: Any, scri
         "problem": "odd",
         "delay_s": 0.01,
     }
-    asked = await bench(settings={"model": {"name": f"script:{script_file([entry])}"}}).ask("hi")
+    asked = await scripted(entry).ask("hi")
     assert [i.text for i in asked.items if isinstance(i, TextDelta)] == ["ab", "cd", "ef"]
     reply = asked.reply
     assert [(c.id, c.signature) for c in reply.message.tool_calls] == [("0.0", None), ("own", "c2ln")]
@@ -135,11 +123,10 @@ def nested(depth: int) -> Any:
 
 @pytest.mark.parametrize("depth", [63, 64, 190])
 async def test_arguments_nested_so_deep_that_no_record_could_be_read_again_are_a_malformed_call(
-    bench: Any, script_file: Any, depth: int
+    scripted: Any, depth: int
 ) -> None:
     deep = {"name": "deep", "args": {"x": nested(depth)}}
-    path = script_file([{"text": "t", "tool_calls": [deep, {"name": "flat", "args": {}}]}])
-    run = bench(settings={"model": {"name": f"script:{path}"}})
+    run = scripted({"text": "t", "tool_calls": [deep, {"name": "flat", "args": {}}]})
     reply = (await run.ask("hi")).reply
     if depth == 63:
         assert reply.message.tool_calls[0].args == deep["args"]
@@ -151,10 +138,8 @@ async def test_arguments_nested_so_deep_that_no_record_could_be_read_again_are_a
     )  # as another process reads it
 
 
-async def test_usage_that_no_script_says_is_estimated(bench: Any, script_file: Any) -> None:
-    asked = await bench(settings={"model": {"name": f"script:{script_file([{'text': 'x' * 40}])}"}}).ask(
-        "y" * 400
-    )
+async def test_usage_that_no_script_says_is_estimated(scripted: Any) -> None:
+    asked = await scripted({"text": "x" * 40}).ask("y" * 400)
     assert asked.reply.usage == Usage(input=100, output=10)
 
 
