@@ -11,7 +11,7 @@ from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import Scope
-from interlock.state.calls import CallView
+from interlock.state.calls import CallView, SessionRule
 from interlock.state.settings import Settings
 from interlock.tools.table import TOOLS
 
@@ -22,6 +22,7 @@ LISTED = {
     *("codebase_search", "web_search", "write_todos", "ask_user", "codebase_investigator", "exit_plan_mode"),
     *("complete_task", "update_scratchpad", "update_todo_list"),
     *("search_files", "list_files", "list_code_definition_names", "fetch_instructions"),
+    *("ask_followup_question", "attempt_completion"),
 }
 """`pipelines.md` §11, the task loop's names for them, and the investigator's report."""
 OTHERS = {
@@ -70,6 +71,18 @@ SCOPES = st.builds(
     Scope, st.sampled_from(["", "codebase_investigator"]), st.booleans(), st.just(frozenset({"s"}))
 )
 
+SESSIONS = st.lists(
+    st.builds(
+        SessionRule,
+        tool=st.sampled_from(["run_shell_command", "write_file", "web_fetch", "mcp_s_any", "a_new_reader"]),
+        commands=st.sampled_from([(), ("ls",), ("git",)]),
+        path=st.sampled_from([None, "a.py", "a"]),
+        server=st.sampled_from([None, "s"]),
+        line=st.sampled_from(["", "rm -rf x", "$x"]),
+    ),
+    max_size=2,
+)
+
 
 def inline(value: object) -> str:
     if isinstance(value, dict):
@@ -106,13 +119,14 @@ def view(folder: Path, call: tuple[str, dict]) -> CallView:
     )
 
 
-@given(files=st.one_of(FILES, st.just(EVERYTHING)), call=CALLS, scope=SCOPES, hints=HINTS)
+@given(files=st.one_of(FILES, st.just(EVERYTHING)), call=CALLS, session=SESSIONS, scope=SCOPES, hints=HINTS)
 def test_in_plan_mode_nothing_is_allowed_but_what_is_listed_and_the_plan(
-    tmp_path, files, call, scope, hints
+    tmp_path, files, call, session, scope, hints
 ) -> None:
+    """Whatever a person has said always to, but for the host of a fetch."""
     made = view(tmp_path, call)
-    verdict = policy_of(tmp_path, files, scope).check(made, RISKS[made.name], "plan", (), hints)
-    if verdict.decision != "allow":
+    verdict = policy_of(tmp_path, files, scope).check(made, RISKS[made.name], "plan", session, hints)
+    if verdict.decision != "allow" or (made.name == "web_fetch" and session):
         return
     plan = str(tmp_path / "plans" / "a.md")
     assert made.name in LISTED or (made.name in ("write_file", "replace") and made.args["file_path"] == plan)
