@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patience import lines_run
 
-from interlock.services.context.memory import FILE_LIMIT, TOTAL_LIMIT, git_root, load_memory, references
+from interlock.services.context.memory import FILE_LIMIT, TOTAL_LIMIT, load_memory, references
 
 NAMES = ["GEMINI.md", "AGENTS.md"]
 
@@ -197,28 +197,21 @@ def test_all_files_together_have_a_limit(tmp_path: Path) -> None:
     assert found[-1][1].startswith("<!-- not read: the memory files before it hold")
 
 
-@pytest.mark.parametrize("data", [b"\xef\xbb\xbfa\r\nb\r\n", b"a\rb", b"a\nb"])
-def test_line_ends_and_byte_order_marks_do_not_reach_the_model(tmp_path: Path, data: bytes) -> None:
-    assert only(tmp_path, {"GEMINI.md": data}) == "a\nb"
-
-
-def test_bytes_that_are_not_utf8_become_replacement_characters(tmp_path: Path) -> None:
-    assert only(tmp_path, {"GEMINI.md": b"caf\xe9 \xf0\x9f"}) == "caf\ufffd \ufffd"
-
-
-def test_a_binary_memory_file_says_so(tmp_path: Path) -> None:
-    assert only(tmp_path, {"GEMINI.md": b"\x7fELF\0\0"}) == "<!-- not read: not a text file -->"
-
-
-def test_imports_work_below_crlf_lines(tmp_path: Path) -> None:
-    assert "A\n" in only(tmp_path, {"GEMINI.md": "x\r\n\r\n@a.md\r\n", "a.md": "A\r\n"})
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        *((data, "a\nb") for data in (b"\xef\xbb\xbfa\r\nb\r\n", b"a\rb", b"a\nb")),
+        (b"caf\xe9 \xf0\x9f", "caf\ufffd \ufffd"),
+        (b"\x7fELF\0\0", "<!-- not read: not a text file -->"),
+        (b"x\r\n\r\n@a.md\r\n", "x\n\n\n<!-- from a.md -->\nA\n<!-- end of a.md -->"),
+    ],
+)
+def test_text_reaches_the_model_without_marks_and_other_line_ends(
+    tmp_path: Path, data: bytes, text: str
+) -> None:
+    assert only(tmp_path, {"GEMINI.md": data, "a.md": "A\r\n"}) == text
 
 
 def test_a_name_that_is_a_folder_is_passed_over(tmp_path: Path) -> None:
     put(tmp_path, {"repo/GEMINI.md/x": "", "repo/AGENTS.md": "a"})
     assert memory(tmp_path) == [("repo/AGENTS.md", "a")]
-
-
-def test_the_git_root_is_found_by_folder_or_file(tmp_path: Path) -> None:
-    put(tmp_path, {"repo/.git": "gitdir: elsewhere", "repo/a/b/x": ""})
-    assert git_root(tmp_path / "repo/a/b") == tmp_path / "repo"
