@@ -1,6 +1,7 @@
 """Plain reading commands need no approval; whatever may write, run something or read elsewhere does."""
 
 import os
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -87,65 +88,100 @@ def test_a_folder_that_the_call_names_is_held_to_the_same_paths(root: Path) -> N
     assert decision(policy, "ls", dir_path="..") == "ask"
 
 
+SETTINGS = (
+    "[core]\n\tfsmonitor = ./evil\n",
+    "[core] fsmonitor = ./evil\n",
+    "[CORE]\nFsMonitor=./evil\n",
+    "[core]\n\tpager = ./evil\n",
+    "[core]\n\tworktree = /\n",
+    "[include]\n\tpath = ../evil\n",
+    '[diff "x"]\n\ttextconv = ./evil\n',
+    '[filter "x"]\n\tclean = ./evil\n',
+    "[diff]\n\texternal = ./evil\n",
+    "[alias]\n\tstatus = !./evil\n",
+    '[remote "origin"]\n\tuploadpack = ./evil\n',
+    "[gpg]\n\tprogram = ./evil\n",
+    "[log]\n\tshowSignature = true\n",
+    "[extensions]\n\tworktreeConfig = true\n",
+    "[core]\n\tfilemode = true \\\n\tfsmonitor = x\n",
+)
+EVIL = "printf '[core]\n\tfsmonitor = ./evil\n' >>"
+
+
 @pytest.mark.parametrize(
-    "setting",
+    ("prepared", "done", "asked", "allowed"),
     [
-        "[core]\n\tfsmonitor = ./evil\n",
-        "[core] fsmonitor = ./evil\n",
-        "[CORE]\nFsMonitor=./evil\n",
-        "[core]\n\tpager = ./evil\n",
-        "[core]\n\tworktree = /\n",
-        "[include]\n\tpath = ../evil\n",
-        '[diff "x"]\n\ttextconv = ./evil\n',
-        '[filter "x"]\n\tclean = ./evil\n',
-        "[diff]\n\texternal = ./evil\n",
-        "[alias]\n\tstatus = !./evil\n",
-        '[remote "origin"]\n\tuploadpack = ./evil\n',
-        "[gpg]\n\tprogram = ./evil\n",
-        "[log]\n\tshowSignature = true\n",
-        "[extensions]\n\tworktreeConfig = true\n",
-        "[core]\n\tfilemode = true \\\n\tfsmonitor = x\n",
+        # The repository names programs, has a hook or a submodule, or would show what tools may not read.
+        *(
+            ("git init -q; mkdir sub", f"printf %s {shlex.quote(setting)} >> .git/config", line, "ls")
+            for setting in SETTINGS
+            for line in ("git status", "cd sub && git diff")
+        ),
+        ("git init -q; mkdir -p .git/hooks", "echo > .git/hooks/post-index-change", "git status", "ls"),
+        ("git init -q", f"git update-index --add --cacheinfo 160000,{'1' * 40},sub", "git status", "ls"),
+        *(
+            ("git init -q; mkdir a b; touch a/.env b/x", "git add .", line, "git log --oneline")
+            for line in ("git diff", "git show", "git log -p")
+        ),
+        # A repository within, behind a link, or above a folder that only looks like one.
+        ("git init -q; mkdir -p in/.git", f"{EVIL} in/.git/config", "cd in && git status", "git status"),
+        ("git init -q; mkdir -p sub/.git", f"{EVIL} .git/config", "cd sub && git status", "ls"),
+        (
+            "git init -q; git init -q other; mkdir other/deep; ln -s other/deep link",
+            f"{EVIL} other/.git/config",
+            "cd link && git status",
+            "git status",
+        ),
+        # A linked work tree is held to the settings of its repository; one shipped in an archive is none.
+        *(
+            (
+                "git init -q ../main; cd ../main; git commit -q --allow-empty -m 1; git worktree add -qf ../work",
+                done,
+                asked,
+                allowed,
+            )
+            for done, asked, allowed in (
+                ("touch .env; git add .", "git diff", "git status"),
+                (f"{EVIL} ../main/.git/config", "git status", "ls"),
+            )
+        ),
+        (
+            "mkdir -p shipped/worktrees/x; cd shipped; echo ref: refs/heads/main | tee HEAD > worktrees/x/HEAD",
+            "cd shipped/worktrees/x; echo ../.. > commondir; echo /elsewhere/.git > gitdir;"
+            " echo gitdir: shipped/worktrees/x > ../../../.git",
+            "git status",
+            "ls",
+        ),
     ],
 )
-def test_git_is_asked_about_where_the_repository_names_programs(tmp_path: Path, setting: str) -> None:
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    policy = policy_of(tmp_path)
-    assert decision(policy, "git status") == "allow"
-    with (tmp_path / ".git" / "config").open("a") as config:
-        config.write(setting)
-    assert decision(policy, "git status") == "ask"
-    (tmp_path / "sub").mkdir()
-    assert decision(policy, "cd sub && git diff") == "ask"
-    assert decision(policy, "ls") == "allow"
+def test_git_is_asked_about_from_the_moment_it_may_run_or_show_something_else(
+    tmp_path: Path, prepared: str, done: str, asked: str, allowed: str
+) -> None:
+    root = tmp_path / "work"
+    root.mkdir()
+    subprocess.run(prepared, shell=True, cwd=root, check=True)
+    assert [decision(policy_of(root), line) for line in (asked, allowed)] == ["allow", "allow"]
+    subprocess.run(done, shell=True, cwd=root, check=True)
+    assert [decision(policy_of(root), line) for line in (asked, allowed)] == ["ask", "allow"]
 
 
-def test_git_is_asked_about_in_a_repository_within_and_with_hooks_or_submodules(tmp_path: Path) -> None:
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    policy = policy_of(tmp_path)
-    (tmp_path / "evil" / ".git").mkdir(parents=True)
-    (tmp_path / "evil" / ".git" / "config").write_text("[core]\n\tfsmonitor = ./evil\n")
-    assert decision(policy, "cd evil && git status") == "ask"
-    hook = tmp_path / ".git" / "hooks" / "post-index-change"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\n")
-    assert decision(policy, "git status") == "ask"
-    hook.unlink()
-    one = ["git", "-C", str(tmp_path), "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},sub"]
-    subprocess.run(one, check=True)
-    assert decision(policy, "git status") == "ask"
-
-
-def test_git_is_asked_about_where_what_tools_may_not_read_would_be_shown(tmp_path: Path) -> None:
-    for name in ("a/.env", "b/x"):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text("foo\n")
-    policy = policy_of(tmp_path)
-    assert decision(policy, "git diff a b") == "ask", "outside of a repository it compares folders"
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    assert {decision(policy, line) for line in ("git diff", "git log -p", "git diff a b")} == {"allow"}
-    subprocess.run(["git", "-C", str(tmp_path), "add", "."], check=True)
-    assert {decision(policy, line) for line in ("git diff", "git show", "git log -p")} == {"ask"}
-    assert {decision(policy, line) for line in ("git status", "git log --oneline")} == {"allow"}
+@pytest.mark.parametrize(
+    ("prepared", "asked", "allowed"),
+    [
+        # Outside of a repository git compares folders; bash and the system take another folder for a link's `..`.
+        ("true", "git diff a b", "git status"),
+        (
+            f"mkdir -p other/deep; git init -q sub; ln -s ../other/deep sub/in; {EVIL} sub/.git/config",
+            "cd sub/in/.. && git status",
+            "cd other/deep && git status",
+        ),
+    ],
+)
+def test_git_is_asked_about_where_it_is_not_clear_what_it_reads(
+    tmp_path: Path, prepared: str, asked: str, allowed: str
+) -> None:
+    subprocess.run(prepared, shell=True, cwd=tmp_path, check=True)
+    assert [decision(policy_of(tmp_path), line) for line in (asked, allowed)] == ["ask", "allow"]
 
 
 @pytest.fixture(scope="module")
@@ -211,16 +247,6 @@ def test_a_rule_for_git_log_lets_no_format_run_gpg(make, shell) -> None:
     assert [policy.check(shell(x), "execute", "default").decision for x in lines] == ["allow", *["ask"] * 3]
 
 
-def test_a_git_folder_that_is_no_repository_hides_none_above_it(tmp_path: Path) -> None:
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    (tmp_path / "sub" / ".git").mkdir(parents=True)
-    policy = policy_of(tmp_path)
-    assert decision(policy, "cd sub && git status") == "allow"
-    with (tmp_path / ".git" / "config").open("a") as config:
-        config.write("[core]\n\tfsmonitor = ./evil\n")
-    assert decision(policy, "cd sub && git status") == "ask"
-
-
 @pytest.mark.parametrize("name", [".gitignore", ".ignore", ".rgignore", "sub/.rgignore", "../.ignore"])
 @pytest.mark.parametrize("line", ["!.env", "!.e*", "!*", "!sub/.env"])
 def test_ripgrep_is_asked_about_where_an_ignore_file_brings_a_secret_back(
@@ -233,62 +259,6 @@ def test_ripgrep_is_asked_about_where_an_ignore_file_brings_a_secret_back(
     assert decision(policy_of(root), "rg foo") == "allow"
     (root / name).write_text(f"x\n{line}\n")
     assert decision(policy_of(root), "rg foo") == "ask"
-
-
-def test_a_linked_work_tree_is_held_to_the_settings_of_its_repository(tmp_path: Path) -> None:
-    main, linked = tmp_path / "main", tmp_path / "linked"
-
-    def git(*words: str) -> None:
-        subprocess.run(["git", "-C", str(main), *words], check=True)
-
-    subprocess.run(["git", "init", "-q", str(main)], check=True)
-    git("commit", "-q", "--allow-empty", "-m", "first")
-    git("worktree", "add", "-q", str(linked))
-    policy = policy_of(linked)
-    assert {decision(policy, line) for line in ("git status", "git diff", "git log -p")} == {"allow"}
-    (linked / ".env").write_text("x\n")
-    subprocess.run(["git", "-C", str(linked), "add", "."], check=True)
-    assert decision(policy, "git diff") == "ask"
-    assert decision(policy, "git status") == "allow"
-    with (main / ".git" / "config").open("a") as config:
-        config.write("[core]\n\tfsmonitor = ./evil\n")
-    assert decision(policy, "git status") == "ask"
-
-
-def test_a_git_file_that_names_what_no_work_tree_was_linked_to_is_asked_about(tmp_path: Path) -> None:
-    """As shipped in an archive: `.git` and the directories that it names are files of the project."""
-    shipped = tmp_path / "shipped" / "worktrees" / "x"
-    shipped.mkdir(parents=True)
-    (shipped / "commondir").write_text("../..\n")
-    (shipped / "gitdir").write_text("/elsewhere/.git\n")
-    for file in (shipped / "HEAD", shipped.parent.parent / "HEAD"):
-        file.write_text("ref: refs/heads/main\n")
-    (tmp_path / ".git").write_text("gitdir: shipped/worktrees/x\n")
-    assert decision(policy_of(tmp_path), "git status") == "ask"
-
-
-def test_git_is_asked_about_behind_a_link_into_a_repository_within(tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "other"):
-        subprocess.run(["git", "init", "-q", str(folder)], check=True)
-    (tmp_path / "other" / "deep").mkdir()
-    (tmp_path / "link").symlink_to("other/deep")
-    policy = policy_of(tmp_path)
-    assert decision(policy, "cd link && git status") == "allow"
-    with (tmp_path / "other" / ".git" / "config").open("a") as config:
-        config.write("[core]\n\tfsmonitor = ./evil\n")
-    assert decision(policy, "cd link && git status") == "ask"
-    assert decision(policy, "git status", dir_path="link") == "ask"
-
-
-def test_a_folder_above_a_link_is_asked_about_as_bash_and_the_system_take_another(tmp_path: Path) -> None:
-    (tmp_path / "other" / "deep").mkdir(parents=True)
-    subprocess.run(["git", "init", "-q", str(tmp_path / "sub")], check=True)
-    (tmp_path / "sub" / "in").symlink_to("../other/deep")
-    with (tmp_path / "sub" / ".git" / "config").open("a") as config:
-        config.write("[core]\n\tfsmonitor = ./evil\n")
-    policy = policy_of(tmp_path)
-    assert decision(policy, "cd other/deep && git status") == "allow"
-    assert decision(policy, "cd sub/in/.. && git status") == "ask"
 
 
 def test_git_takes_no_folder_of_files_for_a_repository(tmp_path: Path) -> None:
