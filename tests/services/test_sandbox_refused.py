@@ -3,7 +3,6 @@
 import importlib.metadata
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -124,13 +123,6 @@ def test_what_is_the_kernels_is_not_writable_by_any_setting(work: Path, tmp_path
     assert sandbox_for(work, env=env, sandboxAllowedPaths=["/sys:ro"]).readable == [Path("/sys")]
 
 
-def settings_of(tmp_path: Path, env: Mapping[str, str], text: str = "") -> ToolSettings:
-    (tmp_path / ".interlock").mkdir(exist_ok=True)
-    (tmp_path / ".interlock/settings.json").write_text(text or "{}")
-    loaded = load_settings(workspace=tmp_path / "work", home=tmp_path, env=env, overrides={}, trusted=True)
-    return loaded.settings.tools
-
-
 @pytest.mark.parametrize(
     ("env", "text", "expected"),
     [
@@ -146,20 +138,10 @@ def settings_of(tmp_path: Path, env: Mapping[str, str], text: str = "") -> ToolS
 def test_settings_and_environment_ask_as_gemini_cli_does(
     tmp_path: Path, env: dict[str, str], text: str, expected: object
 ) -> None:
-    assert settings_of(tmp_path, env, text).sandbox == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('{"tools": {"sandbox": 3}}', "tools.sandbox is 3, expected true or false or a string"),
-        ('{"tools": {"sandboxNetworkAccess": "yes"}}', "tools.sandboxNetworkAccess"),
-        ('{"tools": {"sandboxAllowedPaths": "/tmp"}}', "tools.sandboxAllowedPaths"),
-    ],
-)
-def test_a_wrong_type_names_the_key(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        settings_of(tmp_path, {}, text)
+    (tmp_path / ".interlock").mkdir()
+    (tmp_path / ".interlock/settings.json").write_text(text or "{}")
+    loaded = load_settings(workspace=tmp_path / "work", home=tmp_path, env=env, overrides={}, trusted=True)
+    assert loaded.settings.tools.sandbox == expected
 
 
 def test_nothing_is_asked_of_the_machine_when_no_sandbox_is(work: Path, tmp_path: Path) -> None:

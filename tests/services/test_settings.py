@@ -28,8 +28,8 @@ def load(tmp_path: Path) -> Load:
         for folder in SOURCES:
             (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         for folder, content in files.items():
-            text = content if isinstance(content, str) else json.dumps(content)
-            (tmp_path / folder / "settings.json").write_text(text, encoding="utf-8")
+            data = content if isinstance(content, bytes) else json.dumps(content).encode()
+            (tmp_path / folder / "settings.json").write_bytes(data)
         work, home = tmp_path / "work", tmp_path / "home"
         return load_settings(workspace=work, home=home, env=env, overrides=overrides, trusted=trusted)
 
@@ -80,7 +80,7 @@ def test_project_files_count_only_in_a_trusted_folder(load: Load, tmp_path: Path
 
 
 def test_a_broken_project_file_of_an_untrusted_folder_stops_nothing(load: Load) -> None:
-    assert load({"work/.gemini": "{"}, trusted=False).settings.model.name == "auto"
+    assert load({"work/.gemini": b"{"}, trusted=False).settings.model.name == "auto"
 
 
 def test_in_the_home_directory_the_user_files_count_once_and_without_trust(tmp_path: Path) -> None:
@@ -196,9 +196,20 @@ def test_hook_commands_are_left_to_the_shell(load: Load) -> None:
             {"model": {"name": 1, "temperature": "hot"}},
             "model.name is 1, expected a string. (1 more like it.)",
         ),
-        ("[1]", "holds [1], expected a JSON object."),
-        ('{"a": NaN}', "not JSON: NaN is not JSON."),
-        ("[" * 100_000, "not JSON: it is nested too deeply."),
+        ({"tools": {"sandbox": 3}}, "tools.sandbox is 3, expected true or false or a string."),
+        (
+            {"tools": {"sandboxNetworkAccess": "yes"}},
+            'tools.sandboxNetworkAccess is "yes", expected true or false.',
+        ),
+        (
+            {"tools": {"sandboxAllowedPaths": "/tmp"}},
+            'tools.sandboxAllowedPaths is "/tmp", expected an array.',
+        ),
+        (b"[1]", "holds [1], expected a JSON object."),
+        (b'{"a": NaN}', "not JSON: NaN is not JSON."),
+        (b"[" * 100_000, "not JSON: it is nested too deeply."),
+        (b'{ // comment\n  "a": 1\n  "b": 2\n}', "3:3: not JSON: Expecting ',' delimiter. Correct it there."),
+        (b'{"a": "\xff"}', "byte 7 is not UTF-8; save the file as UTF-8."),
     ],
 )
 def test_a_wrong_type_names_file_key_and_expected_type(
@@ -206,14 +217,9 @@ def test_a_wrong_type_names_file_key_and_expected_type(
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         load({"home/.interlock": content})
-    assert str(caught.value) == f"{tmp_path}/home/.interlock/settings.json: {message}"
+    told = str(caught.value).replace("json:3:3", "json: 3:3")
+    assert told == f"{tmp_path}/home/.interlock/settings.json: {message}"
     assert caught.value.exit_code == 52
-
-
-def test_broken_json_names_file_line_and_column(load: Load, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load({"home/.gemini": '{ // comment\n  "a": 1\n  "b": 2\n}'})
-    assert str(caught.value).startswith(f"{tmp_path}/home/.gemini/settings.json:3:3: not JSON: ")
 
 
 def test_what_can_not_be_read_is_an_error(load: Load, tmp_path: Path) -> None:
@@ -223,18 +229,9 @@ def test_what_can_not_be_read_is_an_error(load: Load, tmp_path: Path) -> None:
         load()
 
 
-def test_text_that_is_not_utf8_is_an_error(load: Load, tmp_path: Path) -> None:
-    load()
-    (tmp_path / "home/.gemini/settings.json").write_bytes(b'{"a": "\xff"}')
-    with pytest.raises(ConfigError, match="byte 7 is not UTF-8"):
-        load()
-
-
 @pytest.mark.parametrize("data", [b"", b" \r\n", b'\xef\xbb\xbf{"model":\r\n{"name": "auto"}}\r\n'])
-def test_empty_files_byte_order_marks_and_crlf_are_fine(load: Load, tmp_path: Path, data: bytes) -> None:
-    load()
-    (tmp_path / "home/.gemini/settings.json").write_bytes(data)
-    assert load().settings.model.name == "auto"
+def test_empty_files_byte_order_marks_and_crlf_are_fine(load: Load, data: bytes) -> None:
+    assert load({"home/.gemini": data}).settings.model.name == "auto"
 
 
 def test_flags_and_environment_are_held_to_the_types_too(load: Load) -> None:
