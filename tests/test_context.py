@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import until
+from patience import HANG_S, until
 from places import Place
 
 from interlock.nodes.system_prompt import MAIN
@@ -165,7 +165,7 @@ def test_the_repository_is_shown(opening: Open, work: Path) -> None:
 
 def summary(work: Path, **options: Any) -> str:
     """The summary; a git that outlives its time limit would otherwise hold up the suite."""
-    return asyncio.run(asyncio.wait_for(git_summary(work, options.pop("env", os.environ), **options), 30))
+    return asyncio.run(asyncio.wait_for(git_summary(work, options.pop("env", os.environ), **options), HANG_S))
 
 
 def test_a_repository_without_commits_is_shown(work: Path) -> None:

@@ -8,7 +8,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-from patience import HANG_S
+from patience import HANG_S, until
 
 from interlock.graphs import PIPELINES
 
@@ -53,11 +52,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[httpx.Client]:
         )
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=HANG_S) as client:
-            deadline = time.monotonic() + HANG_S
-            while not _answers(client):
-                assert running.poll() is None, (folder / "log").read_text()[-3000:]
-                assert time.monotonic() < deadline, "the server never came up"
-                time.sleep(0.2)
+            until(lambda: _answers(client) or running.poll() is not None, "the server")
+            assert running.poll() is None, (folder / "log").read_text()[-3000:]
             yield client
     finally:
         running.terminate()

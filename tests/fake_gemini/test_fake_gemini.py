@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from fake_gemini.fake import FakeGemini
 from fake_gemini.history import refused
+from patience import HANG_S
 
 USER = {"role": "user", "parts": [{"text": "hi"}]}
 CALL = {"role": "model", "parts": [{"functionCall": {"name": "a", "args": {}}}]}
@@ -47,7 +47,7 @@ def post(url: str, body: Any, key: str = "k") -> Any:
     headers = {"Content-Type": "application/json", **({"x-goog-api-key": key} if key else {})}
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=HANG_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -65,7 +65,7 @@ def test_it_answers_as_gemini_does(fake_gemini: FakeGemini) -> None:
     assert json.loads(post(f"{model}:countTokens", {"contents": [USER]})[1])["totalTokens"] > 0
     assert post(f"{model}:generateContent", {"contents": [USER]})[0] == 400  # used up
     assert post(f"{model}:generateContent", {"contents": [USER]}, key="")[0] == 403
-    with urllib.request.urlopen(f"{fake_gemini.url}/v1beta/models", timeout=10) as answer:
+    with urllib.request.urlopen(f"{fake_gemini.url}/v1beta/models", timeout=HANG_S) as answer:
         assert json.loads(answer.read())["models"]
 
 
@@ -112,5 +112,5 @@ def test_it_runs_as_a_program(tmp_path: Path) -> None:
         finally:
             process.send_signal(signal.SIGTERM)
     row = json.loads((tmp_path / "log.jsonl").read_text())
-    assert row["method"] == "generateContent" and row["at"] <= time.time()
+    assert row["method"] == "generateContent" and row["at"] > 0
     assert row["headers"]["x-goog-api-key"] == "***"

@@ -4,13 +4,12 @@ import asyncio
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp_servers.place import Place, calls
-from patience import HANG_S
+from patience import until
 
 from interlock.engine import Decision, resume_sync
 from interlock.services.mcp import connection, stdio
@@ -213,10 +212,3 @@ def is_alive(pid: int) -> bool:
         return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
     except FileNotFoundError:
         return False
-
-
-def until(holds: Any) -> None:
-    give_up = time.monotonic() + HANG_S
-    while not holds():
-        assert time.monotonic() < give_up
-        time.sleep(0.02)

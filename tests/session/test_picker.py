@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from patience import HANG_S
 from prompt_toolkit.application import Application
 from prompt_toolkit.formatted_text import fragment_list_to_text
 from prompt_toolkit.input import create_pipe_input
@@ -25,7 +26,7 @@ def picked(keys: str, rows: Sequence[Row] = ROWS) -> object:
             app.ttimeoutlen = app.timeoutlen = 0.01
             typed.send_text(keys)
             showing = asyncio.ensure_future(app.run_async())
-            row = await asyncio.wait_for(picker.chosen, 30)
+            row = await asyncio.wait_for(picker.chosen, HANG_S)
             app.exit()
             await showing
             return row and row.value

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from session.terminal import ENTRY, WAIT_S, edit
+from patience import until
+from session.terminal import ENTRY, edit
 
 # The journeys of the other tests again, in another terminal.
 pytestmark = [
@@ -44,10 +45,7 @@ class Tmux:
         return self.do("capture-pane", "-p", "-J", "-S", "-20000")
 
     def waits_for(self, text: str) -> None:
-        end = time.monotonic() + WAIT_S
-        while text not in self.text:
-            assert time.monotonic() < end, f"{text!r} never came:\n{self.text[-3000:]}"
-            time.sleep(0.05)
+        until(lambda: text in self.text, repr(text))
 
     def says(self, prompt: str) -> None:
         self.do("send-keys", "-l", prompt)
@@ -55,14 +53,9 @@ class Tmux:
         self.do("send-keys", "Enter")
 
     def left(self) -> bool:
-        end = time.monotonic() + WAIT_S
-        while time.monotonic() < end:
-            if subprocess.run(
-                ["tmux", "-S", str(self.socket), "has-session"], capture_output=True, check=False
-            ).returncode:
-                return True
-            time.sleep(0.05)
-        return False
+        has_session = ["tmux", "-S", str(self.socket), "has-session"]
+        until(lambda: subprocess.run(has_session, capture_output=True, check=False).returncode, "the end")
+        return True
 
 
 @pytest.fixture

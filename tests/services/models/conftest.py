@@ -94,10 +94,14 @@ class Bench:
         self.transcript = ChainTranscript(SqlChain(self.conn), self.outputs, self.run)
         self.log = SqlModelLog(self.conn, self.transcript, self.run)
         self.events: list[Event] = []
-        options = {"delay_scale": 0.001, "seed": 1, "budget": Unlimited(), **self.options}
-        self.models = ChatModels(
-            settings=self.settings, log=self.log, clock=RealClock(), env=self.env, **options
-        )
+        options = {
+            "delay_scale": 0.001,
+            "seed": 1,
+            "budget": Unlimited(),
+            "clock": RealClock(),
+            **self.options,
+        }
+        self.models = ChatModels(settings=self.settings, log=self.log, env=self.env, **options)
 
     def restarted(self) -> "Bench":
         """The run after a kill: only the store is left."""

@@ -92,19 +92,24 @@ async def test_it_gives_up_after_so_many_attempts(
     assert len(fake_gemini.requests) == (attempts or 10)
 
 
-async def test_the_servers_own_delay_is_honoured(bench: Any, fake_gemini: FakeGemini) -> None:
-    in_a_minute = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
-    fake_gemini.play(
-        [
-            {"error": {"code": 429, "retry_delay": 33.5}},
-            {"error": {"code": 503, "retry_after": 7}},
-            {"error": {"code": 503, "retry_after": in_a_minute}},
-            {"text": "ok"},
-        ]
-    )
-    delays = [r.delay_s * 1000 for r in (await bench(fake_gemini.env).ask("hi")).retries]
-    assert delays[:2] == [34, 7]  # told to the millisecond, scaled by 0.001
-    assert 55 <= delays[2] <= 60
+class Noon:
+    """A clock that stands still."""
+
+    at = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+    def now(self) -> float:
+        return self.at.timestamp()
+
+    def monotonic(self) -> float:
+        return 0
+
+
+async def test_the_servers_own_delay_is_honoured(gemini: Any) -> None:
+    in_a_minute = format_datetime(Noon.at + timedelta(seconds=60), usegmt=True)
+    asked = ({"retry_delay": 33.5}, {"retry_after": 7}, {"retry_after": in_a_minute})
+    run = gemini([*({"error": {"code": 503, **delay}} for delay in asked), {"text": "ok"}], clock=Noon())
+    delays = [r.delay_s * 1000 for r in (await run.ask("hi")).retries]
+    assert delays == [34, 7, 60]  # told to the millisecond, scaled by 0.001
 
 
 def test_delays_double_from_5_to_30_seconds_with_30_percent_jitter() -> None:

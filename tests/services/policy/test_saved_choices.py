@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.load import load_rules
@@ -236,7 +237,7 @@ def test_writers_at_the_same_time_lose_nothing_of_each_other(place: Place) -> No
         subprocess.Popen([sys.executable, "-c", WRITER, str(place.folder), str(first)], env={**os.environ})
         for first in (0, 4, 8)
     ]
-    assert [w.wait(60) for w in writers] == [0, 0, 0]
+    assert [w.wait(HANG_S) for w in writers] == [0, 0, 0]
     rules = tomllib.loads(place.file.read_text())["rule"]
     found = [r["command"][0] for r in rules]
     assert sorted(found, key=lambda p: int(p.rpartition("-")[2])) == [f"git log -{n}" for n in range(16)]
