@@ -1,11 +1,9 @@
 """check: what policy, hooks and MCP servers would answer here, under the same settings, trust and rules as a run."""
 
 import json
-import sqlite3
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from interlock.engine.driver.compose import open_servers
 from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.prepare import check_hooks, prepare
 from interlock.engine.options import Options
+from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.hook_calls import HookLog
 from interlock.nodes.mcp import MCP_BY_NAMES
@@ -272,12 +271,11 @@ class HookCheck:
         self, event: HookEvent, payload: Mapping[str, JsonValue], folder: Path
     ) -> tuple[HookOutcome, dict[str, Any]]:
         """Fire through a throwaway log, so that no run is touched."""
-        prepared, conn = self._prepared, sqlite3.connect(":memory:", isolation_level=None)
+        prepared, store = self._prepared, Store(folder)
+        store.open()
+        conn = store.connect()
         processes = _Heard(outputs=OutputFiles(folder), env=prepared.tool_env, redact=prepared.redact)
         try:
-            conn.executescript(
-                files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
-            )
             log = HookLog(conn, folder, _SESSION, 1)
             hooks = RunHooks(prepared.hooks, log, SqlApprovals(conn, _SESSION), processes, self._around)
             subject = self._subject(event, payload)

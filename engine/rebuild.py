@@ -1,7 +1,6 @@
 """rebuild: what of the rows that lists show disagrees with the checkpoints, and is made from them again."""
 
 import asyncio
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,10 +8,12 @@ from typing import Any, NamedTuple
 from interlock.engine.driver.drive import child_in, pending
 from interlock.engine.read import list_runs
 from interlock.engine.store import Store
+from interlock.engine.store.approvals import set_interrupts, stored_interrupts
+from interlock.engine.store.runs import set_status, stored_statuses
 from interlock.engine.store.saver import Saver, status_of
 from interlock.graphs import is_known, pipeline
 from interlock.graphs._langgraph import lost_nodes
-from interlock.services.sqlite import explained, transaction
+from interlock.services.sqlite import StoreConnection, explained, transaction
 from interlock.state.subagent import MOST_DEPTH
 
 
@@ -40,9 +41,8 @@ async def _compared(home: Path, *, mend: bool) -> list[str]:
     store = Store(home)
     with explained(store.path), closing(store.connect("FULL")) as conn:
         driven = {row.run for row in list_runs(home, "running")}  # their drivers own those rows
-        query = "select run, workflow, status, outcome, step from runs order by created"
         found: list[str] = []
-        for run, workflow, *row in conn.execute(query).fetchall():
+        for run, workflow, *row in stored_statuses(conn):
             known = is_known(workflow) and run not in driven
             truth = await _truth(conn, run, workflow) if known else None
             if truth is not None:
@@ -52,7 +52,7 @@ async def _compared(home: Path, *, mend: bool) -> list[str]:
         return found
 
 
-async def _truth(conn: sqlite3.Connection, run: str, workflow: str) -> Truth | None:
+async def _truth(conn: StoreConnection, run: str, workflow: str) -> Truth | None:
     """None: killed before its first checkpoint, or waiting for a node unknown here."""
     saver = Saver(conn)
     config: Any = {"configurable": {"thread_id": run}}
@@ -71,12 +71,11 @@ async def _truth(conn: sqlite3.Connection, run: str, workflow: str) -> Truth | N
     return Truth(status, outcome, newest.metadata.get("step", 0), waits)
 
 
-def _differing(conn: sqlite3.Connection, run: str, row: tuple[Any, ...], truth: Truth) -> list[str]:
+def _differing(conn: StoreConnection, run: str, row: tuple[Any, ...], truth: Truth) -> list[str]:
     found: list[str] = []
     if row != truth[:3]:
         found.append(f"run {run}: the row says {row!r}, the checkpoints {truth[:3]!r}")
-    query = "select key, interrupt, answer from approvals where run = ?"
-    rows = conn.execute(query, (run,)).fetchall()
+    rows = stored_interrupts(conn, run)
     stored = {key: name for key, name, answer in rows if name is not None and answer is None}
     answered = {key for key, _, answer in rows if answer is not None}
     waits = {key: name for key, name in truth.waits.items() if key not in answered}
@@ -87,12 +86,7 @@ def _differing(conn: sqlite3.Connection, run: str, row: tuple[Any, ...], truth: 
     return found
 
 
-def _mend(conn: sqlite3.Connection, run: str, truth: Truth) -> None:
+def _mend(conn: StoreConnection, run: str, truth: Truth) -> None:
     with transaction(conn):
-        conn.execute(
-            "update runs set status = ?, outcome = ?, step = ? where run = ?",
-            (truth.status, truth.outcome, truth.step, run),
-        )
-        conn.execute("update approvals set interrupt = null where run = ? and answer is null", (run,))
-        for key, name in truth.waits.items():
-            conn.execute("update approvals set interrupt = ? where run = ? and key = ?", (name, run, key))
+        set_status(conn, run, truth.status, truth.outcome, truth.step)
+        set_interrupts(conn, run, truth.waits)

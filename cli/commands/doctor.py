@@ -219,17 +219,18 @@ def _state(home: Path) -> Iterator[Finding]:
     if not home.exists():
         yield Finding("ok", "state", f"{place(str(home))}: nothing has run yet")
         return
+    from interlock.engine.store.damage import damaged_pages
+
     yield from _closed(home)
     try:
         runs = list_runs(home)
-        with reading(home) as conn:
-            checked = conn.execute("pragma quick_check(1)").fetchone()[0] if conn else "ok"
+        damaged = damaged_pages(home, quick=True)
     except InterlockError as error:
         yield Finding("problem", "store", str(error))
         return
-    if checked != "ok":
+    if damaged:
         mend = "sqlite3 interlock.db .recover"
-        yield Finding("problem", "store", f"damaged: {checked}. Recover it with: {mend}")
+        yield Finding("problem", "store", f"damaged: {damaged[0]}. Recover it with: {mend}")
         return
     size = sum(f.stat().st_size for f in home.rglob("*") if f.is_file())
     yield Finding("ok", "store", f"{place(str(home))}: {counted(len(runs), 'run')}, {amount(size)} bytes")
@@ -257,14 +258,16 @@ def _closed(home: Path) -> Iterator[Finding]:
 def _records(home: Path) -> Iterator[Finding]:
     from interlock.engine.rebuild import rebuild
     from interlock.engine.store import diagnosed
-    from interlock.engine.store.damage import damage, unreadable
+    from interlock.engine.store.damage import damage, damaged_pages, unreadable
 
     try:
         with reading(home) as conn:
             if conn is None:
                 return
-            for row in conn.execute("pragma integrity_check"):
-                yield Finding("ok" if row[0] == "ok" else "problem", "pages", row[0])
+            damaged = damaged_pages(home)
+            yield from (Finding("problem", "pages", line) for line in damaged)
+            if not damaged:
+                yield Finding("ok", "pages", "ok")
             rows = list(unreadable(conn, home / "outputs"))
         yield from (Finding("problem", "rows", f"{line} can't be read") for line in rows)
         if not rows:

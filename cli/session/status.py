@@ -125,7 +125,8 @@ class Readings:
         return before != (self._known, self._window)
 
     def _read(self, session: "Session", run: str | None) -> None:
-        from interlock.engine.read import deepest, find_run, models, waiting_requests
+        from interlock.engine.read import find_run, models, waiting_requests
+        from interlock.engine.store.lineage import deepest
         from interlock.engine.travel.files import settings_of
         from interlock.engine.travel.record import costs
         from interlock.services.models.names import limit, resolve

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from interlock.engine.read import first_task, with_subtasks
+from interlock.engine.store.lineage import first_task, with_subtasks
 from interlock.engine.store.usage import Usage
 from interlock.services.models.names import provider_of
 from interlock.state.deps import Stopped

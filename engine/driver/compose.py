@@ -1,7 +1,6 @@
 """compose: builds the `Deps` of a drive."""
 
 import asyncio
-import json
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -10,13 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from pydantic import JsonValue
-
 from interlock.engine.driver.budget import RunBudget
 from interlock.engine.driver.delegation import RunAgents, RunPlans, RunTasks
 from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.prepare import RunConfig
-from interlock.engine.store import Store, insertion
+from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.hook_calls import HookLog
@@ -33,7 +30,7 @@ from interlock.services.models import ChatModels
 from interlock.services.policy.modes import mode_tools
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.sqlite import Buffered, later
+from interlock.services.sqlite import Buffered
 from interlock.services.toolset import BuiltinToolset
 from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Deps, RunInfo, Token
@@ -124,7 +121,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, prepared.redact)
     outputs, index = OutputFiles(store.home, prepared.redact), OnFirstUse(partial(_index, prepared, store))
     processes, commands = _processes(prepared, outputs)
-    servers = OnFirstUse(partial(open_servers, prepared, outputs, emit, partial(_keep, prepared, journal)))
+    servers = OnFirstUse(partial(open_servers, prepared, outputs, emit, journal.keep_reply))
     policy = _policy(prepared, processes, servers)
     models = cast(ChatModels, lazy := OnFirstUse(partial(_models, prepared, info, transcript, connections)))
     tools, approvals = _tools(prepared), SqlApprovals(conn, info.run, prepared.redact, store)
@@ -209,12 +206,6 @@ def _most(prepared: RunConfig) -> tuple[int, int]:
     machine = int(os.sysconf("SC_PHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
     memory = machine * 3 // 4 if shell.max_memory_mb is None else shell.max_memory_mb << 20
     return shell.max_processes, memory
-
-
-def _keep(prepared: RunConfig, journal: SqlJournal, asked: str, answer: JsonValue) -> None:
-    reply = json.dumps(prepared.redact.json(answer))
-    row = {"run": journal.run, "asked": asked, "reply": reply, "at": time.time()}
-    later(journal.conn, *insertion("server_replies", row, "insert or replace"))
 
 
 def open_servers(

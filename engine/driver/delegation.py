@@ -1,7 +1,6 @@
 """delegation: hands work on: to sub-agents within a run, to the run that carries out its plan, and to subtasks."""
 
 import hashlib
-import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -10,18 +9,17 @@ from pathlib import Path
 
 from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.prepare import RunConfig, kept_options
-from interlock.engine.read import IS_SUBTASK
-from interlock.engine.store import Store, read_options, select
+from interlock.engine.store import Store, read_options
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.lineage import how_it_ended
 from interlock.engine.store.model_calls import calls_made
-from interlock.engine.store.runs import NewRun, insert_run
+from interlock.engine.store.runs import NewRun, insert_child
 from interlock.prompts import render
 from interlock.services.context.definitions import names_server_tool, own_tools
 from interlock.services.files.filesystem import write_atomically
 from interlock.services.models import ChatModels
 from interlock.services.policy.policy import RulePolicy
-from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView
 from interlock.state.conversation import refusals_in
@@ -87,8 +85,6 @@ class RunAgents:
 
 
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
-_OVER = ("done", "cancelled")
-"""Statuses of a subtask after which its parent goes on. A failed one is retried first."""
 
 
 def linked_id(key: str) -> str:
@@ -107,10 +103,7 @@ def begin_linked(
     with closing(store.connect()) as conn:
         new = made(ChainTranscript(SqlChain(conn), store.outputs, run, redact=prepared.redact))
         new = replace(new, options={**new.options, "rights": read_options(conn, parent)["rights"]})
-        with transaction(conn):
-            if conn.execute("select 1 from runs where run = ?", (run,)).fetchone() is None:
-                insert_run(conn, new)
-                conn.execute("update runs set parent = ? where run = ?", (parent, run))
+        insert_child(conn, parent, new)
     return run
 
 
@@ -158,43 +151,15 @@ class RunTasks:
         }
 
     def end(self, run: str) -> TaskEnd | None:
-        home = self.store.home
-        rows = select(home, "select status from runs where run = ?", run)
-        if not rows:
-            return TaskEnd("removed", "", {})
-        if rows[0]["status"] not in _OVER:
-            return None
-        values = state_at(home, run)
-        if rows[0]["status"] != "done" or not values.get("result"):
-            return TaskEnd("cancelled", "", refusals_in(values))
         with closing(self.store.connect()) as conn:
+            ended = how_it_ended(conn, run)
+            if ended in (None, "removed"):
+                return ended and TaskEnd("removed", "", {})
+            values = state_at(self.store.home, run)
+            if ended != "done" or not values.get("result"):
+                return TaskEnd("cancelled", "", refusals_in(values))
             text = ChainTranscript(SqlChain(conn), self.store.outputs, run).message(values["result"]).text
         return TaskEnd("done", text, refusals_in(values))
-
-
-def has_ended(conn: sqlite3.Connection, run: str) -> bool:
-    """Whether a subtask is over or removed, so its parent can go on."""
-    row = conn.execute("select status from runs where run = ?", (run,)).fetchone()
-    return row is None or row[0] in _OVER
-
-
-_ABOVE = f"""
-select p.run from runs c join runs p on p.run = c.parent
-where c.run = ? and {IS_SUBTASK} and p.status = 'open'
-"""
-
-
-def above(home: Path, run: str) -> str | None:
-    """The task waiting for this one."""
-    rows = select(home, _ABOVE, run)
-    return rows[0]["run"] if rows else None
-
-
-def topmost(home: Path, run: str) -> str:
-    """The outermost task waiting for this run; the run itself if there is none."""
-    while parent := above(home, run):
-        run = parent
-    return run
 
 
 _WRITES = ("write_file", "replace")

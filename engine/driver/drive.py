@@ -17,13 +17,13 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, StateSnapshot
 
 from interlock.engine.driver.compose import DriveConnections, DriveServices, compose
-from interlock.engine.driver.delegation import has_ended
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store import Store, diagnosed
 from interlock.engine.store.approvals import ready_answers
 from interlock.engine.store.leases import fence, fenced, lost
+from interlock.engine.store.lineage import how_it_ended
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._langgraph import is_internal, lost_nodes
@@ -261,7 +261,7 @@ class Drive:
         waiting = {item.id: child_in(item.value) for item in pending(snapshot)}
         self.awaited = {*waiting}
         answered = {name: True for name in ready_answers(self.conn, self.lease.run) if name in waiting}
-        over = {name: True for name, child in waiting.items() if child and has_ended(self.conn, child)}
+        over = {name: True for name, child in waiting.items() if child and how_it_ended(self.conn, child)}
         return {**answered, **over}
 
     @contextmanager

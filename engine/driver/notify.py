@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from interlock.engine.driver.delegation import topmost
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.options import Outcome, Pending
 from interlock.engine.read import find_run, waiting_requests
+from interlock.engine.store.lineage import topmost
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.events import NotificationEvent

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from langgraph.types import StateSnapshot
 
 from interlock.engine.driver.compose import DriveServices, with_discovered
-from interlock.engine.driver.delegation import above, topmost
 from interlock.engine.driver.drive import Drive, Stop, is_due
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.following import carried_on, of_the_run
@@ -28,9 +27,10 @@ from interlock.engine.driver.prepare import (
     without_secrets,
 )
 from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.engine.read import ENDED, deepest, find_run
+from interlock.engine.read import ENDED, find_run
 from interlock.engine.store import Store, diagnosed, first_input, keep_rights, read_options
 from interlock.engine.store.approvals import ready_answers, record_decisions
+from interlock.engine.store.lineage import above, deepest, topmost
 from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.runs import NewRun, insert_run, new_run_id
 from interlock.engine.workflows import begun_with, find_workflow, placed, processor_files

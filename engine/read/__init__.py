@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 
 from interlock.engine.options import Pending
 from interlock.engine.store import select
+from interlock.engine.store.lineage import IS_SUBTASK, RELATED, deepest
 from interlock.state.errors import UserError
 from interlock.state.text import nearest
 
 STATUSES = ("running", "waiting", "interrupted", "done", "failed", "cancelled")
 ENDED = ("done", "failed", "cancelled")
-IS_SUBTASK = "json_extract(c.options, '$.subtask_of') = c.parent"
-"""For a run `c`. A fork has a parent too, and the options of the run it was forked from."""
 _RUNS = f"""
 select r.run, r.workflow, r.parent, r.workspace, r.title, r.created, r.updated, r.status, r.outcome, r.step,
        r.error, l.host, l.boot, l.pid, l.started, coalesce(l.held, 0) as held,
@@ -105,37 +104,6 @@ def _latest(rows: list[RunRow], workspace: Path) -> RunRow:
     return here
 
 
-_BELOW = f"""
-select c.run from runs c join runs p on p.run = c.parent
-where c.parent = ? and {IS_SUBTASK} and p.status = 'open'
-and c.status not in ('done', 'cancelled') order by c.created desc limit 1
-"""
-
-
-def deepest(home: Path, run: str) -> str:
-    """The innermost subtask a task is waiting for; the run itself if there is none."""
-    while rows := select(home, _BELOW, run):
-        run = rows[0]["run"]
-    return run
-
-
-def with_subtasks(conn: sqlite3.Connection, run: str, table: str = "runs") -> list[str]:
-    """The run and its subtasks, recursively."""
-    found = [run]
-    for one in found:
-        rows = conn.execute(f"select c.run from {table} c where c.parent = ? and {IS_SUBTASK}", (one,))
-        found += [row[0] for row in rows]
-    return found
-
-
-def first_task(conn: sqlite3.Connection, run: str) -> str:
-    """The user-started run this one is a subtask of, at any depth; else the run itself."""
-    higher = f"select p.run from runs c join runs p on p.run = c.parent where c.run = ? and {IS_SUBTASK}"
-    while row := conn.execute(higher, (run,)).fetchone():
-        run = row[0]
-    return run
-
-
 def waiting_requests(home: Path, run: str | None = None) -> list[Request]:
     """Requests pending a person's answer, of one run or all: the longest wait first, a run's in the order asked.
 
@@ -187,16 +155,6 @@ def _became(row: sqlite3.Row) -> str:
     done = _ANSWERED.get(choice, "approved") if permission else "answered"
     at = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["answered_at"]))
     return f"{what} was {done} at {at}" + (f" by {row['answered_by']}" if row["answered_by"] else "")
-
-
-RELATED = """
-with recursive above (run, parent) as (
-    select run, parent from runs where run = ?1
-    union select r.run, r.parent from runs r join above on r.run = above.parent
-), related (run) as (
-    select run from above union select r.run from runs r join related on r.parent = related.run
-) """
-"""Runs among which no number names two requests: a task and its subtasks, a plan and what carries it out, forks."""
 
 
 def idle(home: Path, run: str) -> str:

@@ -6,7 +6,7 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +14,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from interlock.engine.options import Decision
-from interlock.engine.read import RELATED, Request, check_edit, place_of, waiting_requests
+from interlock.engine.read import Request, check_edit, place_of, waiting_requests
 from interlock.engine.store import Store, insertion
+from interlock.engine.store.lineage import RELATED
 from interlock.services.policy.rule import USER
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.sqlite import explained, transaction
@@ -248,3 +249,15 @@ def _check_arguments(name: str, tool: str, args: object) -> None:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "arguments"
         raise UserError(f"The arguments for {name!r} don't fit {tool!r}: {place}: {first['msg']}.") from error
+
+
+def stored_interrupts(conn: sqlite3.Connection, run: str) -> list[tuple[str, str | None, str | None]]:
+    """Key, LangGraph's id of the interrupt, and answer of each of the run's requests."""
+    return conn.execute("select key, interrupt, answer from approvals where run = ?", (run,)).fetchall()
+
+
+def set_interrupts(conn: sqlite3.Connection, run: str, waits: Mapping[str, str]) -> None:
+    """Make the run wait for exactly these requests: key → LangGraph's id."""
+    conn.execute("update approvals set interrupt = null where run = ? and answer is null", (run,))
+    for key, name in waits.items():
+        conn.execute("update approvals set interrupt = ? where run = ? and key = ?", (name, run, key))

@@ -113,6 +113,13 @@ def _error(text: str) -> str:
     return f"{value['type']}: {value['message']}"
 
 
+def damaged_pages(home: Path, *, quick: bool = False) -> list[str]:
+    """What SQLite finds wrong with the file; `quick`: at most one line, and indexes aren't compared."""
+    with reading(home) as conn:
+        rows = conn.execute("pragma quick_check(1)" if quick else "pragma integrity_check") if conn else ()
+        return [text for (text,) in rows if text != "ok"]
+
+
 def damage(home: Path, run: str) -> Iterator[str]:
     """One line per conversation record that is missing or was altered."""
     with reading(home) as conn:

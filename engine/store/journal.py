@@ -7,8 +7,11 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
+from pydantic import JsonValue
+
+from interlock.engine.store import insertion
 from interlock.services.files.filesystem import store_file
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.sqlite import Buffered, later, transaction
@@ -17,9 +20,6 @@ from interlock.state.calls import CallKey, CallView, Planned, ToolResult
 from interlock.state.deps import Transcript
 from interlock.state.errors import RunError
 from interlock.state.journal import JournalRow
-
-if TYPE_CHECKING:
-    pass
 
 
 class _Row(NamedTuple):
@@ -138,6 +138,12 @@ class SqlJournal:
         ).fetchall()
         keys = [CallKey(message=message, index=index, attempt=attempt) for message, index, attempt in rows]
         return [self.call(key) for key in keys], self.epoch
+
+    def keep_reply(self, asked: str, answer: JsonValue) -> None:
+        """Keep what an MCP server said, for replays. `asked`: JSON that names the server, and what of it."""
+        reply = json.dumps(self.redact.json(answer))
+        row = {"run": self.run, "asked": asked, "reply": reply, "at": time.time()}
+        later(self.conn, *insertion("server_replies", row, "insert or replace"))
 
     def settle(self, key: CallKey, record: str) -> None:
         row = self._row(key)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from interlock.engine.read import with_subtasks
 from interlock.engine.store import insertion, read_options
+from interlock.engine.store.lineage import with_subtasks
 from interlock.services.models.request import Request
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript

@@ -56,6 +56,14 @@ def insert_run(conn: sqlite3.Connection, run: NewRun) -> None:
         conn.execute(*insertion("runs", {**vars(run), **texts, **times, "status": "open"}))
 
 
+def insert_child(conn: sqlite3.Connection, parent: str, run: NewRun) -> None:
+    """Insert a run that another one started; if it is there already, nothing."""
+    with transaction(conn):
+        if conn.execute("select 1 from runs where run = ?", (run.run,)).fetchone() is None:
+            insert_run(conn, run)
+            conn.execute("update runs set parent = ? where run = ?", (parent, run.run))
+
+
 _KEPT = re.compile(r"\b(?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt\b")
 """Names given by `services/files/filesystem.py`."""
 _RECORD = re.compile(r"[0-9a-f]{64}\.json")
@@ -177,3 +185,14 @@ def dropped(home: Path, run: str) -> list[list[Message]]:
             found.append(gone)
             head = old
     return found[::-1]
+
+
+def stored_statuses(conn: sqlite3.Connection) -> list[tuple[str, str, str, str, int]]:
+    """Run, workflow, status, outcome and step of every run, oldest first."""
+    return conn.execute("select run, workflow, status, outcome, step from runs order by created").fetchall()
+
+
+def set_status(conn: sqlite3.Connection, run: str, status: str, outcome: str, step: int) -> None:
+    conn.execute(
+        "update runs set status = ?, outcome = ?, step = ? where run = ?", (status, outcome, step, run)
+    )

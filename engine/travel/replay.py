@@ -19,10 +19,11 @@ from interlock.engine.driver import runner
 from interlock.engine.driver.compose import DriveServices
 from interlock.engine.driver.drive import stoppable
 from interlock.engine.options import Decision, Options, Outcome
-from interlock.engine.read import RunRow, find_run, path, steps, with_subtasks
+from interlock.engine.read import RunRow, find_run, path, steps
 from interlock.engine.store import Store, reading
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import root_checkpoints
+from interlock.engine.store.lineage import with_subtasks
 from interlock.engine.store.replays import (
     answered_requests,
     first_state_of,
