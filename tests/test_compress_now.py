@@ -42,18 +42,6 @@ def test_it_is_compressed_and_the_next_prompt_goes_on_with_the_summary(tmp_path:
     assert {("main", "open_prompt", "compress"), ("main", "compress", "finish")} <= stage.edges(after)
 
 
-def test_one_that_was_stopped_in_it_goes_on_with_it(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "stage", [*LONG, {**CHECKED[0], "delay_s": 30}, CHECKED[1]])
-    run = talked(stage).run
-    stage.limits = {"timeout_s": 1}
-    assert compressed(stage, run).status == "timeout"
-    stage.limits = {"timeout_s": 60}
-    stage.write([*LONG, *CHECKED])
-    outcome = resume_sync(run, options=stage.options)
-    assert outcome.status == "done"
-    assert [m for m in outcome.output["history"] if m.get("origin") == "snapshot"]
-
-
 def test_a_summary_that_fails_changes_nothing_and_the_next_prompt_is_answered(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "stage", [*LONG, *[{"role": "compressor", "text": "no"}] * 2, {"text": "Well."}])
     before = talked(stage)

@@ -66,22 +66,6 @@ def test_each_broken_file_gets_one_clear_line_and_the_rest_works(place: Place) -
     assert files["a.txt"] == "file"
 
 
-def test_a_broken_command_file_is_told_when_commands_are_looked_for(place: Place, tmp_path: Path) -> None:
-    fill(
-        place.folder / "user",
-        {".gemini/commands/bad.toml": "prompt = ", ".gemini/commands/good.toml": "prompt = 'x'"},
-    )
-    (tmp_path / "script.json").write_text('[{"text": "done"}]')
-    told: list[Any] = []
-    options = place.options(
-        model=f"script:{tmp_path / 'script.json'}", overrides={"model": {"skipNextSpeakerCheck": True}}
-    )
-    outcome = run_sync("main", {"prompt": "/good"}, options=options, renderers=[told.append])
-    assert outcome.status == "done"
-    lines = [e.message for e in told if e.type == "error"]
-    assert len(lines) == 1 and "bad.toml was ignored: " in lines[0]
-
-
 def test_nothing_that_an_untrusted_project_brings_widens_what_may_be_done(place: Place) -> None:
     rule = '[[rule]]\ntoolName = "write_file"\ndecision = "allow"\npriority = 999\n'
     mark = place.folder / "mark"

@@ -296,12 +296,6 @@ def test_an_index_of_another_version_or_a_damaged_one_is_made_anew(stage: Stage,
     assert (paths(again), again.output["index"]["added"]) == (["src/garage.py"], 3)
 
 
-def test_only_the_owner_can_read_the_index(stage: Stage) -> None:
-    search(stage, index="only")
-    assert index_file(stage).stat().st_mode & 0o777 == 0o600
-    assert index_file(stage).parent.stat().st_mode & 0o777 == 0o700
-
-
 def test_a_model_finds_code_by_the_tool(stage: Stage) -> None:
     asked = call("codebase_search", query="remove an automobile", path="src")
     replies: Replies = [{"tool_calls": [asked]}, {"text": "found"}]

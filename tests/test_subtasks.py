@@ -114,20 +114,16 @@ def test_people_see_the_stack_and_decide_by_the_tasks_own_name(
     assert f"asked for by run {outcome.run}" in capsys.readouterr().out
 
 
-def test_a_child_that_a_person_cancels_leaves_its_parent_going_on(tmp_path: Path) -> None:
-    replies = [THREE[0], done("", "without it", expect="was cancelled by the user"), *THREE[2:]]
+@pytest.mark.parametrize("how", ["cancelled", "removed"])
+def test_a_child_that_a_person_cancels_or_removes_leaves_its_parent_going_on(
+    how: str, tmp_path: Path
+) -> None:
+    replies = [THREE[0], done("", "without it", expect=f"was {how} by the user"), *THREE[2:]]
     stage, outcome = started(tmp_path, replies)
     outcome = stage.resume(outcome, *approve(outcome))
-    outcome = stage.resume(outcome, *approve(outcome, "cancel"))
-    assert (outcome.status, outcome.output["result"]) == ("done", "without it"), outcome
-
-
-def test_a_child_that_is_removed_is_told_to_its_parent(tmp_path: Path) -> None:
-    replies = [THREE[0], done("", "without it", expect="was removed by the user"), *THREE[2:]]
-    stage, outcome = started(tmp_path, replies)
-    outcome = stage.resume(outcome, *approve(outcome))
-    remove_run(stage.folder / "home", asked(outcome)[0][0])
-    outcome = stage.resume(outcome)
+    if how == "removed":
+        remove_run(stage.folder / "home", asked(outcome)[0][0])
+    outcome = stage.resume(outcome, *(approve(outcome, "cancel") if how == "cancelled" else ()))
     assert (outcome.status, outcome.output["result"]) == ("done", "without it"), outcome
 
 

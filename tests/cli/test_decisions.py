@@ -40,6 +40,10 @@ _WAITING = [
 _PAST = dict.fromkeys(("7", "aa11-1.1"), "Request 7 (glob) was approved at 09:12 by ann")
 
 
+def _for(number: int, choice: str, **more: Any) -> Decision:
+    return Decision(f"aa11-2.{number}", choice, **more)
+
+
 def _decide(*typed: str) -> list[Decision]:
     return decisions_from(parser().parse(["aa11", *typed]).decisions, _WAITING, _PAST)
 
@@ -47,41 +51,35 @@ def _decide(*typed: str) -> list[Decision]:
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        (["--approve", "aa11-2.1"], [Decision("aa11-2.1", "proceed_once")]),
-        (["--approve", "1"], [Decision("aa11-2.1", "proceed_once")]),
-        (["--approve", "1", "--always"], [Decision("aa11-2.1", "proceed_always")]),
-        (["--approve", "all"], [Decision(f"aa11-2.{n}", "proceed_once") for n in (1, 2, 5)]),
-        (["--reject", "1"], [Decision("aa11-2.1", "reject")]),
-        (["--reject", "1", "--reason", "no"], [Decision("aa11-2.1", "reject", feedback="no")]),
+        (["--approve", "aa11-2.1"], [_for(1, "proceed_once")]),
+        (["--approve", "1"], [_for(1, "proceed_once")]),
+        (["--approve", "1", "--always"], [_for(1, "proceed_always")]),
+        (["--approve", "all"], [_for(n, "proceed_once") for n in (1, 2, 5)]),
+        (["--reject", "1"], [_for(1, "reject")]),
+        (["--reject", "1", "--reason", "no"], [_for(1, "reject", feedback="no")]),
         (
             ["--reject", "1", "--reason", "a", "--reject", "2", "--reason", "b"],
-            [Decision("aa11-2.1", "reject", feedback="a"), Decision("aa11-2.2", "reject", feedback="b")],
+            [_for(1, "reject", feedback="a"), _for(2, "reject", feedback="b")],
         ),
-        (
-            ["--reject", "all", "--reason", "stop"],
-            [Decision(f"aa11-2.{n}", "reject", feedback="stop") for n in (1, 2, 5)],
-        ),
-        (["--reject", "3", "--reason", "no idea"], [Decision("aa11-2.3", "reject", feedback="no idea")]),
-        (["--cancel", "2"], [Decision("aa11-2.2", "cancel")]),
-        (
-            ["--answer", "3=as you like = fine"],
-            [Decision("aa11-2.3", "proceed_once", text="as you like = fine")],
-        ),
-        (["--answer", "3=2"], [Decision("aa11-2.3", "proceed_once", text="verbose")]),
-        (["--answer", "3=7"], [Decision("aa11-2.3", "proceed_once", text="7")]),
-        (["--answer", "4=redo"], [Decision("aa11-2.4", "proceed_once", text="redo")]),
-        (["--answer", "4=skip"], [Decision("aa11-2.4", "reject", text="skip")]),
+        (["--reject", "all", "--reason", "stop"], [_for(n, "reject", feedback="stop") for n in (1, 2, 5)]),
+        (["--reject", "3", "--reason", "no idea"], [_for(3, "reject", feedback="no idea")]),
+        (["--cancel", "2"], [_for(2, "cancel")]),
+        (["--answer", "3=as you like = fine"], [_for(3, "proceed_once", text="as you like = fine")]),
+        (["--answer", "3=2"], [_for(3, "proceed_once", text="verbose")]),
+        (["--answer", "3=7"], [_for(3, "proceed_once", text="7")]),
+        (["--answer", "4=redo"], [_for(4, "proceed_once", text="redo")]),
+        (["--answer", "4=skip"], [_for(4, "reject", text="skip")]),
         (
             ["--edit", '1={"command": "git status"}'],
-            [Decision("aa11-2.1", "modify", args={"command": "git status", "dir_path": "sub"})],
+            [_for(1, "modify", args={"command": "git status", "dir_path": "sub"})],
         ),
-        (["--edit", '1={"dir_path": null}'], [Decision("aa11-2.1", "modify", args={"command": "git push"})]),
+        (["--edit", '1={"dir_path": null}'], [_for(1, "modify", args={"command": "git push"})]),
         (
             ["--approve", "1", "--edit", '2={"command": "x"}', "--reject", "5"],
             [
-                Decision("aa11-2.1", "proceed_once"),
-                Decision("aa11-2.2", "modify", args={"command": "x", "dir_path": "sub"}),
-                Decision("aa11-2.5", "reject"),
+                _for(1, "proceed_once"),
+                _for(2, "modify", args={"command": "x", "dir_path": "sub"}),
+                _for(5, "reject"),
             ],
         ),
         ([], []),

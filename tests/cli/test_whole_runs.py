@@ -73,14 +73,6 @@ def test_a_run_parks_is_decided_one_by_one_and_goes_on(run: Run, tmp_path: Path)
     assert (more.code, more.out) == (0, "And more.\n"), more.err
 
 
-def test_an_edit_runs_what_the_person_wrote(run: Run, tmp_path: Path) -> None:
-    run(*_model(tmp_path), "write both")
-    done = run("resume", "latest", "--edit", '1={"content": "mine\\n"}', "--approve", "2", "-o", "json")
-    assert done.code == 0, done.err
-    assert json.loads(done.out)["response"] == "Both are done."
-    assert (Path("a.txt").read_text(), Path("b.txt").read_text()) == ("mine\n", "two\n")
-
-
 def test_stream_json_tells_everything_in_order(run: Run, tmp_path: Path) -> None:
     done = run(*_model(tmp_path), "-y", "-p", "write both", "-o", "stream-json")
     lines = [json.loads(line) for line in done.out.splitlines()]

@@ -177,13 +177,6 @@ def test_a_decision_is_never_taken_back_by_a_second_one(tmp_path: Path) -> None:
     assert place.log() == []
 
 
-def test_resuming_without_a_decision_waits_on_and_runs_nothing(tmp_path: Path) -> None:
-    place, run = parked(tmp_path / "p")
-    outcome = resume_sync(run, options=place.given)
-    assert (outcome.status, outcome.exit_code, len(outcome.pending)) == ("waiting", 75, 1)
-    assert place.log() == []
-
-
 def test_ctrl_c_while_the_model_answers_asks_again_after_resuming(tmp_path: Path) -> None:
     place = Place(tmp_path / "p", [{"text": "too late", "delay_s": 60}])
     process = place.start("-m", place.model, "-p", "go", "-o", "stream-json")

@@ -1,7 +1,6 @@
 """A session's hooks run around every workflow that a user starts; a run without them pays nothing."""
 
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -91,14 +90,6 @@ def test_a_run_is_told_anew_with_each_prompt_which_events_have_hooks(stage: Stag
     third = resume_sync(first.run, prompt="r", options=stage.hooked(SessionEnd="true"))
     assert third.output["response"] == "third"
     assert stage.heard == [("SessionEnd", "exit")] * 2
-
-
-def test_without_hooks_no_node_is_entered_and_no_row_is_written(stage: Stage) -> None:
-    outcome = run_sync("main", {"prompt": "p"}, options=stage.hooked())
-    assert not stage.path(outcome.run).entered & {"session_start", "session_end"}
-    conn = sqlite3.connect(stage.folder / "home" / "interlock.db")
-    assert conn.execute("select count(*) from hook_calls").fetchone() == (0,)
-    conn.close()
 
 
 def test_a_runs_picture_shows_its_session_only_where_there_was_one(stage: Stage) -> None:

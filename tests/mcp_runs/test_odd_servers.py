@@ -1,8 +1,7 @@
 """Servers that hang, die, flood, talk nonsense or change their mind: one clear answer each, and the run continues."""
 
 import asyncio
-import signal
-import subprocess
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 from mcp_servers.place import Place, calls
 from patience import until
+from warm import Warm
 
 from interlock.engine import Decision, resume_sync
 from interlock.services.mcp import connection, stdio
@@ -66,19 +66,13 @@ def test_what_a_trusted_server_calls_idempotent_is_not_asked_about(place: Place)
 
 def test_a_run_that_was_killed_in_a_call_asks_what_became_of_it_and_leaves_no_server(place: Place) -> None:
     model = place.script(calls(("mcp_odd_hang", {"text": "x"})), {"text": "over"})
-    program = (
-        "import os, sys; from pathlib import Path; from interlock.engine import Options, run_sync\n"
-        "home, user, work, model = sys.argv[1:]\n"
-        "o = Options(home=Path(home), user_home=Path(user), workspace=Path(work), model=model, env={**os.environ})\n"
-        "run_sync('main', {'prompt': 'go'}, options=o, run_id='killed')\n"
-    )
-    paths = map(str, (place.home, place.user, place.work))
-    child = subprocess.Popen([sys.executable, "-P", "-c", program, *paths, model])
+    env = {**os.environ, "HOME": str(place.user), "INTERLOCK_HOME": str(place.home)}
+    child = Warm(["-p", "go", "-m", model], cwd=place.work, env=env)
     until(lambda: place.noted() == ["hang x"])
-    child.send_signal(signal.SIGKILL)
+    child.kill()
     child.wait()
     until(lambda: not any(map(is_alive, place.starts())))
-    outcome = resume_sync("killed", options=place.options())
+    outcome = resume_sync("latest", options=place.options())
     assert [r["kind"] for r in outcome.pending] == ["outcome"]
     assert place.noted() == ["hang x"]
 

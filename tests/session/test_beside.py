@@ -21,7 +21,7 @@ def test_one_signs_in_to_a_server_and_sends_a_prompt_of_it(folder: Path, opens: 
         replies = [{"text": "Looks well.", "expect": "Review this: x = 1"}]
         with opens(replies, env=env, rows=40) as terminal:
             terminal.waits_for("›")
-            terminal.type("/mcp auth sdk\r", then="Signed in to sdk: 4 tools.")
+            terminal.type("/mcp auth sdk\r", then="Signed in to sdk: 5 tools.")
             terminal.waits_for("›")
             terminal.type("/sdk:rev", then="Ask for a review")
             terminal.type("iew code='x = 1'\r", then="Looks well.")

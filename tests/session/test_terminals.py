@@ -41,16 +41,6 @@ def test_what_comes_after_a_resize_is_wrapped_at_the_new_width(opens: Opens) -> 
     assert "   word05 word06 word07 word08 word09" in lines
 
 
-def test_forty_columns_are_enough(folder: Path, opens: Opens) -> None:
-    with opens(
-        [edit("漢字 and a long line that doesn't fit\n"), {"text": "Written."}], columns=40
-    ) as terminal:
-        terminal.say("write it", then="[y] yes")
-        terminal.waits_for("[l] later")
-        terminal.press("y", then="Written.")
-    assert (folder / "notes.txt").exists()
-
-
 def test_no_color_writes_none(opens: Opens) -> None:
     with opens([{"text": "# Title\n\n**bold**"}], env={"NO_COLOR": "1"}) as terminal:
         terminal.say("hello", then="Title")
