@@ -15,6 +15,13 @@ class PathRefused(ToolError):  # noqa: N818 - a refusal, not a fault
         super().__init__("path_refused", message)
 
 
+def ignored_text(path: str, *, git: bool) -> str:
+    """Say what keeps a path from tools: git (`git`) or the agent's own ignore files."""
+    if git:
+        return f"{path!r} is ignored by git; go on without it, or ask the user to show what is in it."
+    return f"{path!r} is kept from tools by .geminiignore or .rooignore; go on without it."
+
+
 LeaveOut = Callable[[str, Collection[str], Collection[str]], bool]
 """Whether to leave an entry out, by its name, the names beside it and, once it is opened, those in it."""
 

@@ -306,6 +306,23 @@ def test_a_tree_is_broad_before_it_is_deep(work: Path) -> None:
     assert tree(work, nothing, limit=5) == "a/\n  one/ …\nb/ …\nnode_modules/ …\nz.txt"
 
 
+def test_a_tree_opens_folders_by_their_marks(work: Path) -> None:
+    names = (
+        "dist/a.js",
+        "target/a.py",
+        "crate/Cargo.toml",
+        "crate/target/b.o",
+        "env/pyvenv.cfg",
+        "venv/a.py",
+    )
+    for name in names:
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).touch()
+    assert tree(work, nothing) == (
+        "crate/\n  target/ …\n  Cargo.toml\ndist/\n  a.js\nenv/ …\ntarget/\n  a.py\nvenv/\n  a.py"
+    )
+
+
 def test_a_tree_leaves_out_what_is_ignored(work: Path) -> None:
     git(work, "init")
     for name in ("src/a.py", "src/a.pyc", "out/b.txt", "keep.txt", "secret.txt"):

@@ -72,11 +72,18 @@ def text_of(reference: Reference) -> str:
 
 
 def test_files_directories_and_patterns_are_shown(work: Path) -> None:
-    found = named(work, "@src/one.py @src @*.pdf @src/t*.py")
+    for folder in ("node_modules/it/dist", "made"):
+        (work / folder).mkdir(parents=True)
+        (work / folder / "a.js").write_text(folder)
+    (work / ".gitignore").write_text("made/\n")
+    (work / ".geminiignore").write_text("!made/\n")
+    found = named(work, "@src/one.py @src @*.pdf @src/t*.py @made @node_modules/it/dist")
     assert "one = 1" in text_of(found["src/one.py"])
     assert found["src"].status == "directory"
     assert "one = 1" in text_of(found["src"]) and "two = 2" in text_of(found["src"])
     assert "two = 2" in text_of(found["src/t*.py"])
+    for folder in ("node_modules/it/dist", "made"):
+        assert f"--- {folder}/a.js ---\n\n{folder}\n" in text_of(found[folder])
 
 
 def test_pictures_and_papers_are_parts_and_what_only_claims_to_be_one_is_a_line(work: Path) -> None:
@@ -88,20 +95,30 @@ def test_pictures_and_papers_are_parts_and_what_only_claims_to_be_one_is_a_line(
 
 
 @pytest.mark.parametrize(
-    ("path", "says"),
+    ("path", "status", "says"),
     [
-        ("../outside.txt", "outside the workspace"),
-        ("link.txt", "outside the workspace"),
-        ("/etc/passwd", "outside the workspace"),
-        (".env", "tools may not touch"),
-        ("build/out.txt", "ignored by git"),
-        ("src/onee.py", "Did you mean 'src/one.py'"),
-        ("nowhere/x.py", "There is no directory 'nowhere'"),
+        ("../outside.txt", "refused", "outside the workspace"),
+        ("link.txt", "refused", "outside the workspace"),
+        ("/etc/passwd", "refused", "outside the workspace"),
+        (".env", "refused", "tools may not touch"),
+        ("build/out.txt", "refused", "'build/out.txt' is ignored by git"),
+        ("build", "refused", "'build' is ignored by git"),
+        ("build/", "refused", "'build/' is ignored by git"),
+        ("build/**/*.txt", "refused", "'build/**/*.txt' is ignored by git"),
+        ("kept", "refused", "'kept' is kept from tools by .geminiignore"),
+        ("none", "missing", "No file matches 'none'"),
+        ("src/*.ts", "missing", "No file matches 'src/*.ts'"),
+        ("src/onee.py", "missing", "Did you mean 'src/one.py'"),
+        ("nowhere/x.py", "missing", "There is no directory 'nowhere'"),
     ],
 )
-def test_what_is_not_shown_says_why(work: Path, path: str, says: str) -> None:
+def test_what_is_not_shown_says_why(work: Path, path: str, status: str, says: str) -> None:
+    (work / ".geminiignore").write_text("kept/\n")
+    for folder in ("kept", "none"):
+        (work / folder).mkdir()
+    (work / "kept/a.txt").touch()
     found = named(work, f"look at @{path}")[path]
-    assert (found.parts, says in found.reason) == ((), True), found.reason
+    assert (found.parts, found.status, says in found.reason) == ((), status, True), found.reason
 
 
 def test_a_word_that_names_nothing_is_a_word(work: Path) -> None:

@@ -296,6 +296,28 @@ def test_an_index_of_another_version_or_a_damaged_one_is_made_anew(stage: Stage,
     assert (paths(again), again.output["index"]["added"]) == (["src/garage.py"], 3)
 
 
+@pytest.mark.parametrize(
+    ("end", "expected"), [("", "folder"), (".db", "file"), (".db-wal", "file"), (".lock", "file")]
+)
+def test_what_stands_in_the_place_of_the_index_is_one_line(stage: Stage, end: str, expected: str) -> None:
+    search(stage, index="only")
+    made = index_file(stage)
+    place = made.with_suffix(end) if end else made.parent
+    for file in [*made.parent.iterdir()]:
+        file.unlink()
+    if end:
+        place.mkdir()
+    else:
+        place.rmdir()
+        place.touch()
+    error = search(stage, "garage").error
+    assert error is not None
+    assert (error["type"], "\n" in error["message"]) == ("store", False), error
+    assert error["message"].startswith(f"The search index needs a {expected} at {str(place)!r}, but")
+    (place.rmdir if end else place.unlink)()
+    assert "src/garage.py" in paths(search(stage, "garage"))
+
+
 def test_a_model_finds_code_by_the_tool(stage: Stage) -> None:
     asked = call("codebase_search", query="remove an automobile", path="src")
     replies: Replies = [{"tool_calls": [asked]}, {"text": "found"}]

@@ -1,7 +1,9 @@
 """read_many_files: read several text files at once."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 from pydantic import ConfigDict, Field
@@ -10,9 +12,10 @@ from interlock.state.calls import ToolError, ToolResult
 from interlock.state.deps import Stop, in_thread
 from interlock.state.text import clean
 from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
+from interlock.state.workspace import ignored_text
 from interlock.tools._content import MOST_CHARS, decode, heading, notice, page
 from interlock.tools._opening import kind_of, read_bytes, real_file
-from interlock.tools.search.ripgrep import has_magic, matcher
+from interlock.tools.search.ripgrep import expand, has_magic, matcher
 
 _END = "--- End of content ---"
 _MOST_NAMED = 50
@@ -51,7 +54,7 @@ class _Chosen:
     """Files to read; `named` ones were requested by path."""
 
     files: dict[Path, bool] = field(default_factory=dict[Path, bool])
-    problems: list[str] = field(default_factory=list[str])
+    problems: list[ToolError] = field(default_factory=list[ToolError])
 
     def add(self, path: Path, named: bool) -> None:
         self.files[path] = self.files.get(path, False) or named
@@ -67,8 +70,9 @@ def read_files(
     """The files' texts, at most `most_chars` characters in total."""
     chosen = _choose(stop, args, workspace)
     if not chosen.files:
-        reasons = " ".join(chosen.problems) or f"No file matches {args.include!r}."
-        raise ToolError("file_not_found", reasons)
+        reasons = " ".join(map(str, chosen.problems)) or f"No file matches {args.include!r}."
+        refused = any(isinstance(problem, PathRefused) for problem in chosen.problems)
+        raise ToolError("path_refused" if refused else "file_not_found", reasons)
     parts: list[str] = []
     left_out: list[str] = []
     room = most_chars
@@ -92,9 +96,10 @@ def _choose(stop: Stop, args: ReadManyFilesArgs, workspace: Workspace) -> _Chose
         for path, named in _matches(stop, pattern, args, workspace, chosen.problems):
             stop.check()
             name = workspace.relative(path)
-            tests = excluded if named else [*excluded, *defaults]
-            if not any(test(name) for test in tests):
-                chosen.add(path, named)
+            # What is named is read: defaults apply only below the folder that the pattern starts with.
+            below = "" if named is None else path.relative_to(named).as_posix()
+            if not any(test(name) for test in excluded) and not any(test(below) for test in defaults):
+                chosen.add(path, named is None)
     return chosen
 
 
@@ -103,29 +108,64 @@ def _relative_test(pattern: str, workspace: Workspace) -> Callable[[str], bool]:
 
 
 def _matches(
-    stop: Stop, pattern: str, args: ReadManyFilesArgs, workspace: Workspace, problems: list[str]
-) -> Iterator[tuple[Path, bool]]:
+    stop: Stop, pattern: str, args: ReadManyFilesArgs, workspace: Workspace, problems: list[ToolError]
+) -> Iterator[tuple[Path, Path | None]]:
+    """Yield files with the folder that the pattern names; None: it names the file itself."""
     try:
         path = workspace.readable(pattern)
     except PathRefused as refused:
-        problems.append(str(refused))
+        problems.append(refused)
         return
-    include_ignored = not args.respect_git_ignore
     kind = kind_of(workspace, path)
     if kind == "directory":
-        below = workspace.walk(path, include_ignored=include_ignored, stop=stop.check)
-        yield from ((file, False) for file in below if args.recursive or file.parent == path)
+        wanted: dict[Path, Callable[[Path], bool]] = {
+            path: lambda file: args.recursive or file.parent == path
+        }
     elif kind != "missing":
-        yield path, True
+        yield path, None
+        return
     elif has_magic(pattern):
-        test = _relative_test(pattern, workspace)
-        every = workspace.walk(workspace.root, include_ignored=include_ignored, stop=stop.check)
-        found = [file for file in every if test(workspace.relative(file))]
-        if not found:
-            problems.append(f"No file matches {pattern!r}.")
-        yield from ((file, False) for file in found)
+        wanted = _by_folder(pattern, workspace)
     else:
-        problems.append(f"No file {pattern!r}.")
+        problems.append(ToolError("file_not_found", f"No file {pattern!r}."))
+        return
+    found: list[tuple[Path, Path]] = []
+    refusals: list[ToolError] = []
+    for folder, test in wanted.items():
+        below = workspace.walk(folder, include_ignored=not args.respect_git_ignore, stop=stop.check)
+        right = [file for file in below if test(file)]
+        if refused := _ignored(pattern, folder, workspace, git=args.respect_git_ignore):
+            # Some may be read nevertheless, such as those in node_modules, where it is named.
+            right = [f for f in right if real_file(workspace, f, ignored=not args.respect_git_ignore)]
+            refusals += [] if right else [refused]
+        found += [(file, folder) for file in right]
+    if not found:
+        problems += refusals or [ToolError("file_not_found", f"No file matches {pattern!r}.")]
+    yield from found
+
+
+def _by_folder(pattern: str, workspace: Workspace) -> dict[Path, Callable[[Path], bool]]:
+    """Map each folder that an alternative of a glob pattern starts with to a test of the files below it."""
+    tests: dict[Path, list[Callable[[str], bool]]] = {}
+    for one in expand(pattern.removeprefix(f"{workspace.root}/")):
+        names = takewhile(lambda name: not has_magic(name), one.split("/")[:-1])
+        folder = workspace.root
+        with suppress(PathRefused):
+            named = workspace.readable("/".join(names) or ".")
+            folder = named if kind_of(workspace, named) == "directory" else folder
+        tests.setdefault(folder, []).append(_relative_test(one, workspace))
+
+    def test_of(folder: Path) -> Callable[[Path], bool]:
+        return lambda file: any(test(workspace.relative(file)) for test in tests[folder])
+
+    return {folder: test_of(folder) for folder in tests}
+
+
+def _ignored(pattern: str, folder: Path, workspace: Workspace, *, git: bool) -> PathRefused | None:
+    """The refusal of a folder that ignore files name, and git's if `git`; None: they don't."""
+    if not workspace.ignored(folder, git=git):
+        return None
+    return PathRefused(ignored_text(pattern, git=not workspace.ignored(folder, git=False)))
 
 
 def _content(args: ReadManyFilesArgs, workspace: Workspace, path: Path, named: bool, room: int) -> str | None:
@@ -146,14 +186,14 @@ def _content(args: ReadManyFilesArgs, workspace: Workspace, path: Path, named: b
     return heading(part) + part.text
 
 
-def _result(parts: list[str], left_out: list[str], problems: list[str]) -> ToolResult:
+def _result(parts: list[str], left_out: list[str], problems: list[ToolError]) -> ToolResult:
     text = "\n".join([*parts, _END])
     if left_out:
         more = f" and {len(left_out) - _MOST_NAMED} more" if len(left_out) > _MOST_NAMED else ""
         names = ", ".join(left_out[:_MOST_NAMED])
         text += f"\nNot shown, because there was no more room or they aren't text: {names}{more}."
     if problems:
-        text += "\n" + "\n".join(problems)
+        text += "\n" + "\n".join(map(str, problems))
     count = f"{len(parts)} {'file' if len(parts) == 1 else 'files'}"
     return ToolResult(status="success", content=clean(text), meta={"summary": count})
 

@@ -5,12 +5,14 @@ import contextlib
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import islice
 from pathlib import Path
 from time import monotonic
+
+from interlock.tools._made import is_made
 
 ENTRIES = 200
 """Maximum lines of a listing (gemini-cli: 200)."""
@@ -23,25 +25,26 @@ _READ = 200_000
 _SECONDS = 2.0
 """After this time no more directories are opened: a slow file system must not hold up the first request."""
 _HIDDEN = frozenset({".git"})
-_CLOSED = frozenset({"node_modules", "__pycache__", ".venv", "venv", ".tox", "target", "dist"})
-"""Listed but not opened, even where no ignore file mentions them."""
-
 
 IgnoredIn = Callable[[Path], Callable[[str, bool], bool]]
 """Same as `Workspace.ignored_in`."""
 
 
 def tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
-    """List names below `root`, indented; links aren't followed, and `…` marks omissions."""
+    """List names below `root`, indented; links aren't followed, and `…` marks omissions, such as the content of folders
+    that a build made (`is_made`)."""
     end = monotonic() + _SECONDS
     shown: dict[Path, list[os.DirEntry[str]]] = {}
     omitted: dict[Path, int] = {}
-    queue = deque([root])
+    queue: deque[tuple[Path, Collection[str]]] = deque([(root, ())])
     left = _SCANNED_IN_ALL
     while queue and limit > 0 and left > 0 and monotonic() < end:
-        directory = queue.popleft()
+        directory, beside = queue.popleft()
         found = _entries(directory, min(left, _SCANNED))
         left -= len(found)
+        names = {e.name for e in found}
+        if directory != root and is_made(directory.name, beside, names):
+            continue
         ignored = ignored_in(directory)
         # Links are followed: patterns for directories match links to them too.
         kept = [e for e in found if e.name not in _HIDDEN]
@@ -49,7 +52,8 @@ def tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
         shown[directory] = entries[: limit if directory == root else min(limit, _BELOW)]
         omitted[directory] = len(entries) - len(shown[directory])
         limit -= len(shown[directory])
-        queue.extend(Path(e.path) for e in shown[directory] if _is_directory(e) and e.name not in _CLOSED)
+        inner = (e for e in shown[directory] if _is_directory(e) and not is_made(e.name, names, ()))
+        queue.extend((Path(e.path), names) for e in inner)
     return "\n".join(_lines(root, shown, omitted, "")) or "(empty)"
 
 

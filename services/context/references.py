@@ -123,7 +123,7 @@ def attached(path: str, workspace: Workspace, room: "_Room", stop: Stop) -> Refe
             return Reference(path, "refused", str(problem))
         if media := _shown_bytes(shown, data, room):
             return media
-    return _read(stop, path, "directory" if kind == "directory" else "file", workspace, room)
+    return _read(stop, path, real, workspace, room)
 
 
 def _shown_bytes(shown: str, data: bytes, room: _Room) -> Reference | None:
@@ -141,14 +141,15 @@ def _shown_bytes(shown: str, data: bytes, room: _Room) -> Reference | None:
     return Reference(shown, status, f"{len(data)} bytes", (text, part))
 
 
-def _read(stop: Stop, path: str, kind: str, workspace: Workspace, room: _Room) -> Reference:
+def _read(stop: Stop, path: str, real: Path, workspace: Workspace, room: _Room) -> Reference:
     if room.chars < MOST_COLUMNS:  # not even a line would fit
         return Reference(path, "left out", f"the files before it hold {MOST_CHARS:,} characters already")
     try:
         result = read_files(stop, ReadManyFilesArgs(include=[path]), workspace, room.chars)
     except ToolError as problem:
-        return Reference(path, "missing", str(problem))
+        return Reference(path, "refused" if problem.kind == "path_refused" else "missing", str(problem))
     room.chars -= len(result.content)
+    kind = "directory" if kind_of(workspace, real) == "directory" else "file"
     reference = _text(path, result.content, kind)
     return Reference(path, reference.status, str(result.meta.get("summary", "")), reference.parts)
 

@@ -25,7 +25,7 @@ from interlock.state.errors import ConfigError, UserError
 from interlock.state.settings import Settings
 from interlock.state.text import clean
 from interlock.state.tooling import PathRefused, Place
-from interlock.state.workspace import LeaveOut, Protection
+from interlock.state.workspace import LeaveOut, Protection, ignored_text
 from interlock.tools._opening import Kind, entry_kind, open_directory, status_at
 
 DEPENDENCIES = "node_modules"
@@ -85,9 +85,7 @@ class FolderWorkspace:
         self._refuse_kept(path, real)
         there = os.path.isfile(real)  # noqa: PTH113 - as above; else it may be a pattern
         if there and not self._in_dependencies(real) and self.ignored(real):
-            raise PathRefused(
-                f"{path!r} is ignored by git; go on without it, or ask the user to show what is in it."
-            )
+            raise PathRefused(ignored_text(path, git=True))
         return real
 
     def writable(self, path: str) -> Path:
@@ -106,9 +104,7 @@ class FolderWorkspace:
 
     def _refuse_kept(self, path: str, real: Path) -> None:
         if self.ignored(real, git=False):
-            raise PathRefused(
-                f"{path!r} is kept from tools by .geminiignore or .rooignore; go on without it."
-            )
+            raise PathRefused(ignored_text(path, git=False))
 
     def protected(self, path: str) -> Protection | None:
         """See `Workspace.protected`. Checks both the path as written and its target."""

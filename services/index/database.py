@@ -5,11 +5,13 @@ import fcntl
 import hashlib
 import os
 import sqlite3
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from interlock.services.files.folders import private_directory, private_file
-from interlock.services.sqlite import BUSY_TIMEOUT_S, explained, transaction
+from interlock.services.sqlite import BUSY_TIMEOUT_S, explain_disk, explained, transaction
+from interlock.state.errors import StoreError
 
 VERSION = "3"
 """Version of schema, chunks and words; an index of another version is rebuilt."""
@@ -39,6 +41,8 @@ create virtual table terms using fts5 (
 );
 create virtual table counts using fts5vocab (terms, 'row');
 """
+_ENDS = ("", "-wal", "-shm")
+"""Ends of the names of SQLite's files."""
 _TABLES = ("counts", "terms", "vectors", "chunks", "files", "meta")
 
 
@@ -60,11 +64,14 @@ class IndexFile:
         return self._lock is not None
 
     def lock(self) -> bool:
-        """Become the writer; False if another process is. The lock is released if the process dies."""
+        """Become the writer; False if another process is. The lock is released if the process dies. Raises
+        `StoreError`: the lock can't be opened."""
         if self._lock is not None:
             return True
-        private_directory(self.path.parent)
-        descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = self.path.with_suffix(".lock")
+        with self._usable(lock):
+            private_directory(self.path.parent)
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -118,7 +125,8 @@ class IndexFile:
 
     def _open(self) -> sqlite3.Connection:
         if self._conn is None:
-            private_file(self.path)
+            with self._usable(*(Path(f"{self.path}{end}") for end in _ENDS)):
+                private_file(self.path)
             conn = sqlite3.connect(
                 self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
@@ -127,6 +135,21 @@ class IndexFile:
                 conn.execute(f"pragma {pragma}")
             conn.execute("pragma cache_size = -65536")
         return self._conn
+
+    @contextmanager
+    def _usable(self, *files: Path) -> Generator[None]:
+        """Check that nothing but files stands at the index's places; describe the error of opening them."""
+        try:
+            for path in (self.path.parent, *files):
+                expected = "file" if path in files else "folder"
+                if path.exists() and not (path.is_file() if path in files else path.is_dir()):
+                    raise StoreError(
+                        f"The search index needs a {expected} at {str(path)!r}, but something else is there. "
+                        "Move it away; the next search builds the index again."
+                    )
+            yield
+        except OSError as error:
+            raise explain_disk(error, self.path) from error
 
     def _make(self, conn: sqlite3.Connection) -> None:
         with transaction(conn):
@@ -144,7 +167,7 @@ class IndexFile:
 
     def _remove(self) -> None:
         self._close()
-        for end in ("", "-wal", "-shm"):
+        for end in _ENDS:
             with suppress(FileNotFoundError):
                 Path(f"{self.path}{end}").unlink()
 

@@ -305,7 +305,7 @@ _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 def matcher(pattern: str, *, case_sensitive: bool = False) -> Callable[[str], bool]:
     """A test for relative posix paths. `**`: any number of directories; `{a,b}`: either; `*` includes dotfiles."""
-    alternatives = [_segments(one, case_sensitive) for one in _expand(pattern)]
+    alternatives = [_segments(one, case_sensitive) for one in expand(pattern)]
 
     def matches(path: str) -> bool:
         names = tuple(path.split("/"))
@@ -353,7 +353,8 @@ def _match(segments: Sequence[Segment], names: Sequence[str]) -> bool:
     return rest(0, 0)
 
 
-def _expand(pattern: str) -> list[str]:
+def expand(pattern: str) -> list[str]:
+    """The patterns without braces that a pattern stands for, such as `a/b` and `a/c` for `a/{b,c}`."""
     done: list[str] = []
     pending = [pattern]
     while pending:
