@@ -9,7 +9,7 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.loop_check import EVENTS, Replay, ask_model, double_check, replay, scan
+from interlock.nodes.loop_check import EVENTS, ask_model, double_check, replay, scan
 from interlock.state.loop_check import LoopCheckInput, LoopCheckOutput, LoopCheckState
 from interlock.state.messages import Message
 from interlock.state.text import clean
@@ -44,10 +44,8 @@ def enter(input: LoopCheckInput, context: WorkflowContext) -> dict[str, Any]:
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> LoopCheckOutput:
     """Recompute the verdicts: there can be thousands, too many for the state."""
     events = EVENTS.validate_json(context.transcript.message(values["events"]).text)
-    if values["off"]:
-        found = Replay(verdicts=[False] * len(events))
-    else:
-        found = replay(events, values.get("judgements", []), values["asks"])
+    asks = values["asks"] and not values["off"]
+    found = replay(events, values.get("judgements", []), asks, values["limit"], values["off"])
     return LoopCheckOutput(
         detected=found.at_event is not None,
         kind=found.kind,

@@ -11,7 +11,7 @@ from langgraph.runtime import Runtime
 from pydantic import TypeAdapter
 
 from interlock.nodes.helper_model import Question, ask_json, asking
-from interlock.nodes.loop_detectors import Chants, call_key, cycle, described, remembered, shortened
+from interlock.nodes.loop_detectors import Stream, call_key, cycle, described, remembered, shortened
 from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.loop_check import (
@@ -41,6 +41,9 @@ NO_PROGRESS = "a model that looked at the last turns saw no progress in them"
 class Replay:
     """State after some events. `at_event`, `kind` and `detail` are those of the first detection."""
 
+    stream: Stream = field(default_factory=Stream)
+    off: bool = False
+    """Only the stream's limit counts."""
     verdicts: list[bool] = field(default_factory=list[bool])
     at_event: int | None = None
     kind: Kind | None = None
@@ -55,7 +58,6 @@ class Replay:
     prompt: str = ""
     _keys: list[str] = field(default_factory=list[str])
     _names: list[str] = field(default_factory=list[str])
-    _chants: Chants = field(default_factory=Chants)
 
     def take(self, event: LoopEvent) -> None:
         """Process one event and append its verdict."""
@@ -67,12 +69,13 @@ class Replay:
             case ToolCallEvent():
                 self._call(event)
             case ContentEvent():
-                if text := self._chants.feed(event.text):
-                    self._note("content", f"the text “{text}” was repeated again and again")
+                if found := self.stream.feed(event.text):
+                    self._note(*found)
             case ModelVerdictEvent():
                 self._verdict(event)
             case _:
                 self.turn += 1
+                self.stream.begin()
 
     @property
     def check_due(self) -> bool:
@@ -90,17 +93,17 @@ class Replay:
         self.prompt_id, self.prompt = event.prompt_id, event.text
         self.turn, self.count, self.interval, self.next_check = 0, 0, INTERVAL, FIRST_CHECK
         self._keys = []
-        self._chants.reset()
+        self.stream.reset()
 
     def _call(self, event: ToolCallEvent) -> None:
-        self._chants.reset()
+        self.stream.reset()
         self._keys = remembered(self._keys, call_key(event.name, event.args))
         self._names = [*self._names, event.name][-LONGEST_CYCLE:]
-        if length := cycle(self._keys):
+        if not self.off and (length := cycle(self._keys)):
             self._note("tool_call", described(self._names, length, event.args))
 
     def _verdict(self, event: ModelVerdictEvent) -> None:
-        if not self.check_due:
+        if self.off or not self.check_due:
             return
         judgement: Judgement = {"confidence": event.confidence}
         if "double_check_confidence" in event.model_fields_set:
@@ -125,7 +128,7 @@ EVENTS = TypeAdapter(list[LoopEvent])
 
 @node(
     reads=("head", "events", "asks", "turn_no", "judgements", "loop_interval"),
-    writes=("off", "judgements", "loop_interval", "loop_next", "loop_found"),
+    writes=("off", "limit", "judgements", "loop_interval", "loop_next", "loop_found"),
     labels=("look due", "over"),
 )
 async def scan(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
@@ -136,7 +139,8 @@ async def scan(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
     if state.get("events"):
         asks = state["asks"] and not off
         due = asks and replay(read_events(deps, state["events"]), judgements, asks).due
-        return {"label": "look due" if due else "over", "off": off}
+        limit = deps.settings.model.max_reply_tokens
+        return {"label": "look due" if due else "over", "off": off, "limit": limit}
     interval = state.get("loop_interval") or INTERVAL
     if not judgements and not off:
         return {"label": "look due", "loop_found": {}}
@@ -179,9 +183,15 @@ async def double_check(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopChe
     return {"judgements": [*earlier[:-1], {**earlier[-1], "double": confidence}]}
 
 
-def replay(events: Sequence[LoopEvent], judgements: Sequence[Judgement], asks: bool) -> Replay:
+def replay(
+    events: Sequence[LoopEvent],
+    judgements: Sequence[Judgement],
+    asks: bool,
+    limit: int = 0,
+    off: bool = False,
+) -> Replay:
     """Replay all events; with `asks`, only up to the first turn whose judgement is due and missing."""
-    state, left = Replay(), list(judgements)
+    state, left = Replay(Stream(limit, not off), off), list(judgements)
     for event in events:
         state.take(event)
         if asks and event.type == "turn" and state.check_due:

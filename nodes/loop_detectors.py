@@ -5,8 +5,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
+from interlock.nodes.loop_noise import LONGEST_RUN, Noise
 from interlock.state.loop_check import (
     CHUNK,
     DISTINCT,
@@ -15,6 +16,7 @@ from interlock.state.loop_check import (
     MEAN_DISTANCE,
     OCCURRENCES,
     REPEATS,
+    Kind,
 )
 
 _BARS = "|\u2502\u2503\u2551\uff5c"
@@ -37,6 +39,15 @@ _LONGEST = 200
 """A line of rule characters longer than this isn't a divider."""
 
 
+_BYTES = 4
+"""UTF-8 bytes counted as a token; exact enough in any script, and it adds up over pieces."""
+
+
+class Found(NamedTuple):
+    kind: Kind
+    detail: str
+
+
 class Line(Enum):
     UNDECIDED = 0
     TEXT = 1
@@ -53,9 +64,12 @@ _SHOWN = 200
 
 
 class Chants:
-    """Detects repeated text in a stream. Markup and tool calls reset it; code blocks are skipped."""
+    """Detects repeated text and noise in a stream. Markup and tool calls reset it; code blocks are skipped."""
 
     def __init__(self) -> None:
+        self.noise = ""
+        """What the last piece made noise, as `Noise.feed` says."""
+        self._noise = Noise()
         self._ticks = ""
         """Backticks at the end of a piece: a fence may continue in the next one."""
         self._code = False
@@ -71,7 +85,7 @@ class Chants:
 
     def feed(self, text: str) -> str:
         """Process a piece. Returns the repeated text, shortened, once a tenth occurrence is complete; else empty."""
-        self._found = ""
+        self._found = self.noise = ""
         text = self._ticks + text
         ticks = _TICKS.search(text)
         self._ticks = ticks[0] if ticks else ""
@@ -85,6 +99,7 @@ class Chants:
         return self._found
 
     def _begin_anew(self) -> None:
+        self._noise.reset()
         self._row = 0
         """Characters of a table row that may still come before it is checked like other text."""
         self._text = ""
@@ -130,6 +145,7 @@ class Chants:
             self._track(part[passed:])
 
     def _track(self, part: str) -> None:
+        self.noise = self.noise or self._noise.feed(part)
         text, base, seen, older = self._text + part, self._base, self._seen, self._older
         begin = max(0, len(self._text) - CHUNK + 1)
         self._text = text
@@ -188,6 +204,51 @@ class Chants:
             return False
         self._found = self._found or shortened(text)
         return True
+
+
+class Stream:
+    """Detects repetition, noise, and endless length in the text and the thoughts of replies."""
+
+    def __init__(self, limit: int = 0, loops: bool = True) -> None:
+        """`limit`: tokens of one reply's text, 0: any number; `loops`: whether anything but the limit counts."""
+        self._limit, self._loops = limit, loops
+        self._chants = (Chants(), Chants())
+        self._ends, self._bytes = ["", ""], [0, 0]
+
+    def reset(self) -> None:
+        """Start over: a tool call or a new prompt came."""
+        for chants in self._chants:
+            chants.reset()
+        self.begin()
+
+    def begin(self) -> None:
+        """Start counting a new reply."""
+        self._ends, self._bytes = ["", ""], [0, 0]
+
+    def feed(self, piece: str, thought: bool = False) -> Found | None:
+        """Process a piece. Thoughts may repeat themselves, and take twice the limit, counted apart."""
+        if self._loops and (found := self._runs(piece, thought)):
+            return found
+        self._bytes[thought] += len(piece.encode(errors="replace"))
+        limit = self._limit * (1 + thought)
+        if 0 < limit * _BYTES < self._bytes[thought]:
+            what = "thoughts" if thought else "reply"
+            return Found("length", f"the {what} ran past {limit} tokens (setting: model.maxReplyTokens)")
+        return None
+
+    def _runs(self, piece: str, thought: bool) -> Found | None:
+        chants = self._chants[thought]
+        if (text := chants.feed(piece)) and not thought:
+            return Found("content", f"the text “{text}” was repeated again and again")
+        if chants.noise:
+            return Found("noise", f"the reply ran on with {chants.noise}")
+        text = self._ends[thought] + piece
+        end = text[len(text.rstrip(None if text[-1:].isspace() else text[-1:])) :]
+        self._ends[thought] = end
+        if len(end) > LONGEST_RUN:
+            shown = "blanks" if end.isspace() else f"the character {end[-1]!r}"
+            return Found("noise", f"the reply ran on with {shown} alone")
+        return None
 
 
 def line_kind(line: str, whole: bool) -> Line:

@@ -17,6 +17,7 @@ from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import InputError, RunError, UntrustedError, UserError
 from interlock.state.events import AgentBlocked, ErrorEvent
 from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome
+from interlock.state.loop_check import RAN_ON
 from interlock.state.main import MainState
 from interlock.state.messages import Message, Origin
 from interlock.state.node import node
@@ -178,7 +179,9 @@ async def go_on(state: MainState, runtime: Runtime[Deps]) -> MainState:
 @node(reads=("head", "loop_found"), writes=("head",))
 async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Costs a turn, like any other message."""
-    text = load("loop_check/nudge").text(detail=state["loop_found"]["detail"])
+    found = state["loop_found"]
+    name = "ran_on" if found["kind"] in RAN_ON else "nudge"
+    text = load(f"loop_check/{name}").text(detail=found["detail"])
     return {"head": append_text(runtime, state["head"], text)}
 
 

@@ -2,22 +2,22 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import cast, get_args
 
 from langgraph.runtime import Runtime
 
 from interlock.nodes.hooks import ending, fired, fires
-from interlock.nodes.loop_detectors import Chants, call_key, cycle, described, remembered
+from interlock.nodes.loop_detectors import Stream, call_key, cycle, described, remembered
 from interlock.nodes.turn_messages import REQUEST, replacement, request_of, shown_answer, shown_request
 from interlock.prompts import load
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import ModelError, RunError
 from interlock.state.events import Event, Finished, InvalidStream, LoopDetected, MessageEvent, Retry, Thought
-from interlock.state.loop_check import LONGEST_CYCLE, Kind
+from interlock.state.loop_check import LONGEST_CYCLE, RAN_ON, Kind
 from interlock.state.messages import Message, ModelCall, Reply, TextDelta, ThoughtDelta
 from interlock.state.node import node, task_of
 from interlock.state.run import is_hooked
-from interlock.state.text import estimate_tokens, is_visible
+from interlock.state.text import is_visible
 from interlock.state.turn import STREAM_ATTEMPTS, TurnState
 
 _BLOCKED = {
@@ -37,39 +37,34 @@ _CALLS = 2 * LONGEST_CYCLE
 """Trailing messages of a history that contain the longest cycle's calls with their answers."""
 
 
-_LONGEST_RUN = 4_000
-"""Characters: blanks, or the same character, in a row that no answer needs."""
-
-
 class LoopWatch:
-    """Checks text for loops, endless runs and length before it is shown, and calls before they run."""
+    """Checks text and thoughts for loops, noise and length before they are shown, and calls before they run."""
 
-    def __init__(self, history: Sequence[Message], keys: Sequence[str], limit: int = 0) -> None:
-        """`limit`: estimated tokens of text in the reply; 0: any number."""
+    def __init__(
+        self, history: Sequence[Message], keys: Sequence[str], limit: int = 0, loops: bool = True
+    ) -> None:
+        """`limit` and `loops`: as of `Stream`."""
         self.keys = list(keys)
-        self._limit, self._tokens, self._end = limit, 0.0, ""
-        self._history = history
-        self._chants = Chants()
+        self._history, self._loops = history, loops
+        self._stream = Stream(limit, loops)
         for text in _spoken(history):
-            self._chants.feed(text)
+            self._stream.feed(text)
+            self._stream.begin()
 
-    def text(self, piece: str) -> str | None:
-        """Process a piece; returns a problem once text repeats or grows without end."""
-        if found := self._chants.feed(piece):
-            return f"the text “{found}” was repeated again and again"
-        text = self._end + piece
-        self._end = text[len(text.rstrip(None if text[-1:].isspace() else text[-1:])) :]
-        if len(self._end) > _LONGEST_RUN:
-            return f"the answer ran on with the character {self._end[-1]!r} alone"
-        self._tokens += estimate_tokens(piece * 4) / 4  # of a short piece, without rounding
-        if 0 < self._limit < self._tokens:
-            return f"the answer ran past {self._limit} tokens (settings: model.maxReplyTokens)"
-        return None
+    def see(self, item: TextDelta | ThoughtDelta) -> str | None:
+        """Process a piece; returns `KIND: DETAIL` once the reply repeats itself or runs on."""
+        found = self._stream.feed(item.text, isinstance(item, ThoughtDelta))
+        return ": ".join(found) if found else None
 
     def found(self, reply: Reply) -> dict[str, str]:
         """`{kind, detail}`; empty: no loop. The reply's calls are recorded either way."""
         if reply.finish_reason == "abandoned":
-            return {"kind": "content", "detail": reply.problem or ""}
+            kind, _, detail = (reply.problem or "").partition(": ")
+            if not detail or kind not in get_args(Kind):  # recorded by an earlier version
+                return {"kind": "content", "detail": reply.problem or ""}
+            return {"kind": kind, "detail": detail}
+        if not self._loops:
+            return {}
         loop: dict[str, str] = {}
         names = [call.name for message in self._history[-_CALLS:] for call in message.tool_calls]
         for call in reply.message.tool_calls:
@@ -110,17 +105,16 @@ async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         "candidate": reply.record,
         "stream_problem": reply.problem or "",
         "finish_reason": reply.finish_reason or "",
+        "loop_found": watch.found(reply),
+        "loop_keys": watch.keys,
     }
-    if watch is not None:
-        update["loop_found"] = watch.found(reply)
-        update["loop_keys"] = watch.keys
     if reply.usage.input:
         update["last_prompt_tokens"] = reply.usage.input
     return update
 
 
-async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWatch | None]:
-    """The answer, and its loop watch (None if loop detection is off)."""
+async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWatch]:
+    """The answer, and its watch: without loop detection, only the limit counts."""
     deps = runtime.context
     request = await request_of(state, deps)
     if state["attempt"] > 1:
@@ -128,9 +122,8 @@ async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWat
         request.messages.append(Message(role="user", origin="continue", content=again))
     model = deps.settings.model
     limit = model.reply_limits.get(request.model, model.max_reply_tokens)
-    watch = None
-    if not model.disable_loop_detection:
-        watch = LoopWatch(deps.transcript.read(state["head"]), state.get("loop_keys", []), limit)
+    loops = not model.disable_loop_detection
+    watch = LoopWatch(deps.transcript.read(state["head"]), state.get("loop_keys", []), limit, loops)
     call = ModelCall(
         task=task_of(runtime, "call_model"),
         role="main",
@@ -141,7 +134,7 @@ async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWat
         withheld=request.withheld,
         xml=state.get("protocol") == "xml",
         temperature=request.temperature,
-        watch=watch.text if watch else None,
+        watch=watch.see,
     )
     held = is_hooked(state, "AfterModel")
     async for item in deps.models.stream(call, runtime.stream_writer):
@@ -264,7 +257,8 @@ async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     runtime.stream_writer(LoopDetected(kind=cast(Kind, kind), detail=detail, count=count))
     if count == 1:
         return {"loop_count": count, "turn_status": "loop_nudge"}
-    message = f"The model repeats itself, also after it was told: {detail}. {_ADVICE}"
+    what = "The model's reply ran on" if kind in RAN_ON else "The model repeats itself"
+    message = f"{what}, also after it was told: {detail}. {_ADVICE}"
     error = {"type": "loop_detected", "message": message}
     return {"loop_count": count, "turn_status": "loop_detected", "error": error}
 

@@ -233,7 +233,7 @@ class LoopDetected(Event, frozen=True):
     """`count` is 1 for the first loop in a prompt, which the model is warned about; the second ends the run."""
 
     type: Literal["loop_detected"] = "loop_detected"
-    kind: Literal["tool_call", "content", "model"]
+    kind: Literal["tool_call", "content", "model", "noise", "length"]
     detail: str
     count: int
 

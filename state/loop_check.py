@@ -18,7 +18,9 @@ FIRST_CHECK, INTERVAL, CONFIDENCE, ENTRIES = 30, 10, 0.9, 20
 LOOP_TIMEOUT_S = 60.0
 """Timeout in seconds for a judging model; on expiry, no loop."""
 
-Kind = Literal["tool_call", "content", "model"]
+Kind = Literal["tool_call", "content", "model", "noise", "length"]
+RAN_ON = ("noise", "length")
+"""Kinds of a reply that ran on instead of repeating anything."""
 
 
 class PromptEvent(Closed):
@@ -108,6 +110,8 @@ class LoopCheckState(Labelled, LoopWatch, total=False):
     """Events only: whether a model is asked, because there is a history."""
     off: bool
     """Events only: loop detection is off."""
+    limit: int
+    """Events only: `model.maxReplyTokens`."""
     turn_no: int
     unavailable: dict[str, str]
     judgements: list[Judgement]

@@ -215,9 +215,9 @@ class ModelCall:
     attempts: int | None = None
     """Connection attempts; default 10."""
     feature: Feature = ""
-    watch: Callable[[str], str | None] | None = None
-    """Sees each piece of text before it is yielded. A returned string aborts the answer: the piece isn't yielded, and
-    the reply has finish reason `abandoned`, this string as its problem, and no calls."""
+    watch: "Callable[[TextDelta | ThoughtDelta], str | None] | None" = None
+    """Sees each piece of text or thought before it is yielded. A returned string aborts the answer: the piece isn't
+    yielded, and the reply has finish reason `abandoned`, this string as its problem, and no calls."""
 
 
 class ThoughtDelta(BaseModel):

@@ -56,8 +56,8 @@ class ModelSettings(_Section):
     """Prefixes of model names (families) that are routed by a score instead of a choice."""
     classifier_threshold: int = Field(90, alias="classifierThreshold", ge=1, le=100)
     """Score from which a request goes to `pro` (gemini-cli: 90)."""
-    max_reply_tokens: int = Field(32_000, alias="maxReplyTokens", ge=0)
-    """Estimated tokens of text after which one reply is stopped as a loop is; 0: no limit."""
+    max_reply_tokens: int = Field(16_000, alias="maxReplyTokens", ge=0)
+    """Tokens (4 bytes each) of one reply's text outside of calls; its thoughts may have twice as many. 0: no limit."""
     reply_limits: dict[str, int] = Field(default_factory=dict[str, int], alias="replyLimits")
     """Model → its own `max_reply_tokens`."""
     disable_loop_detection: bool = Field(False, alias="disableLoopDetection")

@@ -25,6 +25,8 @@ Replies = list[dict[str, Any]]
 DONE = {"text": "All of it is done."}
 USER = {"role": "next_speaker", "text": '{"reasoning": "finished", "next_speaker": "user"}'}
 MODEL = {"role": "next_speaker", "text": '{"reasoning": "announces more", "next_speaker": "model"}'}
+WORDS = [a + b + c for a in "bdfgklmnprstvz" for b in "aeiou" for c in "lnrst"]
+NOISE = " ".join(WORDS[n * 131 % 350] for n in range(900))
 CHANT = "I am sorry for the confusion, let me try it once more now. " * 30
 
 
@@ -139,6 +141,14 @@ SCENES: dict[str, Scene] = {
     "loop-check: a chant": loops(
         [{"type": "content", "text": CHANT}], detected=True, kind="content", at_event=0
     ),
+    "loop-check: noise": loops([{"type": "content", "text": NOISE}], detected=True, kind="noise", at_event=0),
+    "loop-check: a limit, although loops are let be": Scene(
+        [],
+        {"events": [{"type": "turn"}, {"type": "content", "text": NOISE}, *CALLS * 9]},
+        "loop-check",
+        output={"detected": True, "kind": "length", "at_event": 1, "count": 1},
+        model={"disableLoopDetection": True, "maxReplyTokens": 500},
+    ),
     "loop-check: a verdict that isn't due": loops(
         [*TURNS[:-1], {"type": "model_verdict", "confidence": 1.0}], detected=False
     ),
@@ -197,6 +207,14 @@ SCENES: dict[str, Scene] = {
     "a chant, a nudge, another way": Scene([{"text": CHANT, "chunks": 60}, DONE]),
     "a chant, a nudge, a chant": Scene(
         [{"text": CHANT, "chunks": 60}] * 2, status="loop_detected", exit_code=58
+    ),
+    "noise, a nudge, another way": Scene([{"text": NOISE, "chunks": 90}, DONE]),
+    "noise, a nudge, noise": Scene([{"text": NOISE, "chunks": 90}] * 2, status="loop_detected", exit_code=58),
+    "a limit, although loops are let be": Scene(
+        [{"text": NOISE, "chunks": 90}] * 2,
+        status="loop_detected",
+        exit_code=58,
+        model={"disableLoopDetection": True, "maxReplyTokens": 500},
     ),
     "loops are let be": Scene([*[READ] * 7, {"text": CHANT}], model={"disableLoopDetection": True}),
     "thirty turns, and the models see a loop": Scene(
@@ -289,6 +307,24 @@ def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path, played: Call
 
 
 # Beyond the table
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [({}, "the reply ran on with words without sentences"), ({"first": 300}, "ran past 300 tokens")],
+)
+def test_a_reply_that_ran_on_is_told_by_what_it_was(
+    limits: dict[str, int], said: str, tmp_path: Path
+) -> None:
+    own = {f"script:{tmp_path / name}.json": limit for name, limit in limits.items()}
+    played = play(Scene([{"text": NOISE, "chunks": 90}, DONE], model={"replyLimits": own}), tmp_path)
+    (told,) = played.told("loop_detected")
+    assert said in told.detail
+    assert told.count == 1
+    (nudged,) = [m for m in played.outcome.output["history"] if m.get("origin") == "nudge"]
+    assert nudged["content"].startswith(f"Your last reply was stopped: {told.detail}. ")
+    shown = "".join(e.content for e in played.told("message") if e.role == "assistant")
+    assert 1_000 < len(shown) < 2_500
 
 
 def test_why_this_model_is_told_kept_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,6 @@ from interlock.state.messages import (
     ModelCall,
     ModelItem,
     Reply,
-    TextDelta,
     ToolDeclaration,
     estimate_message,
 )
@@ -138,7 +137,7 @@ class ChatModels:
             try:
                 async with aclosing(self._attempt(request, call, answer, emit)) as items:
                     async for item in items:
-                        if isinstance(item, TextDelta) and call.watch and (why := call.watch(item.text)):
+                        if not isinstance(item, Reply) and call.watch and (why := call.watch(item)):
                             answer.abandon(why, call.messages)
                             break
                         yield item

@@ -1,23 +1,35 @@
 """Levels 1 to 3 of loop detection, with exact constants; neither chunking nor speed changes the result."""
 
 import asyncio
+import json
+import random
+import re
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from patience import lines_run
 
 from interlock.nodes.loop_check import Replay, judged, replay, scan
 from interlock.nodes.loop_detectors import Chants, call_key, cycle, remembered
+from interlock.nodes.loop_noise import Noise
 from interlock.nodes.turn_reply import LoopWatch
 from interlock.state.loop_check import Judgement, LoopEvent, PromptEvent, ToolCallEvent, TurnEvent
-from interlock.state.messages import Message, ToolCall
+from interlock.state.messages import Message, TextDelta, ThoughtDelta, ToolCall
 from interlock.state.settings import Settings
 
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / name for name in ("README.md", "CHANGELOG.md", "docs/api.md", "docs/tutorial.md")]
+SOURCES = [
+    *sorted((ROOT / "nodes").glob("loop_*.py")),
+    ROOT / "tools" / "table.py",
+    ROOT / "engine" / "docs.py",
+]
 UNIT = "Let me think about what could be wrong with it now"
 assert len(UNIT) == 50
 
@@ -189,8 +201,6 @@ def test_a_text_twice_as_long_costs_twice_as_much() -> None:
 
 
 def test_little_is_kept_of_a_long_text() -> None:
-    import random
-
     rng = random.Random(1)
     chants = Chants()
     for _ in range(2_000):
@@ -295,21 +305,139 @@ def test_what_the_models_saw_no_progress_in_is_named() -> None:
     assert '"start_line": 5' in out["loop_found"]["detail"]
 
 
+# Noise and length
+
+RNG = random.Random(25)
+VOCABULARY = sorted(set(re.findall(r"\b[a-z]{2,14}\b", "".join(p.read_text() for p in DOCUMENTS))))
+SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
+
+
+def salad(parts: Sequence[str], count: int, between: str = " ", mark: float = 0) -> str:
+    """Parts at random; `mark`: share of them followed by a punctuation mark."""
+    drawn = RNG.choices(parts, k=count)
+    return between.join(p + (RNG.choice(".,;:!?\n") if RNG.random() < mark else "") for p in drawn)
+
+
+def letters(alphabet: str, size: int) -> str:
+    return "".join(RNG.choices(alphabet, k=size))
+
+
+NOISE = {
+    "words": salad(VOCABULARY, 600),
+    "words with marks": salad(VOCABULARY, 600, mark=0.12),
+    "syllables": salad(SYLLABLES, 1_200),
+    "syllables joined": salad(SYLLABLES, 1_200, ""),
+    "words of syllables": salad(["".join(RNG.choices(SYLLABLES, k=3)) for _ in range(400)], 600),
+    "letters": letters("abcdefghijklmnopqrstuvwxyz    ", 2_500),
+    "Cyrillic letters": letters("абвгдежзийклмнопрстуфхцчшщьыэюя     ", 2_500),
+    "pieces of tokens": salad([RNG.choice((" ", "", " ")) + w[:7] for w in VOCABULARY], 700, "", 0.03),
+    "numbers": ", ".join(map(str, range(1, 900))),
+    "numbers one a line": "\n".join(map(str, range(1, 900))),
+    "empty items": ".\n".join(map(str, range(1, 900))) + ".",
+    "numbers by tens": " ".join(map(str, range(1_000, 9_000, 10))),
+    "numbers downwards": "; ".join(map(str, range(900, 1, -1))),
+    "version": "1." * 1_250,
+}
+HEX, SIXTY_FOUR = "0123456789abcdef", "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+ROWS = [{"id": i, "name": w, "size": RNG.randint(1, 9_999)} for i, w in enumerate(VOCABULARY[:200])]
+PROSE = (ROOT / "CONTRIBUTING.md").read_text()
+REAL = {
+    **{str(path.relative_to(ROOT)): path.read_text() for path in DOCUMENTS},
+    **{f"{path.relative_to(ROOT)} outside of a block": path.read_text() for path in SOURCES},
+    "prose without marks": re.sub(r"[^\w\s'’-]|\n", " ", PROSE),
+    "words in a block": f"```\n{salad(VOCABULARY, 600)}\n```\n",
+    "words indented": "".join(f"    {salad(VOCABULARY, 10)}\n" for _ in range(80)),
+    "numbers in a block": "```\n" + " ".join(map(str, range(900))) + "\n```\n",
+    "numbers to 300": ", ".join(map(str, range(1, 301))),
+    "numbers at random": " ".join(str(RNG.randint(0, 9_999)) for _ in range(800)),
+    "a table of numbers": "".join(f"| {i} | {i * i} | {i**3} |\n" for i in range(300)),
+    "CSV": "".join(f"{r['id']},{r['name']},{r['size']}\n" for r in ROWS),
+    "minified JSON": json.dumps(ROWS, separators=(",", ":")),
+    "words, one a line": "\n".join(VOCABULARY[:400]),
+    "words with commas": ", ".join(VOCABULARY[:400]),
+    "names": ", ".join(f"{a.title()} {b.title()}" for a, b in pairwise(VOCABULARY[:300])),
+    "hashes": "\n".join(letters(HEX, 64) for _ in range(60)),
+    "base64": letters(SIXTY_FOUR, 4_000),
+    "a sequence": letters("acgt", 3_000),
+    "files": "".join(f"src/{a}/{b}_{a}.py\n" for a, b in pairwise(VOCABULARY[:150])),
+    "log": "".join(
+        f"2026-03-04T05:{i % 60:02d}:00Z INFO {w}: {i * 7} ms\n" for i, w in enumerate(VOCABULARY)
+    ),
+    "verses": "".join(f"{a} and the {b} of the {a}\nin the {b}\n\n" for a, b in pairwise(VOCABULARY[:200])),
+    "Chinese": "".join(
+        letters("的一是不了人我在有他这中大来上国个到说们为子和你地出道也时年", 30) + "，" for _ in range(90)
+    ),
+    "a Chinese list": "".join(chr(0x4E00 + i * 7) for i in range(2_500)),
+    "Thai": "".join(letters("กขคงจฉชซญดตถทธนบปผพภมยรลวศสหอาิีึืุูเแโใไ", 25) + " " for _ in range(120)),
+    "Arabic": "، ".join(letters("ابتثجحخدذرزسشصضطظعغفقكلمنهوي", 6) for _ in range(500)),
+}
+
+
+def stopped(text: str, limit: int = 0, thought: bool = False, loops: bool = True) -> tuple[int, str]:
+    """Characters after which a reply in pieces of 3 is stopped, and why; 0: it isn't."""
+    watch = LoopWatch([], [], limit, loops)
+    made = ThoughtDelta if thought else TextDelta
+    for at in range(0, len(text), 3):
+        if why := watch.see(made(text=text[at : at + 3])):
+            return at + 3, why
+    return 0, ""
+
+
+@pytest.mark.parametrize("kind", NOISE)
+def test_noise_is_stopped_within_2500_characters(kind: str) -> None:
+    begun = PROSE[:3_000] + "\n\n"
+    at, why = stopped(begun + NOISE[kind][:2_500])
+    assert at > len(begun) and ("ran on with" in why or kind == "version"), why
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_real_text_is_no_noise(kind: str) -> None:
+    chants = Chants()
+    found = [
+        chants.noise
+        for at in range(0, len(REAL[kind]), 50)
+        if chants.feed(REAL[kind][at : at + 50]) or chants.noise
+    ]
+    assert not any(found)
+
+
+@given(kind=st.sampled_from(["words", "letters", "numbers", "numbers by tens"]), sizes=PIECES)
+@settings(max_examples=30)
+def test_where_noise_is_found_does_not_depend_on_the_pieces(kind: str, sizes: list[int]) -> None:
+    text = f"{PROSE[:500]} 7, 14 {NOISE[kind]}"
+
+    def found(pieces: Sequence[str]) -> tuple[int, int]:
+        """Where the piece with which noise is found begins and ends."""
+        noise, at = Noise(), 0
+        for piece in pieces:
+            at += len(piece)
+            if noise.feed(piece):
+                return at - len(piece), at
+        return 0, 0
+
+    begin, end = found(cut(text, sizes))
+    assert begin < found(text)[1] <= end
+
+
+VARIED = " ".join(f"w{n * n}," for n in range(2_000))
+
+
 @pytest.mark.parametrize(
-    ("text", "limit", "found"),
+    ("text", "given", "found"),
     [
-        ("so " + "\n \t" * 1_400, 0, "ran on with"),
-        ("```\n" + "A" * 4_100, 0, "ran on with the character 'A' alone"),
-        ("1." * 1_000, 0, "was repeated again and again"),
-        (" ".join(f"w{n * n}" for n in range(2_000)), 3_000, "ran past 3000 tokens"),
-        (" ".join(f"w{n * n}" for n in range(2_000)), 0, None),
-        ("=" * 3_000 + "\n" + " " * 3_000 + "y", 0, None),
+        ("so " + "\n \t" * 1_400, {}, "noise: the reply ran on with blanks alone"),
+        ("```\n" + "A" * 4_100, {}, "noise: the reply ran on with the character 'A' alone"),
+        ("```\n" + "A" * 4_100, {"loops": False}, ""),
+        ("=" * 3_000 + "\n" + " " * 3_000 + "y", {}, ""),
+        (VARIED, {"limit": 3_000}, "length: the reply ran past 3000 tokens"),
+        (VARIED, {"limit": 3_000, "loops": False}, "length: the reply ran past 3000 tokens"),
+        (VARIED, {"limit": 3_000, "thought": True}, ""),
+        (VARIED, {"limit": 2_000, "thought": True}, "length: the thoughts ran past 4000 tokens"),
+        (VARIED, {}, ""),
+        (NOISE["words"], {"thought": True}, "noise: "),
+        ("The same again and again. " * 90, {"thought": True}, ""),
     ],
 )
-def test_an_answer_that_grows_without_end_is_stopped_while_it_streams(
-    text: str, limit: int, found: str | None
-) -> None:
-    watch = LoopWatch([], [], limit)
-    problems = (watch.text(text[at : at + 3]) for at in range(0, len(text), 3))
-    problem = next((one for one in problems if one), None)
-    assert problem is None if found is None else found in str(problem)
+def test_a_reply_that_grows_without_end_is_stopped(text: str, given: dict[str, Any], found: str) -> None:
+    assert stopped(text, **given)[1].startswith(found)
+    assert bool(stopped(text, **given)[1]) is bool(found)
