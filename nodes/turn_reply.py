@@ -257,8 +257,8 @@ async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     runtime.stream_writer(LoopDetected(kind=cast(Kind, kind), detail=detail, count=count))
     if count == 1:
         return {"loop_count": count, "turn_status": "loop_nudge"}
-    what = "The model's reply ran on" if kind in RAN_ON else "The model repeats itself"
-    message = f"{what}, also after it was told: {detail}. {_ADVICE}"
+    said = f"{detail[0].upper()}{detail[1:]}" if kind in RAN_ON else f"The model repeats itself: {detail}"
+    message = f"{said}, also after the model was told. {_ADVICE}"
     error = {"type": "loop_detected", "message": message}
     return {"loop_count": count, "turn_status": "loop_detected", "error": error}
 

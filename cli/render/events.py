@@ -24,6 +24,7 @@ from interlock.state.events import (
     ToolStart,
     ToolUse,
 )
+from interlock.state.loop_check import RAN_ON
 
 _HEAD, _TAIL = 20, 5
 """Lines of live output shown as they come, and shown at the end if there were more."""
@@ -117,7 +118,8 @@ def notice(event: Event, verbose: bool) -> str:
             return f"… the answer was incomplete: {one_line(event.reason)}"
         case LoopDetected():
             then = "it is told so, and tries another way" if event.count == 1 else "the run stops"
-            return f"… the model is going in circles: {one_line(event.detail, 300)}; {then}"
+            what = "" if event.kind in RAN_ON else "the model is going in circles: "
+            return f"… {what}{one_line(event.detail, 300)}; {then}"
         case ChatCompressed():
             return f"… the conversation was compressed: {event.before:,} → {event.after:,} tokens, estimated"
         case RouteEvent() if verbose or event.strategy == "fallback":
