@@ -249,7 +249,7 @@ def test_incomplete_actions_are_refused(args: dict[str, str], says: str) -> None
 def test_an_address_that_is_none_or_private_unlike_when_asked_is_refused(context: ToolContext) -> None:
     for shown, url, kind in (
         ("", "file:///etc/passwd", "invalid_url"),
-        ("open http://127.0.0.1/ in a browser", "http://127.0.0.1/", "redirect"),
+        ("open http://127.0.0.1/ in a browser", "http://127.0.0.1/", "private_address"),
     ):
         with pytest.raises(ToolError) as refused:
             asyncio.run(run(BrowserActionArgs(action="launch", url=url), replace(context, shown=shown)))
