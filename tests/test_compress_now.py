@@ -11,7 +11,9 @@ from interlock.engine import Outcome, resume_sync, run_sync
 from interlock.engine.store.runs import dropped
 from interlock.state.errors import UserError
 
-LONG = [{"text": f"answer {n} " + " ".join(f"{n}{m}" for m in range(600))} for n in range(4)]
+LONG = [
+    {"text": f"answer {n} " + " ".join(f"Line {n}{m} is as it was." for m in range(150))} for n in range(4)
+]
 SNAPSHOT = "<state_snapshot><overall_goal>ship it</overall_goal></state_snapshot>"
 CHECKED = [{"role": "compressor", "text": SNAPSHOT}] * 2
 

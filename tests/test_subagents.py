@@ -380,7 +380,7 @@ def test_time_that_is_up_before_a_turn_leaves_the_last_chance(tmp_path: Path) ->
 def test_a_compression_that_failed_is_not_tried_at_every_turn_of_an_agent(tmp_path: Path) -> None:
     """Its conversation has hardly grown since; the main agent's rule applies to it, too."""
     used = {"input": 11_000, "output": 5}
-    said = [" ".join(str(n * i) for i in range(1500)) for n in range(2, 8)]
+    said = ["\n".join(f"{n}{i}: the file is as it was." for i in range(250)) for n in range(2, 8)]
     turns = [says("worker:0", call("glob", pattern=text[:9]), text=text, usage=used) for text in said]
     stage = Stage(tmp_path / "stage", [])
     stage.settings = {"model": {"tokenLimits": {stage.options.model: 20_000}}}
