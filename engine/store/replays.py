@@ -66,11 +66,11 @@ class RecordedReply(NamedTuple):
     thoughts: int
 
 
-def recorded_replies(conn: sqlite3.Connection, run: str, table: str = "model_calls") -> list[RecordedReply]:
-    """A run's replies, in the order in which they came. `table`: `recorded_calls` in a replay's store."""
+def recorded_replies(conn: sqlite3.Connection, run: str) -> list[RecordedReply]:
+    """A run's replies, in the order in which they came."""
     rows = conn.execute(
         "select agent, role, ordinal, record, finish_reason, problem, input_tokens, output_tokens, cached_tokens, "
-        f"thought_tokens from {table} where run = ? order by at, agent, role, ordinal",
+        "thought_tokens from recorded_calls where run = ? order by at, agent, role, ordinal",
         (run,),
     )
     return [RecordedReply(*row) for row in rows]

@@ -54,7 +54,7 @@ def write_script(conn: sqlite3.Connection, transcript: ChainTranscript, run: str
         for ordinal in range(number):  # not this run's: they only fill the places
             nothing = Message(role="assistant", content="")
             write_reply(file, nothing, role=role, agent=agent, ordinal=ordinal, usage=Usage())
-    for reply in recorded_replies(conn, run, "recorded_calls"):
+    for reply in recorded_replies(conn, run):
         write_reply(
             file,
             transcript.message(reply.record),
