@@ -17,7 +17,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/installed ## the offline demo: a failing test is repaired, with an approval on the way
-	@$(RUN) -m interlock.cli.demo
+	@$(RUN) docs/demo.py
 
 test: $(VENV)/installed-dev ## all tests, of the long sweeps a sample (TESTS='-k name' for some)
 	$(BIN)/pytest $(TESTS)
@@ -34,11 +34,11 @@ check: $(VENV)/installed-dev ## format, lint, types, layout, and that generated 
 	$(BIN)/pyright
 	$(BIN)/pytest tests/test_layout.py
 	$(BIN)/interlock diagrams --check
-	$(RUN) -m interlock.engine.docs --check
+	$(RUN) docs/blocks.py --check
 
 diagrams: $(VENV)/installed ## rewrite diagrams/ and the generated blocks of the pages
 	$(BIN)/interlock diagrams --write
-	$(RUN) -m interlock.engine.docs --write
+	$(RUN) docs/blocks.py --write
 
 pictures: $(VENV)/installed-dev ## record README's pictures: a newcomer's first five minutes, in a real terminal
 	@$(RUN) docs/five_minutes.py

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 
 from interlock.cli.render.pending import named
@@ -39,9 +38,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="interlock-demo-"))
     repository, env = folder / "shop", {**os.environ, "INTERLOCK_HOME": str(folder / "state")}
     script = folder / "replies.yaml"
-    script.write_text(
-        files("interlock.cli").joinpath("demo.yaml").read_text(encoding="utf-8"), encoding="utf-8"
-    )
+    script.write_bytes(Path(__file__).with_suffix(".yaml").read_bytes())
     _make_repository(repository)
     _say(
         f"A small git repository with a failing test: {repository}",

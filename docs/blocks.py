@@ -1,4 +1,4 @@
-"""docs: the blocks of README and other pages that are generated from the code, so they always match it.
+"""blocks: the blocks of README and other pages that are generated from the code, so they always match it.
 
 A block lies between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is `pipelines`, `tools`, `help`,
 `tour` (the demo's real output), `session` (its commands and keys), `chart NAME`, `diagram WORKFLOW` or `api MODULE`.
@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from interlock.cli.session.commands import page as session_page
 from interlock.engine.diagrams import mermaid, render
 from interlock.engine.diagrams.shape import extract_chart
 from interlock.graphs import PIPELINES
@@ -25,6 +26,7 @@ from interlock.state.charts import CHARTS
 from interlock.state.errors import UserError
 from interlock.tools.table import TOOLS
 
+HERE = Path(__file__).resolve().parent
 _EVEN = (
     (re.compile(r"/[\w./-]*interlock-demo-\w+"), "/tmp/interlock-demo"),
     (re.compile(r" · (?:\d+ ms|\d+(?:\.\d+)? s)"), ""),
@@ -42,7 +44,7 @@ def tour() -> str:
     with tempfile.TemporaryDirectory() as home:
         env = {"PATH": os.environ["PATH"], "HOME": home, "LANG": "C.UTF-8"}
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "interlock.cli.demo"],
+            [sys.executable, "-P", HERE / "demo.py"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -91,25 +93,12 @@ def _sentence(text: str) -> str:
 
 def help_text() -> str:
     """The output of `interlock --help`."""
-    shown = _printed("import sys; from interlock.cli.main import main; sys.exit(main())", "--help")
-    return f"```text\n{shown.rstrip()}\n```\n"
+    code = "import sys; from interlock.cli.main import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)
+    return f"```text\n{done.stdout.rstrip()}\n```\n"
 
 
-def session() -> str:
-    """A table of the session's commands and keys."""
-    return _printed("from interlock.cli.session.commands import page; print(page(), end='')")
-
-
-def _printed(code: str, *arguments: str) -> str:
-    """Run `code` in a separate process: this package may not import what it prints."""
-    command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UserError(f"{code!r} failed: {done.stderr.strip()}")
-    return done.stdout
-
-
-_BLOCKS = {"pipelines": pipelines, "tools": tools, "help": help_text, "tour": tour, "session": session}
+_BLOCKS = {"pipelines": pipelines, "tools": tools, "help": help_text, "tour": tour, "session": session_page}
 
 
 def _text(name: str) -> str:
@@ -155,7 +144,7 @@ def main(args: Sequence[str]) -> int:
     """Run `--write | --check` over the pages of the working directory; print what changed or is stale."""
     pages = sorted((*Path().glob("*.md"), *Path().glob("docs/*.md")))
     if args not in (["--write"], ["--check"]):
-        print("usage: python -m interlock.engine.docs --write|--check", file=sys.stderr)
+        print("usage: docs/blocks.py --write|--check", file=sys.stderr)
         return 2
     if args == ["--write"]:
         for path in write(pages):
