@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -15,16 +16,25 @@ from interlock.cli.catalog import nearest
 from interlock.cli.inputs import json_object, read_spec
 from interlock.cli.parsing import Parser, flag
 from interlock.cli.render.output import Paint, one_line
-from interlock.cli.render.pending import ALWAYS, PLAN_REVIEW, PREVIEW_LINES, named, option_label, question
-from interlock.engine.options import Decision
-from interlock.engine.read import check_edit
+from interlock.cli.render.pending import ALWAYS, PREVIEW_LINES, question
+from interlock.engine.client import Decision
+from interlock.engine.client.requests import (
+    Request,
+    Way,
+    answered,
+    answers_wanted,
+    decided,
+    edited,
+    keyed,
+    named,
+    plan_of,
+    rewritten,
+)
 from interlock.state.errors import UserError
 from interlock.state.text import visible_json
 
 if TYPE_CHECKING:
     from interlock.state.calls import Choice
-
-Fields = Mapping[str, Any]
 
 
 class _Add(argparse.Action):
@@ -56,21 +66,12 @@ _ALWAYS_HELP = {
     "proceed_always_server": "… nor for anything of that MCP server",
     "proceed_always_and_save": "… nor in later runs: saved to your policies",
 }
-KEYS = {
-    "y": "yes",
-    "a": "always",
-    "s": "always and save it",
-    "e": "edit",
-    "n": "no, and why",
-    "c": "stop the run",
-}
-OUTCOMES = {"r": "redo", "redo": "redo", "s": "skip", "skip": "skip"}
 _FLAG_CHOICES = {flag: choice for choice, (flag, _) in ALWAYS.items()}
 
 
 def decisions_from(
     typed: Sequence[tuple[str, Any, str | None]],
-    waiting: Sequence[Fields],
+    waiting: Sequence[Request],
     past: Mapping[str, str] | None = None,
     idle: str = "Nothing waits in this run.",
 ) -> list[Decision]:
@@ -99,7 +100,7 @@ def decisions_from(
 
 
 def _amend(
-    found: dict[str, Decision], last: list[str], waiting: Sequence[Fields], kind: str, value: Any, flag: str
+    found: dict[str, Decision], last: list[str], waiting: Sequence[Request], kind: str, value: Any, flag: str
 ) -> None:
     """Apply `--reason` or an always-flag to the decisions right before it."""
     wanted = "reject" if kind == "reason" else "proceed_once"
@@ -115,7 +116,7 @@ def _amend(
         found[name] = Decision(name, _allowed(request, _FLAG_CHOICES[flag], flag))
 
 
-def _named(name: str, waiting: Sequence[Fields], kind: str, past: Mapping[str, str]) -> list[Fields]:
+def _named(name: str, waiting: Sequence[Request], kind: str, past: Mapping[str, str]) -> list[Request]:
     if name == "all":
         if kind in ("edit", "answer"):
             raise UserError(
@@ -135,14 +136,15 @@ def _named(name: str, waiting: Sequence[Fields], kind: str, past: Mapping[str, s
     raise UserError(f"{why}.{near} What waits: {shown}. See: interlock approvals")
 
 
-def _decision(kind: str, request: Fields, rest: str | None) -> Decision:
+def _decision(kind: str, request: Request, rest: str | None) -> Decision:
     name = request["id"]
     if rest is not None and kind not in ("edit", "answer"):
         raise UserError(f"--{kind} takes an id alone, got {name}={rest!r}.")
     if kind == "edit":
-        return Decision(name, _allowed(request, "modify", "--edit"), args=new_arguments(request, rest))
+        _allowed(request, "modify", "--edit")
+        return changed(request, rest)
     if kind == "answer":
-        return answer(request, rest)
+        return _answer(request, rest)
     if kind == "approve":
         if request["kind"] != "approval":
             raise UserError(f"{name!r} asks for an answer, not for a permission: --answer {name}=…")
@@ -150,13 +152,13 @@ def _decision(kind: str, request: Fields, rest: str | None) -> Decision:
     return Decision(name, _allowed(request, kind, f"--{kind}"))
 
 
-def _allowed(request: Fields, choice: str, flag: str) -> "Choice":
+def _allowed(request: Request, choice: str, flag: str) -> "Choice":
     if choice not in request["choices"]:
         raise UserError(f"{flag}: request {request['id']!r} takes {', '.join(request['choices'])}.")
     return cast("Choice", choice)
 
 
-def answer(request: Fields, text: str | None) -> Decision:
+def _answer(request: Request, text: str | None) -> Decision:
     name = request["id"]
     if not text:
         raise UserError(f"--answer needs a text: --answer {name}='your answer'")
@@ -165,38 +167,22 @@ def answer(request: Fields, text: str | None) -> Decision:
             f"{name!r} asks for a permission: --approve {name}, --reject {name} or --edit {name}=JSON"
         )
     if request["kind"] == "outcome":
-        if text not in ("redo", "skip"):
+        way = next((way for way in keyed(request).values() if way.text == text), None)
+        if way is None:
             raise UserError(f"--answer {name}={text!r}: expected redo (run it again) or skip (leave it).")
-        return Decision(name, "proceed_once" if text == "redo" else "reject", text=text)
-    return Decision(name, "proceed_once", text=_option(request, text))
+        return decided(request, way)
+    return answered(request, [text])
 
 
-def _option(request: Fields, text: str) -> str:
-    """Replace an option's number with its label."""
-    questions: Sequence[Fields] = request.get("questions") or ()
-    options: Sequence[Any] = (questions[0].get("options") or ()) if len(questions) == 1 else ()
-    if text.isdecimal() and 1 <= int(text) <= len(options):
-        return option_label(options[int(text) - 1])
-    return text
-
-
-def new_arguments(request: Fields, spec: str | None = None) -> dict[str, Any]:
-    """Merge edited arguments over the original ones: those not named stay, null removes one."""
-    old: dict[str, Any] = request["args"]
+def changed(request: Request, spec: str | None = None) -> Decision:
+    """Run it with these arguments, or with those that the person writes in an editor."""
     what = f"--edit {named(request)}"
     if spec is not None:
-        args = {**old, **json_object(read_spec(spec, what), what)}
-    elif request["tool_name"] == PLAN_REVIEW:
-        args = {"plan": in_editor(request["preview"], ".md", what)}
-    else:
-        args = _edited(old, what)
-    check_edit(request, args)
-    return {k: v for k, v in args.items() if v is not None}
-
-
-def _edited(args: Mapping[str, Any], what: str) -> dict[str, Any]:
-    text = visible_json(args, 2) + "\n"
-    return json_object(in_editor(text, ".json", what), what)
+        return edited(request, json_object(read_spec(spec, what), what))
+    if plan := plan_of(request):
+        return rewritten(request, {"plan": in_editor(plan, ".md", what)})
+    text = visible_json(request["args"], 2) + "\n"
+    return rewritten(request, json_object(in_editor(text, ".json", what), what))
 
 
 def in_editor(text: str, ending: str, what: str) -> str:
@@ -226,7 +212,7 @@ def can_ask() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison]
 
 
-def ask(run: str, requests: Sequence[Fields], paint: Paint) -> list[Decision]:
+def ask(run: str, requests: Sequence[Request], paint: Paint) -> list[Decision]:
     """Ask one request after the other, until the person says later (or presses Ctrl-C or Ctrl-D)."""
     decisions: list[Decision] = []
     try:
@@ -245,74 +231,27 @@ def _forget_typed_ahead() -> None:
     termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
-def _decided(request: Fields) -> Decision:
-    by = {"question": _answered, "outcome": _outcome}.get(request["kind"], _permitted)
+def _decided(request: Request) -> Decision:
     while True:
         try:
-            return by(request)
+            if request["kind"] == "question":
+                return answered(request, [_typed(wanted) for wanted in answers_wanted(request)])
+            return _chosen(request, keyed(request))
         except UserError as error:
             _write(f"  {error}")
 
 
-def offered(request: Fields) -> "dict[str, Choice]":
-    """Key → choice, for an approval."""
-    choices = request["choices"]
-    lasting = next((c for c in ALWAYS if c in choices and c != "proceed_always_and_save"), None)
-    found = {
-        "y": "proceed_once",
-        "a": lasting,
-        "s": "proceed_always_and_save",
-        "e": "modify",
-        "n": "reject",
-        "c": "cancel",
-    }
-    return {key: cast("Choice", choice) for key, choice in found.items() if choice in choices}
-
-
-def _permitted(request: Fields) -> Decision:
-    name, keys = request["id"], offered(request)
-    word, _, rest = _typed(", ".join(f"{key} {KEYS[key]}" for key in keys)).partition(" ")
-    key = next((key for key in keys if word.lower() in (key, *KEYS[key].replace(",", "").split()[:1])), None)
-    if key is None:
-        raise UserError(f"{word!r} isn't one of {', '.join(keys)}, l.")
-    choice = keys[key]
-    if choice == "modify":
-        return Decision(name, choice, args=new_arguments(request))
-    if choice == "reject":
-        return Decision(name, choice, feedback=rest.strip() or _line("  Why? (Enter: no reason) ") or None)
-    return Decision(name, choice)
-
-
-def _outcome(request: Fields) -> Decision:
-    typed = _typed("r redo: run it again, s skip: leave it")
-    return answer(request, OUTCOMES.get(typed.lower(), typed))
-
-
-def _answered(request: Fields) -> Decision:
-    """Ask for each answer; several are combined, each below its question."""
-    return answered(request, [_typed(wanted) for wanted in answers_wanted(request)])
-
-
-def answers_wanted(request: Fields) -> list[str]:
-    """What to call each of a question's answers."""
-    questions: Sequence[Fields] = request.get("questions") or ({},)
-    count = len(questions)
-    return (
-        ["your answer, or an option's number"]
-        if count == 1
-        else [f"answer {n} of {count}" for n in range(1, count + 1)]
-    )
-
-
-def answered(request: Fields, texts: Sequence[str]) -> Decision:
-    """The decision made by these answers, one per question."""
-    questions: Sequence[Fields] = request.get("questions") or ({},)
-    if len(questions) == 1:
-        return answer(request, texts[0])
-    asked = (str(q.get("question", "")) for q in questions)
-    return answer(
-        request, "\n".join(f"{question}\n{text}" for question, text in zip(asked, texts, strict=True))
-    )
+def _chosen(request: Request, ways: Mapping[str, Way]) -> Decision:
+    """Take a key or the first word of what it stands for, `n` with a reason behind it."""
+    typed = _typed(", ".join(f"{key} {way.label}" for key, way in ways.items()))
+    word, _, rest = typed.partition(" ")
+    found = (w for key, w in ways.items() if word.lower() in (key, re.split(r"\W", w.label)[0]))
+    if (way := next(found, None)) is None:
+        raise UserError(f"{word!r} isn't one of {', '.join(ways)}, l.")
+    if way.takes == "arguments":
+        return changed(request)
+    why = way.takes == "reason" and (rest.strip() or _line("  Why? (Enter: no reason) "))
+    return decided(request, way, why or None)
 
 
 def _typed(what: str) -> str:

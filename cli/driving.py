@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from interlock.cli import quick_start
 from interlock.cli.render.output import bug, close_stdout
-from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.engine.read import waiting_requests
+from interlock.engine.client import Client, Decision, Options, Outcome, Pending
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.text import harmless, visible
 
@@ -29,7 +28,7 @@ class View(Protocol):
     def flush(self) -> None:
         """Show the events so far."""
 
-    def ask(self, outcome: Outcome) -> list[Decision]:  # noqa: ARG002 - for views that can ask
+    def ask(self, outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:  # noqa: ARG002 - for views that can ask
         """A person's decisions on pending requests, made now; empty where nobody can be asked. Events may follow."""
         return []
 
@@ -52,33 +51,35 @@ def view_for(args: argparse.Namespace, title: str, decided: Sequence[str] = ()) 
 
 def start(workflow: str, inputs: Mapping[str, Any], options: Options, view: View) -> int:
     """Run a workflow until it ends or waits; returns the exit code."""
-    from interlock.engine import run_sync
-
-    return _show(lambda views: run_sync(workflow, inputs, options=options, renderers=views), view, options)
+    client = Client(options)
+    return _show(
+        lambda asker: client.start_sync(workflow, inputs, renderers=[_Settling(view)], asker=asker),
+        view,
+        client,
+    )
 
 
 def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: Options, view: View) -> int:
     """Resume a run; returns the exit code."""
-    from interlock.engine import resume_sync
-
+    client = Client(options)
     return _show(
-        lambda views: resume_sync(run, decisions=decisions, prompt=prompt, options=options, renderers=views),
+        lambda asker: client.go_on_sync(run, prompt, decisions, renderers=[_Settling(view)], asker=asker),
         view,
-        options,
+        client,
     )
 
 
-def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View, options: Options) -> int:
-    from interlock.engine.store import diagnosed
-
+def _show(drive: "Callable[[_Person], Outcome]", view: View, client: Client) -> int:
+    asker = _Person(view)
     try:
-        with diagnosed(options.home / "interlock.db"):
-            outcome = _asked(drive([_Settling(view)]), options, view)
+        with client.diagnosed():
+            outcome = drive(asker)
+            outcome = notified(outcome, [*asker.notifying, outcome.notifying])
             if not outcome.drained:
                 # Its thread holds a lock that an ordinary exit would wait for.
                 os._exit(outcome.exit_code)
             _quietly(lambda: view.finish(outcome))
-            tell_trace(outcome, options)
+            tell_trace(outcome, client.options)
             return outcome.exit_code
     except Exception as error:
         failure = error if isinstance(error, InterlockError) else bug(error)
@@ -86,6 +87,22 @@ def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View, options: O
         if failure is error:
             raise
         raise failure from error
+
+
+class _Person:
+    """Whoever sits at the terminal, as the view can ask; `Asker`."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self.notifying: list[Future[list[str]] | None] = []
+        """Of the drives so far."""
+
+    async def decide(self, outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
+        self.notifying.append(outcome.notifying)
+        return self._view.ask(outcome, requests)
+
+    def refused(self, error: UserError) -> None:
+        sys.stderr.write(f"{visible(str(error))}\n")
 
 
 def fail(view: View, error: InterlockError) -> None:
@@ -112,31 +129,10 @@ class _Settling:
         self._view(event)
 
 
-def _asked(outcome: Outcome, options: Options, view: View) -> Outcome:
-    """Ask for decisions and resume with them, until there are none."""
-    from interlock.engine import resume_sync
-
-    # The run keeps the options it was given; a plan or the model may have changed its mode since.
-    options = replace(options, approval_mode=None)
-    sent = [outcome.notifying]
-    while outcome.drained and (decisions := view.ask(outcome)):
-        warnings = outcome.warnings
-        try:
-            outcome = resume_sync(outcome.run, decisions=decisions, options=options, renderers=[view])
-            outcome = replace(outcome, warnings=[*dict.fromkeys([*warnings, *outcome.warnings])])
-            sent.append(outcome.notifying)
-        except UserError as error:
-            # Arguments don't fit, or somebody decided first: ask again about what still waits.
-            sys.stderr.write(f"{visible(str(error))}\n")
-            waiting = [request.fields for request in waiting_requests(options.home, outcome.run)]
-            outcome = replace(outcome, pending=waiting)
-    return notified(outcome, sent)
-
-
 def notified(outcome: Outcome, sent: "Sequence[Future[list[str]] | None]") -> Outcome:
     """Wait until these notifications are sent, and add their problems as warnings. Ctrl-C stops waiting."""
     try:
-        problems = [line for one in sent if one for line in one.result()]
+        problems = [line for one in dict.fromkeys(sent) if one for line in one.result()]
     except KeyboardInterrupt:
         problems = ["It isn't known whether the notification was sent: stopped by Ctrl-C."]
     return replace(outcome, warnings=[*outcome.warnings, *problems])

@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from interlock.cli.render.pending import named
-from interlock.engine.read import list_runs, waiting_requests
+from interlock.engine.client import Client, Options
+from interlock.engine.client.requests import named
 
 _CODE = '''def discount(price: float, percent: float) -> float:
     """The price after a discount of so many percent."""
@@ -64,7 +64,7 @@ def main() -> int:
     _say(
         "The repository's own test passes now. Look at what happened:",
         f"  export INTERLOCK_HOME={shlex.quote(env['INTERLOCK_HOME'])}",
-        f"  {_program()} show {list_runs(folder / 'state')[0].run}",
+        f"  {_program()} show {_client(folder).runs()[0].run}",
         "With a real model, in a repository of yours:",
         f"  export GEMINI_API_KEY=…;  {_program()} -p 'what to do'",
         f"  {_program()} -m openai:MODEL -p 'what to do'      (also llama.cpp, Ollama, vLLM: OPENAI_BASE_URL)",
@@ -91,8 +91,12 @@ def _interlock(arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -
 
 def _approval(folder: Path) -> list[str]:
     """The command that the parked run printed, from the one pending request in the store."""
-    (request,) = waiting_requests(folder / "state")
+    (request,) = _client(folder).requests()
     return ["resume", request.run, "--approve", named(request.fields)]
+
+
+def _client(folder: Path) -> Client:
+    return Client(Options(home=folder / "state"))
 
 
 def _program() -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+_BREAKS = re.compile(r"[ \t\r\n]+")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_INT = 2**63
 _SHOWN = 60
@@ -124,6 +125,29 @@ def nested_deeper(value: object, most: int) -> bool:
         if not level:
             return False
     return True
+
+
+def one_line(text: str, width: int = 0) -> str:
+    """The text on one line, cut to `width` characters (0: not cut)."""
+    return cut(visible(_BREAKS.sub(" ", text).strip()), width)
+
+
+def cut(text: str, width: int) -> str:
+    return text if not width or len(text) <= width else text[: max(width - 1, 1)] + "…"
+
+
+def diff_stat(diff: str) -> str:
+    """`+3 −1` for a unified diff; empty for any other text."""
+    body = [line for line in diff.splitlines() if not line.startswith(("+++ ", "--- "))]
+    added = sum(line.startswith("+") for line in body)
+    removed = sum(line.startswith("-") for line in body)
+    if not diff.startswith("--- ") and "\n--- " not in diff:
+        return ""
+    return " ".join(part for part in (f"+{added}" * bool(added), f"−{removed}" * bool(removed)) if part)
+
+
+def is_diff(text: str) -> bool:
+    return bool(diff_stat(text)) or text.startswith("--- ")
 
 
 def counted(number: int, what: str) -> str:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from interlock.cli.catalog import COMMANDS, parser_of
 from interlock.cli.parsing import Args, OneOf, Parser, one_of
 from interlock.cli.render.output import one_line
-from interlock.cli.render.pending import named
+from interlock.engine.client.requests import named
 from interlock.engine.read import find_run, list_runs, steps, waiting_requests
 from interlock.engine.read.calls import calls
 from interlock.engine.store import state_home

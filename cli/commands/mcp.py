@@ -259,14 +259,14 @@ def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
 
 
 def _serve(args: Args) -> int:
-    from interlock.engine.serve import serve
-    from interlock.engine.workflows import find_workflow
+    from interlock.cli.serve import serve
+    from interlock.engine.client import Client
     from interlock.graphs import PIPELINES
 
     named = [name for name in (args.name, args.target, *args.args) if name is not None]
-    options = options_here(args, model=args.model, approval_mode=args.approval_mode)
-    workflows = [find_workflow(name, options)[0].name for name in named] or list(PIPELINES)
-    asyncio.run(serve(workflows, options))
+    client = Client(options_here(args, model=args.model, approval_mode=args.approval_mode))
+    workflows = [client.workflow(name).name for name in named] or list(PIPELINES)
+    asyncio.run(serve(workflows, client))
     return 0
 
 

@@ -20,7 +20,8 @@ from interlock.cli.render.output import (
     show_table,
     visible,
 )
-from interlock.cli.render.pending import headline, marked, screen
+from interlock.cli.render.pending import marked, screen
+from interlock.engine.client.requests import headline
 from interlock.engine.read import (
     STATUSES,
     Request,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.cli.render.output import Paint, cut, elapsed, one_line
-from interlock.cli.render.pending import brief
+from interlock.engine.client.requests import brief
 from interlock.engine.read.calls import Call, calls
 from interlock.state.text import visible_json
 

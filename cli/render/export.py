@@ -8,8 +8,8 @@ from typing import Any
 
 from interlock.cli.render.calls import came_to, clock, decision_words, who_decided
 from interlock.cli.render.output import amount, counted, cut, elapsed, is_diff, one_line, way
-from interlock.cli.render.pending import brief
-from interlock.engine.read.calls import Call
+from interlock.engine.client import Call
+from interlock.engine.client.requests import brief
 from interlock.state.text import harmless, visible, visible_json
 
 Record = Mapping[str, Any]

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from interlock.state.errors import BugError
 from interlock.state.text import counted as counted
+from interlock.state.text import cut as cut
+from interlock.state.text import diff_stat as diff_stat
 from interlock.state.text import harmless, visible, visible_json
+from interlock.state.text import is_diff as is_diff
+from interlock.state.text import one_line as one_line
 
 if TYPE_CHECKING:
     from interlock.state.events import NotificationEvent
@@ -23,7 +27,6 @@ CHANGED = {"A": "green", "M": "yellow", "D": "red"}
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 """Colours, cursor movements and titles that programs send to a terminal."""
 
-_BREAKS = re.compile(r"[ \t\r\n]+")
 _CODE = "|".join(_CODES.values())
 _OURS = re.compile(rf"(\x1b\[(?:(?:{_CODE})(?:;(?:{_CODE}))*|0)m)")
 
@@ -64,15 +67,6 @@ class Paint:
 def plain(output: str) -> str:
     """A line of a program's output without colours; if it overwrites itself, its last state."""
     return harmless(_SEQUENCE.sub("", output).rstrip("\r").rpartition("\r")[2])
-
-
-def one_line(text: str, width: int = 0) -> str:
-    """The text on one line, cut to `width` characters (0: not cut)."""
-    return cut(visible(_BREAKS.sub(" ", text).strip()), width)
-
-
-def cut(text: str, width: int) -> str:
-    return text if not width or len(text) <= width else text[: max(width - 1, 1)] + "…"
 
 
 def elapsed(seconds: float) -> str:
@@ -117,20 +111,6 @@ def place(folder: str) -> str:
     """A folder, with the home directory as `~`."""
     home = str(Path.home())
     return "~" + folder[len(home) :] if folder == home or folder.startswith(home + "/") else folder
-
-
-def diff_stat(diff: str) -> str:
-    """`+3 −1` for a unified diff; empty for any other text."""
-    body = [line for line in diff.splitlines() if not line.startswith(("+++ ", "--- "))]
-    added = sum(line.startswith("+") for line in body)
-    removed = sum(line.startswith("-") for line in body)
-    if not diff.startswith("--- ") and "\n--- " not in diff:
-        return ""
-    return " ".join(part for part in (f"+{added}" * bool(added), f"−{removed}" * bool(removed)) if part)
-
-
-def is_diff(text: str) -> bool:
-    return bool(diff_stat(text)) or text.startswith("--- ")
 
 
 def show_table(rows: Sequence[Sequence[str]], header: Sequence[str] = (), flexible: int = -1) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from interlock.cli.driving import View
 from interlock.cli.render.output import write_json
-from interlock.engine.options import Outcome
+from interlock.engine.client import Outcome
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event
 from interlock.state.text import visible_json

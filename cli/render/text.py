@@ -29,8 +29,9 @@ from interlock.cli.render.output import (
     ring,
     write_json,
 )
-from interlock.cli.render.pending import PLAN_REVIEW, screen
-from interlock.engine.options import Decision, Outcome
+from interlock.cli.render.pending import screen
+from interlock.engine.client import Decision, Outcome, Pending
+from interlock.engine.client.requests import PLAN_REVIEW
 from interlock.state.errors import InterlockError
 from interlock.state.events import (
     AgentBlocked,
@@ -81,8 +82,6 @@ class TextView(View):
         self._lock = threading.Lock()
         self._ended = False
         self._warned: set[str] = set()
-        self._later: set[str] = set()
-        """Requests that the person was asked about and left for later."""
 
     def __call__(self, event: Event, /) -> None:
         with self._lock:
@@ -94,18 +93,16 @@ class TextView(View):
             if not self._ended:
                 self._spin()
 
-    def ask(self, outcome: Outcome) -> list[Decision]:
+    def ask(self, outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
         from interlock.cli.decisions import ask, can_ask
 
-        waiting = [request for request in outcome.pending if request["id"] not in self._later]
-        if outcome.status != "waiting" or not waiting or not can_ask():
+        if not can_ask():
             return []
         with self._lock:
             self._end()
             self._intermediate()
-            decisions = ask(outcome.run, waiting, self._paint)
+            decisions = ask(outcome.run, requests, self._paint)
             self._decided = [decision.approval for decision in decisions]
-            self._later |= {request["id"] for request in waiting} - {*self._decided}
             self._ended = not decisions
         return decisions
 

@@ -23,8 +23,8 @@ from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.widgets import SearchToolbar
 from rich.text import Text
 
-from interlock.cli.render.output import bug, close_stdout, redacted, ring
-from interlock.cli.session.asking import Panel, Picker, Row, plan_of, shown, spoken
+from interlock.cli.render.output import bug, close_stdout, one_line, redacted, ring
+from interlock.cli.session.asking import Panel, Picker, Row, shown
 from interlock.cli.session.choices import dress, next_approval_mode
 from interlock.cli.session.commands import offers, typed
 from interlock.cli.session.completion import Files, SessionCompleter, files_of
@@ -34,7 +34,8 @@ from interlock.cli.session.screen import Screen
 from interlock.cli.session.session import Session
 from interlock.cli.session.status import Readings, status_line
 from interlock.cli.session.theme import DEFAULT, THEMES
-from interlock.engine.options import Decision, Options
+from interlock.engine.client import Decision, Options
+from interlock.engine.client.requests import plan_of, spoken
 from interlock.state.events import NotificationEvent
 
 T = TypeVar("T")
@@ -162,7 +163,7 @@ class App:
                 self.panel = None
                 if decision is not None:
                     made.append(decision)
-                    self.screen.note(spoken(request, decision))
+                    self.screen.note(f"▸ {one_line(spoken(request, decision), 200)}")
                 elif not asked.elsewhere:
                     break
         finally:

@@ -3,7 +3,7 @@
 import asyncio
 import io
 import textwrap
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,31 +16,25 @@ from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.processors import BeforeInput
 from rich.cells import cell_len, set_cell_size
 
-from interlock.cli.decisions import KEYS, OUTCOMES, answer, answered, answers_wanted, new_arguments, offered
+from interlock.cli.decisions import changed
 from interlock.cli.render.output import Paint, one_line
-from interlock.cli.render.pending import PLAN_REVIEW, PREVIEW_LINES, question
+from interlock.cli.render.pending import PREVIEW_LINES, question
 from interlock.cli.session.completion import Names
-from interlock.engine.options import Decision
+from interlock.engine.client import Decision
+from interlock.engine.client.requests import Request, answered, answers_wanted, decided, keyed
 from interlock.state.errors import UserError
 
-Fields = Mapping[str, Any]
 HandedOver = Callable[[Callable[[], Any]], Awaitable[Any]]
-_LATER = "later"
+_LATER = "l"
 _HELD = "\N{NO-BREAK SPACE}"
 
 
-def shown(run: str, request: Fields, count: str, color: bool) -> str:
+def shown(run: str, request: Request, count: str, color: bool) -> str:
     """The request as terminal lines, without a plan's text; the only control characters are our colours."""
-    request = {**request, "preview": ""} if plan_of(request) else request
     text = io.StringIO()
     paint = Paint(text) if not color else _Colored(text)
-    paint.print_all(["", *question(run, request, count, paint, PREVIEW_LINES)])
+    paint.print_all(["", *question(run, request, count, paint, PREVIEW_LINES, with_plan=False)])
     return text.getvalue().strip("\n")
-
-
-def plan_of(request: Fields) -> str:
-    """The plan's Markdown in a plan review; empty for any other request."""
-    return str(request["preview"]) if request["tool_name"] == PLAN_REVIEW else ""
 
 
 class _Colored(Paint):
@@ -52,9 +46,10 @@ class _Colored(Paint):
 class Panel:
     """A request being decided: by a key, or by a line of text typed into the prompt's buffer."""
 
-    def __init__(self, request: Fields, handed_over: HandedOver) -> None:
+    def __init__(self, request: Request, handed_over: HandedOver) -> None:
         self.request, self._handed_over = request, handed_over
-        self.keys = _keys_of(request)
+        self.ways = keyed(request)
+        self.keys = {**{key: way.label for key, way in self.ways.items()}, _LATER: "later"}
         self.asks_for = ""
         """What to type as a line of text; empty: a key is expected."""
         self.problem = ""
@@ -77,23 +72,23 @@ class Panel:
     async def press(self, key: str) -> None:
         """Handle one of the panel's keys."""
         self.problem = ""
-        name = self.request["id"]
-        if key == "l":
+        if key == _LATER:
             self._end(None)
-        elif self.request["kind"] == "outcome":
-            self._end(answer(self.request, OUTCOMES[key]))
-        elif key == "e":
+            return
+        way = self.ways[key]
+        if way.takes == "arguments":
             await self._edit()
-        elif key == "n":
+        elif way.takes == "reason":
             self.asks_for = "why not? (Enter alone: no reason)"
         else:
-            self._end(Decision(name, offered(self.request)[key]))
+            self._end(decided(self.request, way))
 
     def say(self, text: str) -> None:
         """Take the line of text: a reason, or an answer."""
         self.problem = ""
         if self.request["kind"] != "question":
-            self._end(Decision(self.request["id"], "reject", feedback=text.strip() or None))
+            way = next(way for way in self.ways.values() if way.takes == "reason")
+            self._end(decided(self.request, way, text.strip()))
             return
         if not text.strip():
             return
@@ -122,35 +117,13 @@ class Panel:
 
     async def _edit(self) -> None:
         try:
-            args = await self._handed_over(lambda: new_arguments(self.request))
+            self._end(await self._handed_over(lambda: changed(self.request)))
         except UserError as error:
             self.problem = str(error)
-            return
-        self._end(Decision(self.request["id"], "modify", args=args))
 
     def _end(self, decision: Decision | None) -> None:
         if not self.decided.done():
             self.decided.set_result(decision)
-
-
-def _keys_of(request: Fields) -> dict[str, str]:
-    if request["kind"] == "outcome":
-        found = {"r": "redo: run it again", "s": "skip: leave it"}
-    else:
-        found = {key: KEYS[key] for key in offered(request)}
-    return {**found, "l": _LATER}
-
-
-def spoken(request: Fields, decision: Decision) -> str:
-    """The person's decision, on one line."""
-    if decision.text is not None:
-        text = decision.text
-    elif decision.choice == "reject":
-        text = f"no: {decision.feedback}" if decision.feedback else "no"
-    else:
-        key = next((key for key, choice in offered(request).items() if choice == decision.choice), "")
-        text = KEYS.get(key, decision.choice)
-    return f"▸ {one_line(text, 200)}"
 
 
 _MOST_LINES = 10

@@ -14,7 +14,8 @@ from typing import Any
 from interlock.engine.driver import runner
 from interlock.engine.driver.drive import stoppable
 from interlock.engine.driver.prepare import prepare, restored
-from interlock.engine.options import Decision, Options, Outcome, Renderer
+from interlock.engine.driver.settling import settled
+from interlock.engine.options import Decision, Options, Outcome, Pending, Renderer
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store, read_options
 from interlock.engine.store.forks import change_newest
@@ -31,6 +32,7 @@ from interlock.engine.travel.replay import (
 )
 from interlock.engine.workflows import begun_with
 from interlock.graphs._langgraph import input_of
+from interlock.state.errors import UserError
 
 _SAME = ("kind", "preview", "questions")
 """What a person sees of a request besides the call."""
@@ -84,34 +86,36 @@ async def _driven(
     home: Path, run: str, fork: Forked, options: Options, renderers: Sequence[Renderer]
 ) -> Outcome:
     """Drive to the end, with the recorded further prompts, or until a request comes up that has no recorded answer."""
-    prompts, answers = [*prompts_after(home, run, fork.step)], _answers_of(home, run)
-    decisions: list[Decision] = []
-    prompt: str | None = None
-    while True:
+
+    async def resume(run: str, decisions: Sequence[Decision], prompt: str | None = None) -> Outcome:
         with stoppable() as stop:
-            outcome = await runner.go_on(fork.run, decisions, prompt, options, renderers, stop, follow=False)
-        decisions, prompt = _again(outcome, answers), None
-        if not decisions:
-            if outcome.status != "done" or not prompts:
-                return outcome
-            prompt = prompts.pop(0)
+            return await runner.go_on(run, decisions, prompt, options, renderers, stop, follow=False)
+
+    people = _AsRecorded(home, run)
+    outcome = await settled(home, await resume(fork.run, ()), people, resume)
+    for prompt in prompts_after(home, run, fork.step):
+        if outcome.status != "done":
+            break
+        outcome = await settled(home, await resume(fork.run, (), prompt), people, resume)
+    return outcome
 
 
-def _answers_of(home: Path, run: str) -> dict[str, list[dict[str, Any]]]:
-    """Recorded answers by request; each is used once."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for _, request, answer in answered_requests(home, run):
-        call = request["call"]
-        found.setdefault(_name(request, call["name"], call["args"]), []).append({**answer})
-    return found
+class _AsRecorded:
+    """Answers as people did, each answer once (`Asker`)."""
 
+    def __init__(self, home: Path, run: str) -> None:
+        self._answers: dict[str, list[dict[str, Any]]] = {}
+        for _, request, answer in answered_requests(home, run):
+            call = request["call"]
+            name = _name(request, call["name"], call["args"])
+            self._answers.setdefault(name, []).append({**answer})
 
-def _again(outcome: Outcome, recorded: dict[str, list[dict[str, Any]]]) -> list[Decision]:
-    decisions: list[Decision] = []
-    for request in outcome.pending if outcome.status == "waiting" else ():
-        if answers := recorded.get(_name(request, request["tool_name"], request["args"])):
-            decisions.append(answer_again(request["id"], answers.pop(0)))
-    return decisions
+    async def decide(self, _outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
+        found = ((r, self._answers.get(_name(r, r["tool_name"], r["args"]))) for r in requests)
+        return [answer_again(request["id"], answers.pop(0)) for request, answers in found if answers]
+
+    def refused(self, error: UserError) -> None:
+        raise error
 
 
 def _name(request: Any, tool: str, args: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ import os
 import pty
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from interlock.cli.render.output import Paint, harmless, plain
 from interlock.cli.render.pending import screen
 from interlock.cli.render.structured import JsonView, StreamJsonView
 from interlock.cli.render.text import TextView
-from interlock.engine.options import Options, Outcome, Renderer
+from interlock.engine.client import Client, Options, Outcome, Renderer
 from interlock.state import events as e
 from interlock.state import events as t
 from interlock.state.errors import RunError
@@ -323,11 +323,11 @@ OPTIONS = Options(home=Path("/nowhere"))
 
 @pytest.mark.parametrize("view", [JsonView(), StreamJsonView()])
 def test_a_run_that_does_not_start_is_json_too(view: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    def fail(_: Sequence[Renderer]) -> Outcome:
+    def fail(_: object) -> Outcome:
         raise RunError("no luck")
 
     with pytest.raises(RunError):
-        _show(fail, view, OPTIONS)
+        _show(fail, view, Client(OPTIONS))
     shown = json.loads(capsys.readouterr().out)
     assert shown["error"] == {"type": "run", "message": "no luck", "code": 1}
 
@@ -337,7 +337,7 @@ def test_a_reader_that_is_gone_does_not_change_the_exit_code(monkeypatch: pytest
     os.close(reader)
     with os.fdopen(writer, "w") as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)
-        assert _show(lambda _: WAITING, JsonView(), OPTIONS) == 75
+        assert _show(lambda _: WAITING, JsonView(), Client(OPTIONS)) == 75
         stdout.flush()
 
 

@@ -7,10 +7,10 @@ from pydantic import JsonValue
 from rich.cells import cell_len
 from rich.table import Table
 
-from interlock.cli.session.asking import plan_of
 from interlock.cli.session.asking import shown as approval
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.theme import THEMES
+from interlock.engine.client.requests import plan_of
 from interlock.state import events as ev
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
@@ -210,6 +210,7 @@ def test_a_plan_is_read_as_what_it_says_and_asked_about_below() -> None:
         "args": {"plan_filename": "fix.md", "plan": "# Fix\n\n1. Change **add**"},
         "preview": "# Fix\n\n1. Change **add**",
         "reason": "The plan is ready.",
+        "choices": ["proceed_once", "reject"],
     }
     screen = made()
     screen.markdown(plan_of(request))

@@ -11,15 +11,13 @@ import os
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from interlock.engine import Decision, Options, Outcome, resume, run
-from interlock.engine.driver.drive import Stop, stop_on_signals
+from interlock.engine.client import Client, Decision, Outcome, Pending, stopper
+from interlock.engine.client.requests import Request, Way, answered, asked, decided, ways
 from interlock.graphs import PIPELINES, pipeline
-from interlock.state.calls import Choice
-from interlock.state.errors import EXIT_CODES, InterlockError
+from interlock.state.errors import EXIT_CODES, InterlockError, UserError
 from interlock.state.events import Event, ToolStart
 from interlock.state.text import visible, visible_json
 
@@ -33,7 +31,7 @@ _FLUSH_S = 0.5
 _QUESTION = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 
 
-async def serve(workflows: Sequence[str], options: Options) -> None:
+async def serve(workflows: Sequence[str], client: Client) -> None:
     """Serve on stdin and stdout until the client disconnects. A signal stops the runs, answers and exits."""
     from mcp import types
     from mcp.server.lowlevel import Server
@@ -50,23 +48,22 @@ async def serve(workflows: Sequence[str], options: Options) -> None:
         if params.name not in workflows:
             return _failed(f"There is no workflow {params.name!r} here.")
         try:
-            client = _Client(context, params.input_responses or {})
+            caller = _Caller(context, params.input_responses or {})
             begun = parked.pop(params.request_state or "", None)
-            outcome = await calls.made(
-                client, _played(params.name, params.arguments or {}, options, client, begun)
-            )
+            played = _played(client, caller, params.name, params.arguments or {}, begun)
+            outcome = await calls.made(caller, played)
         except InterlockError as error:
             return _failed(str(error))
-        if outcome.status == "waiting" and client.wanted:
+        if outcome.status == "waiting" and caller.wanted:
             parked[outcome.run] = outcome
-            wanted = {"inputRequests": client.wanted, "requestState": outcome.run}
+            wanted = {"inputRequests": caller.wanted, "requestState": outcome.run}
             return types.InputRequiredResult.model_validate(wanted)
         return _result(outcome)
 
     server: Any = Server(
         "interlock", version=version("interlock-agent"), on_list_tools=listed, on_call_tool=called
     )
-    with stop_on_signals(calls.stop):
+    with client.stopped_by_signals(calls.stop):
         leaving = asyncio.create_task(calls.leave())
         async with stdio_server() as (read, write):
             await server.run(read, write, server.create_initialization_options())
@@ -77,28 +74,28 @@ class _Calls:
     """The calls under way."""
 
     def __init__(self) -> None:
-        self._open: set[_Client] = set()
+        self._open: set[_Caller] = set()
         self._stopped = asyncio.Event()
 
-    async def made(self, client: "_Client", played: Coroutine[Any, Any, Outcome]) -> Outcome:
+    async def made(self, caller: "_Caller", played: Coroutine[Any, Any, Outcome]) -> Outcome:
         """Await the outcome. If the client cancels its call, its run stops as it does at a signal."""
         import anyio
 
-        self._open.add(client)
+        self._open.add(caller)
         playing = asyncio.ensure_future(played)
         try:
             return await asyncio.shield(playing)
         except asyncio.CancelledError:
-            client.stop()
+            caller.stop()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait({playing})
             raise
         finally:
-            self._open.discard(client)
+            self._open.discard(caller)
 
     def stop(self) -> None:
-        for client in self._open:
-            client.stop()
+        for caller in self._open:
+            caller.stop()
         self._stopped.set()
 
     async def leave(self) -> None:
@@ -118,8 +115,8 @@ def _tool(name: str) -> dict[str, Any]:
     return {"name": name, "description": PIPELINES.get(name) or workflow.summary, "inputSchema": schema}
 
 
-class _Client:
-    """The caller: gets progress reports, and may have a user to ask."""
+class _Caller:
+    """Gets progress reports, and may have a user to ask (`Asker`)."""
 
     def __init__(self, context: Any, answers: Mapping[str, Any]) -> None:
         """`answers`: its user's answers to an earlier result's requests (protocols from 2026-07-28 on)."""
@@ -128,7 +125,7 @@ class _Client:
         """Requests to put in the result, if none can be sent meanwhile."""
         self._loop = asyncio.get_running_loop()
         self._reported = 0
-        self.stopping = Stop()
+        self.stopping = stopper()
         self._asking: asyncio.Future[Any] | None = None
 
     def stop(self) -> None:
@@ -144,76 +141,73 @@ class _Client:
             report = self._context.session.report_progress(self._reported, None, visible(event.summary))
             asyncio.run_coroutine_threadsafe(report, self._loop)
 
-    async def decide(self, request: Mapping[str, Any]) -> Decision | None:
-        """Return the client user's decision; None: the client can't ask, or the user declined."""
-        session, asks = self._context.session, request["kind"] == "question"
-        schema = _QUESTION if asks else _choice(request)
+    async def decide(self, _outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
+        """What the client's user decides; nothing if the client can't ask, the user declines, or the call is over."""
+        made = [await self._decision(request) for request in requests if not self.stopping.why]
+        return [decision for decision in made if decision is not None]
+
+    def refused(self, error: UserError) -> None:
+        raise error
+
+    async def _decision(self, request: Request) -> Decision | None:
+        answer = await self._answer(request)
+        if answer is None or answer.action != "accept":
+            return None
+        content: Mapping[str, Any] = answer.content or {}
+        if request["kind"] == "question":
+            text = str(content.get("answer", ""))
+            return answered(request, [text]) if text.strip() else None
+        way = next((way for way in _offered(request) if way.choice == content.get("choice")), None)
+        return way and decided(request, way, str(content.get("feedback") or ""))
+
+    async def _answer(self, request: Request) -> Any:
+        session = self._context.session
+        schema = _QUESTION if request["kind"] == "question" else _choice(request)
         if not session.client_capabilities or session.client_capabilities.elicitation is None:
             return None
-        answer: Any = self._answers.get(request["id"])
+        answer = self._answers.get(request["id"])
         if answer is None and not session.can_send_request:
             wanted = {"mode": "form", "message": _shown(request), "requestedSchema": schema}
             self.wanted[request["id"]] = {"method": "elicitation/create", "params": wanted}
             return None
         if answer is None:
             asking: Any = session.elicit_form(_shown(request), schema, self._context.request_id)
-            asked: asyncio.Future[Any] = asyncio.ensure_future(asking)
-            self._asking = asked
+            asked_of: asyncio.Future[Any] = asyncio.ensure_future(asking)
+            self._asking = asked_of
             with suppress(asyncio.CancelledError):  # `stop`: the run stays parked
-                answer = await asked
-        if answer is None:
-            return None
-        content: Mapping[str, Any] = answer.content or {}
-        if answer.action != "accept":
-            return None
-        if asks:
-            return Decision(request["id"], "proceed_once", text=str(content.get("answer", "")))
-        choice = str(content.get("choice"))
-        if choice not in _choices(request):
-            return None
-        return Decision(
-            request["id"], cast(Choice, choice), feedback=str(content.get("feedback") or "") or None
-        )
+                answer = await asked_of
+        return answer
 
 
-def _choices(request: Mapping[str, Any]) -> list[str]:
-    return [choice for choice in request["choices"] if choice != "modify"]
+def _offered(request: Request) -> list[Way]:
+    return [way for way in ways(request) if way.takes != "arguments"]
 
 
-def _choice(request: Mapping[str, Any]) -> dict[str, Any]:
-    properties = {"choice": {"type": "string", "enum": _choices(request)}, "feedback": {"type": "string"}}
+def _choice(request: Request) -> dict[str, Any]:
+    choices = [way.choice for way in _offered(request)]
+    properties = {"choice": {"type": "string", "enum": choices}, "feedback": {"type": "string"}}
     return {"type": "object", "properties": properties, "required": ["choice"]}
 
 
-def _shown(request: Mapping[str, Any]) -> str:
+def _shown(request: Request) -> str:
+    words = asked(request)
     parts = [str(request[key]) for key in ("tool_name", "reason", "preview") if request.get(key)]
-    always: Mapping[str, str] = request.get("always") or {}
-    if always:
-        parts.append(f"Always: {'; '.join(dict.fromkeys(always.values()))}")
-    return "\n\n".join(map(visible, parts))
+    always = dict.fromkeys(filter(None, (*words.always, words.saved)))
+    return "\n\n".join([*map(visible, parts), *([f"Always: {'; '.join(always)}"] if always else [])])
 
 
 async def _played(
-    name: str, input: Mapping[str, Any], options: Options, client: _Client, begun: Outcome | None
+    client: Client, caller: _Caller, name: str, input: Mapping[str, Any], begun: Outcome | None
 ) -> Outcome:
-    """Run the workflow, and resume it for as long as someone decides."""
+    """Run the workflow, or go on with what its caller was asked to collect answers for."""
     refused = [field for field in _NOT_THEIRS if field in input]
     if refused:
         raise InterlockError(
             f"Input field {refused[0]!r} is decided where this server was started, not by a call."
         )
-    stop = client.stopping
-    outcome = begun or await run(name, input, options=options, renderers=[client], stop=stop)
-    while outcome.status == "waiting" and not stop.why:
-        answers = [await client.decide(request) for request in outcome.pending]
-        decisions = [answer for answer in answers if answer is not None]
-        if not decisions:
-            break
-        ongoing = replace(options, model=None)
-        outcome = await resume(
-            outcome.run, decisions=decisions, options=ongoing, renderers=[client], stop=stop
-        )
-    return outcome
+    if begun:
+        return await client.settle(begun, caller, renderers=[caller], stop=caller.stopping)
+    return await client.start(name, input, renderers=[caller], asker=caller, stop=caller.stopping)
 
 
 def _failed(text: str) -> "types.CallToolResult":

@@ -1,0 +1,264 @@
+"""requests: what a pending request asks, in parts that any medium can draw, and the decisions that answer it."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+from interlock.engine.options import Decision
+from interlock.engine.read import check_edit
+from interlock.state.errors import UserError
+from interlock.state.text import cut, diff_stat, is_diff, one_line, visible
+
+if TYPE_CHECKING:
+    from interlock.state.calls import Choice
+
+PLAN_REVIEW = "exit_plan_mode"
+HEADLINE = 80
+"""Characters of a headline; the preview shows in full what is cut of it."""
+_NAME = 60
+_TARGETS = ("command", "file_path", "path", "dir_path", "pattern", "url", "prompt", "plan_filename")
+"""Arguments that say what a call is about."""
+
+Request = Mapping[str, Any]
+
+
+class Way(NamedTuple):
+    """One way to answer a request."""
+
+    key: str
+    """The letter that stands for it; empty: a further kind of *always*, for those who name it."""
+    choice: "Choice"
+    label: str
+    takes: Literal["", "reason", "arguments", "text"] = ""
+    """What goes with it."""
+    text: str = ""
+    """What answers an unknown outcome: `redo` or `skip`."""
+
+
+class Option(NamedTuple):
+    label: str
+    about: str
+
+
+class Question(NamedTuple):
+    text: str
+    options: tuple[Option, ...]
+
+
+class Part(NamedTuple):
+    """One command of a shell line, and what the policy says of it."""
+
+    text: str
+    decision: str
+    reason: str
+    """Without the command itself."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request in words. Texts of models and files are on one line, with harmful characters escaped."""
+
+    headline: str
+    """`replace calc.py (+1 −1)`, `run_shell_command: git push`, `question: Which one?`."""
+    is_unknown: bool
+    """It asks what became of a call that was cut off."""
+    note: str
+    why: str
+    agent: str
+    """The sub-agent that asks; empty: the run itself."""
+    preview: str
+    """What would happen, as it came; empty where the headline says all of it."""
+    shows: Literal["diff", "plan", "text"]
+    parts: tuple[Part, ...]
+    questions: tuple[Question, ...]
+    always: tuple[str, ...]
+    """What an *always* covers in this run."""
+    saved: str
+    """What a saved *always* covers, unless that is the same."""
+    ways: tuple[Way, ...]
+
+
+_SAVED = "proceed_always_and_save"
+ALWAYS = ("proceed_always", "proceed_always_tool", "proceed_always_server", _SAVED)
+"""Choices that let the same go on without a question; a key stands for the first that is offered, and for the last."""
+_LABELS: "Mapping[Choice, str]" = {
+    "proceed_once": "yes",
+    "proceed_always": "always",
+    "proceed_always_tool": "always",
+    "proceed_always_server": "always",
+    "proceed_always_and_save": "always and save it",
+    "modify": "edit",
+    "reject": "no, and why",
+    "cancel": "stop the run",
+}
+
+
+def asked(request: Request) -> Asked:
+    """A request's words."""
+    given: Mapping[str, str] = request.get("always") or {}
+    always = {choice: one_line(what) for choice, what in given.items()}
+    saved = always.pop(_SAVED, "")
+    here = tuple(what for what in dict.fromkeys(always.values()) if what)
+    parts: Sequence[Mapping[str, str]] = request.get("parts") or ()
+    return Asked(
+        headline=headline(request),
+        is_unknown=request["kind"] == "outcome",
+        note=one_line(str(request.get("note") or "")),
+        why=one_line(request["reason"]),
+        agent=str(request.get("agent") or ""),
+        preview=_preview(request),
+        shows="plan" if plan_of(request) else "diff" if is_diff(request["preview"]) else "text",
+        parts=tuple(_part(part) for part in parts) if len(parts) > 1 else (),
+        questions=tuple(_questions(request)),
+        always=here,
+        saved="" if saved in here else saved,
+        ways=ways(request),
+    )
+
+
+def headline(request: Request) -> str:
+    """What is asked, in one line."""
+    if request["kind"] == "question":
+        questions: Sequence[Request] = request.get("questions") or [{}]
+        first = questions[0].get("question") or request["preview"] or request["reason"]
+        more = f" (and {len(questions) - 1} more)" if len(questions) > 1 else ""
+        return f"question: {one_line(f'{first}{more}')}"
+    stat = diff_stat(request["preview"])
+    about = f"{one_line(request['tool_name'], _NAME)} {brief(request['args'])}"
+    return about + (f" ({stat})" if stat else "")
+
+
+def brief(args: Mapping[str, Any]) -> str:
+    """What a call is about: its file, command or address, else all of its arguments."""
+    target = next((args[key] for key in _TARGETS if args.get(key)), None)
+    return one_line(str(target) if target is not None else json.dumps(args, ensure_ascii=False))
+
+
+def plan_of(request: Request) -> str:
+    """The plan's Markdown in a plan review; empty for any other request."""
+    return str(request["preview"]) if request["tool_name"] == PLAN_REVIEW else ""
+
+
+def named(request: Request) -> str:
+    """What to type for a request: its number, or its id while the run hasn't parked."""
+    return str(request["number"] or request["id"])
+
+
+def _preview(request: Request) -> str:
+    if request["kind"] == "question":
+        return ""
+    lines = visible(request["preview"]).splitlines()
+    says_all = lines == [brief(request["args"])] and lines[0] in cut(headline(request), HEADLINE)
+    return "" if says_all else request["preview"]
+
+
+def _part(part: Mapping[str, str]) -> Part:
+    text = one_line(part["text"], _NAME)
+    return Part(text, part["decision"], one_line(part["reason"].removeprefix(f"`{part['text']}` ")))
+
+
+def _questions(request: Request) -> Iterator[Question]:
+    found: Sequence[Request] = request.get("questions") or () if request["kind"] == "question" else ()
+    for question in found:
+        options: Sequence[Any] = question.get("options") or ()
+        yield Question(visible(str(question.get("question", ""))), tuple(map(_option, options)))
+
+
+def _option(option: Any) -> Option:
+    fields: Request = cast("Request", option) if isinstance(option, Mapping) else {"label": option}
+    return Option(one_line(str(fields.get("label", ""))), one_line(str(fields.get("description", ""))))
+
+
+def ways(request: Request) -> tuple[Way, ...]:
+    """Every way to answer, in the order in which they are offered."""
+    choices: Sequence[Choice] = request["choices"]
+    if request["kind"] == "question":
+        refusal = [Way("", "reject", _LABELS["reject"], "reason")] if "reject" in choices else []
+        found = [Way("", "proceed_once", "answer", "text"), *refusal]
+    elif request["kind"] == "outcome":
+        found = [
+            Way("r", "proceed_once", "redo: run it again", text="redo"),
+            Way("s", "reject", "skip: leave it", text="skip"),
+        ]
+    else:
+        lasting = [c for c in ALWAYS if c in choices and c != _SAVED]
+        keys = {
+            "proceed_once": "y",
+            **dict.fromkeys(lasting, ""),
+            **dict.fromkeys(lasting[:1], "a"),
+            _SAVED: "s",
+        }
+        yes = [Way(key, c, _LABELS[c]) for c, key in keys.items() if c in choices]  # pyright: ignore[reportArgumentType]
+        edit = [Way("e", "modify", _LABELS["modify"], "arguments")] if "modify" in choices else []
+        no = [Way("n", "reject", _LABELS["reject"], "reason")] if "reject" in choices else []
+        found = [*yes, *edit, *no]
+    if "cancel" in choices:
+        found.append(Way("c" if request["kind"] == "approval" else "", "cancel", _LABELS["cancel"]))
+    return tuple(found)
+
+
+def keyed(request: Request) -> dict[str, Way]:
+    """The ways that a key stands for."""
+    return {way.key: way for way in ways(request) if way.key}
+
+
+def spoken(request: Request, decision: Decision) -> str:
+    """A person's decision in words."""
+    if decision.text is not None:
+        return decision.text
+    if decision.choice == "reject":
+        return f"no: {decision.feedback}" if decision.feedback else "no"
+    return next((way.label for way in ways(request) if way.choice == decision.choice), decision.choice)
+
+
+def decided(request: Request, way: Way, feedback: str | None = None) -> Decision:
+    """The decision that a way makes; for those that take arguments or an answer: `edited`, `answered`."""
+    return Decision(request["id"], way.choice, feedback=feedback or None, text=way.text or None)
+
+
+def edited(request: Request, changes: Mapping[str, Any]) -> Decision:
+    """Let it run with other arguments: those not named stay, null removes one. Raises as `rewritten`."""
+    return rewritten(request, {**request["args"], **changes})
+
+
+def rewritten(request: Request, args: Mapping[str, Any]) -> Decision:
+    """Let it run with exactly these arguments; a plan, with its text as `plan`.
+
+    Raises `UserError` that lists the names it takes.
+    """
+    check_edit(request, args)
+    kept = {name: value for name, value in args.items() if value is not None}
+    return Decision(request["id"], "modify", args=kept)
+
+
+def answers_wanted(request: Request) -> list[str]:
+    """What to call each of a question's answers."""
+    count = len(request.get("questions") or ())
+    if count <= 1:
+        return ["your answer, or an option's number"]
+    return [f"answer {n} of {count}" for n in range(1, count + 1)]
+
+
+def answered(request: Request, texts: Sequence[str]) -> Decision:
+    """The decision made by these answers, one per question or one for all; an option's number stands for its label.
+
+    Raises `UserError` for an empty answer.
+    """
+    questions: Sequence[Request] = request.get("questions") or ({},)
+    if len(texts) > 1:
+        pairs = zip((str(q.get("question", "")) for q in questions), texts, strict=True)
+        text = "\n".join(f"{question}\n{answer}" for question, answer in pairs)
+    else:
+        text = _chosen(request, texts[0]) if len(questions) == 1 else texts[0]
+    if not text.strip():
+        raise UserError(f"Request {named(request)} asks for an answer, and got an empty one.")
+    return Decision(request["id"], "proceed_once", text=text)
+
+
+def _chosen(request: Request, text: str) -> str:
+    """Replace an option's number with its label."""
+    options = next((question.options for question in _questions(request)), ())
+    if text.isdecimal() and 1 <= int(text) <= len(options):
+        return options[int(text) - 1].label
+    return text
