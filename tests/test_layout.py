@@ -135,7 +135,9 @@ def test_every_package_is_shipped() -> None:
 def test_what_is_imported_is_declared() -> None:
     """Transitive dependencies can disappear with the next version of what brings them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    declared = {re.split(r"[<>=;\[ ]", name)[0].lower().replace("_", "-") for name in project["dependencies"]}
+    extras = {**project["optional-dependencies"], "dev": []}.values()
+    named = (name for names in (project["dependencies"], *extras) for name in names)
+    declared = {re.split(r"[<>=;\[ ]", name)[0].lower().replace("_", "-") for name in named}
     makers = packages_distributions()
     tops = {name.partition(".")[0] for path in MODULES for name in imported(path)}
     for top in tops - sys.stdlib_module_names - {"interlock"}:

@@ -1,12 +1,17 @@
-"""_syntax: detect a file's language, and find its functions, classes and similar definitions with their lines."""
+"""_syntax: detect a file's language, and find its functions, classes and similar definitions with their lines.
+
+Definitions need the extra `code`: tree-sitter and its grammars.
+"""
 
 import time
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from tree_sitter import Language, Node, Parser, Query, QueryCursor, Tree
+if TYPE_CHECKING:
+    from tree_sitter import Language, Node, Query, Tree
 
 GRAMMARS = {
     "bash": "tree_sitter_bash",
@@ -83,6 +88,7 @@ _BY_NAME = {
     "rakefile": "ruby",
     "jenkinsfile": "groovy",
 }
+EXTRA = "install interlock-agent[code]"
 LANGUAGES = frozenset((*_BY_SUFFIX.values(), *_BY_NAME.values()))
 """Every language, by the name that filters use."""
 
@@ -91,6 +97,11 @@ def language_of(path: str | PurePath) -> str | None:
     """Judged by the file's name alone; None: not source code by its name."""
     pure = PurePath(path)
     return _BY_NAME.get(pure.name.lower()) or _BY_SUFFIX.get(pure.suffix.lower())
+
+
+def installed() -> bool:
+    """Whether the extra `code` is installed."""
+    return find_spec("tree_sitter") is not None
 
 
 class Definition(NamedTuple):
@@ -169,14 +180,13 @@ _WIDEST = 5_000
 
 
 def definitions(source: bytes, language: str) -> list[Definition]:
-    """Definitions in textual order, nested ones included; none for languages without a grammar.
+    """Definitions in textual order, nested ones included; none for languages without a grammar, or without the extra.
 
     Unparsable parts are skipped: a broken file yields its intact parts, one that takes too long nothing.
     """
-    found = _grammar(language)
-    if found is None:
+    if language not in GRAMMARS or not installed():
         return []
-    captured = _captured(*found, source)
+    captured = _captured(*_grammar(language), source)
     around = {
         child.id: outer
         for outer in captured.get("around", [])
@@ -187,7 +197,9 @@ def definitions(source: bytes, language: str) -> list[Definition]:
     return [definition for node in nodes if (definition := _definition(node, around)).name]
 
 
-def _captured(grammar: Language, query: Query, source: bytes) -> dict[str, list[Node]]:
+def _captured(grammar: "Language", query: "Query", source: bytes) -> "dict[str, list[Node]]":
+    from tree_sitter import Parser, QueryCursor
+
     until = time.thread_time() + _LONGEST_S
 
     def late(*_: object) -> bool:
@@ -203,7 +215,7 @@ def _captured(grammar: Language, query: Query, source: bytes) -> dict[str, list[
     return QueryCursor(query).captures(tree.root_node)
 
 
-def _too_wide(tree: Tree) -> bool:
+def _too_wide(tree: "Tree") -> bool:
     cursor = tree.walk()
     while True:
         node = cursor.node
@@ -217,9 +229,9 @@ def _too_wide(tree: Tree) -> bool:
 
 
 @cache
-def _grammar(language: str) -> tuple[Language, Query] | None:
-    if language not in GRAMMARS:
-        return None
+def _grammar(language: str) -> "tuple[Language, Query]":
+    from tree_sitter import Language, Query
+
     module = import_module(GRAMMARS[language])
     name = {"typescript": "language_typescript", "tsx": "language_tsx", "php": "language_php"}.get(language)
     pointer: object = getattr(module, name or "language")()
@@ -227,7 +239,7 @@ def _grammar(language: str) -> tuple[Language, Query] | None:
     return grammar, Query(grammar, _QUERIES[language])
 
 
-def _definition(node: Node, around: dict[int, Node]) -> Definition:
+def _definition(node: "Node", around: "dict[int, Node]") -> Definition:
     whole = node
     while whole.id in around:  # not `parent`, which searches from the root: 40,000 definitions took 8 s
         whole = around[whole.id]
@@ -236,7 +248,7 @@ def _definition(node: Node, around: dict[int, Node]) -> Definition:
     return Definition(node.type, _name(node), whole.start_point.row + 1, last + 1)
 
 
-def _name(node: Node) -> str:
+def _name(node: "Node") -> str:
     """Follow declarators to the identifier, as in `int *(*f)(void)`."""
     while True:
         named = next((found for field in _NAMED_BY if (found := node.child_by_field_name(field))), None)

@@ -11,6 +11,7 @@ from interlock.state.text import clean, counted
 from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
 from interlock.tools._content import MOST_CHARS, decode, lines_of
 from interlock.tools._opening import kind_of, read_bytes, trouble
+from interlock.tools._syntax import EXTRA, GRAMMARS, definitions, installed, language_of
 
 _LEAST_LINES = 4
 """Minimum lines of a listed definition (Roo Code: 4): one-liners are found by searching."""
@@ -34,8 +35,8 @@ async def run(args: ListCodeDefinitionNamesArgs, context: ToolContext) -> ToolRe
 
 
 def _list(stop: Stop, path: str, workspace: Workspace) -> ToolResult:
-    from interlock.tools._syntax import GRAMMARS, language_of
-
+    if not installed():
+        raise ToolError("not_installed", f"list_code_definition_names needs the extra `code`: {EXTRA}.")
     start = workspace.readable(path)
     kind = kind_of(workspace, start)
     if kind not in ("file", "directory"):
@@ -66,8 +67,6 @@ def _bytes(workspace: Workspace, path: Path) -> bytes:
 
 
 def _section(workspace: Workspace, path: Path, language: str, data: bytes) -> Iterator[str]:
-    from interlock.tools._syntax import definitions
-
     file = decode(data)
     if file is None:
         return
@@ -105,4 +104,5 @@ TOOL = Tool(
     summary=lambda args: f"List definitions in {args.path}",
     run=run,
     paths=lambda args: [(args.path, "read")],
+    installed=installed,
 )

@@ -56,13 +56,16 @@ def _machine() -> Iterator[Finding]:
     from importlib.metadata import version
 
     from interlock.services.process.supervisor import bound_note, escape_note
+    from interlock.tools._syntax import EXTRA, GRAMMARS, installed
     from interlock.tools.search.ripgrep import find_ripgrep
 
     yield Finding("ok", "interlock", f"{version('interlock-agent')}, Python {sys.version.split()[0]}")
     yield Finding("ok", "packages", ", ".join(f"{name} {version(name)}" for name in _PACKAGES))
+    no_code = f"code is indexed by lines, not by definition; {EXTRA}"
     for what, found, level, without in (
         ("ripgrep", find_ripgrep(), "problem", "nothing can be searched; install it"),
         ("git", shutil.which("git"), "note", "ignore files count, git status doesn't"),
+        ("code", f"definitions in {len(GRAMMARS)} languages" * installed(), "note", no_code),
         ("dot", shutil.which("dot"), "note", "diagrams as PNG need Graphviz"),
     ):
         yield Finding("ok", what, found) if found else Finding(level, what, f"none: {without}")

@@ -12,8 +12,9 @@ from pathlib import Path
 from interlock.services.files.folders import private_directory, private_file
 from interlock.services.sqlite import BUSY_TIMEOUT_S, explain_disk, explained, transaction
 from interlock.state.errors import StoreError
+from interlock.tools._syntax import installed
 
-VERSION = "3"
+VERSION = "3" if installed() else "3, cut by lines"
 """Version of schema, chunks and words; an index of another version is rebuilt."""
 _SCHEMA = """
 create table meta (key text primary key, value text not null) without rowid;

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from tool_calls import Calls
 
+from interlock.cli.commands.doctor import _machine  # pyright: ignore[reportPrivateUsage]
 from interlock.prompts import load
 from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.index.sources import chunks
 from interlock.services.policy.policy import RulePolicy
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
@@ -87,6 +89,18 @@ def test_what_cannot_be_listed_is_refused(
 ) -> None:
     call.failed(kind, tool, **args)
     assert call.text("list_code_definition_names", path="a.py") == "No source code definitions found."
+
+
+def test_without_the_extra_code_is_cut_by_lines_and_one_line_says_what_to_install(
+    call: Calls, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [c.kind for c in chunks(SOURCE.encode(), "python")] == ["function_definition", "class_definition"]
+    monkeypatch.setattr("interlock.tools._syntax.find_spec", lambda _: None)
+    assert "list_code_definition_names" not in {n for n, tool in TOOLS.items() if tool.installed()}
+    needs = "list_code_definition_names needs the extra `code`: install interlock-agent[code]."
+    assert call.failed("not_installed", "list_code_definition_names", path="src") == needs
+    assert [chunk.kind for chunk in chunks(SOURCE.encode(), "python")] == ["lines"]
+    assert "none: code is indexed by lines, not by definition" in str([*_machine()])
 
 
 @pytest.mark.parametrize("task", ["create_mcp_server", "create_mode"])
