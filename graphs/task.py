@@ -25,6 +25,7 @@ from interlock.nodes.task import (
     await_child,
     choose_call,
     finish,
+    give_up,
     load_mode,
     open_child,
     remind,
@@ -48,7 +49,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.part("turn", turn.build)
     g.node("choose_call", choose_call)
     g.part("tools", lambda: tools.build(depth))
-    g.nodes(weigh, remind, nudge, ask_guidance, take_guidance, ask_completion, take_completion)
+    g.nodes(weigh, remind, nudge, give_up, ask_guidance, take_guidance, ask_completion, take_completion)
     g.node("await_guidance", await_person)
     g.node("await_completion", await_person)
     g.nodes(notify, open_child)
@@ -67,10 +68,11 @@ def _edges(g: Graph) -> None:
     g.route("turn", after_turn, turned)
     g.edge("choose_call", "tools")
     g.edge("tools", "weigh")
-    on = {"three mistakes": "ask_guidance", "go on": "build_prompt"}
+    on = {"three mistakes": "ask_guidance", "given up": "give_up", "go on": "build_prompt"}
     result = {"completed": "ask_completion", "accepted": "finish", "stopped": "finish"}
     g.by_label("weigh", {**result, "subtask": "open_child", **on})
     g.by_label("remind", on)
+    g.edge("give_up", "finish")
     g.edge("nudge", "build_prompt")
     g.by_label("ask_guidance", {"asked": "await_guidance", "notify": "notify"})
     g.by_label("ask_completion", {"asked": "await_completion", "notify": "notify"})

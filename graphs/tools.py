@@ -25,6 +25,7 @@ from interlock.nodes.tools_batch import (
     next_group,
     outcomes_of,
     parse,
+    with_own_names,
 )
 from interlock.nodes.tools_decide import (
     before_tool,
@@ -90,7 +91,8 @@ def enter(input: ToolsInput, context: WorkflowContext) -> dict[str, Any]:
     for index, call in enumerate(input.calls):
         calls.append({"id": call.get("id") or f"0.{index}", **{k: v for k, v in call.items() if k != "id"}})
     message = to_message("calls", {"role": "assistant", "content": input.text, "tool_calls": calls})
-    return {"head": context.transcript.append(head, [message]), "approval_mode": context.approval_mode}
+    named = context.transcript.append(head, [with_own_names(message)])
+    return {"head": named, "approval_mode": context.approval_mode}
 
 
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> ToolsOutput:

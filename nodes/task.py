@@ -41,6 +41,9 @@ _FRESH: TaskState = {
 }
 _SCROLLS = ("scroll_down", "scroll_up")
 """Browser actions for which a repeat is progress."""
+_SHOWN_MISTAKE = 160
+"""Characters shown of each."""
+_INSTRUCT = "Say how to go on: interlock resume RUN -p '…'. To be asked instead, set task.askAfterMistakes in settings."
 
 
 @node(
@@ -118,7 +121,7 @@ def _key(call: ToolCall) -> str:
 @node(
     reads=("stop", "completed", "subtask", "mistaken", "mistakes"),
     writes=("mistakes", "result"),
-    labels=("stopped", "completed", "accepted", "subtask", "three mistakes", "go on"),
+    labels=("stopped", "completed", "accepted", "subtask", "three mistakes", "given up", "go on"),
     pure=True,
 )
 async def weigh(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
@@ -137,12 +140,33 @@ async def weigh(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     return {"label": _after_mistakes(mistakes, deps), "mistakes": mistakes}
 
 
-def _after_mistakes(mistakes: int, deps: Deps) -> Literal["three mistakes", "go on"]:
-    limit = deps.settings.task.consecutive_mistake_limit
-    return "three mistakes" if limit and mistakes >= limit else "go on"
+def _after_mistakes(mistakes: int, deps: Deps) -> Literal["three mistakes", "given up", "go on"]:
+    """Where nobody is there to ask, the task fails, unless settings say that it waits for somebody."""
+    task = deps.settings.task
+    if not task.consecutive_mistake_limit or mistakes < task.consecutive_mistake_limit:
+        return "go on"
+    asks = deps.info.interactive if task.ask_after_mistakes is None else task.ask_after_mistakes
+    return "three mistakes" if asks else "given up"
 
 
-@node(reads=("head", "mistakes"), writes=("head", "mistakes"), labels=("three mistakes", "go on"))
+@node(reads=("head", "mistakes"), writes=("turn_status", "error"), pure=True)
+async def give_up(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
+    """Fail with the mistakes that led here."""
+    transcript, made = runtime.context.transcript, list[str]()
+    for message in reversed(transcript.read(state["head"])):
+        if message.role == "tool" and message.status == "error":
+            why = " ".join(message.text.removeprefix(f"{message.name}: ").split())
+            made.append(f"{message.name}: {why[:_SHOWN_MISTAKE].rstrip('.')}")
+        elif message.role == "assistant" and not message.tool_calls:
+            made.append("no tool was called")
+        if len(made) == state["mistakes"]:
+            break
+    listed = "; ".join(f"({number}) {mistake}" for number, mistake in enumerate(reversed(made), 1))
+    message = f"The model made {state['mistakes']} mistakes in a row: {listed}. {_INSTRUCT}"
+    return {"turn_status": "error", "error": {"type": "mistakes", "message": message}}
+
+
+@node(reads=("head", "mistakes"), writes=("head", "mistakes"), labels=("three mistakes", "given up", "go on"))
 async def remind(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """A message without a call also counts as a mistake."""
     mistakes = state["mistakes"] + 1

@@ -23,6 +23,7 @@ from interlock.state.plan import PlanMode
 from interlock.state.task import DEEPEST
 from interlock.state.tooling import ToolInfo
 from interlock.state.tools import DecideSend, ExecuteSend, ToolsState
+from interlock.tools._argument_names import own_names
 from interlock.tools._tagged_calls import TaggedTools
 
 _WHO = {"policy_violation": "policy", "rejected": "person", "blocked_by_hook": "hook"}
@@ -63,6 +64,12 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
             index: _withheld(int(index), why, state, runtime) for index, why in withheld.items()
         }
     return parsed
+
+
+def with_own_names(message: Message) -> Message:
+    """The message's calls with the tools' own argument names."""
+    calls = (c.model_copy(update={"args": own_names(c.name, c.args)}) for c in message.tool_calls)
+    return message.model_copy(update={"tool_calls": tuple(calls)})
 
 
 def _read(message: Message, deps: Deps) -> Message:

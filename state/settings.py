@@ -242,7 +242,9 @@ class TaskSettings(_Section):
     """Settings of the task loop; names and meanings are Roo Code's."""
 
     consecutive_mistake_limit: int = Field(3, alias="consecutiveMistakeLimit", ge=0)
-    """Consecutive mistakes after which a person is asked; 0: never."""
+    """Consecutive mistakes after which a person is asked or, where nobody is, the task fails; 0: never."""
+    ask_after_mistakes: bool | None = Field(None, alias="askAfterMistakes")
+    """Whether the task waits for a person then; null: if one is at the terminal."""
     todo_list: bool = Field(True, alias="todoListEnabled")
     """Whether the model has `update_todo_list`."""
     no_open_todos: bool = Field(False, alias="preventCompletionWithOpenTodos")

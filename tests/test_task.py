@@ -326,6 +326,17 @@ def test_a_task_goes_on_from_an_earlier_conversation_whose_open_calls_are_answer
     assert "was interrupted before this call was completed" in answers(outcome)[0]
 
 
+def test_three_mistakes_with_nobody_there_are_named_and_a_prompt_goes_on(tmp_path: Path) -> None:
+    from interlock.engine import resume_sync
+
+    stage = Stage(tmp_path, [BAD, TEXT, BAD, {"expect": "use a.py", **DONE}])
+    outcome = play(stage, [])
+    assert (outcome.status, outcome.exit_code, outcome.pending) == ("failed", 1, [])
+    said = (outcome.error or {})["message"]
+    assert "(1) read_file: 'file_path' is missing; (2) no tool was called; (3) read_file" in said
+    assert resume_sync(outcome.run, prompt="use a.py", options=stage.options).status == "done"
+
+
 def test_a_further_prompt_goes_on_with_a_task_that_was_done(tmp_path: Path) -> None:
     from interlock.engine import resume_sync
 
@@ -369,13 +380,18 @@ class Scene:
 BAD = tools(call("read_file"))
 TEXT = {"text": "I think about it."}
 CONFIRM = {"task": {"confirmCompletion": True}}
+ASK = {"task": {"askAfterMistakes": True}}
 LOOP = {"text": "the same old words again, and no end of them. " * 40}
 SCENES = {
     "a job": Scene(JOB, says="All of it"),
     "no call is a mistake that is told": Scene([TEXT, DONE], says="called no tool"),
-    "three mistakes ask a person": Scene([BAD, TEXT, BAD, DONE], [says("use a.py")], says="use a.py"),
-    "three words without a call": Scene([TEXT, TEXT, TEXT, DONE], [says("")], says="All"),
-    "a person ends it": Scene([BAD, BAD, BAD], [lambda o: approve(o, "cancel")], "cancelled"),
+    "three mistakes ask a person": Scene(
+        [BAD, TEXT, BAD, DONE], [says("use a.py")], says="use a.py", settings=ASK
+    ),
+    "three words without a call": Scene([TEXT, TEXT, TEXT, DONE], [says("")], says="All", settings=ASK),
+    "three mistakes with nobody there": Scene([BAD, TEXT, BAD], [], "failed"),
+    "three words with nobody there": Scene([TEXT, TEXT, TEXT], [], "failed"),
+    "a person ends it": Scene([BAD, BAD, BAD], [lambda o: approve(o, "cancel")], "cancelled", settings=ASK),
     "a mistake that was made good doesn't count": Scene([BAD, BAD, JOB[0], BAD, DONE], says="All"),
     "no limit of mistakes": Scene(
         [BAD] * 3 + [TEXT] + [BAD] * 2 + [DONE], settings={"task": {"consecutiveMistakeLimit": 0}}
@@ -484,7 +500,7 @@ def test_hooks_stand_before_the_prompt_and_hear_of_what_waits(tmp_path: Path) ->
             "done",
             {"confirmCompletion": True},
         ),
-        "asks": (hook("exit 0"), [BAD, BAD, BAD, DONE], [says("go on")], "done", {}),
+        "asks": (hook("exit 0"), [BAD, BAD, BAD, DONE], [says("go on")], "done", ASK["task"]),
     }
     taken: set[tuple[str, str, str]] = set()
     for name, (before, replies, moves, status, settings) in scenes.items():

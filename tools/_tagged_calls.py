@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from interlock.state.messages import ToolDeclaration
+from interlock.tools._argument_names import other_names, own_names
 from interlock.tools._tags import TaggedCall, TagParser
 
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
@@ -42,10 +43,8 @@ class TaggedTools:
                 params = files[0]
             elif "read_many_files" in self._offered and all(len(file) == 1 for file in files):
                 return "read_many_files", {"include": [file["path"] for file in files]}
-        schema = self._schemas[name]
-        if "path" in params and "path" not in schema.get("properties", {}):
-            params = {("file_path" if name == "path" else name): value for name, value in params.items()}
-        return name, arguments(params, schema)
+        wrapped = "<path>" in params.get("file", "")
+        return name, arguments(params if wrapped else own_names(name, params), self._schemas[name])
 
 
 _FILE = re.compile(r"\s*<file>\s*<path>([^<>]*)</path>\s*((?:<line_range>[^<>]*</line_range>\s*)?)</file>\s*")
@@ -68,10 +67,10 @@ def _files(params: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def _names(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Includes what models trained on Roo Code's tools use whatever they are told: `path`, and `args` and `file` around
-    several files, of which none may be dropped unnoticed."""
+    """Includes what models trained on other tools use whatever they are told, and `args` and `file` around several
+    files, of which none may be dropped unnoticed."""
     names = frozenset(schema.get("properties", {}))
-    return names | {"args", "file"} | ({"path"} if "file_path" in names else frozenset[str]())
+    return names | {"args", "file"} | other_names(names)
 
 
 def arguments(params: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, JsonValue]:

@@ -31,6 +31,7 @@ from interlock.state.messages import (
     estimate_message,
 )
 from interlock.state.text import clean, clean_json, estimate_tokens, nested_deeper
+from interlock.tools._argument_names import own_names
 from interlock.tools._tagged_calls import TaggedTools
 
 
@@ -313,7 +314,7 @@ class Answer:
         for index, piece in enumerate(self._calls):
             call_id = piece.id if piece.id and piece.id not in taken else _own_id(ordinal, index, taken)
             taken.add(call_id)
-            args = clean_json(piece.args)
+            args = clean_json(own_names(piece.name, piece.args))
             calls.append(
                 ToolCall.model_validate(
                     {"id": call_id, "name": clean(piece.name), "args": args, "signature": piece.signature}
