@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from interlock.cli import quick_start
-from interlock.cli.render.output import bug, close_stdout
+from interlock.cli.render.output import close_stdout
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending
-from interlock.state.errors import InterlockError, UserError
+from interlock.state.errors import InterlockError, UserError, bug
 from interlock.state.text import harmless, visible
 
 if TYPE_CHECKING:

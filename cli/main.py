@@ -54,7 +54,7 @@ def _run(argv: list[str], own_process: bool) -> int:
         _end_output(argv, stopped := StoppedError("Stopped by Ctrl-C."))
         return stopped.exit_code
     except Exception as error:
-        from interlock.cli.render.output import bug
+        from interlock.state.errors import bug
 
         return _report(argv, error, _explained(error) or bug(error))
 

@@ -16,6 +16,11 @@ class BugError(InterlockError):
     kind = "bug"
 
 
+def bug(error: object) -> BugError:
+    """A one-line error for an exception that isn't ours."""
+    return BugError(f"a bug: {type(error).__name__}: {error}. See where with -d")
+
+
 class SetupError(InterlockError):
     """A graph, prompt or tool is malformed; raised before any run."""
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from interlock.state.errors import BugError
 from interlock.state.text import counted as counted
 from interlock.state.text import cut as cut
 from interlock.state.text import diff_stat as diff_stat
@@ -100,11 +99,6 @@ def amount(n: int) -> str:
 def way(path: Iterable[tuple[str, int]]) -> str:
     """`turn → tools ×2 → turn`."""
     return " → ".join(node if times == 1 else f"{node} ×{times}" for node, times in path)
-
-
-def bug(error: object) -> BugError:
-    """A one-line error for an exception that isn't ours."""
-    return BugError(f"a bug: {type(error).__name__}: {error}. See where with -d")
 
 
 def place(folder: str) -> str:

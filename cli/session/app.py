@@ -23,9 +23,9 @@ from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.widgets import SearchToolbar
 from rich.text import Text
 
-from interlock.cli.render.output import bug, close_stdout, one_line, redacted, ring
+from interlock.cli.render.output import close_stdout, one_line, redacted, ring
 from interlock.cli.session.asking import Panel, Picker, Row, shown
-from interlock.cli.session.choices import dress, next_approval_mode
+from interlock.cli.session.choices import dress
 from interlock.cli.session.commands import offers, typed
 from interlock.cli.session.completion import Files, SessionCompleter, files_of
 from interlock.cli.session.editing import STYLE, InputHistory, Pastes, input_buffer, input_control, input_keys
@@ -35,7 +35,9 @@ from interlock.cli.session.session import Session
 from interlock.cli.session.status import Readings, status_line
 from interlock.cli.session.theme import DEFAULT, THEMES
 from interlock.engine.client import Decision, Options
+from interlock.engine.client.choices import next_approval_mode
 from interlock.engine.client.requests import plan_of, spoken
+from interlock.state.errors import bug
 from interlock.state.events import NotificationEvent
 
 T = TypeVar("T")
@@ -98,7 +100,7 @@ class App:
         before = get_typeahead(self.app.input)  # typed ahead; goes after the initial prompt
 
         def begin() -> None:
-            self.session.driver.begin()
+            self.session.begin()
             self.app.create_background_task(dress(self.session))
             if run:
                 self.session.switch(run)

@@ -2,9 +2,8 @@
 
 import base64
 from asyncio import to_thread
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.application import get_app
@@ -16,24 +15,11 @@ from interlock.cli.driving import is_plain
 from interlock.cli.render.output import place
 from interlock.cli.session.asking import Row
 from interlock.cli.session.programs import show_printed, words
+from interlock.engine.client import choices, travel
 from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:
     from interlock.cli.session.session import Session
-    from interlock.state.settings import Settings
-
-APPROVAL_MODES = {
-    "default": "asks before anything is changed or run",
-    "auto_edit": "edits files without asking; asks before commands",
-    "plan": "reads, and writes a plan that you approve",
-}
-"""What Shift-Tab cycles through. `yolo` is only for sessions started with it."""
-
-
-def _settings(session: "Session") -> "Settings":
-    from interlock.engine.travel.files import settings_of
-
-    return settings_of(session.workspace)
 
 
 async def _chosen(session: "Session", title: str, rows: Sequence[Row], now: str, rest: str) -> str | None:
@@ -46,138 +32,64 @@ async def _chosen(session: "Session", title: str, rows: Sequence[Row], now: str,
 
 
 def models(session: "Session", _: str) -> Iterable[str]:
-    return ["auto", *_settings(session).model.aliases]
+    return choices.models(session)
 
 
 async def model(session: "Session", rest: str) -> None:
-    from interlock.engine.driver.prepare import prepare
-    from interlock.services.models.names import limit
-
-    settings = await to_thread(lambda: _settings(session))
-    rows = [Row("auto", "chosen for each prompt", "auto")]
-    for alias, name in settings.model.aliases.items():
-        rows.append(Row(alias, f"{name}, {limit(settings, name):,} tokens", alias))
-    if session.model and session.model not in [row.value for row in rows]:
-        rows.insert(0, Row(session.model, "now", session.model))
-    name = await _chosen(session, "Which model? Or: /model provider:model", rows, session.model, rest)
-    if name is None:
-        return
-    options = replace(session.options, model=name, workspace=session.workspace)
-    await to_thread(lambda: prepare(options, needs_model=True))  # raises if the model can't be used
-    session.options, session.model = replace(session.options, model=name), name
-    session.screen.note(f"From the next prompt on {name} answers.")
+    found = await to_thread(lambda: choices.models(session))
+    name = await _chosen(session, "Which model? Or: /model provider:model", _rows(found), session.model, rest)
+    if name is not None:
+        await to_thread(lambda: choices.take_model(session, name))
 
 
 def modes(session: "Session", _: str) -> Iterable[str]:
-    return [row.value for row in _modes(session)]
-
-
-def _modes(session: "Session") -> list[Row]:
-    from interlock.services.policy.modes import load_modes
-    from interlock.services.trust import is_trusted
-
-    home = session.options.user_home
-    trusted = session.options.skip_trust or is_trusted(session.workspace, home)
-    found, _ = load_modes(session.workspace, home, trusted)
-    return [Row(mode.slug, mode.when_to_use or mode.name, mode.slug) for mode in found.all()]
+    return choices.modes(session)
 
 
 async def mode(session: "Session", rest: str) -> None:
-    rows = await to_thread(lambda: _modes(session))
-    name = await _chosen(session, "Which mode of work?", rows, session.mode, rest)
-    if name is None:
-        return
-    _one_of(name, [row.value for row in rows], "mode")
-    session.options, session.mode = replace(session.options, mode=name), name
-    session.screen.note(f"From the next prompt on: mode {name}.")
+    found = await to_thread(lambda: choices.modes(session))
+    name = await _chosen(session, "Which mode of work?", _rows(found), session.mode, rest)
+    if name is not None:
+        choices.take_mode(session, name)
 
 
 def approval_modes(session: "Session", _: str) -> Iterable[str]:
-    yolo = ["yolo"] if session.may_yolo else []
-    return [*APPROVAL_MODES, *yolo]
+    return choices.approval_modes(session)
 
 
 async def approval_mode(session: "Session", rest: str) -> None:
-    modes = {**APPROVAL_MODES, **({"yolo": "asks nothing"} if session.may_yolo else {})}
-    rows = [Row(name, about, name) for name, about in modes.items()]
+    rows = _rows(choices.approval_modes(session))
     name = await _chosen(session, "What needs asking?", rows, session.approval_mode, rest)
-    if name is None:
-        return
-    if name == "yolo" and not session.may_yolo:
-        raise UserError("yolo is only for sessions that are started with it: interlock --yolo")
-    _one_of(name, [*modes], "approval mode")
-    set_approval_mode(session, name)
-    session.screen.note(f"Approval mode {name}: {modes[name]}.")
+    if name is not None:
+        choices.take_approval_mode(session, name)
 
 
-def set_approval_mode(session: "Session", name: str) -> None:
-    """Set the mode from the next prompt on."""
-    session.approval_mode = name
-    session.options = replace(session.options, approval_mode=name)
-
-
-def next_approval_mode(session: "Session") -> None:
-    """Switch to the next mode (Shift-Tab)."""
-    there = [*approval_modes(session, "")]
-    now = there.index(session.approval_mode) if session.approval_mode in there else -1
-    set_approval_mode(session, there[(now + 1) % len(there)])
-
-
-def _one_of(name: str, known: list[str], what: str) -> None:
-    if name not in known:
-        raise UserError(f"No {what} {name!r}.{nearest(name, known)} There are {', '.join(known)}.")
+def _rows(found: Mapping[str, str]) -> list[Row]:
+    return [Row(name, about, name) for name, about in found.items()]
 
 
 async def plan(session: "Session", rest: str) -> None:
-    set_approval_mode(session, "plan")
-    session.screen.note("Plan mode: the agent reads, and writes a plan that you approve.")
-    if rest.strip():
-        session.submit(rest.strip())
+    choices.plan(session, rest.strip())
 
 
 async def compress(session: "Session", _: str) -> None:
-    from interlock.cli.session.travel import this_run
-    from interlock.engine.store.checkpoints import state_at
-
-    run = this_run(session)
-
-    async def compressed() -> None:
-        before = state_at(session.home, run).get("head")
-        session.options = replace(session.options, compress=True)
-        await session.go_on()
-        if session.run == run and state_at(session.home, run).get("head") == before:
-            session.screen.note("Nothing was compressed: there is too little to leave out.")
-
-    session.pursue(compressed)
+    travel.compress(session)
 
 
 async def stats(session: "Session", _: str) -> None:
     from interlock.cli.render.export import usage_lines
-    from interlock.cli.session.travel import this_run
-    from interlock.engine.read import find_run, models
-    from interlock.engine.travel.record import costs
 
-    run = find_run(session.home, this_run(session))
-    used = await to_thread(lambda: costs(run, models(session.home, run.run)))
+    run = session.client.run(session.this_run)
+    used = await to_thread(lambda: session.client.costs(run.run))
     lines = [f"run {run.run} · {run.workflow} · step {run.step}", *usage_lines(used)]
     session.screen.show(Text("\n".join(lines)))
-
-
-def _last_answer(session: "Session") -> str:
-    from interlock.cli.session.travel import this_run
-    from interlock.engine.store.checkpoints import state_at
-    from interlock.engine.store.runs import messages_at
-
-    run = this_run(session)
-    messages = messages_at(session.home, run, str(state_at(session.home, run).get("head") or ""))
-    return next((m.text for m in reversed(messages) if m.role == "assistant" and m.text.strip()), "")
 
 
 async def copy(session: "Session", _: str) -> None:
     """Copy the last answer through the terminal (OSC 52), which works over ssh, too."""
     if is_plain():
         raise UserError("This terminal has no clipboard that a program can reach.")
-    text = await to_thread(lambda: _last_answer(session))
+    text = await to_thread(lambda: travel.last_answer(session))
     if not text:
         raise UserError("There is no answer to copy yet.")
     output = get_app().output
@@ -232,7 +144,7 @@ async def dress(session: "Session") -> None:
         folder = place(str(session.workspace))
         session.screen.note(f"Interlock in {folder}. Commands and keys: /help")
     with suppress(InterlockError):
-        settings = await to_thread(lambda: _settings(session))
+        settings = await to_thread(lambda: session.client.settings(session.workspace))
         ui = settings.ui
         session.model = session.model or settings.model.name
         if session.options.approval_mode is None and session.run is None:

@@ -61,7 +61,7 @@ def _here(session: "Session", typed: list[str]) -> list[str]:
 def _this_run(session: "Session", typed: list[str]) -> list[str]:
     """Prepend this run, unless the arguments name another."""
     named = typed and not typed[0].startswith("-") and not typed[0].isdecimal()
-    return typed if named else [travel.this_run(session), *typed]
+    return typed if named else [session.this_run, *typed]
 
 
 def _diff(session: "Session", typed: list[str]) -> list[str]:
@@ -70,7 +70,7 @@ def _diff(session: "Session", typed: list[str]) -> list[str]:
 
 
 def _export(session: "Session", typed: list[str]) -> list[str]:
-    run = travel.this_run(session)
+    run = session.this_run
     arguments = typed or [str(session.workspace / f"run-{run}.html")]
     return [run, *([] if {"-o", "--output"} & {*arguments} else ["-o"]), *arguments]
 

@@ -15,7 +15,7 @@ from interlock.cli.session.painting import size
 from interlock.cli.session.screen import STYLES, Screen
 from interlock.cli.session.session import Session
 from interlock.cli.session.theme import DEFAULT, THEMES
-from interlock.engine.options import Decision, Options
+from interlock.engine.client import Decision, Options
 from interlock.state.errors import UserError
 from interlock.state.events import NotificationEvent
 
@@ -36,7 +36,7 @@ class Lines:
         """Run the session until the person leaves."""
         self._cancel = session.cancel
         self._listen()
-        session.driver.begin()
+        session.begin()
         if run:
             session.switch(run)
         if prompt:

@@ -125,21 +125,17 @@ class Readings:
         return before != (self._known, self._window)
 
     def _read(self, session: "Session", run: str | None) -> None:
-        from interlock.engine.read import find_run, models, waiting_requests
-        from interlock.engine.store.lineage import deepest
-        from interlock.engine.travel.files import settings_of
-        from interlock.engine.travel.record import costs
         from interlock.services.models.names import limit, resolve
 
-        own = (run, deepest(session.home, run)) if run else ()
-        elsewhere = sum(request.run not in own for request in waiting_requests(session.home))
+        client = session.client
+        own = (run, client.innermost(run)) if run else ()
+        elsewhere = sum(request.run not in own for request in client.requests())
         self._known, self._window = replace(self._known, elsewhere=elsewhere, usd=None), 0
-        settings = settings_of(session.workspace)
+        settings = client.settings(session.workspace)
         if session.model:
             self._window = limit(settings, resolve(settings, session.model))
         if run:
-            used = costs(find_run(session.home, run), models(session.home, run))
-            spent = [one["usd"] for one in used.values()]
+            spent = [one["usd"] for one in client.costs(run).values()]
             self._known = replace(self._known, usd=None if None in spent else sum(spent) or None)
 
     def of(self, session: "Session") -> Figures:

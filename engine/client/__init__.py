@@ -5,8 +5,8 @@ medium, and says who is asked (`Asker`); what follows a drive happens here. Noth
 driven, and a front end that only looks needs no more than sqlite3.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,8 @@ from interlock.engine.read.calls import Agent, Call
 from interlock.engine.store import diagnosed, state_home
 
 if TYPE_CHECKING:
+    from interlock.engine.client.changes import Change, Rewind
+    from interlock.engine.client.following import Followed, LiveDrive, LiveDrives
     from interlock.engine.driver.drive import Stop
     from interlock.engine.travel.fork import Forked
 
@@ -45,6 +47,20 @@ __all__ = [
 class Client(Views):
     """Runs, for one front end. `options` are those of each drive; a run that goes on keeps its own."""
 
+    def __init__(self, options: Options, drives: "LiveDrives | None" = None) -> None:
+        """`drives`: those of another client of the same front end, which are followed and stopped as its own."""
+        super().__init__(options)
+        self._drives = drives
+
+    @property
+    def drives(self) -> "LiveDrives":
+        """The drives of this process."""
+        if self._drives is None:
+            from interlock.engine.client.following import LiveDrives
+
+            self._drives = LiveDrives()
+        return self._drives
+
     async def start(
         self,
         workflow: str,
@@ -60,7 +76,10 @@ class Client(Views):
         """
         from interlock import engine
 
-        outcome = await engine.run(workflow, input, options=self.options, renderers=renderers, stop=stop)
+        with self._driven(stop) as drive:
+            outcome = await engine.run(
+                workflow, input, options=self.options, renderers=[*renderers, drive], stop=drive.stop
+            )
         return await self.settle(outcome, asker, renderers=renderers, stop=stop)
 
     async def go_on(
@@ -72,9 +91,13 @@ class Client(Views):
         renderers: Sequence[Renderer] = (),
         asker: Asker | None = None,
         stop: "Stop | None" = None,
+        instead: bool = False,
     ) -> Outcome:
-        """Resume a run: with decisions, with another prompt, or where it was cut off."""
-        outcome = await self._resume(run, self.options, renderers, stop, decisions, prompt)
+        """Resume a run: with decisions, with another prompt, or where it was cut off.
+
+        `instead`: the prompt replaces whatever an interrupted run was about to do.
+        """
+        outcome = await self._resume(run, self.options, renderers, stop, decisions, prompt, instead)
         return await self.settle(outcome, asker, renderers=renderers, stop=stop)
 
     async def settle(
@@ -142,12 +165,44 @@ class Client(Views):
         stop: "Stop | None",
         decisions: Sequence[Decision],
         prompt: str | None = None,
+        instead: bool = False,
     ) -> Outcome:
         from interlock import engine
 
-        return await engine.resume(
-            run, decisions=decisions, prompt=prompt, options=options, renderers=renderers, stop=stop
-        )
+        with self._driven(stop) as drive:
+            return await engine.resume(
+                run,
+                decisions=decisions,
+                prompt=prompt,
+                options=options,
+                renderers=[*renderers, drive],
+                stop=drive.stop,
+                instead=instead,
+            )
+
+    @contextmanager
+    def _driven(self, stop: "Stop | None") -> "Generator[LiveDrive]":
+        from interlock.engine.driver.drive import stoppable
+
+        with stoppable(stop) as given, self.drives.drive(given) as drive:
+            yield drive
+
+    def stop(self, run: str | None = None) -> bool:
+        """Stop a run that this process drives, or all of them, cleanly; False: there is none. From any thread."""
+        found = [drive for drive in [*self.drives.open] if run in (None, drive.run)]
+        for drive in found:
+            drive.end()
+        return bool(found)
+
+    def follow(self, run: str, cursor: str = "") -> "AsyncGenerator[Followed]":
+        """A run's events from its record and then live, whichever process drives it, and each change of its status.
+
+        Goes on after `cursor`, the place that came with an earlier event, without a gap or a double. Never ends of
+        itself. Raises `UserError`.
+        """
+        from interlock.engine.client import following
+
+        return following.follow(self.home, self.run(run).run, cursor, self.drives)
 
     def diagnosed(self) -> AbstractContextManager[None]:
         """Turns an exception of the store or the disk into an error that says what to do."""
@@ -176,6 +231,24 @@ class Client(Views):
 
         step = self.checkpoints(run)[-1].step if step is None else step
         return fork_run(self.home, run, step, workspace=workspace, in_place=in_place)
+
+    def rewind(self, run: str, step: int | None) -> "Rewind":
+        """What it takes to go back to a root step, with the files; None: to before the run. Raises `UserError`."""
+        from interlock.engine.client import changes
+
+        return changes.rewind(self.home, self.run(run), step)
+
+    def undo(self, run: str, call: str | None = None) -> "list[Change]":
+        """Take back what a run, or one call, did to the files. Raises `UserError` if somebody changed them since."""
+        from interlock.engine.client import changes
+
+        return changes.undo(self.home, self.run(run), call)
+
+    def last_change(self, run: str) -> tuple[str, Call]:
+        """The newest call whose change is still in place, with its number. Raises `UserError`."""
+        from interlock.engine.client import changes
+
+        return changes.last_change(self.home, self.run(run))
 
 
 def stopper() -> "Stop":

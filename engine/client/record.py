@@ -1,7 +1,8 @@
-"""history: recreates a run's conversation from its record, as the events that a renderer saw."""
+"""record: a run's conversation from its record, as the events that a renderer saw, and how far somebody has read it."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,15 +34,42 @@ def events(home: Path, run: str) -> list[Event]:
     return [event for message in messages for event in _events(message, made)]
 
 
-def keyed(events: list[Event]) -> dict[tuple[str, str], Event]:
-    """Events by a key that stays stable while the record grows: results are inserted among pending calls."""
-    counts = Counter[str]()
-    found: dict[tuple[str, str], Event] = {}
-    for event in events:
-        counts[event.type] += 1
-        name = event.tool_id if isinstance(event, ToolUse | ToolResultEvent) else str(counts[event.type])
-        found[event.type, name] = event
-    return found
+@dataclass
+class Cursor:
+    """How far a reader has come. The record grows at its end, but for results, which come between calls in flight."""
+
+    taken: int = 0
+    """Events read, results left out."""
+    open: set[int] = field(default_factory=set[int])
+    """Calls among them whose result hasn't been read."""
+
+    @classmethod
+    def read(cls, text: str) -> "Cursor":
+        """From what `str` made, empty for the beginning. Raises `UserError`."""
+        taken, _, calls = text.partition(":")
+        try:
+            return cls(int(taken or 0), {int(number) for number in calls.split(".") if number})
+        except ValueError:
+            raise UserError(f"{text!r} is no place in a run's record. Begin without one.") from None
+
+    def __str__(self) -> str:
+        return f"{self.taken}:{'.'.join(map(str, sorted(self.open)))}"
+
+    def unread(self, events: Iterable[Event]) -> Iterator[Event]:
+        """The events of a record that come after this place, which moves past each."""
+        number = 0
+        for event in events:
+            if isinstance(event, ToolResultEvent):
+                if number in self.open:
+                    self.open.remove(number)
+                    yield event
+                continue
+            number += 1
+            if number > self.taken:
+                self.taken = number
+                if isinstance(event, ToolUse):
+                    self.open.add(number)
+                yield event
 
 
 def newest(events: list[Event], most: int = MOST) -> tuple[list[Event], int]:

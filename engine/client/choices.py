@@ -1,0 +1,96 @@
+"""choices: what a conversation's next prompt runs with: model, mode of work, approval mode."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from interlock.state.errors import UserError
+from interlock.state.text import nearest
+
+if TYPE_CHECKING:
+    from interlock.engine.client.conversation import Conversation
+
+APPROVAL_MODES = {
+    "default": "asks before anything is changed or run",
+    "auto_edit": "edits files without asking; asks before commands",
+    "plan": "reads, and writes a plan that you approve",
+}
+_YOLO = {"yolo": "asks nothing"}
+
+
+def models(talk: "Conversation") -> dict[str, str]:
+    """Alias → which model it is; first what chooses among them."""
+    from interlock.services.models.names import limit
+
+    settings = talk.client.settings(talk.workspace)
+    aliases = settings.model.aliases.items()
+    found = {alias: f"{name}, {limit(settings, name):,} tokens" for alias, name in aliases}
+    own = {talk.model: "now"} if talk.model and talk.model not in {"auto", *found} else {}
+    return {**own, "auto": "chosen for each prompt", **found}
+
+
+def take_model(talk: "Conversation", name: str) -> None:
+    """Let a model answer from the next prompt on. Raises `InterlockError` if it can't be used."""
+    from interlock.engine.driver.prepare import prepare
+
+    prepare(replace(talk.options, model=name, workspace=talk.workspace), needs_model=True)
+    talk.options, talk.model = replace(talk.options, model=name), name
+    talk.tell("chosen", f"From the next prompt on {name} answers.")
+
+
+def modes(talk: "Conversation") -> dict[str, str]:
+    """Mode of work → when to use it."""
+    from interlock.services.policy.modes import load_modes
+    from interlock.services.trust import is_trusted
+
+    home = talk.options.user_home
+    trusted = talk.options.skip_trust or is_trusted(talk.workspace, home)
+    found, _ = load_modes(talk.workspace, home, trusted)
+    return {mode.slug: mode.when_to_use or mode.name for mode in found.all()}
+
+
+def take_mode(talk: "Conversation", name: str) -> None:
+    """Work in a mode from the next prompt on. Raises `UserError`."""
+    _one_of(name, modes(talk), "mode")
+    talk.options, talk.mode = replace(talk.options, mode=name), name
+    talk.tell("chosen", f"From the next prompt on: mode {name}.")
+
+
+def approval_modes(talk: "Conversation") -> dict[str, str]:
+    """Approval mode → what it asks about. `yolo` is only for conversations that are started with it."""
+    return {**APPROVAL_MODES, **(_YOLO if talk.may_yolo else {})}
+
+
+def take_approval_mode(talk: "Conversation", name: str) -> None:
+    """Ask by this mode from the next prompt on. Raises `UserError`."""
+    known = approval_modes(talk)
+    if name in _YOLO and name not in known:
+        raise UserError("yolo is only for sessions that are started with it: interlock --yolo")
+    _one_of(name, known, "approval mode")
+    set_approval_mode(talk, name)
+    talk.tell("chosen", f"Approval mode {name}: {known[name]}.")
+
+
+def set_approval_mode(talk: "Conversation", name: str) -> None:
+    talk.approval_mode = name
+    talk.options = replace(talk.options, approval_mode=name)
+
+
+def next_approval_mode(talk: "Conversation") -> None:
+    """Switch to the next mode."""
+    there = [*approval_modes(talk)]
+    now = there.index(talk.approval_mode) if talk.approval_mode in there else -1
+    set_approval_mode(talk, there[(now + 1) % len(there)])
+
+
+def plan(talk: "Conversation", prompt: str) -> None:
+    """Plan first, from the next prompt on, or from this one."""
+    set_approval_mode(talk, "plan")
+    talk.tell("chosen", "Plan mode: the agent reads, and writes a plan that you approve.")
+    if prompt:
+        talk.submit(prompt)
+
+
+def _one_of(name: str, known: Mapping[str, str], what: str) -> None:
+    if name not in known:
+        raise UserError(f"No {what} {name!r}.{nearest(name, known)} There are {', '.join(known)}.")

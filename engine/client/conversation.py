@@ -1,0 +1,358 @@
+"""conversation: one conversation at a time, each a durable run: what goes on in it, whoever shows it and in what.
+
+Used from the front end's own event loop; runs are driven in a thread beside it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from interlock.engine.client import Client, Decision, Options, Outcome, Pending, RunRow
+from interlock.engine.client.following import Standing
+from interlock.engine.client.front import Front, Kind, Notice, Used
+from interlock.engine.client.record import Cursor, events, newest
+from interlock.engine.client.thread import EngineThread
+from interlock.engine.driver.settling import settled
+from interlock.engine.read import Changes
+from interlock.state.errors import InterlockError, UserError, bug
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from interlock.state.events import Event
+
+UNFINISHED = ("cancelled", "timeout", "interrupted", "budget", "lost")
+"""Statuses that leave a run unfinished."""
+_LOOK_S = 0.4
+"""Seconds between checks for changes that other processes make to the run."""
+
+Work = Callable[[], Awaitable[None]]
+
+
+class Conversation:
+    """What a person at one front end does with runs, one after the other."""
+
+    def __init__(
+        self, options: Options, workflow: str, front: Front, before: Callable[[], None] = lambda: None
+    ) -> None:
+        """`before`: called in the engine's thread before what a run needs is imported."""
+        self.options: Options = options
+        self.workflow, self.front = workflow, front
+        self.home = options.home
+        self.client = Client(options)
+        self.workspace = (options.workspace or Path.cwd()).resolve()
+        self.run: str | None = None
+        """None: the next prompt starts one."""
+        self.model, self.mode = options.model or "", options.mode or ""
+        self.approval_mode = options.approval_mode or "default"
+        self.used = Used()
+        self.queue: deque[str] = deque()
+        """Lines sent while the agent works."""
+        self.take: Callable[[str], None] = self.submit
+        """Handles a line taken from the queue."""
+        self.busy = False
+        self.status = ""
+        """The run's status, such as `waiting` or `cancelled`; empty when it has ended or there is none."""
+        self.may_yolo = self.approval_mode == "yolo"
+        self.stop: Callable[[], None] | None = None
+        """Stops whatever is running that isn't a run."""
+        self._thread = EngineThread(before)
+        self._mode: str | None = options.mode
+        self._wished: str | None = options.approval_mode
+        """Mode of work and approval mode for new runs; None: settings decide."""
+        self._failed = False
+        """The last drive ended with an error."""
+        self._later: set[str] = set()
+        """Requests left for later, until the person comes back to their run."""
+        self._cursor = ""
+        """The place in the run's record up to which everything was shown."""
+        self._work: set[asyncio.Task[None]] = set()
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a run or a command is in progress."""
+        return self.busy or bool(self._work)
+
+    @property
+    def this_run(self) -> str:
+        """Raises `UserError` before anything has run."""
+        if self.run is None:
+            raise UserError("Nothing has run yet in this conversation. Say what to do first, or: /resume")
+        return self.run
+
+    def begin(self) -> None:
+        """Start what takes time before the first run."""
+        self._thread.begin()
+
+    def submit(self, text: str) -> None:
+        """Send a prompt, or queue it while the agent works; an empty one resumes what was interrupted."""
+        if self.busy:
+            if text.strip():
+                self.queue.append(text)
+            self.front.moved()
+        elif text.strip() or self.status in UNFINISHED:
+            self._spawn(self._sent(text.strip() or None))
+
+    def cancel(self) -> None:
+        """Stop what is running and give queued prompts back; the next prompt resumes the run."""
+        self._stop()
+        self._take_back()
+
+    def _stop(self) -> None:
+        if self.stop is not None:
+            self.stop()
+        else:
+            self._thread.cancel(self.client.stop)
+
+    def _take_back(self) -> None:
+        if self.queue:
+            self.front.take_back([*self.queue])
+            self.queue.clear()
+
+    async def close(self) -> None:
+        """Stop what is running, and wait until it has stopped."""
+        self.queue.clear()
+        self._stop()
+        while self._thread.busy:
+            await asyncio.sleep(0.02)
+        for task in [*self._work]:
+            task.cancel()
+
+    def switch(self, run: str | None) -> None:
+        """Continue with this run, or a new one. Raises `UserError` while the agent works."""
+        if self.busy:
+            raise UserError("The agent works. Stop it first: Ctrl-C")
+        self.run, self.status, self.used = None, "", Used()
+        self._later.clear()
+        if run is None:
+            return
+        row = self.client.run(run, self.workspace)
+        self.run, self.workflow, self.workspace = row.run, row.workflow, Path(row.workspace)
+        self._spawn(self._taken_up(row))
+
+    def pursue(self, work: Work) -> None:
+        """Do something in place of the run: prompts wait for it, and `stop` ends it."""
+        self._spawn(self._errors_shown(work))
+
+    async def go_on(self) -> None:
+        """Resume the run without a prompt."""
+        await self._pursued(None)
+
+    def begin_beside(self, workflow: str, prompt: str) -> None:
+        """Start a run of another workflow, then return to this conversation."""
+
+        async def work() -> None:
+            kept = self.run, self.workflow, self.status, self.options
+            self.run, self.workflow, self.status = None, workflow, ""
+            self.options = replace(self.options, attach=(), notes=())  # they belong to this conversation
+            try:
+                await self._errors_shown(lambda: self._pursued(prompt))
+            finally:
+                self.run, self.workflow, self.status, self.options = kept
+
+        self._spawn(work())
+
+    def note_for_model(self, what: str, text: str) -> None:
+        """Attach a note to the next prompt."""
+        self.options = replace(self.options, notes=(*self.options.notes, (what, text)))
+
+    def aside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the run; an error is shown as one line."""
+
+        async def done() -> None:
+            try:
+                await work
+            except InterlockError as error:
+                self.failed(error)
+            self.front.moved()
+            self._next_in_line()
+
+        self._task(done())
+
+    def failed(self, error: InterlockError) -> None:
+        self.tell("problem", str(error))
+
+    def tell(self, kind: Kind, text: str, run: str = "") -> None:
+        self.front.notice(Notice(kind, text, run))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self.busy = True
+        self._task(work)
+
+    def _task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _sent(self, prompt: str | None) -> None:
+        """Send a prompt, or resume, until the run ends or the person leaves the rest for later."""
+        if prompt:
+            self.front.prompted(prompt)
+        await self._errors_shown(lambda: self._pursued(prompt))
+
+    async def _pursued(self, prompt: str | None) -> None:
+        await self._advanced(prompt, ())
+        await self._settled()
+
+    async def _errors_shown(self, work: Work) -> None:
+        """Show any error as one line and keep the conversation usable."""
+        self.busy, well = True, False
+        self.front.moved()
+        try:
+            await work()
+            well = not self._failed
+        except InterlockError as error:
+            self.failed(error)
+        except Exception as error:
+            self.failed(bug(error))
+        finally:
+            self.busy, self.stop = False, None
+            self.front.ended()
+            self.front.moved()
+        if well:
+            self._next_in_line()
+        else:
+            self._take_back()
+
+    def _next_in_line(self) -> None:
+        if self.queue and not self.busy:
+            self.take(self.queue.popleft())
+
+    async def _settled(self) -> None:
+        """Ask for pending decisions and go on with them, until nothing waits or the rest is left for later."""
+        if not self.run or self.status not in ("waiting", "running"):
+            return
+        outcome = Outcome(self.run, self.workflow, self.status, 0)
+        outcome = await settled(self.home, outcome, self, self._resumed, self._followed, self._later)
+        if outcome.status == "waiting":
+            self.status = "waiting"
+            self.tell("left", "Left for later.", outcome.run)
+
+    async def decide(self, outcome: Outcome, requests: Sequence[Pending], /) -> Sequence[Decision]:
+        return await self.front.decide(outcome.run, requests)
+
+    def refused(self, error: UserError, /) -> None:
+        self.failed(error)
+
+    async def _resumed(self, _run: str, decisions: Sequence[Decision]) -> Outcome:
+        return await self._advanced(None, decisions)
+
+    async def _followed(self, run: str) -> str:
+        """Follow the run in its record and show it, until no other process drives it."""
+        owner = self.client.run(run).owner or "Another process"
+        self.tell("elsewhere", f"{owner} goes on with this run.", run)
+        async with aclosing(self.client.follow(run, self._cursor)) as found:
+            async for event, place in found:
+                self._cursor = place or self._cursor
+                if not isinstance(event, Standing):
+                    self.front.event(event)
+                    continue
+                self.status = event.status
+                if event.status != "running":
+                    break
+        status = self.status
+        self.front.ended()
+        self._stands()
+        return status
+
+    async def watch(self) -> None:
+        """Watch for what others do to the run: decisions while they are asked here, and whole drives."""
+        changed = Changes(self.home)
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            if not self.run or self._thread.busy or not changed():
+                continue
+            if self.busy:
+                self.front.still_asked({request.id for request in self.client.requests(self.run)})
+            elif self.client.run(self.run).status == "running":
+                self.status = "running"
+                self._spawn(self._errors_shown(self._settled))
+
+    async def _advanced(self, prompt: str | None, decisions: Sequence[Decision]) -> Outcome:
+        """Start or resume the run, and take over the outcome of whichever run carried on its work."""
+        if self.run is None or (self.status == "waiting" and not decisions):
+            self.run, self.status = None, ""
+            client = Client(self._drive_options(new=True), self.client.drives)
+            field = (await asyncio.to_thread(client.workflow, self.workflow)).prompt_field or "prompt"
+            work = client.start(self.workflow, {field: prompt} if prompt else {}, renderers=[self._event])
+        else:
+            client = Client(self._drive_options(prompted=prompt is not None), self.client.drives)
+            work = client.go_on(self.run, prompt, decisions, renderers=[self._event], instead=True)
+        outcome = await self._thread.driven(work)
+        self.run, self.workflow, self.status = outcome.run, outcome.workflow, outcome.status
+        self._failed = bool(outcome.error)
+        self.front.ended()
+        if outcome.notifying:
+            outcome.notifying.add_done_callback(self._notified)
+        await self._learn()
+        self._stands()
+        return outcome
+
+    def _drive_options(self, new: bool = False, prompted: bool = True) -> Options:
+        """Options of the next drive. A mode is passed once: the run keeps it and may have changed it since."""
+        options = self.options
+        self.options = replace(options, approval_mode=None, mode=None, compress=False)
+        if prompted:
+            self.options = replace(self.options, attach=(), notes=())
+        self._mode, self._wished = options.mode or self._mode, options.approval_mode or self._wished
+        if new:
+            return replace(options, workspace=self.workspace, approval_mode=self._wished, mode=self._mode)
+        return replace(options, workspace=None)
+
+    def _stands(self) -> None:
+        """Keep the status only if the run waits or is unfinished."""
+        if self.status in UNFINISHED:
+            self.tell("unfinished", "It stopped midway.", self.run or "")
+        elif self.status not in ("waiting", "running"):
+            self.status = ""
+
+    def _notified(self, sent: "Future[list[str]]") -> None:
+        for problem in sent.result():
+            self.tell("unsent", problem)
+
+    async def _taken_up(self, row: RunRow) -> None:
+        """Show a run's conversation and its status."""
+
+        async def shown() -> None:
+            recent, before = newest(await asyncio.to_thread(events, self.home, row.run))
+            if before:
+                self.tell("beginning", "The beginning is left out.", row.run)
+            for event in recent:
+                self.front.event(event)
+            self.front.ended()
+            self.status = row.status
+            await self._learn()
+            self._stands()
+            await self._settled()
+
+        await self._errors_shown(shown)
+
+    async def _learn(self) -> None:
+        """Read the run's state: a person, a plan or the model may have changed its mode."""
+        if self.run is None or not (state := await asyncio.to_thread(self.client.current_state, self.run)):
+            return
+        place = Cursor()
+        deque(place.unread(await asyncio.to_thread(events, self.home, self.run)), 0)
+        self._cursor = str(place)
+        if self.options.approval_mode is None:
+            self.approval_mode = str(state.get("approval_mode") or self.approval_mode)
+        self.mode = str(state.get("mode") or "")
+        self.model = str(state.get("model") or self.model)
+
+    def _event(self, event: "Event", /) -> None:
+        from interlock.state.events import Finished, HandOver, Init
+
+        if isinstance(event, Init):
+            self.run = self.run or event.session_id
+            self.model = event.model
+        elif isinstance(event, HandOver) and self.workflow == "plan":
+            self.run = event.run
+        elif isinstance(event, Finished):
+            self.used.tokens += event.usage.get("input", 0) + event.usage.get("output", 0)
+            if not event.agent:
+                self.used.context = event.usage.get("input", 0) + event.usage.get("output", 0)
+        self.front.event(event)

@@ -1,0 +1,142 @@
+"""following: a run's events from its record and then live, whichever process drives it.
+
+What the record holds comes from the record alone, each event once, with the place behind it, from which a follower goes
+on after a lost connection. What only a live drive has (text in pieces, output, progress) comes in between while this
+process drives, and has no place.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from interlock.engine.client.record import Cursor, events
+from interlock.engine.read import Changes, find_run, waiting_requests
+from interlock.state.events import Event, Init, MessageEvent, ToolResultEvent, ToolUse
+
+if TYPE_CHECKING:
+    from interlock.engine.driver.drive import Stop
+
+_LOOK_S = 0.1
+"""Seconds between two looks at what other processes committed."""
+_ALIVE_S = 1.0
+"""Seconds between two looks at the driver, which dies without a commit."""
+
+
+class Standing(NamedTuple):
+    """How a run stands, as `show` says it, and what of it waits for a person."""
+
+    status: str
+    waiting: tuple[str, ...]
+    owner: str | None
+
+
+class Followed(NamedTuple):
+    """One thing that happened."""
+
+    event: Event | Standing
+    cursor: str
+    """The place in the record behind it; empty: it isn't in the record."""
+
+
+class LiveDrive:
+    """One drive of this process: a renderer that passes its events to followers, and what stops it."""
+
+    def __init__(self, stop: "Stop", drives: "LiveDrives") -> None:
+        self.stop, self._drives = stop, drives
+        self.run = ""
+        self._loop = asyncio.get_running_loop()
+
+    def __call__(self, event: Event, /) -> None:  # on its own thread
+        if isinstance(event, Init):
+            self.run = event.session_id
+        self._drives.tell(self.run, event)
+
+    def end(self) -> None:
+        """Stop it cleanly. Callable from any thread."""
+        self._loop.call_soon_threadsafe(self.stop)
+
+
+class LiveDrives:
+    """The drives of this process that one client began."""
+
+    def __init__(self) -> None:
+        self.open: list[LiveDrive] = []
+        self._lock = threading.Lock()
+        self._queues: list[tuple[str, asyncio.AbstractEventLoop, asyncio.Queue[Event]]] = []
+
+    @contextmanager
+    def drive(self, stop: "Stop") -> Generator[LiveDrive]:
+        made = LiveDrive(stop, self)
+        self.open.append(made)
+        try:
+            yield made
+        finally:
+            self.open.remove(made)
+
+    def tell(self, run: str, event: Event) -> None:
+        with self._lock:
+            for wanted, loop, queue in self._queues:
+                if wanted == run:
+                    loop.call_soon_threadsafe(queue.put_nowait, event)
+
+    @contextmanager
+    def heard(self, run: str) -> "Generator[asyncio.Queue[Event]]":
+        entry = (run, asyncio.get_running_loop(), asyncio.Queue[Event]())
+        with self._lock:
+            self._queues.append(entry)
+        try:
+            yield entry[2]
+        finally:
+            with self._lock:
+                self._queues.remove(entry)
+
+
+async def follow(home: Path, run: str, cursor: str, drives: LiveDrives) -> AsyncGenerator[Followed]:
+    """A run's events from a place on, and each change of how it stands; ends when its reader closes it."""
+    place, changed = Cursor.read(cursor), Changes(home)
+    stood: Standing | None = None
+    looked = 0.0
+    with drives.heard(run) as pieces:
+        try:
+            while True:
+                if changed() or time.monotonic() - looked > _ALIVE_S:
+                    looked = time.monotonic()
+                    stands = standing(home, run)  # before the record, which may keep growing
+                    for event in place.unread(await asyncio.to_thread(events, home, run)):
+                        yield Followed(event, str(place))
+                    if stands != stood:
+                        stood = stands
+                        yield Followed(stands, str(place))
+                for event in await _next(pieces):
+                    if not _is_recorded(event):
+                        yield Followed(event, "")
+        finally:
+            changed.close()
+
+
+def standing(home: Path, run: str) -> Standing:
+    row = find_run(home, run)
+    waiting = tuple(request.id for request in waiting_requests(home, run)) if row.waiting else ()
+    return Standing(row.status, waiting, row.owner)
+
+
+async def _next(pieces: "asyncio.Queue[Event]") -> list[Event]:
+    """What came since the last look; waits a moment for the first."""
+    try:
+        found = [await asyncio.wait_for(pieces.get(), _LOOK_S)]
+    except TimeoutError:
+        return []
+    while not pieces.empty():
+        found.append(pieces.get_nowait())
+    return found
+
+
+def _is_recorded(event: Event) -> bool:
+    """Whether the record brings it, too: what is said whole, and calls."""
+    return isinstance(event, ToolUse | ToolResultEvent) or (
+        isinstance(event, MessageEvent) and not event.delta and not event.agent
+    )

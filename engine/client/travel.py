@@ -1,0 +1,118 @@
+"""travel: from one run of a conversation to another, or to an earlier place of this one, with the files or without."""
+
+from asyncio import to_thread
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from interlock.engine.read import RunRow
+from interlock.state.errors import UserError
+
+if TYPE_CHECKING:
+    from interlock.engine.client.changes import Change
+    from interlock.engine.client.conversation import Conversation
+
+_FIRST = ("waiting", "interrupted")
+"""Statuses of unfinished runs, which are offered first."""
+
+
+def runs_here(talk: "Conversation") -> list[RunRow]:
+    """This workspace's runs: unfinished ones first, then the newest; a subtask is continued by its parent."""
+    rows = [row for row in talk.client.runs() if row.workspace == str(talk.workspace)]
+    there = {row.run for row in rows}
+    tops = [row for row in rows if not (row.workflow == "task" and row.parent in there)]
+    return sorted(tops, key=lambda row: row.status not in _FIRST)
+
+
+def clear(talk: "Conversation") -> None:
+    """Begin a new conversation."""
+    left = talk.run
+    talk.switch(None)
+    talk.tell("new", "A new conversation.", left or "")
+
+
+def resume(talk: "Conversation", name: str) -> None:
+    """Go on with another run of this workspace. Raises `UserError`."""
+    row = talk.client.run(name, talk.workspace)
+    if row.workspace != str(talk.workspace):
+        raise UserError(
+            f"Run {row.run!r} works in {row.workspace!r}. Go on with it there: interlock -r {row.run}"
+        )
+    if row.status == "running":
+        raise UserError(f"Run {row.run!r} is driven by {row.owner}, another terminal. Stop it there first.")
+    talk.switch(row.run)
+
+
+async def fork(talk: "Conversation") -> None:
+    """Go on in a second run that shares all of this one's past, in the same folder."""
+    run = talk.this_run
+    made = await to_thread(lambda: talk.client.fork(run, in_place=True))
+    talk.switch(made.run)
+    talk.tell("forked", f"This is run {made.run}, forked from {run}.", run)
+
+
+class Prompt(NamedTuple):
+    """A place to go back to."""
+
+    text: str
+    before: int | None
+    """The last step before the prompt; None: the run began with it."""
+
+
+def prompts(talk: "Conversation") -> list[Prompt]:
+    """The run's prompts, newest first. Raises `UserError` if there is none."""
+    run, found = talk.this_run, list[Prompt]()
+    taken = talk.client.checkpoints(run)
+    for place, (checkpoint, opened) in enumerate(pairwise(taken)):
+        if checkpoint.source == "input" and (said := talk.client.messages(run, opened.values, "prompt")):
+            found.append(Prompt(said[-1].text, taken[place - 1].step if place else None))
+    if not found:
+        raise UserError(f"Run {run!r} has no prompt to go back to. See its steps: /history")
+    return found[::-1]
+
+
+async def rewind(
+    talk: "Conversation", before: int | None, agrees: "Callable[[Sequence[Change]], Awaitable[bool]]"
+) -> bool:
+    """Go back to a step, with the files, if the person agrees to what changes; None: to before the run began."""
+    run = talk.this_run
+    found = await to_thread(lambda: talk.client.rewind(run, before))
+    if not await agrees(found.changes):
+        talk.tell("unchanged", "Nothing was changed.")
+        return False
+    made = await to_thread(found.carry_out)
+    talk.switch(made and made.run)
+    talk.tell("back", "Back before that prompt.", run)
+    return True
+
+
+async def undo(talk: "Conversation", call: str | None) -> "Sequence[Change]":
+    """Take back what this run, or one call, did to the files, and tell the model. Raises `UserError`."""
+    run = talk.this_run
+    changed = await to_thread(lambda: talk.client.undo(run, call))
+    if changed:
+        what = "changes that the user took back: A added again, M as before, D gone again"
+        talk.note_for_model(what, "\n".join(f"{change.mark} {change.path}" for change in changed))
+    return changed
+
+
+def compress(talk: "Conversation") -> None:
+    """Compress the conversation now, instead of a prompt. Raises `UserError` before anything has run."""
+    run, head = talk.this_run, lambda: talk.client.state(talk.this_run).get("head")
+
+    async def compressed() -> None:
+        before = head()
+        talk.options = replace(talk.options, compress=True)
+        await talk.go_on()
+        if talk.run == run and head() == before:
+            talk.tell("unchanged", "Nothing was compressed: there is too little to leave out.")
+
+    talk.pursue(compressed)
+
+
+def last_answer(talk: "Conversation") -> str:
+    """The model's newest text; empty if there is none."""
+    run = talk.this_run
+    messages = talk.client.messages(run, talk.client.state(run))
+    return next((m.text for m in reversed(messages) if m.role == "assistant" and m.text.strip()), "")
