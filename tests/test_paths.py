@@ -134,7 +134,7 @@ SCENES: dict[str, Scene] = {
         [{"tool_calls": [edit("one", "uno")]}, DONE], (modify,), file="EDITED\ntwo\n"
     ),
     "a cancelled batch": Scene(
-        [{"tool_calls": [edit("one", "1"), SHELL]}, DONE], (cancel, approve), "cancelled"
+        [{"tool_calls": [edit("one", "1"), SHELL]}, DONE], (cancel,), "cancelled"
     ),
     "a file that changed meanwhile": Scene(
         [{"tool_calls": [edit("one", "uno")]}, DONE],

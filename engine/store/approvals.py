@@ -200,7 +200,8 @@ def record_decisions(store: Store, run: str, decisions: Sequence[Decision]) -> N
         for decision in decisions:
             if decision.approval != "all" and decision.approval not in waiting:
                 raise not_waiting(conn, run, decision.approval)
-        chosen = [(name, _answer(waiting, name, d)) for d in decisions for name in _named(waiting, d)]
+        named = [(name, d) for d in decisions for name in _named(waiting, d)]
+        chosen = [(name, _answer(waiting, name, d)) for name, d in [*named, *_cancelled(waiting, named)]]
         for name, answer in chosen:
             decide(conn, run, name, answer)
 
@@ -210,6 +211,22 @@ def _named(waiting: dict[str, Request], decision: Decision) -> list[str]:
     if decision.approval != "all":
         return [decision.approval]
     return [name for name, request in waiting.items() if request.fields["kind"] == "approval"]
+
+
+def _cancelled(
+    waiting: dict[str, Request], named: Sequence[tuple[str, Decision]]
+) -> list[tuple[str, Decision]]:
+    """A cancelled call takes the rest of its batch along: nobody has to be asked about it again."""
+    batches = {place_of(name)[0]: decision for name, decision in named if decision.choice == "cancel"}
+    batches.pop(0, None)  # requests of hooks: in no batch
+    decided = {name for name, _ in named}
+    return [
+        (name, batches[batch])
+        for name, request in waiting.items()
+        if (batch := place_of(name)[0]) in batches
+        and name not in decided
+        and "cancel" in request.fields["choices"]
+    ]
 
 
 def _answer(waiting: dict[str, Request], name: str, decision: Decision) -> Answer:
