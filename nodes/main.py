@@ -38,7 +38,6 @@ _STATUS = {
     "error": "failed",
 }
 """Status of the last turn → status of `main`."""
-_NO_ANSWER = "The model ended without an answer. Try again with: interlock resume RUN"
 _NEXT = {
     "policy": "Change the rule",
     "person": "Approve it next time",
@@ -232,7 +231,10 @@ async def finish(state: MainState, runtime: Runtime[Deps]) -> MainState:
     if state["turn_status"] == "ok" and not is_visible(
         runtime.context.transcript.message(state["reply"]).text
     ):
-        return {"status": "invalid_stream", "error": {"type": "invalid_stream", "message": _NO_ANSWER}}
+        message = (
+            f"The model ended without an answer. Try again with: interlock resume {runtime.context.info.run}"
+        )
+        return {"status": "invalid_stream", "error": {"type": "invalid_stream", "message": message}}
     if state["turn_status"] == "ok" and (refused := open_refusal(refusals_in(state))):
         return {"status": "failed", "error": refusal(refused, runtime.context.info.run), **carried_out(state)}
     try:

@@ -30,8 +30,6 @@ _BLOCKED = {
     "prompt_blocked",
 }
 """Finish reasons that a retry doesn't change."""
-_ADVICE = "Show it another way: interlock resume RUN -p '…'"
-
 
 _CALLS = 2 * LONGEST_CYCLE
 """Trailing messages of a history that contain the longest cycle's calls with their answers."""
@@ -193,7 +191,8 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     if state["attempt"] < STREAM_ATTEMPTS:
         again: TurnState = {"attempt": state["attempt"] + 1, "stream_problem": problem, "turn_status": ""}
         return {**again, "label": "again"}
-    text = f"{STREAM_ATTEMPTS} answers in a row were invalid; the last: {problem}. Try again with: interlock resume RUN"
+    again_with = f"Try again with: interlock resume {runtime.context.info.run}"
+    text = f"{STREAM_ATTEMPTS} answers in a row were invalid; the last: {problem}. {again_with}"
     return _ended("invalid_stream", "invalid_stream", text)
 
 
@@ -258,7 +257,9 @@ async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     if count == 1:
         return {"loop_count": count, "turn_status": "loop_nudge"}
     said = f"{detail[0].upper()}{detail[1:]}" if kind in RAN_ON else f"The model repeats itself: {detail}"
-    message = f"{said}, also after the model was told. {_ADVICE}"
+    resume = f"interlock resume {runtime.context.info.run}"
+    advice = f"Show it another way: {resume} -p '…'; or let it go on: {resume} --no-loop-check"
+    message = f"{said}, also after the model was told. {advice}"
     error = {"type": "loop_detected", "message": message}
     return {"loop_count": count, "turn_status": "loop_detected", "error": error}
 

@@ -64,11 +64,13 @@ async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     session = state["max_session_turns"]
     if session >= 0 and state["session_turns"] >= session:
         runtime.stream_writer(MaxSessionTurns(limit=session))
-        return _refuse("max_session_turns", f"The session's limit of {counted(session, 'turn')} is reached")
+        return _refuse(
+            runtime, "max_session_turns", f"The session's limit of {counted(session, 'turn')} is reached"
+        )
     if state["turn_no"] >= state["max_turns"]:
         runtime.stream_writer(MaxSessionTurns(limit=state["max_turns"]))
         return _refuse(
-            "max_turns", f"This prompt's limit of {counted(state['max_turns'], 'turn')} is reached"
+            runtime, "max_turns", f"This prompt's limit of {counted(state['max_turns'], 'turn')} is reached"
         )
     long = size(runtime.context, state).reaches(runtime.context.settings.model.compression_threshold)
     return {
@@ -79,8 +81,9 @@ async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     }
 
 
-def _refuse(kind: str, what: str) -> TurnState:
-    message = f"{what}. Go on with: interlock resume RUN --max-turns N"
+def _refuse(runtime: Runtime[Deps], kind: str, what: str) -> TurnState:
+    flag = kind.replace("_", "-")
+    message = f"{what}. Go on with: interlock resume {runtime.context.info.run} --{flag} N"
     error = {"type": kind, "message": message}
     return {**_FRESH, "label": "limit", "turn_status": "session_limit", "error": error}
 

@@ -121,6 +121,20 @@ def test_what_is_not_shown_says_why(work: Path, path: str, status: str, says: st
     assert (found.parts, found.status, says in found.reason) == ((), status, True), found.reason
 
 
+def test_the_end_of_a_path_is_enough_where_only_one_file_has_it(work: Path) -> None:
+    (work / "src/auth").mkdir()
+    (work / "build/one.py").touch()
+    (work / "src/auth/login.py").write_text("login = 1\n")
+    found = named(work, "@login.py @auth/login.py @one.py")
+    assert list(found) == ["src/auth/login.py", "src/one.py"]
+    assert "login = 1" in text_of(found["src/auth/login.py"])
+    (work / "web").mkdir()
+    (work / "web/login.py").touch()
+    found = named(work, "@login.py")["login.py"]
+    assert (found.status, found.parts) == ("missing", ())
+    assert "could be 'src/auth/login.py', 'web/login.py'" in found.reason
+
+
 def test_a_word_that_names_nothing_is_a_word(work: Path) -> None:
     assert named(work, "thanks @alice, see @src") == named(work, "@src")
 

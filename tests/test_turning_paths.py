@@ -390,7 +390,7 @@ def test_a_stopped_loop_goes_on_with_advice(tmp_path: Path) -> None:
     played = play(Scene([*scene.replies, DONE, USER], status=scene.status), tmp_path / "stage")
     error = played.outcome.error
     assert error is not None
-    assert "resume RUN -p" in error["message"]
+    assert f"interlock resume {played.outcome.run} --no-loop-check" in error["message"]
     outcome = resume_sync(played.outcome.run, prompt="Try list_directory.", options=played.options)
     assert (outcome.status, outcome.output["response"]) == ("done", DONE["text"])
 

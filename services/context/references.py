@@ -31,6 +31,8 @@ MOST_REFERENCES = 50
 """Maximum number per prompt; any further ones stay text."""
 MOST_MEDIA = 15 * 1024 * 1024
 """Maximum bytes of images and PDFs per prompt."""
+MOST_CANDIDATES = 5
+"""Files named when a reference fits several."""
 _REFERENCE = re.compile(r"""(?<![^\s(\[{<"',;:])@(?:"([^"\n]+)"|((?:\\.|[^\s\\,;!"'`(){}\[\]<>|])+))""")
 _FILE_LIKE = re.compile(r"/|\.[A-Za-z0-9]{1,8}$")
 
@@ -111,7 +113,10 @@ def attached(path: str, workspace: Workspace, room: "_Room", stop: Stop) -> Refe
     if kind == "missing" and not has_magic(path):
         if not _FILE_LIKE.search(path):
             return None
-        return Reference(path, "missing", str(trouble(workspace, real, FileNotFoundError())))
+        elsewhere = _elsewhere(path, workspace, stop)
+        if len(elsewhere) == 1:
+            return attached(elsewhere[0], workspace, room, stop)
+        return Reference(path, "missing", _missing(path, elsewhere, workspace, real))
     shown = workspace.relative(real) if kind != "missing" else path
     if shown in room.seen:
         return None
@@ -124,6 +129,21 @@ def attached(path: str, workspace: Workspace, room: "_Room", stop: Stop) -> Refe
         if media := _shown_bytes(shown, data, room):
             return media
     return _read(stop, path, real, workspace, room)
+
+
+def _elsewhere(path: str, workspace: Workspace, stop: Stop) -> list[str]:
+    """The files that git doesn't ignore whose path ends with this one: `@login.py` means `auth/login.py`."""
+    ending = tuple(part for part in Path(path).parts if part != ".")
+    files = (file for root in workspace.roots for file in workspace.walk(root, stop=stop.check))
+    return sorted(workspace.relative(file) for file in files if file.parts[-len(ending) :] == ending)
+
+
+def _missing(path: str, elsewhere: Sequence[str], workspace: Workspace, real: Path) -> str:
+    if not elsewhere:
+        return str(trouble(workspace, real, FileNotFoundError()))
+    more = f" and {len(elsewhere) - MOST_CANDIDATES} more" if len(elsewhere) > MOST_CANDIDATES else ""
+    names = ", ".join(map(repr, elsewhere[:MOST_CANDIDATES]))
+    return f"{path!r} could be {names}{more}: write more of the path."
 
 
 def _shown_bytes(shown: str, data: bytes, room: _Room) -> Reference | None:
