@@ -160,6 +160,12 @@ class HandOver(Event, frozen=True):
     workflow: str
 
 
+class Cancelled(Event, frozen=True):
+    """A person or a signal stopped the run; each call under way was reported as cancelled before."""
+
+    type: Literal["cancelled"] = "cancelled"
+
+
 class Result(Event, frozen=True):
     """The last event of a drive."""
 

@@ -133,9 +133,7 @@ SCENES: dict[str, Scene] = {
     "an edit that a person changed": Scene(
         [{"tool_calls": [edit("one", "uno")]}, DONE], (modify,), file="EDITED\ntwo\n"
     ),
-    "a cancelled batch": Scene(
-        [{"tool_calls": [edit("one", "1"), SHELL]}, DONE], (cancel,), "cancelled"
-    ),
+    "a cancelled batch": Scene([{"tool_calls": [edit("one", "1"), SHELL]}, DONE], (cancel,), "cancelled"),
     "a file that changed meanwhile": Scene(
         [{"tool_calls": [edit("one", "uno")]}, DONE],
         (change_the_file_then_approve, approve),

@@ -20,6 +20,7 @@ from interlock.state.events import (
     Thought,
     ToolOutput,
     ToolResultEvent,
+    ToolStart,
 )
 
 _Stream = tuple[str, str, str]
@@ -115,16 +116,35 @@ class EventBus:
     def __init__(self, renderers: Sequence[Renderer], limit: int = LIMIT, redact: Redactor = SHAPES) -> None:
         self._redacted = RedactedEvents(redact)
         self._outlets = [_Outlet(renderer, limit, self._detached) for renderer in renderers]
+        self._running: dict[tuple[str, str], ToolStart] = {}
+        """Calls under way, by agent and id."""
         self.failures: list[str] = []
         """One line per renderer detached after an error; a reader that closes the pipe is no error."""
 
     def __call__(self, event: Event, /) -> None:
         """Queue for every renderer; never blocks, never fails. Thread-safe."""
+        if isinstance(event, ToolStart):
+            self._running[event.agent, event.tool_id] = event
+        elif isinstance(event, ToolResultEvent):
+            self._running.pop((event.agent, event.tool_id), None)
         for shown in self._redacted(event) if self._outlets else ():
             for outlet in self._outlets:
                 outlet.put(shown)
 
     emit = __call__
+
+    def cancel_running(self) -> None:
+        """Report each call under way as cancelled: the run was stopped."""
+        for call in [*self._running.values()]:
+            self(
+                ToolResultEvent(
+                    agent=call.agent,
+                    tool_name=call.tool_name,
+                    tool_id=call.tool_id,
+                    status="cancelled",
+                    summary=call.summary,
+                )
+            )
 
     async def close(self, timeout_s: float = 5.0) -> bool:
         """Let renderers finish what is queued, however slow, unless none makes progress for `timeout_s`.

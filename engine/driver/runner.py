@@ -46,7 +46,7 @@ from interlock.state.errors import (
     StoppedError,
     StoreError,
 )
-from interlock.state.events import ErrorEvent, Init
+from interlock.state.events import Cancelled, ErrorEvent, Init
 from interlock.state.messages import Message, TextPart
 from interlock.state.text import clean
 from interlock.state.workflow import WorkflowContext
@@ -260,6 +260,10 @@ async def _announced(outcome: Outcome, bus: EventBus, notifications: Notificatio
     notice = notifications.of(outcome) if notifications else None
     if notice and notice.event:
         bus(notice.event)
+    if outcome.status in ("cancelled", "timeout"):
+        bus.cancel_running()
+    if outcome.status == "cancelled":
+        bus(Cancelled())
     bus(result_event(outcome))
     drained = await bus.close()
     warnings = [*outcome.warnings, *bus.failures]

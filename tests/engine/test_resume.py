@@ -205,11 +205,19 @@ def test_whatever_ends_a_driver_in_a_command_its_outcome_is_asked(
     place = Place(
         tmp_path / "p", [{"tool_calls": [shell("echo began >> ../log; sleep 60")]}, {"text": "done"}]
     )
-    process = place.start("-y", "-m", place.model, "-p", "go", *(() if how else ("--timeout", "3")))
+    limit = () if how else ("--timeout", "3")
+    process = place.start("-y", "-m", place.model, "-p", "go", "-o", "stream-json", *limit)
     until(lambda: place.log() == ["began"])
     if how:
         process.send_signal(how)
-    assert process.ends()[0] == code, place.told
+    ended, output = process.ends()
+    assert ended == code, place.told
+    events = [event for event in map(json.loads, output.splitlines()) if "node" not in event["type"]]
+    last = [(event["type"], event.get("status")) for event in events[-3:]]
+    if code == 130:
+        assert last == [("tool_result", "cancelled"), ("cancelled", None), ("result", "error")]
+    elif code == 124:
+        assert last[1:] == [("tool_result", "cancelled"), ("result", "error")]
     assert find_run(place.home, "latest", place.work).status == "interrupted"
     assert place.start("resume", "latest", "--approve", "all").ends()[0] == 2
     told = place.told
