@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from interlock.engine.driver.drive import child_in, pending
 from interlock.engine.read import list_runs
-from interlock.engine.store import Store
+from interlock.engine.store import Store, explained
 from interlock.engine.store.approvals import set_interrupts, stored_interrupts
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import set_status, stored_statuses
 from interlock.engine.store.saver import Saver, status_of
 from interlock.graphs import is_known, pipeline
 from interlock.graphs._langgraph import lost_nodes
-from interlock.services.sqlite import StoreConnection, explained, transaction
 from interlock.state.subagent import MOST_DEPTH
 
 
@@ -52,7 +52,7 @@ async def _compared(home: Path, *, mend: bool) -> list[str]:
         return found
 
 
-async def _truth(conn: StoreConnection, run: str, workflow: str) -> Truth | None:
+async def _truth(conn: Connection, run: str, workflow: str) -> Truth | None:
     """None: killed before its first checkpoint, or waiting for a node unknown here."""
     saver = Saver(conn)
     config: Any = {"configurable": {"thread_id": run}}
@@ -71,7 +71,7 @@ async def _truth(conn: StoreConnection, run: str, workflow: str) -> Truth | None
     return Truth(status, outcome, newest.metadata.get("step", 0), waits)
 
 
-def _differing(conn: StoreConnection, run: str, row: tuple[Any, ...], truth: Truth) -> list[str]:
+def _differing(conn: Connection, run: str, row: tuple[Any, ...], truth: Truth) -> list[str]:
     found: list[str] = []
     if row != truth[:3]:
         found.append(f"run {run}: the row says {row!r}, the checkpoints {truth[:3]!r}")
@@ -86,7 +86,7 @@ def _differing(conn: StoreConnection, run: str, row: tuple[Any, ...], truth: Tru
     return found
 
 
-def _mend(conn: StoreConnection, run: str, truth: Truth) -> None:
-    with transaction(conn):
+def _mend(conn: Connection, run: str, truth: Truth) -> None:
+    with conn.transaction():
         set_status(conn, run, truth.status, truth.outcome, truth.step)
         set_interrupts(conn, run, truth.waits)

@@ -104,7 +104,7 @@ async def _driven(workflow: Pipeline, run: str, input: Any) -> AsyncGenerator[tu
                 insert_run(drive.conn, NewRun(run, workflow.name, str(prepared.workspace.root), "", kept, {}))
             yield drive, prepared
         finally:
-            drive.conn.end_waiting()
+            drive.conn.flush(last=True)
             await drive.close()
     finally:
         lease.release()

@@ -14,8 +14,8 @@ from typing import Any
 from interlock.engine import Decision, Outcome
 from interlock.engine.options import Pending
 from interlock.engine.read import list_runs
+from interlock.engine.store import sqlite
 from interlock.graphs._pipeline import Pipeline
-from interlock.services.sqlite import StoreConnection
 from interlock.testing.stage import Person, Stage, agrees, loaded, said
 
 Happened = Callable[[Stage, Pending], bool]
@@ -106,7 +106,7 @@ def _outcome_text(outcome: Outcome) -> str:
 def _count(at: int) -> list[str]:
     """Kill this process at its `at`-th kill point from now on."""
     seen: list[str] = []
-    execute = StoreConnection.execute
+    commit = sqlite.commit
 
     def here(what: str) -> None:
         if threading.current_thread() is threading.main_thread():  # heartbeats aren't deterministic
@@ -114,15 +114,12 @@ def _count(at: int) -> list[str]:
             if len(seen) == at:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    def counted(self: StoreConnection, sql: str, values: Any = (), /) -> Any:
-        if sql != "commit":
-            return execute(self, sql, values)
+    def counted(conn: Any) -> None:
         here("before")
-        done = execute(self, sql, values)
+        commit(conn)
         here("after")
-        return done
 
-    StoreConnection.execute = counted
+    sqlite.commit = counted
     return seen
 
 

@@ -5,9 +5,7 @@ Tables of scenes are played there: what model and people say, and the path taken
 
 import json
 import os
-import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,8 @@ from typing import Any
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, run_path, taken_edges
 from interlock.engine.options import Pending
-from interlock.engine.read import path, step_rows, steps, waiting_requests
+from interlock.engine.read import list_runs, path, step_rows, steps, waiting_requests
+from interlock.engine.store import views
 from interlock.engine.workflows import Source
 from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline
@@ -151,10 +150,8 @@ class Stage:
 
     def calls(self) -> list[tuple[str, str]]:
         """Each attempt at a tool call of the runs here: its tool, and `scheduled`, `intent` or `done`."""
-        if not (self.home / "interlock.db").exists():
-            return []
-        with closing(sqlite3.connect(self.home / "interlock.db")) as conn:
-            return conn.execute("select tool, state from journal order by tool").fetchall()
+        runs = [row.run for row in list_runs(self.home)]
+        return sorted((row["tool"], row["state"]) for run in runs for row in views.calls(self.home, run))
 
 
 @dataclass(frozen=True)

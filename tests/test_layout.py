@@ -26,7 +26,7 @@ MAY_IMPORT = {
 }
 MODULES = sorted(p for room in MAY_IMPORT for p in (ROOT / room).rglob("*.py"))
 SERVICES_MAY_IMPORT = {
-    "sqlite": set[str](),
+    "faults": set[str](),
     "secrets": set[str](),
     "shell": set[str](),
     "files": {"secrets"},
@@ -41,7 +41,7 @@ SERVICES_MAY_IMPORT = {
     "hooks": {"config", "files", "policy", "process", "secrets", "shell"},
     "mcp": {"config", "files", "process", "toolset"},
     "snapshots": {"files"},
-    "index": {"files", "models", "secrets", "sqlite"},
+    "index": {"files", "models", "secrets", "faults"},
     "discovered": {"mcp"},
     "trust": {"config", "files", "hooks", "policy"},
 }
@@ -110,6 +110,26 @@ def test_a_module_says_what_it_does() -> None:
                 wrong.append(f"{path.relative_to(ROOT)} needs a docstring")
         elif not first.startswith((f"{path.stem}: ", f"{path.stem.strip('_')}: ")) and tree(path).body:
             wrong.append(f"{path.relative_to(ROOT)}: its docstring begins `{path.stem}: what it does`")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_only_the_store_and_the_search_index_know_their_database() -> None:
+    """Statements about runs stand in the store; what only SQLite knows stands in its adapter."""
+    own = (ROOT / "engine" / "store", ROOT / "services" / "index")
+    found = [p for p in MODULES if "sqlite3" in imported(p)]
+    wrong = [str(p.relative_to(ROOT)) for p in found if not any(p.is_relative_to(place) for place in own)]
+    dialect = re.compile(r"\browid\b|json_extract|\bpragma\b|create temp trigger|insert or |sqlite_master")
+    for path in own[0].rglob("*.py"):
+        texts = [
+            n.value for n in ast.walk(tree(path)) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+        ]
+        if path.name != "sqlite.py" and any(dialect.search(text) for text in texts):
+            wrong.append(f"{path.relative_to(ROOT)} speaks SQLite's own SQL")
+        if path.name != "sqlite.py" and "sqlite3" in imported(path):
+            wrong.append(f"{path.relative_to(ROOT)} imports sqlite3")
+    for path in (p for p in MODULES if p.is_relative_to(ROOT / "engine") and not p.is_relative_to(own[0])):
+        if re.search(r"\.execute\(|\bselect\(home", path.read_text(encoding="utf-8")):
+            wrong.append(f"{path.relative_to(ROOT)} asks the store in SQL")
     assert not wrong, "\n".join(wrong)
 
 

@@ -559,7 +559,7 @@ def ran(tmp_path: Path, graph: Graph, jobs: list[str], calls: Calls, rows: str) 
         assert calls == ["pay asked"], "what was done on the way isn't done again"
         out = asyncio.run(app.ainvoke(Command(resume="yes"), config, context=deps))
     assert out["told"] == " ".join(f"{job}=yes" for job in jobs)
-    conn.commit_waiting()
+    conn.flush()
     found = conn.execute(f"select {rows}").fetchall()
     conn.close()
     return found
@@ -622,7 +622,7 @@ def test_nodes_of_a_graph_that_ran_in_its_own_superstep_are_steps_inside_it(
     app: Any = nested([], ways).compile(Saver(conn, steps))
     deps = SimpleNamespace(steps=steps, cancel=Token(), emit=id)
     asyncio.run(app.ainvoke({"at": ""}, {"configurable": {"thread_id": "t"}}, context=deps))
-    conn.commit_waiting()
+    conn.flush()
     rows = conn.execute("select node, namespace, workflow, route from steps order by seq").fetchall()
     conn.close()
     assert [row[0] for row in rows] == kept

@@ -373,10 +373,10 @@ def test_an_always_in_plan_mode_ends_with_the_plan(tmp_path: Path) -> None:
     rule = SessionRule(tool="web_fetch", path="a.invalid", modes=LOOSER["plan"])
     assert rule.covers == "web_fetch with a.invalid, until the plan ends"
     with closing(Store(stage.folder / "home").connect()) as conn:
-        conn.execute("update approvals set rowid = 9")
+        conn.execute("update approvals set seq = 9")
         conn.execute(
-            "insert into approvals (rowid, id, run, key, request, asked_at, rule) "
-            "values (1, 'x', ?, 'x', '{}', 0, ?)",
+            "insert into approvals (seq, id, run, key, request, answer, asked_at, rule) "
+            "values (1, 'x', ?, 'x', '{}', '{}', 0, ?)",
             (outcome.run, rule.model_dump_json()),
         )
         approvals = SqlApprovals(conn, outcome.run)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from interlock.services.config.settings import HookLayer
     from interlock.state.settings import Settings
 
-_PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langchain-google-genai", "pydantic", "rich")
+_PACKAGES = ("langgraph", "langgraph-checkpoint", "langchain-google-genai", "pydantic", "rich")
 _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
 
 

@@ -17,7 +17,7 @@ from interlock.engine.client.front import Front, Kind, Notice, Used
 from interlock.engine.client.record import Cursor, events, newest
 from interlock.engine.client.thread import EngineThread
 from interlock.engine.driver.settling import settled
-from interlock.engine.read import Changes
+from interlock.engine.store.sqlite import Changes
 from interlock.state.errors import InterlockError, UserError, bug
 
 if TYPE_CHECKING:

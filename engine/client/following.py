@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.client.record import Cursor, events
-from interlock.engine.read import Changes, find_run, waiting_requests
+from interlock.engine.read import find_run, waiting_requests
+from interlock.engine.store.sqlite import Changes
 from interlock.state.events import Event, Init, MessageEvent, ToolResultEvent, ToolUse
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ Place = tuple[str, ...]
 
 
 class Row(Protocol):
-    """A row of `steps`, a dict or a `sqlite3.Row`: namespace, superstep, task, node, root_step, seq."""
+    """A row of `steps`, by name: namespace, superstep, task, node, root_step, seq."""
 
     def __getitem__(self, key: str, /) -> Any: ...
 

@@ -16,6 +16,7 @@ from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.chain import SqlChain
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.hook_calls import HookLog
 from interlock.engine.store.journal import SqlJournal
 from interlock.engine.store.model_calls import SqlModelLog
@@ -30,7 +31,6 @@ from interlock.services.models import ChatModels
 from interlock.services.policy.modes import mode_tools
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.sqlite import Buffered
 from interlock.services.toolset import BuiltinToolset
 from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Deps, RunInfo, Token
@@ -103,7 +103,7 @@ class DriveServices:
 class DriveConnections:
     """What the drive creates for itself: fenced connection, cancel token, step log, event sink, budget callback."""
 
-    conn: Buffered
+    conn: Connection
     token: Token
     steps: StepLog
     emit: Emit

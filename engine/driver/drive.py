@@ -22,7 +22,7 @@ from interlock.engine.driver.lease import Lease
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store import Store, diagnosed
 from interlock.engine.store.approvals import ready_answers
-from interlock.engine.store.leases import fence, fenced, lost
+from interlock.engine.store.leases import fence, lost
 from interlock.engine.store.lineage import how_it_ended
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
@@ -254,7 +254,7 @@ class Drive:
         except GraphDrained:
             return
         finally:
-            self.conn.end_waiting()
+            self.conn.flush(last=True)
 
     def _answers(self, snapshot: StateSnapshot) -> dict[str, bool]:
         """Interrupt id → resume, for pending ones with a recorded answer or whose subtask is over."""
@@ -266,7 +266,7 @@ class Drive:
 
     @contextmanager
     def _errors(self) -> Generator[None]:
-        with diagnosed(self.store.path), fenced(self.conn, self.lease):
+        with diagnosed(self.store.path):
             yield
 
     async def close(self) -> None:

@@ -3,24 +3,23 @@
 import asyncio
 import os
 import signal
-import sqlite3
 import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import closing
 
 from interlock.engine.options import HEARTBEAT_STALE_S
-from interlock.engine.store import Store
-from interlock.engine.store.leases import LeaseRow, beat, give_back, impatient, read_lease, take
+from interlock.engine.store import Store, explained
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.leases import LeaseRow, beat, give_back, read_lease, take
 from interlock.services.process.identity import Owner, is_alive, this_process
-from interlock.services.sqlite import explained
 from interlock.state.errors import BusyError
 
 _BEAT_S = 2.0
 """Longest time between heartbeats; also how long a challenger waits to learn that an owner is well."""
-_BUSY_MS = 1000
-"""Longest a heartbeat waits for another writer, in milliseconds; `release` may wait as long."""
+_PATIENCE_S = 1.0
+"""Longest a heartbeat waits for another writer; `release` may wait as long."""
 
 
 class Lease:
@@ -28,7 +27,7 @@ class Lease:
 
     def __init__(
         self,
-        conn: sqlite3.Connection,
+        conn: Connection,
         run: str,
         owner: Owner,
         epoch: int,
@@ -56,7 +55,6 @@ class Lease:
     def _keep(self) -> None:
         """Send heartbeats until released or lost, on a connection that nothing else uses."""
         try:
-            impatient(self._conn, _BUSY_MS)
             while not self._stop.wait(self._beat_s):
                 if not beat(self._conn, self.run, self.epoch):
                     self.lost, self.held = True, False
@@ -82,23 +80,20 @@ async def acquire(
     `on_lost` is called from the heartbeat thread.
     """
     me = identity or this_process()
-    with explained(store.path):
-        conn = store.connect()
-        try:
-            seen = read_lease(conn, run)
-            if seen is not None and seen.held and is_alive(seen.owner) is not False:
-                if not wait:
-                    raise _busy(run, seen)
-                seen = await _outlive(conn, store, run, seen, stale_after_s)
-            epoch = _take(conn, run, me, seen)
-        except BaseException:
-            conn.close()
-            raise
-    return Lease(conn, run, me, epoch, min(stale_after_s / 6, _BEAT_S), on_lost)
+    with explained(store.path), closing(store.connect()) as conn:
+        seen = read_lease(conn, run)
+        if seen is not None and seen.held and is_alive(seen.owner) is not False:
+            if not wait:
+                raise _busy(run, seen)
+            seen = await _outlive(conn, store, run, seen, stale_after_s)
+        epoch = _take(conn, run, me, seen)
+    return Lease(
+        store.connect(patience_s=_PATIENCE_S), run, me, epoch, min(stale_after_s / 6, _BEAT_S), on_lost
+    )
 
 
 async def _outlive(
-    conn: sqlite3.Connection, store: Store, run: str, seen: LeaseRow, stale_after_s: float
+    conn: Connection, store: Store, run: str, seen: LeaseRow, stale_after_s: float
 ) -> LeaseRow | None:
     """Watch a living owner until it may be replaced. Reads only: it may hold the write lock."""
     pause = min(stale_after_s / 20, 0.25)
@@ -114,7 +109,7 @@ async def _outlive(
             return row
         if row != seen:
             raise _busy(run, row)
-        if (writer := writer_of(store.path)) in (None, seen.owner.pid):
+        if (writer := store.writer()) in (None, seen.owner.pid):
             silent += passed
         elif (blocked := blocked + passed) >= stale_after_s:
             raise BusyError(
@@ -127,7 +122,7 @@ async def _outlive(
     return seen
 
 
-def _take(conn: sqlite3.Connection, run: str, me: Owner, seen: LeaseRow | None) -> int:
+def _take(conn: Connection, run: str, me: Owner, seen: LeaseRow | None) -> int:
     row = take(conn, run, me, seen)
     if isinstance(row, LeaseRow):
         raise _busy(run, row)
@@ -138,10 +133,6 @@ def _busy(run: str, row: LeaseRow) -> BusyError:
     pid, host = row.owner.pid, row.owner.host
     how = "there." if is_alive(row.owner) is None else f"with: kill {pid}"
     return BusyError(f"Run {run!r} is driven by process {pid} on {host}. Wait for it, or end it {how}")
-
-
-_WAL_WRITE_LOCK = "120"
-"""Byte of the `-shm` file that SQLite locks while it writes (WAL_WRITE_LOCK at UNIX_SHM_BASE)."""
 
 
 _KILLED_S = 10.0
@@ -183,22 +174,3 @@ def _kill(owner: Owner) -> None:
             os.close(descriptor)
     elif is_alive(owner):
         os.kill(owner.pid, signal.SIGKILL)
-
-
-def writer_of(path: Path) -> int | None:
-    """Pid of the process in a write transaction on this SQLite file (WAL); None: nobody, or unknown.
-
-    Reads /proc/locks: asking with fcntl takes a descriptor, and closing that would drop SQLite's own locks.
-    """
-    try:
-        inode = str(Path(f"{path}-shm").stat().st_ino)
-        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    for line in lines:  # `1: POSIX  ADVISORY  WRITE 1234 fd:01:262149 120 120`
-        fields = line.split()
-        if fields[1] == "POSIX" and fields[3:4] == ["WRITE"] and fields[6:8] == [_WAL_WRITE_LOCK] * 2:
-            pid, place = int(fields[4]), fields[5]
-            if pid > 0 and place.rpartition(":")[2] == inode:
-                return pid
-    return None

@@ -1,7 +1,6 @@
-"""read: runs, pending requests, and one run in detail, with sqlite3 alone; also detects changes."""
+"""read: runs, pending requests, and one run in detail, shaped from the store's rows alone."""
 
 import json
-import sqlite3
 import time
 from collections.abc import Mapping
 from itertools import groupby
@@ -9,25 +8,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.options import Pending
-from interlock.engine.store import select
-from interlock.engine.store.lineage import IS_SUBTASK, RELATED, deepest
+from interlock.engine.store import views
+from interlock.engine.store.lineage import deepest
+from interlock.engine.store.views import Row
 from interlock.state.errors import UserError
 from interlock.state.text import nearest
 
 STATUSES = ("running", "waiting", "interrupted", "done", "failed", "cancelled")
 ENDED = ("done", "failed", "cancelled")
-_RUNS = f"""
-select r.run, r.workflow, r.parent, r.workspace, r.title, r.created, r.updated, r.status, r.outcome, r.step,
-       r.error, l.host, l.boot, l.pid, l.started, coalesce(l.held, 0) as held,
-       (select count(*) from approvals a where a.run = r.run and a.answer is null and a.superseded = 0
-        and a.interrupt is not null) as waiting,
-       (select count(*) from runs c where c.parent = r.run and {IS_SUBTASK}
-        and c.status not in ('done', 'cancelled')) as below,
-       r.parent is not null and json_extract(r.options, '$.subtask_of') = r.parent as subtask,
-       (select coalesce(sum(input_tokens + output_tokens), 0) from model_calls m
-        where m.run = r.run) as tokens
-from runs r left join lease l on l.run = r.run
-"""
 
 
 class RunRow(NamedTuple):
@@ -66,7 +54,7 @@ class Request(NamedTuple):
 
 def list_runs(home: Path, status: str | None = None) -> list[RunRow]:
     """All runs, most recently changed first; empty if there is no store. Raises `StoreError`."""
-    rows = [_run_row(row) for row in select(home, _RUNS + " order by r.updated desc")]
+    rows = [_run_row(row) for row in views.runs(home)]
     return [r for r in rows if status is None or r.status == status]
 
 
@@ -110,19 +98,11 @@ def waiting_requests(home: Path, run: str | None = None) -> list[Request]:
     For a task that waits for a subtask, these are the subtask's requests.
     """
     run = run and deepest(home, run)
-    rows = select(
-        home,
-        "select a.id, a.run, a.asked_at, a.request, a.number from approvals a "
-        "join runs r on r.run = a.run where a.answer is null and a.superseded = 0 and a.interrupt is not null "
-        "and r.status not in ('done', 'failed', 'cancelled') and (?1 is null or a.run = ?1) "
-        "order by a.rowid",
-        run,
-    )
     found = [
         Request(
             r["id"], r["run"], r["asked_at"], _fields(r["id"], r["number"] or 0, json.loads(r["request"]))
         )
-        for r in rows
+        for r in views.waiting(home, run)
     ]
     first = {r.run: r.asked_at for r in reversed(found)}
     return sorted(found, key=lambda r: (first[r.run], r.run, *place_of(r.id)))
@@ -134,18 +114,11 @@ _ANSWERED = {"reject": "rejected", "cancel": "cancelled", "modify": "approved wi
 def past_requests(home: Path, run: str) -> dict[str, str]:
     """What became of the requests of this run, and of related ones, that no longer wait: by id and by number."""
     waiting = {request.id for request in waiting_requests(home)}
-    rows = select(
-        home,
-        RELATED + "select a.id, a.number, a.request, a.answer, a.answered_at, a.answered_by from approvals a "
-        "where a.run in related and (a.interrupt is not null or a.answer is not null) "
-        "order by a.run = ?1, a.rowid",
-        run,
-    )
-    past = [(row, _became(row)) for row in rows if row["id"] not in waiting]
+    past = [(row, _became(row)) for row in views.past(home, run) if row["id"] not in waiting]
     return {name: text for row, text in past for name in (row["id"], str(row["number"]))}
 
 
-def _became(row: sqlite3.Row) -> str:
+def _became(row: Row) -> str:
     request = json.loads(row["request"])
     what = f"Request {row['number'] or row['id']} ({request['call']['name']})"
     if row["answer"] is None:
@@ -216,7 +189,7 @@ def check_edit(request: Mapping[str, Any], args: Mapping[str, Any]) -> None:
         raise UserError(f"The edit of {tool} lacks {name!r}, the text that was shown.")
 
 
-def _run_row(row: sqlite3.Row) -> RunRow:
+def _run_row(row: Row) -> RunRow:
     alive: bool | None = False
     if row["held"]:
         from interlock.services.process.identity import Owner, is_alive
@@ -257,15 +230,14 @@ class Step(NamedTuple):
 
 def steps(home: Path, run: str) -> list[Step]:
     """Every executed node, in the order they ended."""
-    return [_step(row) for row in step_rows(home, run)]
+    return [_step(row) for row in views.steps(home, run)]
 
 
-def step_rows(home: Path, run: str) -> list[sqlite3.Row]:
-    """The rows of `steps`, as `diagrams.run_path` reads them."""
-    return select(home, "select * from steps where run = ? order by seq", run)
+step_rows = views.steps
+"""As `diagrams.run_path` reads them."""
 
 
-def _step(row: sqlite3.Row) -> Step:
+def _step(row: Row) -> Step:
     keys = tuple(k for k in row["keys"].split(",") if k)
     depth = row["namespace"].count("|") + 1 if row["namespace"] else 0
     node, times = (row["workflow"], row["node"]), (row["started"], row["ms"])
@@ -280,39 +252,4 @@ def path(taken: list[Step], depth: int = 0) -> list[tuple[str, int]]:
 
 def models(home: Path, run: str) -> dict[str, dict[str, int]]:
     """Model → requests and tokens."""
-    rows = select(
-        home,
-        "select model, count(*) as requests, sum(input_tokens) as input_tokens, "
-        "sum(output_tokens) as output_tokens, sum(cached_tokens) as cached, "
-        "sum(thought_tokens) as thoughts, sum(duration_ms) as duration_ms "
-        "from model_calls where run = ? group by model order by model",
-        run,
-    )
-    return {row["model"]: {k: row[k] for k in row.keys()[1:]} for row in rows}
-
-
-class Changes:
-    """Detects writes to the store. Callable from one thread at a time."""
-
-    def __init__(self, home: Path) -> None:
-        self._path = home / "interlock.db"
-        self._conn: sqlite3.Connection | None = None
-        self._version = -1
-
-    def __call__(self) -> bool:
-        """True if the store changed since the last call, and on the first. An unreadable store counts as unchanged."""
-        try:
-            if self._conn is None:
-                self._conn = sqlite3.connect(
-                    f"{self._path.as_uri()}?mode=ro", uri=True, timeout=0.1, check_same_thread=False
-                )
-            (version,) = self._conn.execute("pragma data_version").fetchone()
-        except sqlite3.Error:
-            return False
-        changed, self._version = version != self._version, version
-        return changed
-
-    def close(self) -> None:
-        if self._conn is not None:
-            self._conn.close()
-            self._conn = None
+    return {row["model"]: {k: row[k] for k in row.keys()[1:]} for row in views.models(home, run)}

@@ -1,12 +1,12 @@
-"""calls: a run's calls and sub-agents: what each did, who decided on it, and the result; sqlite3 alone."""
+"""calls: a run's calls and sub-agents: what each did, who decided on it, and the result."""
 
 import json
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.store import select
+from interlock.engine.store import views
+from interlock.engine.store.views import Row
 from interlock.state.errors import UserError
 
 _Place = tuple[str, int]
@@ -15,13 +15,7 @@ _Place = tuple[str, int]
 
 def answered(home: Path, run: str) -> Iterator[dict[str, Any]]:
     """Answered requests: id, kind, tool, choice, by whom, when."""
-    rows = select(
-        home,
-        "select id, request, answer, answered_at, answered_by from approvals where run = ? "
-        "and answer is not null order by rowid",
-        run,
-    )
-    for row in rows:
+    for row in views.answered(home, run):
         request, answer = json.loads(row["request"]), json.loads(row["answer"])
         yield {
             "id": row["id"],
@@ -47,13 +41,8 @@ class Reason(NamedTuple):
 
 def reasons(home: Path, run: str) -> list[Reason]:
     """Reasons in the order the nodes ended."""
-    rows = select(
-        home,
-        "select root_step + 1, workflow, node, reason from steps where run = ? and reason is not null "
-        "order by seq",
-        run,
-    )
-    return [Reason(*row) for row in rows]
+    rows = [row for row in views.steps(home, run) if row["reason"] is not None]
+    return [Reason(row["root_step"] + 1, row["workflow"], row["node"], row["reason"]) for row in rows]
 
 
 class Call(NamedTuple):
@@ -86,7 +75,7 @@ class Call(NamedTuple):
 
 def calls(home: Path, run: str) -> list[Call]:
     """Tool calls in the order they finished; those without a result last."""
-    rows = _rows(home, run)
+    rows = views.calls(home, run)
     decided = _decisions(home, run)
     arguments = {(r["message"], r["idx"], r["attempt"]): _args(home, r) for r in rows}
     last = {(r["message"], r["idx"]): r["attempt"] for r in sorted(rows, key=lambda r: r["attempt"])}
@@ -111,22 +100,11 @@ def of_call(made: list[Call], name: str, run: str) -> Call:
 
 def results(home: Path, run: str) -> dict[str, dict[str, Any]]:
     """Call id → the complete result of each finished call: `status`, `content`, `error`, `meta`."""
-    done = [row for row in _rows(home, run) if row["state"] == "done"]
+    done = [row for row in views.calls(home, run) if row["state"] == "done"]
     return {_asked(home, row).get("id", ""): _result(home, row) for row in done}
 
 
-def _rows(home: Path, run: str) -> list[sqlite3.Row]:
-    return select(
-        home,
-        "select j.*, c.body as asked, c.file as asked_file, a.body as answer, a.file as answer_file "
-        "from journal j left join chain c on c.id = j.message left join chain a on a.id = j.record "
-        "where j.run = ? "
-        "order by coalesce(done_at, 9e99), coalesce(intent_at, 9e99), message, idx, attempt",
-        run,
-    )
-
-
-def _result(home: Path, row: sqlite3.Row) -> dict[str, Any]:
+def _result(home: Path, row: Row) -> dict[str, Any]:
     """Merge the journal's result with the conversation's answer, which holds the text once it is recorded there."""
     return {
         **_as_json(home, row["result"], row["result_file"]),
@@ -134,7 +112,7 @@ def _result(home: Path, row: sqlite3.Row) -> dict[str, Any]:
     }
 
 
-def _call(home: Path, row: sqlite3.Row, decided: list[dict[str, Any]]) -> Call:
+def _call(home: Path, row: Row, decided: list[dict[str, Any]]) -> Call:
     result = _result(home, row)
     meta: dict[str, Any] = result.get("meta") or {}
     error: dict[str, Any] = result.get("error") or {}
@@ -159,16 +137,16 @@ def _call(home: Path, row: sqlite3.Row, decided: list[dict[str, Any]]) -> Call:
     )
 
 
-def _args(home: Path, row: sqlite3.Row) -> dict[str, Any]:
+def _args(home: Path, row: Row) -> dict[str, Any]:
     return json.loads(row["args"]) if row["args"] is not None else _first_args(home, row)
 
 
-def _first_args(home: Path, row: sqlite3.Row) -> dict[str, Any]:
+def _first_args(home: Path, row: Row) -> dict[str, Any]:
     """The model's arguments; chain records omit empty ones."""
     return _asked(home, row).get("args", {})
 
 
-def _asked(home: Path, row: sqlite3.Row) -> dict[str, Any]:
+def _asked(home: Path, row: Row) -> dict[str, Any]:
     """The call as the model made it."""
     calls: list[dict[str, Any]] = _as_json(home, row["asked"], row["asked_file"]).get("tool_calls", [])
     index: int = row["idx"]
@@ -177,11 +155,9 @@ def _asked(home: Path, row: sqlite3.Row) -> dict[str, Any]:
 
 def _decisions(home: Path, run: str) -> dict[_Place, list[dict[str, Any]]]:
     """Decisions on each call, oldest first."""
-    if not select(home, "select 1 from sqlite_master where name = 'decisions'"):
-        return {}  # an older store that no newer Interlock has opened for writing
     givers = dict(_givers(home, run))
     found: dict[_Place, list[dict[str, Any]]] = {}
-    for row in select(home, "select * from decisions where run = ? order by at", run):
+    for row in views.decisions(home, run):
         decision: dict[str, Any] = {"attempt": row["attempt"], "at": row["at"], **json.loads(row["body"])}
         if "session" in decision:
             decision["who"] = givers.get(json.dumps(decision["session"], sort_keys=True), "")
@@ -191,8 +167,7 @@ def _decisions(home: Path, run: str) -> dict[_Place, list[dict[str, Any]]]:
 
 def _givers(home: Path, run: str) -> Iterator[tuple[str, str]]:
     """Always-choice → who made it."""
-    rows = select(home, "select rule, answered_by from approvals where run = ? and rule is not null", run)
-    for row in rows:
+    for row in (row for row in views.answered(home, run) if row["rule"] is not None):
         rule = {k: v for k, v in json.loads(row["rule"]).items() if v not in ("", None, False, [])}
         yield json.dumps(rule, sort_keys=True), row["answered_by"] or ""
 
@@ -200,7 +175,7 @@ def _givers(home: Path, run: str) -> Iterator[tuple[str, str]]:
 def _with_args(
     home: Path,
     decision: dict[str, Any],
-    row: sqlite3.Row,
+    row: Row,
     arguments: dict[tuple[str, int, int], dict[str, Any]],
 ) -> dict[str, Any]:
     if not decision.get("becomes"):
@@ -240,48 +215,23 @@ class Agent(NamedTuple):
 
 def agents(home: Path, run: str) -> list[Agent]:
     """Every sub-agent started, each below its parent, in call order."""
-    roots = select(
-        home,
-        "select distinct json_extract(cast(body as text), '$.root.agent') as agent from chain "
-        "where run = ? and parent = '' and file is null",
-        run,
-    )
-    used = select(
-        home,
-        "select agent, sum(role = 'main') as turns, sum(input_tokens + output_tokens) as tokens "
-        "from model_calls where run = ? group by agent",
-        run,
-    )
-    waiting = select(
-        home,
-        "select distinct json_extract(request, '$.agent') from approvals "
-        "where run = ? and answer is null and superseded = 0 and interrupt is not null",
-        run,
-    )
-    by_agent, waits, ended = (
-        {row["agent"]: row for row in used},
-        {row[0] for row in waiting},
-        _ended(home, run),
-    )
-    paths = sorted((row["agent"] for row in roots if row["agent"]), key=_order)
-    return [_agent(path, by_agent.get(path), ended.get(path), path in waits) for path in paths]
+    used = {row["agent"]: row for row in views.agents_usage(home, run)}
+    waits = {json.loads(row["request"]).get("agent") for row in views.waiting(home, run)}
+    ended = _ended(home, run)
+    paths = sorted(views.agents(home, run), key=_order)
+    return [_agent(path, used.get(path), ended.get(path), path in waits) for path in paths]
 
 
 def _ended(home: Path, run: str) -> dict[str, dict[str, Any]]:
     """Agent → the meta of its parent's call in the journal, which says how it ended."""
-    rows = select(
-        home,
-        "select result, result_file from journal where run = ? and state = 'done' "
-        "and tool in ('invoke_agent', 'codebase_investigator')",
-        run,
-    )
     metas: list[dict[str, Any]] = [
-        _as_json(home, row["result"], row["result_file"]).get("meta") or {} for row in rows
+        _as_json(home, row["result"], row["result_file"]).get("meta") or {}
+        for row in views.agents_results(home, run)
     ]
     return {meta["agent"]: meta for meta in metas if "agent" in meta}
 
 
-def _agent(path: str, used: sqlite3.Row | None, meta: dict[str, Any] | None, waits: bool) -> Agent:
+def _agent(path: str, used: Row | None, meta: dict[str, Any] | None, waits: bool) -> Agent:
     return Agent(
         path,
         path.count("/"),

@@ -2,24 +2,20 @@
 
 import json
 import os
-import sqlite3
 import time
 import zlib
 from collections.abc import Generator, Mapping
-from contextlib import closing, contextmanager, suppress
-from importlib.resources import files
+from contextlib import closing, contextmanager
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from interlock.services.files.folders import private_directory, private_file
-from interlock.services.sqlite import (
-    BUSY_TIMEOUT_S,
-    Buffered,
-    StoreConnection,
-    explain,
-    explained,
-    transaction,
-)
+from interlock.engine.store import sqlite
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.sqlite import explained
+from interlock.engine.store.tables import TABLE
+from interlock.services.faults import BUSY_TIMEOUT_S
+from interlock.services.files.folders import private_directory
 from interlock.state.errors import InterlockError, StoreError, UserError
 
 PARTS = (
@@ -29,8 +25,6 @@ PARTS = (
     *("outputs", "plans", "snapshots", "input", "index"),
 )
 """What is in the state directory."""
-SCHEMA_VERSION = 6
-"""`PRAGMA user_version`; increases with every change an older Interlock can't read."""
 
 
 def state_home(env: Mapping[str, str] = os.environ) -> Path:
@@ -42,73 +36,48 @@ def state_home(env: Mapping[str, str] = os.environ) -> Path:
 
 
 @contextmanager
-def reading(home: Path) -> Generator[sqlite3.Connection | None]:
+def reading(home: Path) -> Generator[Connection | None]:
     """A read-only connection; None if there is no store yet. Raises `StoreError` in one line."""
     path = home / "interlock.db"
     if not path.exists():
         yield None
         return
-    conn: sqlite3.Connection | None = None
-    try:
-        conn = sqlite3.connect(path, timeout=10)
-        conn.row_factory = sqlite3.Row
-        conn.execute("pragma query_only = 1")
-        version = _version(conn, path)
-        if 0 < version < SCHEMA_VERSION:
+    with explained(path), closing(sqlite.connect_reader(path)) as conn:
+        version = sqlite.version(conn, path)
+        if 0 < version < sqlite.SCHEMA_VERSION:
             Store(home).open()
         yield conn if version else None
-    except sqlite3.DatabaseError as error:
-        raise explain(error, path) from error
-    finally:
-        if conn is not None:
-            conn.close()
 
 
-def _version(conn: sqlite3.Connection, path: Path) -> int:
-    (version,) = conn.execute("pragma user_version").fetchone()
-    if version > SCHEMA_VERSION:
-        raise StoreError(
-            f"The store {str(path)!r} was written by a newer Interlock (version {version}, this one "
-            f"reads {SCHEMA_VERSION}). Upgrade, or choose another with INTERLOCK_HOME."
-        )
-    return version
-
-
-def select(home: Path, sql: str, *values: object) -> list[sqlite3.Row]:
+def select(home: Path, sql: str, *values: object) -> list[Any]:
     """The rows; empty if there is no store yet. Raises `StoreError` in one line."""
     with reading(home) as conn:
         return conn.execute(sql, values).fetchall() if conn else []
 
 
-def insertion(table: str, row: Mapping[str, object], how: str = "insert") -> tuple[str, tuple[object, ...]]:
-    """SQL that inserts a row (column → value), and its values. `how`: also `insert or replace`, `insert or ignore`."""
-    return f"{how} into {table} ({', '.join(row)}) values ({', '.join('?' * len(row))})", (*row.values(),)
+_Again = Literal["refuse", "replace", "keep"]
 
 
-def _number_requests(conn: sqlite3.Connection) -> None:
-    """Give the requests of stores before version 6 their numbers, which were computed then."""
-    if "number" not in {row[1] for row in conn.execute("pragma table_info(approvals)")}:
-        conn.execute("alter table approvals add column number integer")
-        conn.execute("update approvals set number = rowid")
+def put(
+    conn: Connection, table: str, row: Mapping[str, object], again: _Again = "refuse", *, later: bool = False
+) -> None:
+    """Insert a row (column → value). `again`: what becomes of one with the same key. `later`: as the connection's."""
+    sql = _insertion(table, tuple(row), again)
+    if later:
+        conn.later(table, sql, (*row.values(),))
+    else:
+        conn.execute(sql, (*row.values(),))
 
 
-_PAGE = 2048
-"""Bytes; small, because a commit writes whole pages of many small tables."""
-C = TypeVar("C", bound=StoreConnection)
-_CHECKPOINT_TABLES = """
-create table if not exists checkpoints (
-    thread_id text not null, checkpoint_ns text not null default '', checkpoint_id text not null,
-    parent_checkpoint_id text, type text, checkpoint blob, metadata blob,
-    primary key (thread_id, checkpoint_ns, checkpoint_id));
-create table if not exists writes (
-    thread_id text not null, checkpoint_ns text not null default '', checkpoint_id text not null,
-    task_id text not null, idx integer not null, task_path text not null default '',
-    channel text not null, type text, value blob,
-    primary key (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)) without rowid;
-"""
-"""The tables of langgraph-checkpoint-sqlite 3.1.2. `writes` is `without rowid`, which saves a copy of its long keys;
-`checkpoints` isn't: its rows of 1 KB would spill into overflow pages (measured: 2.8 MB for 0.7 MB).
-"""
+@lru_cache(maxsize=64)
+def _insertion(table: str, names: tuple[str, ...], again: _Again) -> str:
+    sql = f"insert into {table} ({', '.join(names)}) values ({', '.join('?' * len(names))})"
+    if again == "refuse":
+        return sql
+    key = TABLE[table].key
+    changed = ", ".join(f"{name} = excluded.{name}" for name in names if name not in key)
+    act = f"update set {changed}" if again == "replace" else "nothing"
+    return f"{sql} on conflict ({', '.join(key)}) do {act}"
 
 
 class Store:
@@ -131,36 +100,22 @@ class Store:
                 "Choose another with INTERLOCK_HOME."
             ) from error
         with explained(self.path), closing(self.connect("FULL")) as conn:
-            if _version(conn, self.path) < SCHEMA_VERSION:
-                schema = files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
-                with transaction(conn):
-                    for statement in (_CHECKPOINT_TABLES + schema).split(";\n"):
-                        conn.execute(statement)
-                    _number_requests(conn)
-                    conn.execute(f"pragma user_version={SCHEMA_VERSION}")
+            if sqlite.version(conn, self.path) < sqlite.SCHEMA_VERSION:
+                sqlite.migrate(conn)
 
-    def connect(self, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> StoreConnection:
-        """A connection in autocommit mode: start transactions with `transaction`, and don't `await` inside them."""
-        return self._connect(StoreConnection, synchronous)
+    def connect(
+        self, synchronous: Literal["NORMAL", "FULL"] = "NORMAL", *, patience_s: float = BUSY_TIMEOUT_S
+    ) -> Connection:
+        """A connection in autocommit mode: don't `await` inside its transactions."""
+        return sqlite.connect(self.path, synchronous, patience_s=patience_s)
 
-    def connect_driver(self) -> Buffered:
+    def connect_driver(self) -> Connection:
         """A drive's connection: rows may be buffered until its next commit."""
-        return self._connect(Buffered, "NORMAL")
+        return sqlite.connect(self.path, "NORMAL", buffers=True)
 
-    def _connect(self, kind: type[C], synchronous: str) -> C:
-        with explained(self.path):
-            with suppress(OSError):  # SQLite says why
-                private_file(self.path)
-            conn = kind(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-            try:
-                conn.execute(f"pragma page_size={_PAGE}")  # for a new file; existing ones keep theirs
-                conn.execute("pragma journal_mode=wal")
-                conn.execute(f"pragma synchronous={synchronous}")
-                conn.remember()
-            except BaseException:
-                conn.close()
-                raise
-        return conn
+    def writer(self) -> int | None:
+        """Pid of the process that is writing now; None: nobody, or unknown."""
+        return sqlite.writer_of(self.path)
 
 
 @contextmanager
@@ -169,10 +124,9 @@ def diagnosed(path: Path) -> Generator[None]:
     with explained(path):
         try:
             yield
-        except (InterlockError, sqlite3.Error):
-            raise
         except Exception as error:
-            _raise_if_damaged(path, error)
+            if not isinstance(error, (InterlockError, *sqlite.ERRORS)):
+                _raise_if_damaged(path, error)
             raise
 
 
@@ -259,36 +213,36 @@ def _inflated(saved: bytes) -> bytes:
     return data
 
 
-def read_options(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
+def read_options(conn: Connection, run: str) -> dict[str, Any]:
     row = conn.execute("select options from runs where run = ?", (run,)).fetchone()
     if row is None:
         raise UserError(f"Run {run!r} was removed meanwhile. List runs with: interlock runs --all")
     return json.loads(row[0])
 
 
-def keep_rights(conn: sqlite3.Connection, run: str, rights: Mapping[str, Any]) -> None:
+def keep_rights(conn: Connection, run: str, rights: Mapping[str, Any]) -> None:
     """Update the run's persisted rules."""
     options = read_options(conn, run)
     if options.get("rights") != rights:
-        with transaction(conn):
+        with conn.transaction():
             text = json.dumps({**options, "rights": rights})
             conn.execute("update runs set options = ? where run = ?", (text, run))
 
 
-def first_input(conn: sqlite3.Connection, run: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+def first_input(conn: Connection, run: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The input of a run that has no checkpoint yet, with what is asked now; kept, because a replay reads it."""
     (text,) = conn.execute("select input from runs where run = ?", (run,)).fetchone()
     first: dict[str, Any] = json.loads(text)
     changed = {**first, **{name: value for name, value in asked.items() if name in first}}
     if changed != first:
-        with transaction(conn):
+        with conn.transaction():
             conn.execute("update runs set input = ? where run = ?", (json.dumps(changed), run))
     return changed
 
 
-def note_error(conn: sqlite3.Connection, run: str, error: Mapping[str, str] | None) -> None:
+def note_error(conn: Connection, run: str, error: Mapping[str, str] | None) -> None:
     """Set the run's latest error; None clears it."""
-    with transaction(conn):
+    with conn.transaction():
         conn.execute(
             "update runs set error = ?, updated = ? where run = ?",
             (json.dumps(error) if error else None, time.time(), run),

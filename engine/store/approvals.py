@@ -4,7 +4,6 @@ import getpass
 import json
 import os
 import socket
-import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -15,11 +14,11 @@ from pydantic import ValidationError
 
 from interlock.engine.options import Decision
 from interlock.engine.read import Request, check_edit, place_of, waiting_requests
-from interlock.engine.store import Store, insertion
+from interlock.engine.store import Store, explained, put
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.lineage import RELATED
 from interlock.services.policy.rule import USER
 from interlock.services.secrets.redaction import SHAPES, Redactor
-from interlock.services.sqlite import explained, transaction
 from interlock.state.calls import Answer, ApprovalRequest, SavedRules, SessionRule
 from interlock.state.errors import UserError
 from interlock.state.text import clean, clean_json
@@ -30,19 +29,22 @@ from interlock.tools.table import TOOLS
 class SqlApprovals:
     """Implements `Approvals` for a run's driver."""
 
-    conn: sqlite3.Connection
+    conn: Connection
     run: str
     redact: Redactor = SHAPES
     store: Store | None = None
     """None if no choice can be saved."""
 
     def ask(self, request: ApprovalRequest) -> str:
-        with transaction(self.conn) as conn:
+        with self.conn.transaction() as conn:
             if found := self._value("id", request.key):
                 return found
             name, text = self._name(request), self.redact.request(request).model_dump_json()
-            row = {"id": name, "run": self.run, "key": request.key, "request": text, "asked_at": time.time()}
-            conn.execute(*insertion("approvals", row))
+            order = "select coalesce(max(seq), 0) + 1 from approvals where run = ?"
+            (seq,) = conn.execute(order, (self.run,)).fetchone()
+            row = {"id": name, "run": self.run, "seq": seq, "key": request.key, "request": text}
+            row["asked_at"] = time.time()
+            put(conn, "approvals", row)
         return name
 
     def _value(self, column: str, key: str) -> str | None:
@@ -58,13 +60,12 @@ class SqlApprovals:
                 "select count(*) from approvals where run = ? and key like 'hook:%'", (self.run,)
             ).fetchone()
             return f"{self.run}-h{before + 1}"
-        batches = self.conn.execute(
-            "select substr(key, 1, instr(key, '.') - 1) as batch from approvals where run = ? "
-            "and key not like 'hook:%' group by batch order by min(rowid)",
-            (self.run,),
+        keys = self.conn.execute(
+            "select key from approvals where run = ? and key not like 'hook:%' order by seq", (self.run,)
         ).fetchall()
         # Batches of parallel agents ask in turn: each keeps the number it got first.
-        earlier = next((i for i, (m,) in enumerate(batches) if m == call.message), len(batches))
+        batches = [*dict.fromkeys(key.partition(".")[0] for (key,) in keys)]
+        earlier = batches.index(call.message) if call.message in batches else len(batches)
         first = request.what in ("approval", "review") and (request.asked, call.attempt) == (1, 1)
         again = "" if first else f".{request.what[0]}{call.attempt}{request.asked}"
         return f"{self.run}-{earlier + 1}.{call.index + 1}{again}"
@@ -79,7 +80,7 @@ class SqlApprovals:
 
     def open_requests(self) -> list[ApprovalRequest]:
         rows = self.conn.execute(
-            "select request from approvals where run = ? and answer is null and not superseded order by rowid",
+            "select request from approvals where run = ? and answer is null and superseded = 0 order by seq",
             (self.run,),
         )
         return [ApprovalRequest.model_validate_json(request) for (request,) in rows]
@@ -87,16 +88,19 @@ class SqlApprovals:
     def session_rules(self) -> list[SessionRule]:
         """The rules of this run's always-choices; those made while planning end with the plan."""
         rows = self.conn.execute(
-            "select rule from approvals where run = :run and rule is not null and (rowid > coalesce(("
-            "select max(rowid) from approvals where run = :run and json_extract(answer, '$.choice') <> 'reject' "
-            "and json_extract(request, '$.call.name') = 'exit_plan_mode'), 0) "
-            """or json_extract(rule, '$.modes') <> '["plan"]') order by rowid""",
-            {"run": self.run},
+            "select request, answer, rule from approvals where run = ? and answer is not null order by seq",
+            (self.run,),
         )
-        return [SessionRule.model_validate_json(rule) for (rule,) in rows]
+        rules: list[SessionRule] = []
+        for request, answer, rule in rows:
+            if rule is not None:
+                rules.append(SessionRule.model_validate_json(rule))
+            if '"exit_plan_mode"' in request and _ends_planning(json.loads(request), json.loads(answer)):
+                rules = [rule for rule in rules if rule.modes != ("plan",)]
+        return rules
 
     def add_session_rule(self, key: str, rule: SessionRule) -> None:
-        with transaction(self.conn) as conn:
+        with self.conn.transaction() as conn:
             conn.execute(
                 "update approvals set rule = ? where run = ? and key = ?",
                 (rule.model_dump_json(), self.run, key),
@@ -105,13 +109,17 @@ class SqlApprovals:
     def confirm(self, saved: SavedRules) -> None:
         # A separate connection: the driver's may write only its own run's rows, and the parents wait for this run.
         assert self.store is not None
-        with closing(self.store.connect()) as conn, transaction(conn):
+        with closing(self.store.connect()) as conn, conn.transaction():
             for run, text in conn.execute(_RUN_AND_THOSE_ABOVE, (self.run,)).fetchall():
                 options: dict[str, Any] = json.loads(text)
                 rights: dict[str, Any] = options.get("rights") or {}
                 if files := _confirmed(rights.get("files", []), saved, self.redact):
                     kept = json.dumps({**options, "rights": {**rights, "files": files}})
                     conn.execute("update runs set options = ? where run = ?", (kept, run))
+
+
+def _ends_planning(request: dict[str, Any], answer: dict[str, Any]) -> bool:
+    return request["call"]["name"] == "exit_plan_mode" and answer["choice"] != "reject"
 
 
 _RUN_AND_THOSE_ABOVE = """
@@ -133,9 +141,9 @@ def _confirmed(
     return [*(now if f is there else f for f in files), *([] if there else [now])]
 
 
-def decide(conn: sqlite3.Connection, run: str, approval: str, answer: Answer) -> None:
+def decide(conn: Connection, run: str, approval: str, answer: Answer) -> None:
     """Persist a person's answer, power-safe, before the run resumes. An answered request can't be answered again."""
-    with transaction(conn):
+    with conn.transaction():
         written = conn.execute(
             "update approvals set answer = ?, answered_at = ?, answered_by = ? "
             "where run = ? and id = ? and answer is null",
@@ -145,13 +153,13 @@ def decide(conn: sqlite3.Connection, run: str, approval: str, answer: Answer) ->
             raise not_waiting(conn, run, approval)
 
 
-def supersede(conn: sqlite3.Connection, run: str) -> None:
+def supersede(conn: Connection, run: str) -> None:
     """Withdraw the run's open requests: nothing asks for them any more."""
-    with transaction(conn):
+    with conn.transaction():
         conn.execute("update approvals set superseded = 1 where run = ? and answer is null", (run,))
 
 
-def not_waiting(conn: sqlite3.Connection, run: str, approval: str) -> UserError:
+def not_waiting(conn: Connection, run: str, approval: str) -> UserError:
     """Why a request can't be answered: it doesn't exist, or was answered already."""
     row = conn.execute("select answer from approvals where run = ? and id = ?", (run, approval)).fetchone()
     if row is None or row[0] is None:
@@ -163,7 +171,7 @@ def not_waiting(conn: sqlite3.Connection, run: str, approval: str) -> UserError:
     )
 
 
-def number_requests(conn: sqlite3.Connection, run: str) -> None:
+def number_requests(conn: Connection, run: str) -> None:
     """Number a parked run's new requests, in the order of their calls. No number is used for a second request."""
     rows = conn.execute(
         "select id from approvals where run = ? and number is null and answer is null and superseded = 0 "
@@ -172,14 +180,14 @@ def number_requests(conn: sqlite3.Connection, run: str) -> None:
     ).fetchall()
     if not rows:
         return
-    with transaction(conn):
+    with conn.transaction():
         query = RELATED + "select coalesce(max(number), 0) from approvals where run in related"
         (last,) = conn.execute(query, (run,)).fetchone()
         for number, name in enumerate(sorted((name for (name,) in rows), key=place_of), last + 1):
             conn.execute("update approvals set number = ? where id = ?", (number, name))
 
 
-def ready_answers(conn: sqlite3.Connection, run: str) -> dict[str, str]:
+def ready_answers(conn: Connection, run: str) -> dict[str, str]:
     """Interrupt id → request key, for answered requests the run was interrupted for."""
     rows = conn.execute(
         "select interrupt, key from approvals where run = ? and interrupt is not null and answer is not null",
@@ -268,12 +276,12 @@ def _check_arguments(name: str, tool: str, args: object) -> None:
         raise UserError(f"The arguments for {name!r} don't fit {tool!r}: {place}: {first['msg']}.") from error
 
 
-def stored_interrupts(conn: sqlite3.Connection, run: str) -> list[tuple[str, str | None, str | None]]:
+def stored_interrupts(conn: Connection, run: str) -> list[tuple[str, str | None, str | None]]:
     """Key, LangGraph's id of the interrupt, and answer of each of the run's requests."""
     return conn.execute("select key, interrupt, answer from approvals where run = ?", (run,)).fetchall()
 
 
-def set_interrupts(conn: sqlite3.Connection, run: str, waits: Mapping[str, str]) -> None:
+def set_interrupts(conn: Connection, run: str, waits: Mapping[str, str]) -> None:
     """Make the run wait for exactly these requests: key → LangGraph's id."""
     conn.execute("update approvals set interrupt = null where run = ? and answer is null", (run,))
     for key, name in waits.items():

@@ -1,9 +1,9 @@
 """chain: the rows of conversation records (`engine.md` 8-10)."""
 
-import sqlite3
 from dataclasses import dataclass
 
-from interlock.services.sqlite import later
+from interlock.engine.store import put
+from interlock.engine.store.connection import Connection
 from interlock.services.transcript import StoredRecord
 
 
@@ -11,14 +11,10 @@ from interlock.services.transcript import StoredRecord
 class SqlChain:
     """Implements `ChainRecords`."""
 
-    conn: sqlite3.Connection
+    conn: Connection
 
     def add(self, name: str, run: str, record: StoredRecord) -> None:
-        later(
-            self.conn,
-            "insert or ignore into chain (id, parent, run, body, file) values (?, ?, ?, ?, ?)",
-            (name, record.parent, run, record.body, record.file),
-        )
+        put(self.conn, "chain", {"id": name, "run": run, **record._asdict()}, "keep", later=True)
 
     def find(self, name: str) -> StoredRecord | None:
         row = self.conn.execute("select parent, body, file from chain where id = ?", (name,)).fetchone()

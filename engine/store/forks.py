@@ -6,10 +6,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.store import Store, read_options, select
+from interlock.engine.store import Store, explained, read_options, select
 from interlock.engine.store.checkpoints import RootCheckpoint
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLES, Table
-from interlock.services.sqlite import StoreConnection, explained, transaction
 
 
 def is_open(home: Path, run: str) -> bool:
@@ -43,7 +43,7 @@ def copy_run(
     store = Store(home)
     names = {"fork": fork, "run": parent, "step": at.step, "made": at.made, "id": at.id}
     changes = {"runs": {**row, "parent": parent}, "snapshots": {"inherited": 1}}
-    with explained(store.path), closing(store.connect("FULL")) as conn, transaction(conn):
+    with explained(store.path), closing(store.connect("FULL")) as conn, conn.transaction():
         for table in TABLES:
             if table.forked is not None:
                 _copy(conn, table, names, changes.get(table.name, {}), whole)
@@ -53,24 +53,23 @@ def copy_run(
 
 
 def _copy(
-    conn: StoreConnection, table: Table, names: Mapping[str, Any], changes: Mapping[str, Any], whole: bool
+    conn: Connection, table: Table, names: Mapping[str, Any], changes: Mapping[str, Any], whole: bool
 ) -> None:
-    columns: list[str] = [row[1] for row in conn.execute(f"pragma table_info({table.name})")]
+    columns = [column.name for column in conn.columns(table.name)]
     replaced = {table.owner: names["fork"], **changes}
     made: dict[str, str] = {name: f":new_{name}" for name in replaced}
     if table.name == "approvals":  # their ids contain the run's
         made["id"] = ":fork || substr(id, length(run) + 1)"
     chosen = ", ".join(made.get(name, name) for name in columns)
-    which = "1" if whole else str(table.forked)
-    order = " order by rowid" if table.name == "approvals" else ""
+    which = "true" if whole else str(table.forked)
     conn.execute(
         f"insert into {table.name} ({', '.join(columns)}) select {chosen} from {table.name} "
-        f"where {table.owner} = :run and ({which}){order}",
+        f"where {table.owner} = :run and ({which})",
         {**names, **{f"new_{name}": value for name, value in replaced.items()}},
     )
 
 
-def _move(conn: StoreConnection, fork: str, old: str, new: str) -> None:
+def _move(conn: Connection, fork: str, old: str, new: str) -> None:
     """Move the file paths in pending requests to the fork's folder."""
     rows = conn.execute("select id, request from approvals where run = ? and answer is null", (fork,))
     for name, text in rows.fetchall():
@@ -88,7 +87,7 @@ def change_newest(
     from interlock.engine.store.saver import Serde
 
     serde, newest = Serde(), "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id desc limit 1"
-    with closing(Store(home).connect()) as conn, transaction(conn):
+    with closing(Store(home).connect()) as conn, conn.transaction():
         kept = {**read_options(conn, run), **options}
         conn.execute("update runs set options = ? where run = ?", (json.dumps(kept), run))
         select_newest = f"select checkpoint_id, type, checkpoint from checkpoints {newest}"

@@ -1,18 +1,17 @@
 """hook_calls: the log of hooks that fired: an intent before each, its reply after, so that a kill loses neither."""
 
 import hashlib
-import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from interlock.engine.store import insertion
+from interlock.engine.store import put
+from interlock.engine.store.connection import Connection
 from interlock.services.files.filesystem import store_file
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.reply import Reply
-from interlock.services.sqlite import transaction
 from interlock.services.transcript import INLINE_BYTES
 from interlock.state.run import HookEvent
 
@@ -53,7 +52,7 @@ _OF_FIRING = "run = ? and event = ? and key = ?"
 class HookLog:
     """The table `hook_calls`, for a run's driver. Intents are synced to disk."""
 
-    conn: sqlite3.Connection
+    conn: Connection
     outputs: Path
     run: str
     epoch: int
@@ -68,11 +67,11 @@ class HookLog:
 
     def intend(self, firing: Firing, hooks: Sequence[tuple[int, Hook, int]]) -> None:
         """Commit (power-safe) that hooks, each with its place and attempt, are about to run."""
-        with transaction(self.conn, synced=True) as conn:
+        with self.conn.transaction(synced=True) as conn:
             for place, hook, attempt in hooks:
                 about = {"name": hook.title, "source": hook.source, "command": hook.command}
                 state = {"place": place, "attempt": attempt, "idempotent": hook.idempotent, "state": "intent"}
-                self._put(conn, "insert or replace", firing, hook=hook.id, **about, **state)
+                self._put(conn, "replace", firing, hook=hook.id, **about, **state)
 
     def finish(self, firing: Firing, hook: str, reply: Reply, *, last: bool) -> None:
         """Commit a hook's reply; `last` also closes the firing."""
@@ -82,7 +81,7 @@ class HookLog:
             file = hashlib.sha256(body).hexdigest() + ".json"
             store_file(self.outputs, file, body)
         row = (None if file else body.decode(), file, time.time(), self.epoch)
-        with transaction(self.conn) as conn:
+        with self.conn.transaction() as conn:
             conn.execute(
                 "update hook_calls set state = 'done', reply = ?, reply_file = ?, done_at = ?, epoch = ? "
                 f"where {_OF_FIRING} and hook = ?",
@@ -93,7 +92,7 @@ class HookLog:
 
     def settle(self, firing: Firing, hooks: Sequence[str], state: str) -> None:
         """Record a person's decision about hooks cut off by a kill: `redo` or `skipped`."""
-        with transaction(self.conn) as conn:
+        with self.conn.transaction() as conn:
             for hook in hooks:
                 conn.execute(
                     "update hook_calls set state = ?, attempt = attempt + 1, epoch = ? "
@@ -103,22 +102,24 @@ class HookLog:
 
     def forget(self, firing: Firing) -> None:
         """Delete the firing's rows, so that it starts over."""
-        with transaction(self.conn) as conn:
+        with self.conn.transaction() as conn:
             conn.execute(f"delete from hook_calls where {_OF_FIRING}", (self.run, firing.event, firing.key))
 
     def close(self, firing: Firing) -> None:
         """Mark the firing as over."""
-        with transaction(self.conn) as conn:
+        with self.conn.transaction() as conn:
             self._close(conn, firing)
 
-    def _close(self, conn: sqlite3.Connection, firing: Firing) -> None:
+    def _close(self, conn: Connection, firing: Firing) -> None:
         about = {"name": "", "source": "", "command": "", "idempotent": True}
         state = {"place": -1, "attempt": 1, "state": "done", "done_at": time.time()}
-        self._put(conn, "insert or ignore", firing, hook=WHOLE, **about, **state)
+        self._put(conn, "keep", firing, hook=WHOLE, **about, **state)
 
-    def _put(self, conn: sqlite3.Connection, how: str, firing: Firing, **columns: object) -> None:
+    def _put(
+        self, conn: Connection, again: Literal["replace", "keep"], firing: Firing, **columns: object
+    ) -> None:
         row = {"run": self.run, **firing._asdict(), "epoch": self.epoch, "intent_at": time.time(), **columns}
-        conn.execute(*insertion("hook_calls", row, how))
+        put(conn, "hook_calls", row, again)
 
     def _reply(self, text: str | None, file: str | None) -> Reply | None:
         if file:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import sqlite3
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -11,10 +10,11 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import JsonValue
 
-from interlock.engine.store import insertion
+from interlock.engine.store import put
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.tables import TABLE
 from interlock.services.files.filesystem import store_file
 from interlock.services.secrets.redaction import SHAPES, Redactor
-from interlock.services.sqlite import Buffered, later, transaction
 from interlock.services.transcript import INLINE_BYTES
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult
 from interlock.state.deps import Transcript
@@ -29,7 +29,7 @@ class _Row(NamedTuple):
     state: str
     planned: str | None
     result: str | None
-    file: str | None
+    result_file: str | None
     record: str | None
     epoch: int
     intent_at: float | None
@@ -37,11 +37,8 @@ class _Row(NamedTuple):
 
 
 _Where = tuple[str, str, int, int]
-_COLUMNS = "tool, args_hash, args, state, planned, result, result_file, record, epoch, intent_at, done_at"
-_SELECT = f"select {_COLUMNS} from journal where run = ? and message = ? and idx = ? and attempt = ?"
-_REPLACE = (
-    f"insert or replace into journal (run, message, idx, attempt, {_COLUMNS}) "
-    f"values ({', '.join('?' * (4 + len(_Row._fields)))})"
+_SELECT = (
+    f"select {', '.join(_Row._fields)} from journal where run = ? and message = ? and idx = ? and attempt = ?"
 )
 
 
@@ -57,7 +54,7 @@ class SqlJournal:
     Results without an intent had no effect, so they wait for the next commit.
     """
 
-    conn: sqlite3.Connection
+    conn: Connection
     transcript: Transcript
     outputs: Path
     run: str
@@ -103,9 +100,8 @@ class SqlJournal:
             return
         text = self.redact.planned(planned).model_dump_json() if planned else None
         row = row._replace(state="intent", planned=text, intent_at=time.time(), epoch=self.epoch)
-        with transaction(self.conn, synced=True):
-            later(self.conn, _REPLACE, (*self._where(key), *row))
-        self._written[self._where(key)] = row
+        with self.conn.transaction(synced=True):
+            self._put(key, row)
 
     def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
         row = self._row(key) or self._new(call, "done")
@@ -114,11 +110,14 @@ class SqlJournal:
             file = hashlib.sha256(body).hexdigest() + ".json"
             store_file(self.outputs, file, body)
         done = row._replace(
-            state="done", result=None if file else text, file=file, done_at=time.time(), epoch=self.epoch
+            state="done",
+            result=None if file else text,
+            result_file=file,
+            done_at=time.time(),
+            epoch=self.epoch,
         )
-        with transaction(self.conn) if row.intent_at else nullcontext():
-            later(self.conn, _REPLACE, (*self._where(key), *done))
-        self._written[self._where(key)] = done
+        with self.conn.transaction() if row.intent_at else nullcontext():
+            self._put(key, done)
 
     def latest(self, message: str, index: int) -> CallKey:
         """The key of a call's latest attempt."""
@@ -132,18 +131,22 @@ class SqlJournal:
         if since >= self.epoch:
             return [], self.epoch
         rows = self.conn.execute(
-            "select message, idx, attempt from journal where run = ? and epoch >= ? and epoch < ? "
-            "and json_extract(result, '$.meta.pid') is not null order by done_at",
+            "select message, idx, attempt, result from journal where run = ? and epoch >= ? and epoch < ? "
+            """and result like '%"pid"%' order by done_at""",
             (self.run, since, self.epoch),
         ).fetchall()
-        keys = [CallKey(message=message, index=index, attempt=attempt) for message, index, attempt in rows]
+        keys = [
+            CallKey(message=message, index=index, attempt=attempt)
+            for message, index, attempt, result in rows
+            if json.loads(result)["meta"].get("pid") is not None
+        ]
         return [self.call(key) for key in keys], self.epoch
 
     def keep_reply(self, asked: str, answer: JsonValue) -> None:
         """Keep what an MCP server said, for replays. `asked`: JSON that names the server, and what of it."""
         reply = json.dumps(self.redact.json(answer))
         row = {"run": self.run, "asked": asked, "reply": reply, "at": time.time()}
-        later(self.conn, *insertion("server_replies", row, "insert or replace"))
+        put(self.conn, "server_replies", row, "replace", later=True)
 
     def settle(self, key: CallKey, record: str) -> None:
         row = self._row(key)
@@ -154,12 +157,12 @@ class SqlJournal:
 
     def _result(self, row: _Row) -> ToolResult | None:
         text = row.result
-        if row.file:
-            text = (self.outputs / row.file).read_text(encoding="utf-8")
+        if row.result_file:
+            text = (self.outputs / row.result_file).read_text(encoding="utf-8")
         if not text:
             return None
         result = ToolResult.model_validate_json(text)
-        if row.record and not row.file:
+        if row.record and not row.result_file:
             return result.model_copy(update={"content": self.transcript.message(row.record).text})
         return result
 
@@ -167,8 +170,7 @@ class SqlJournal:
         where = self._where(key)
         if where in self._written:
             return self._written[where]
-        read = self.conn.stored if isinstance(self.conn, Buffered) else self.conn.execute
-        found = read(_SELECT, where).fetchone()
+        found = self.conn.stored(_SELECT, where).fetchone()
         return _Row(*found) if found else None
 
     def _where(self, key: CallKey) -> _Where:
@@ -179,5 +181,6 @@ class SqlJournal:
 
     def _put(self, key: CallKey, row: _Row) -> None:
         where = self._where(key)
-        later(self.conn, _REPLACE, (*where, *row))
+        place = dict(zip(TABLE["journal"].key, where, strict=True))
+        put(self.conn, "journal", {**place, **row._asdict()}, "replace", later=True)
         self._written[where] = row

@@ -1,15 +1,15 @@
 """lineage: which run belongs to which: tasks and subtasks, a plan and what carries it out, forks."""
 
-import sqlite3
 from pathlib import Path
 
 from interlock.engine.store import select
+from interlock.engine.store.connection import Connection
 
-IS_SUBTASK = "json_extract(c.options, '$.subtask_of') = c.parent"
-"""For a run `c`. A fork has a parent too, and the options of the run it was forked from."""
+IS_SUBTASK = "c.subtask_of = c.parent"
+"""For a run `c`. A fork has a parent too, and is `subtask_of` what the run was that it was forked from."""
 RELATED = """
 with recursive above (run, parent) as (
-    select run, parent from runs where run = ?1
+    select run, parent from runs where run = ?
     union select r.run, r.parent from runs r join above on r.run = above.parent
 ), related (run) as (
     select run from above union select r.run from runs r join related on r.parent = related.run
@@ -48,7 +48,7 @@ def topmost(home: Path, run: str) -> str:
     return run
 
 
-def with_subtasks(conn: sqlite3.Connection, run: str) -> list[str]:
+def with_subtasks(conn: Connection, run: str) -> list[str]:
     """The run and its subtasks, recursively."""
     found = [run]
     for one in found:
@@ -57,7 +57,7 @@ def with_subtasks(conn: sqlite3.Connection, run: str) -> list[str]:
     return found
 
 
-def first_task(conn: sqlite3.Connection, run: str) -> str:
+def first_task(conn: Connection, run: str) -> str:
     """The user-started run this one is a subtask of, at any depth; else the run itself."""
     higher = f"select p.run from runs c join runs p on p.run = c.parent where c.run = ? and {IS_SUBTASK}"
     while row := conn.execute(higher, (run,)).fetchone():
@@ -65,7 +65,7 @@ def first_task(conn: sqlite3.Connection, run: str) -> str:
     return run
 
 
-def how_it_ended(conn: sqlite3.Connection, run: str) -> str | None:
+def how_it_ended(conn: Connection, run: str) -> str | None:
     """A subtask's status if its parent can go on: `done`, `cancelled`, or `removed`; else None."""
     row = conn.execute("select status from runs where run = ?", (run,)).fetchone()
     return "removed" if row is None else row[0] if row[0] in _OVER else None

@@ -1,15 +1,14 @@
 """model_calls: each model call of a run, with its reply and tokens (`engine.md` 20)."""
 
-import sqlite3
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from interlock.engine.store import insertion, read_options
+from interlock.engine.store import put, read_options
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.lineage import with_subtasks
 from interlock.services.models.request import Request
-from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
 from interlock.state.messages import ModelCall, Reply, Usage
 
@@ -18,7 +17,7 @@ from interlock.state.messages import ModelCall, Reply, Usage
 class SqlModelLog:
     """Implements the models service's `ModelLog`: role, ordinal, request hash, reply of each call (`engine.md` 20)."""
 
-    conn: sqlite3.Connection
+    conn: Connection
     transcript: ChainTranscript
     run: str
     _made: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
@@ -58,7 +57,7 @@ class SqlModelLog:
         return calls_before(self.conn, self.run)
 
     def record(self, call: ModelCall, request: Request, reply: Reply, request_hash: str) -> Reply:
-        with transaction(self.conn) as conn:
+        with self.conn.transaction() as conn:
             record = self.transcript.append(call.head, [reply.message])
             row = {
                 "run": self.run,
@@ -75,13 +74,13 @@ class SqlModelLog:
                 "cached_tokens": reply.usage.cached,
                 "thought_tokens": reply.usage.thoughts,
             }
-            conn.execute(*insertion("model_calls", row))
+            put(conn, "model_calls", row)
         if (request.agent, call.role) in self._made:
             self._made[request.agent, call.role] += 1
         return reply.model_copy(update={"record": record, "message": self.transcript.message(record)})
 
 
-def calls_made(conn: sqlite3.Connection, run: str) -> list[tuple[str, str, int]]:
+def calls_made(conn: Connection, run: str) -> list[tuple[str, str, int]]:
     """Agent, role and number of their replies, in a run whose plan another carries out, as `calls_before` reads them.
 
     Ordinals continue from there, so that one script covers both; that run keeps them: the plan's may be deleted.
@@ -90,13 +89,13 @@ def calls_made(conn: sqlite3.Connection, run: str) -> list[tuple[str, str, int]]
     return conn.execute(sql, (run,)).fetchall()
 
 
-def calls_before(conn: sqlite3.Connection, run: str) -> dict[tuple[str, str], int]:
+def calls_before(conn: Connection, run: str) -> dict[tuple[str, str], int]:
     """Agent and role → ordinal of their first reply in this run, if it isn't 0."""
     kept: list[tuple[str, str, int]] = read_options(conn, run).get("calls_before", [])
     return {(agent, role): number for agent, role, number in kept}
 
 
-def usage_of(conn: sqlite3.Connection, run: str, record: str) -> Usage:
+def usage_of(conn: Connection, run: str, record: str) -> Usage:
     """Tokens of the request whose reply is `record`."""
     row = conn.execute(
         "select input_tokens, output_tokens, cached_tokens, thought_tokens from model_calls "
@@ -106,7 +105,7 @@ def usage_of(conn: sqlite3.Connection, run: str, record: str) -> Usage:
     return Usage(input=row[0], output=row[1], cached=row[2], thoughts=row[3]) if row else Usage()
 
 
-def usage_stats(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
+def usage_stats(conn: Connection, run: str) -> dict[str, Any]:
     """Tokens and calls of a run and its subtasks, in total and by model, as `stats` shows them."""
     runs = with_subtasks(conn, run)
     of_task = f"run in ({', '.join('?' * len(runs))})"

@@ -2,14 +2,13 @@
 
 import json
 import shutil
-import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.store import Store, select
-from interlock.services.sqlite import transaction
+from interlock.engine.store import Store, reading, select
+from interlock.engine.store.connection import Connection
 
 
 def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) -> None:
@@ -17,30 +16,24 @@ def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) 
 
     `script`: the replies of its models. `subtasks`: copied if finished, as each is replayed by itself.
     """
-    with closing(store.connect()) as conn:
-        conn.execute("attach database ? as old", (str(home / "interlock.db"),))
-        with transaction(conn):
-            for what in (
-                "insert into main.runs select * from old.runs where run = ?",
-                "insert into journal select * from old.journal where run = ? and state = 'done'",
-                "create table recorded_hooks as select * from old.hook_calls where run = ?",
-                "create table recorded_servers as select * from old.server_replies where run = ?",
-                "create table recorded_calls as select * from old.model_calls where run = ?",
-            ):
-                conn.execute(what, (run,))
+    with reading(home) as old, closing(store.connect()) as conn:
+        assert old is not None
+        with conn.transaction():
+            _copy(old, conn, "runs", "run = ?", run)
+            _copy(old, conn, "journal", "run = ? and state = 'done'", run)
+            for table, source in _RECORDED.items():
+                conn.execute(f"create table {table} as select * from {source} where false")
+                _copy(old, conn, source, "run = ?", run, into=table)
             # The run's own first: of two records that follow one, its own counts.
-            conn.execute("insert into chain select * from old.chain order by run <> ?", (run,))
+            _copy(old, conn, "chain", "run = ?", run)
+            _copy(old, conn, "chain", "run <> ?", run)
             (text,) = conn.execute("select options from runs where run = ?", (run,)).fetchone()
             options = {**json.loads(text), "record_to": None, "fake": str(script)}
             begun = "update runs set options = ?, status = 'open', step = 0 where run = ?"
             conn.execute(begun, (json.dumps(options), run))
             for subtask in subtasks:
-                over = "run = ? and status in ('done', 'cancelled')"
-                conn.execute(f"insert into main.runs select * from old.runs where {over}", (subtask,))
-                ended = "thread_id = ? and checkpoint_ns = ''"
-                conn.execute(
-                    f"insert into checkpoints select * from old.checkpoints where {ended}", (subtask,)
-                )
+                _copy(old, conn, "runs", "run = ? and status in ('done', 'cancelled')", subtask)
+                _copy(old, conn, "checkpoints", "thread_id = ? and checkpoint_ns = ''", subtask)
         files = conn.execute(
             "select file from chain where file is not null union select result_file from journal "
             "where result_file is not null union select reply_file from recorded_hooks "
@@ -49,6 +42,20 @@ def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) 
         for (name,) in files.fetchall():
             if (home / "outputs" / name).exists():
                 shutil.copy2(home / "outputs" / name, store.outputs / name)
+
+
+_RECORDED = {
+    "recorded_hooks": "hook_calls",
+    "recorded_servers": "server_replies",
+    "recorded_calls": "model_calls",
+}
+"""Tables of a replay's store → those that they are copied from, which the replay writes itself."""
+
+
+def _copy(old: Connection, new: Connection, table: str, where: str, run: str, into: str = "") -> None:
+    names = ", ".join(column.name for column in old.columns(table))
+    for row in old.execute(f"select {names} from {table} where {where}", (run,)):
+        new.execute(f"insert into {into or table} ({names}) values ({', '.join('?' * len(row))})", tuple(row))
 
 
 class RecordedReply(NamedTuple):
@@ -66,7 +73,7 @@ class RecordedReply(NamedTuple):
     thoughts: int
 
 
-def recorded_replies(conn: sqlite3.Connection, run: str) -> list[RecordedReply]:
+def recorded_replies(conn: Connection, run: str) -> list[RecordedReply]:
     """A run's replies, in the order in which they came."""
     rows = conn.execute(
         "select agent, role, ordinal, record, finish_reason, problem, input_tokens, output_tokens, cached_tokens, "
@@ -97,7 +104,7 @@ def answered_requests(home: Path, run: str) -> Iterator[tuple[str, Mapping[str, 
     """(id, request, answer) of each request that was answered, in the order asked."""
     rows = select(
         home,
-        "select id, request, answer from approvals where run = ? and answer is not null order by rowid",
+        "select id, request, answer from approvals where run = ? and answer is not null order by seq",
         run,
     )
     for name, request, answer in rows:
@@ -114,7 +121,7 @@ class RecordedHook(NamedTuple):
     reply_file: str | None
 
 
-def recorded_hooks(conn: sqlite3.Connection) -> list[RecordedHook]:
+def recorded_hooks(conn: Connection) -> list[RecordedHook]:
     """What hooks said, in firing order."""
     rows = conn.execute(
         "select event, subject, key, name, source, reply, reply_file from recorded_hooks "
@@ -123,12 +130,12 @@ def recorded_hooks(conn: sqlite3.Connection) -> list[RecordedHook]:
     return [RecordedHook(*row) for row in rows]
 
 
-def recorded_servers(conn: sqlite3.Connection) -> dict[str, str]:
+def recorded_servers(conn: Connection) -> dict[str, str]:
     """What MCP servers were asked → what they replied, both JSON."""
     return dict(conn.execute("select asked, reply from recorded_servers").fetchall())
 
 
-def never_begun(conn: sqlite3.Connection, run: str) -> list[tuple[str, int, int]]:
+def never_begun(conn: Connection, run: str) -> list[tuple[str, int, int]]:
     """(message, index, attempt) of calls that ended without an intent."""
     return conn.execute(
         "select message, idx, attempt from journal where run = ? and state = 'done' and intent_at is null",

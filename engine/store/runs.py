@@ -4,7 +4,6 @@ import json
 import re
 import secrets
 import shutil
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -13,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.store import Store, insertion, reading, select
+from interlock.engine.store import Store, explained, put, reading, select
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLES
 from interlock.services.files.filesystem import remove_untouched
-from interlock.services.sqlite import explained, transaction
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import BusyError
 from interlock.state.messages import Message
@@ -47,18 +46,19 @@ def new_run_id() -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LENGTH))
 
 
-def insert_run(conn: sqlite3.Connection, run: NewRun) -> None:
+def insert_run(conn: Connection, run: NewRun) -> None:
     """Insert the row. Fails if the id is taken: a run is never overwritten."""
     now = time.time()
-    with transaction(conn):
+    with conn.transaction():
         texts = {"options": json.dumps(run.options), "input": json.dumps(run.input)}
         times = {"created": now, "updated": now}
-        conn.execute(*insertion("runs", {**vars(run), **texts, **times, "status": "open"}))
+        kind = {"status": "open", "subtask_of": run.options.get("subtask_of")}
+        put(conn, "runs", {**vars(run), **texts, **times, **kind})
 
 
-def insert_child(conn: sqlite3.Connection, parent: str, run: NewRun) -> None:
+def insert_child(conn: Connection, parent: str, run: NewRun) -> None:
     """Insert a run that another one started; if it is there already, nothing."""
-    with transaction(conn):
+    with conn.transaction():
         if conn.execute("select 1 from runs where run = ?", (run.run,)).fetchone() is None:
             insert_run(conn, run)
             conn.execute("update runs set parent = ? where run = ?", (parent, run.run))
@@ -74,7 +74,7 @@ def remove_run(home: Path, run: str) -> None:
     """Delete a run's rows, and the files only they named. Raises `BusyError` while it is driven."""
     store = Store(home)
     with explained(store.path), closing(store.connect("FULL")) as conn:
-        with transaction(conn):
+        with conn.transaction():
             _refuse_driven(conn, run)
             last = _last_write(conn, run)
             files = _files(conn, store.outputs, run)
@@ -82,7 +82,7 @@ def remove_run(home: Path, run: str) -> None:
             _delete(conn, run)
         # After the commit, because a kill in between must leave no row without its file; and looked up again,
         # holding the write lock, because another run may have named one of them since.
-        with transaction(conn):
+        with conn.transaction():
             for name in files - _files(conn, store.outputs, None) if files else ():
                 remove_untouched(store.outputs / name, last)
     shutil.rmtree(home / "plans" / run, ignore_errors=True)
@@ -90,63 +90,67 @@ def remove_run(home: Path, run: str) -> None:
         shutil.rmtree(home / "snapshots" / name, ignore_errors=True)
 
 
-def _lonely_snapshots(conn: sqlite3.Connection, run: str) -> list[str]:
+def _lonely_snapshots(conn: Connection, run: str) -> list[str]:
     """Repositories in `snapshots/` that only this run uses; none if another run works in its workspace."""
     rows = conn.execute(
-        "select distinct repository from snapshots where run = ?1 and not exists "
-        "(select 1 from runs o join runs r on r.workspace = o.workspace where r.run = ?1 and o.run <> ?1) "
-        "and repository not in (select repository from snapshots where run <> ?1)",
-        (run,),
+        "select distinct repository from snapshots where run = :run and not exists "
+        "(select 1 from runs o join runs r on r.workspace = o.workspace where r.run = :run and o.run <> :run) "
+        "and repository not in (select repository from snapshots where run <> :run)",
+        {"run": run},
     )
     return [name for (name,) in rows]
 
 
-def _refuse_driven(conn: sqlite3.Connection, run: str) -> None:
+def _refuse_driven(conn: Connection, run: str) -> None:
     from interlock.services.process.identity import Owner, is_alive
 
-    row = conn.execute("select host, boot, pid, started from lease where run = ? and held", (run,)).fetchone()
+    row = conn.execute(
+        "select host, boot, pid, started from lease where run = ? and held = 1", (run,)
+    ).fetchone()
     if row and is_alive(Owner(*row)) is not False:
         raise BusyError(f"Run {run!r} is driven by process {row[2]} on {row[0]}. Stop it there first.")
 
 
-def _delete(conn: sqlite3.Connection, run: str) -> None:
+def _delete(conn: Connection, run: str) -> None:
     forked = conn.execute(
-        "select 1 from runs where parent = ?1 union all "
-        "select 1 from chain c join chain p on c.parent = p.id where p.run = ?1 and c.run <> ?1 limit 1",
-        (run,),
+        "select 1 from runs where parent = :run union all "
+        "select 1 from chain c join chain p on c.parent = p.id where p.run = :run and c.run <> :run limit 1",
+        {"run": run},
     ).fetchone()
     for table in TABLES:
         if not (table.kept and forked):  # a fork reads its history from its parent's records (`engine.md` 9)
             conn.execute(f"delete from {table.name} where {table.owner} = ?", (run,))
 
 
-def _last_write(conn: sqlite3.Connection, run: str) -> float:
+def _last_write(conn: Connection, run: str) -> float:
     """When the run last named a file; files touched later belong to another run."""
     (last,) = conn.execute(
-        "select max(t) from (select max(cast(updated as real)) as t from runs where run = ?1 union all "
-        "select max(cast(done_at as real)) from journal where run = ?1 union all "
-        "select max(cast(done_at as real)) from hook_calls where run = ?1 union all "
-        "select max(cast(at as real)) from model_calls where run = ?1)",
-        (run,),
+        "select max(t) from (select max(cast(updated as real)) as t from runs where run = :run union all "
+        "select max(cast(done_at as real)) from journal where run = :run union all "
+        "select max(cast(done_at as real)) from hook_calls where run = :run union all "
+        "select max(cast(at as real)) from model_calls where run = :run) as times",
+        {"run": run},
     ).fetchone()
     return last or 0.0
 
 
-def _files(conn: sqlite3.Connection, outputs: Path, run: str | None) -> set[str]:
+def _files(conn: Connection, outputs: Path, run: str | None) -> set[str]:
     """Names in `outputs/` held by the records of a run (None: of all runs), in columns or in texts for the model."""
-    rows = conn.execute(
-        "select body, file from chain where ?1 is null or run = ?1 union all "
-        "select coalesce(result, ''), result_file from journal where ?1 is null or run = ?1 union all "
-        "select '', reply_file from hook_calls where ?1 is null or run = ?1",
-        (run,),
-    )
+    of, values = (" where run = :run", {"run": run}) if run else ("", {})
+    rows = [
+        *conn.execute(f"select body, file from chain{of}", values),
+        *conn.execute(f"select result, result_file from journal{of}", values),
+        *conn.execute(f"select '', reply_file from hook_calls{of}", values),
+    ]
     found: set[str] = set()
     for text, file in rows:
         named = file if isinstance(file, str) and _RECORD.fullmatch(file) else None
         found |= {named} if named else set()
         whole = outputs / named if named else None
         body = whole.read_bytes() if whole and whole.exists() else text
-        found.update(_KEPT.findall(body.decode(errors="replace") if isinstance(body, bytes) else str(body)))
+        found.update(
+            _KEPT.findall(body.decode(errors="replace") if isinstance(body, bytes) else str(body or ""))
+        )
     return found
 
 
@@ -187,12 +191,12 @@ def dropped(home: Path, run: str) -> list[list[Message]]:
     return found[::-1]
 
 
-def stored_statuses(conn: sqlite3.Connection) -> list[tuple[str, str, str, str, int]]:
+def stored_statuses(conn: Connection) -> list[tuple[str, str, str, str, int]]:
     """Run, workflow, status, outcome and step of every run, oldest first."""
     return conn.execute("select run, workflow, status, outcome, step from runs order by created").fetchall()
 
 
-def set_status(conn: sqlite3.Connection, run: str, status: str, outcome: str, step: int) -> None:
+def set_status(conn: Connection, run: str, status: str, outcome: str, step: int) -> None:
     conn.execute(
         "update runs set status = ?, outcome = ?, step = ? where run = ?", (status, outcome, step, run)
     )

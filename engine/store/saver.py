@@ -1,22 +1,32 @@
 """saver: LangGraph's checkpoints in the store, with `runs`, `approvals` and `steps` in the same transactions."""
 
-import sqlite3
+import json
 import time
-from collections.abc import AsyncIterator, Generator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+)
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Interrupt
 
-from interlock.engine.store import packed, unpacked
+from interlock.engine.store import packed, put, unpacked
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.steps import StepLog
+from interlock.engine.store.tables import TABLE
 from interlock.graphs import _langgraph
-from interlock.services.sqlite import Buffered, later, transaction
 from interlock.state.charts import RunChart, step
 from interlock.state.errors import ENDED_WELL
 
@@ -42,25 +52,23 @@ class _Rows:
     writes: list[tuple[RunnableConfig, Sequence[tuple[str, Any]], str, str]]
 
 
-class Saver(SqliteSaver):
-    """`SqliteSaver` on our connection; async methods run inline (`engine.md` 1).
+class Saver(BaseCheckpointSaver[int]):
+    """A saver on the store's connection; async methods run inline (`engine.md` 1).
 
     On a driver's connection, checkpoints and writes are buffered until its next commit (`engine.md` 23). Until then a
     nested graph's rows are replaced by its newer ones, and dropped once it is over: most never reach the disk.
     """
 
-    def __init__(
-        self, conn: sqlite3.Connection, steps: StepLog | None = None, outcome: str = "status"
-    ) -> None:
+    def __init__(self, conn: Connection, steps: StepLog | None = None, outcome: str = "status") -> None:
         """`outcome`: the state key that says how the run's pipeline ended."""
-        super().__init__(conn, serde=Serde())
-        self.is_setup = True  # the store created the tables
+        super().__init__(serde=Serde())
+        self.conn = conn
         self.steps = steps or StepLog()
         self._outcome = outcome
         self._waiting: dict[tuple[str, str], _Rows] = {}
         self._stored: dict[str, set[str]] = {}
         """Thread → nested namespaces with rows on disk."""
-        if isinstance(conn, Buffered):
+        if conn.buffers:
             conn.join(self)
 
     @property
@@ -70,9 +78,9 @@ class Saver(SqliteSaver):
     def write(self) -> None:
         for rows in self._waiting.values():
             for saved in rows.checkpoints:
-                super().put(*saved)
+                self._put(*saved)
             for saved in rows.writes:
-                super().put_writes(*saved)
+                self._put_writes(*saved)
 
     def written(self) -> None:
         for thread, ns in self._waiting:
@@ -84,33 +92,85 @@ class Saver(SqliteSaver):
         self._waiting.clear()
         self._stored.clear()
 
-    @contextmanager
-    def cursor(self, transaction: bool = True) -> Generator[sqlite3.Cursor]:
-        """A cursor in the open transaction or its own; without one, buffered rows are committed before it reads."""
-        cursor = self.conn.cursor()
-        try:
-            if transaction:
-                with _transaction(self.conn):
-                    yield cursor
-            else:
-                self._commit()
-                yield cursor
-        finally:
-            cursor.close()
-
     def get_next_version(self, current: int | None, channel: None) -> int:  # noqa: ARG002 # pyright: ignore[reportIncompatibleMethodOverride]
         """Integers: 18 bytes less per channel and step than the default (`engine.md` 3)."""
         return (current or 0) + 1
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread, ns = _place(config)
-        if ns and self._buffers and (thread, ns) not in self._waiting and ns not in self._nested(thread):
+        if ns and self.conn.buffers and (thread, ns) not in self._waiting and ns not in self._nested(thread):
             return None
-        return super().get_tuple(config)
+        where, values = _NAMESPACE, [thread, ns]
+        if (name := get_checkpoint_id(config)) is not None:
+            where, values = f"{where} and checkpoint_id = ?", [*values, name]
+        return next(self._found(where, values, " limit 1"), None)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Newest first. `filter`: what their metadata must have."""
+        given = (config or {}).get("configurable", {})
+        asked = {name: given[name] for name in TABLE["checkpoints"].key if name in given}
+        where, values = " and ".join(f"{name} = ?" for name in asked) or "true", [*asked.values()]
+        if before is not None and (name := get_checkpoint_id(before)):
+            where, values = f"{where} and checkpoint_id < ?", [*values, name]
+        found = self._found(where, values)
+        wanted = (one for one in found if (filter or {}).items() <= {**one.metadata}.items())
+        yield from islice(wanted, limit)
 
     def delete_thread(self, thread_id: str) -> None:
-        super().delete_thread(thread_id)
+        with self.conn.transaction() as conn:
+            for table in _TABLES:
+                conn.execute(f"delete from {table} where thread_id = ?", (thread_id,))
         self._stored.pop(thread_id, None)
+
+    def _found(self, where: str, values: Sequence[object], limit: str = "") -> Iterator[CheckpointTuple]:
+        self._commit()
+        columns = ", ".join(column for column in _COLUMNS)
+        newest = f"select {columns} from checkpoints where {where} order by checkpoint_id desc{limit}"
+        for *place, parent, kind, saved, metadata in self.conn.execute(newest, values).fetchall():
+            writes = self.conn.execute(
+                f"select task_id, channel, type, value from writes where {_NAMESPACE} and checkpoint_id = ? "
+                "order by task_path, task_id, idx",
+                place,
+            )
+            thread, ns, name = place
+            yield CheckpointTuple(
+                _config(thread, ns, name),
+                self.serde.loads_typed((kind, saved)),
+                json.loads(metadata),
+                _config(thread, ns, parent) if parent else None,
+                [(task, channel, self.serde.loads_typed((k, value))) for task, channel, k, value in writes],
+            )
+
+    def _put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        _versions: ChannelVersions,
+    ) -> None:
+        about = json.dumps(get_checkpoint_metadata(config, metadata), ensure_ascii=False)
+        parent = config["configurable"].get("checkpoint_id")  # pyright: ignore[reportTypedDictNotRequiredAccess]
+        saved = (*self.serde.dumps_typed(checkpoint), about.encode("utf-8", "ignore"))
+        row = zip(_COLUMNS, (*_place(config), checkpoint["id"], parent, *saved), strict=True)
+        put(self.conn, "checkpoints", dict(row), "replace")
+
+    def _put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task: str, task_path: str
+    ) -> None:
+        place = (*_place(config), str(config["configurable"]["checkpoint_id"]))  # pyright: ignore[reportTypedDictNotRequiredAccess]
+        where = {**dict(zip(_COLUMNS, place, strict=False)), "task_id": task, "task_path": task_path}
+        again = "replace" if all(channel in WRITES_IDX_MAP for channel, _ in writes) else "keep"
+        for number, (channel, value) in enumerate(writes):
+            kind, data = self.serde.dumps_typed(value)
+            row = {"idx": WRITES_IDX_MAP.get(channel, number), "channel": channel, "type": kind}
+            put(self.conn, "writes", {**where, **row, "value": data}, again)
 
     def put(
         self,
@@ -132,7 +192,7 @@ class Saver(SqliteSaver):
                     self._finish_superstep(thread)
                 self._rows(thread, "").checkpoints.append(saved)
                 self._move_run(thread, checkpoint, metadata)
-        return {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": checkpoint["id"]}}
+        return _config(thread, ns, checkpoint["id"])
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -154,24 +214,19 @@ class Saver(SqliteSaver):
         if "__interrupt__" in channels:
             self._commit()
 
-    @property
-    def _buffers(self) -> bool:
-        return isinstance(self.conn, Buffered)
-
     @contextmanager
     def _together(self) -> Generator[None]:
         """Buffer what is saved inside until the driver's next commit; other connections commit it at the end."""
-        if self._buffers:
+        if self.conn.buffers:
             yield
             return
-        with _transaction(self.conn):
+        with self.conn.transaction():
             yield
             self.write()
         self.written()
 
     def _commit(self) -> None:
-        if isinstance(self.conn, Buffered):
-            self.conn.commit_waiting()
+        self.conn.flush()
 
     def _rows(self, thread: str, ns: str) -> _Rows:
         return self._waiting.setdefault((thread, ns), _Rows([], []))
@@ -179,9 +234,9 @@ class Saver(SqliteSaver):
     def _nested(self, thread: str) -> set[str]:
         if thread not in self._stored:
             found = self.conn.execute(
-                "select checkpoint_ns from checkpoints where thread_id = ?1 and checkpoint_ns > '' "
-                "union select checkpoint_ns from writes where thread_id = ?1 and checkpoint_ns > ''",
-                (thread,),
+                "select checkpoint_ns from checkpoints where thread_id = :run and checkpoint_ns > '' "
+                "union select checkpoint_ns from writes where thread_id = :run and checkpoint_ns > ''",
+                {"run": thread},
             )
             self._stored[thread] = {ns for (ns,) in found}
         return self._stored[thread]
@@ -192,10 +247,8 @@ class Saver(SqliteSaver):
         for key in over:
             del self._waiting[key]
         for ns in [ns for ns in self._nested(thread) if f":{task}" in ns]:
-            for table in ("checkpoints", "writes"):
-                later(
-                    self.conn, f"delete from {table} where thread_id = ? and checkpoint_ns = ?", (thread, ns)
-                )
+            for table in _TABLES:
+                self.conn.later(table, f"delete from {table} where {_NAMESPACE}", (thread, ns))
             self._nested(thread).discard(ns)
 
     def _finish_superstep(self, thread: str) -> None:
@@ -203,15 +256,16 @@ class Saver(SqliteSaver):
         self._waiting = {key: rows for key, rows in self._waiting.items() if key[0] != thread or not key[1]}
         self._rows(thread, "").writes.clear()
         if self._nested(thread):
-            for table in ("checkpoints", "writes"):
-                later(self.conn, f"delete from {table} where thread_id = ? and checkpoint_ns > ''", (thread,))
+            for table in _TABLES:
+                sql = f"delete from {table} where thread_id = ? and checkpoint_ns > ''"
+                self.conn.later(table, sql, (thread,))
             self._stored[thread] = set()
 
     def _move_run(self, thread: str, checkpoint: Checkpoint, metadata: CheckpointMetadata) -> None:
         status, outcome = status_of(checkpoint["channel_values"], self._outcome)
         self.steps.root_step = metadata.get("step", 0)
-        later(
-            self.conn,
+        self.conn.later(
+            "runs",
             "update runs set step = ?, updated = ?, status = ?, outcome = ? where run = ?",
             (metadata.get("step", 0), time.time(), status, outcome, thread),
         )
@@ -220,9 +274,9 @@ class Saver(SqliteSaver):
         for item in interrupts:
             if isinstance(item, Interrupt):
                 key: object = item.value  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
-                later(
-                    self.conn,
-                    "update approvals set interrupt = ? where run = ? and key = ? and interrupt is not ?",
+                self.conn.later(
+                    "approvals",
+                    "update approvals set interrupt = ? where run = ? and key = ? and interrupt is distinct from ?",
                     (item.id, thread, key, item.id),
                 )
 
@@ -245,7 +299,15 @@ class Saver(SqliteSaver):
         self.delete_thread(thread_id)
 
 
-_transaction = transaction  # `cursor` has a parameter named `transaction`
+_TABLES = ("checkpoints", "writes")
+_COLUMNS = (*TABLE["checkpoints"].key, "parent_checkpoint_id", "type", "checkpoint", "metadata")
+_NAMESPACE = "thread_id = ? and checkpoint_ns = ?"
+typed = Serde().loads_typed
+"""Reads a checkpoint's or a write's value: its type, and its bytes."""
+
+
+def _config(thread: str, ns: str, name: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": name}}
 
 
 def _place(config: RunnableConfig) -> tuple[str, str]:
@@ -263,7 +325,7 @@ def status_of(values: dict[str, Any], key: str) -> tuple[str, str]:
     return step(RunChart, "running", event), "done" if event == "finish" else outcome
 
 
-def raise_id_clock(conn: sqlite3.Connection, thread: str) -> None:
+def raise_id_clock(conn: Connection, thread: str) -> None:
     """Make new checkpoint ids sort after the run's existing ones, even if the clock stepped back (`engine.md` 4)."""
     (newest,) = conn.execute(
         "select max(checkpoint_id) from checkpoints where thread_id = ?", (thread,)

@@ -1,9 +1,10 @@
--- The store: one SQLite file (WAL). LangGraph's `checkpoints` and `writes` are made by its saver.
+-- The store's tables, as SQLite makes them.
 -- A key's columns come first, in its order: SQLite 3.40 takes a table without rowid for damaged otherwise.
 create table if not exists runs (
     run text primary key,
     workflow text not null,
     parent text,                      -- run that this one was forked from or handed over by
+    subtask_of text,                  -- task that started it; a fork keeps it, but has another `parent`
     workspace text not null,
     title text not null,              -- first 200 characters of the prompt
     created real not null,            -- unix time
@@ -15,6 +16,30 @@ create table if not exists runs (
     input text not null,              -- JSON: the graph's first input, for a run that was killed before its first checkpoint
     error text                        -- JSON {type, message}
 );
+-- LangGraph's own. `writes` without rowid saves a copy of its long keys; `checkpoints` keeps its rowid, because its rows
+-- of 1 KB would spill into overflow pages (measured: 2.8 MB for 0.7 MB).
+create table if not exists checkpoints (
+    thread_id text not null,
+    checkpoint_ns text not null default '',
+    checkpoint_id text not null,
+    parent_checkpoint_id text,
+    type text,
+    checkpoint blob,
+    metadata blob,
+    primary key (thread_id, checkpoint_ns, checkpoint_id)
+);
+create table if not exists writes (
+    thread_id text not null,
+    checkpoint_ns text not null default '',
+    checkpoint_id text not null,
+    task_id text not null,
+    idx integer not null,
+    task_path text not null default '',
+    channel text not null,
+    type text,
+    value blob,
+    primary key (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+) without rowid;
 create table if not exists chain (
     id text primary key,
     parent text not null,             -- '' for a root record
@@ -121,6 +146,7 @@ create table if not exists approvals (
     rule text,                        -- JSON SessionRule of an always-choice
     superseded integer not null default 0,
     number integer,                   -- short name; never used twice in a run, the runs above and below it
+    seq integer not null default 0,   -- in the order in which the run asked
     unique (run, key)
 );
 create table if not exists steps (

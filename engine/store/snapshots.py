@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from interlock.engine.store import insertion, select
+from interlock.engine.store import put, select
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.steps import StepLog
-from interlock.services.sqlite import later
 from interlock.state.calls import CallKey
 from interlock.state.deps import to_its_end
 from interlock.state.errors import RunError
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 class SqlSnapshots:
     """Implements `Snapshots`. On a failure, warns once and takes no more snapshots in this drive; the run goes on."""
 
-    conn: sqlite3.Connection
+    conn: Connection
     run: str
     steps: StepLog
     emit: Emit
@@ -46,10 +45,8 @@ class SqlSnapshots:
         if commit and self._made:
             where = dict(zip(("run", "message", "idx", "attempt"), place, strict=True))
             order = {"seq": len(self._calls), "root_step": self.steps.root_step, "at": time.time()}
-            later(
-                self.conn,
-                *insertion("snapshots", {**where, **order, "repository": self._made.name, "before": commit}),
-            )
+            row = {**where, **order, "repository": self._made.name, "before": commit}
+            put(self.conn, "snapshots", row, later=True)
             self._calls[place] = False
 
     async def after(self, key: CallKey, changed: str = "") -> None:
@@ -57,7 +54,7 @@ class SqlSnapshots:
         if self._calls.get(place) is False and (commit := await self._taken(changed)):
             self._calls[place], self._newest = True, (key.message, commit)
             set_ = "update snapshots set after = ? where run = ? and message = ? and idx = ? and attempt = ?"
-            later(self.conn, set_, (commit, *place))
+            self.conn.later("snapshots", set_, (commit, *place))
 
     @cached_property
     def _calls(self) -> dict[tuple[str, str, int, int], bool]:
@@ -113,8 +110,6 @@ class Snapshot(NamedTuple):
 
 def snapshots(home: Path, run: str) -> list[Snapshot]:
     """Snapshots in call order. If a kill cut off the one after a call, the one before the next call replaces it."""
-    if not select(home, "select 1 from sqlite_master where name = 'snapshots'"):
-        return []  # an older store that no newer Interlock has opened for writing
     rows = select(
         home,
         "select message, idx, attempt, root_step, repository, before, coalesce(after, '') as after, inherited "

@@ -2,16 +2,15 @@
 
 import json
 import re
-import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from interlock.engine.store import insertion
+from interlock.engine.store import put
+from interlock.engine.store.connection import Connection
 from interlock.services.secrets.redaction import SHAPES, Redactor
-from interlock.services.sqlite import later
 from interlock.state.calls import CallKey
 from interlock.state.journal import DecisionRecord
 from interlock.state.node import inside
@@ -43,9 +42,7 @@ class _DecisionNote(NamedTuple):
 class StepLog:
     """Implements `Steps`: collects notes from the nodes' wrapper; the saver saves them with the task's writes."""
 
-    def __init__(
-        self, redact: Redactor = SHAPES, conn: sqlite3.Connection | None = None, run: str = ""
-    ) -> None:
+    def __init__(self, redact: Redactor = SHAPES, conn: Connection | None = None, run: str = "") -> None:
         """With a run's connection, numbering continues after its existing rows."""
         self._notes: dict[str, _StepNote] = {}
         self._before: dict[str, list[_StepNote]] = {}
@@ -126,13 +123,13 @@ class StepLog:
         if self._conn is None:
             return []
         return self._conn.execute(
-            "select started, started + ms / 1000 from steps where run = ? and workflow <> '' "
-            "and (?2 = '' or namespace = ?2 or namespace like ?2 || '|%') order by started",
-            (self._run, namespace),
+            "select started, started + ms / 1000 from steps where run = :run and workflow <> '' "
+            "and (:within = '' or namespace = :within or namespace like :within || '|%') order by started",
+            {"run": self._run, "within": namespace},
         ).fetchall()
 
     def save(
-        self, conn: sqlite3.Connection, run: str, namespace: str, checkpoint: str, task: str, task_path: str
+        self, conn: Connection, run: str, namespace: str, checkpoint: str, task: str, task_path: str
     ) -> None:
         """Save the rows of a finished task; one without a note is a nested graph, named in the task's path."""
         self.save_inside(conn, run, checkpoint, task)
@@ -144,7 +141,7 @@ class StepLog:
         notes = [*self._before.pop(task, ()), note]
         self._insert(conn, run, namespace, checkpoint[-12:], task, notes)
 
-    def save_inside(self, conn: sqlite3.Connection, run: str, checkpoint: str, task: str) -> None:
+    def save_inside(self, conn: Connection, run: str, checkpoint: str, task: str) -> None:
         """Save the rows of nodes of a graph that ran in its own node's task, and of graphs inside it."""
         task, superstep = inside(task), inside(checkpoint[-12:])
         if inside(task) in self._notes:
@@ -156,7 +153,7 @@ class StepLog:
 
     def _insert(
         self,
-        conn: sqlite3.Connection,
+        conn: Connection,
         run: str,
         namespace: str,
         superstep: str,
@@ -181,16 +178,16 @@ class StepLog:
                 "seq": self._seq,
             }
             del row["inside"]
-            later(conn, *insertion("steps", row))
+            put(conn, "steps", row, later=True)
 
-    def _save_decided(self, conn: sqlite3.Connection, run: str, task: str) -> None:
+    def _save_decided(self, conn: Connection, run: str, task: str) -> None:
         """Save with the task's writes; idempotent if the task runs again."""
         for place, (key, what, at) in enumerate(self._decided.pop(task, ())):
             body = self._redact.json(what.model_dump(mode="json", exclude_defaults=True))
             call = {"run": run, "message": key.message, "idx": key.index, "attempt": key.attempt}
             columns = {"body": json.dumps(body, ensure_ascii=False), "at": at}
             row = {**call, "task": f"{task}.{place}" if place else task, **columns}
-            later(conn, *insertion("decisions", row, "insert or replace"))
+            put(conn, "decisions", row, "replace", later=True)
 
 
 def _packed(note: _StepNote, prefix: int) -> dict[str, Any]:
@@ -209,7 +206,7 @@ def _short(name: str) -> str:
     return _ID.sub(r"\1", name)
 
 
-def _last(conn: sqlite3.Connection, run: str) -> tuple[int, int]:
+def _last(conn: Connection, run: str) -> tuple[int, int]:
     """A run's last row number and root step."""
     (seq,) = conn.execute("select max(seq) from steps where run = ?", (run,)).fetchone()
     # Not the steps' own maximum: a kill can fall between a root checkpoint and the first step after it.

@@ -1,14 +1,16 @@
-"""tables: every table of the store: whose rows it holds, and what a fork takes of them.
+"""tables: every table of the store: whose rows it holds, its key, what a fork takes of it, and how its texts read.
 
-Who adds a table names it here, and in `schema.sql`; its readers stand in `damage.py`.
+Who adds a table names it here, and in `schema.sql`, which has its columns.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Table:
     name: str
+    key: tuple[str, ...]
     forked: str | None = None
     """Condition for the rows of a run's history up to a step, which a fork at that step copies; None: it copies none.
 
@@ -16,32 +18,91 @@ class Table:
     """
     owner: str = "run"
     """The column that names the run."""
-    driven: bool = True
-    """Whether only the run's driver writes it, apart from people's decisions; its lease then fences it."""
     kept: bool = False
     """Whether other runs may read its rows after the run is removed."""
+    holds: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Column → what reads its values: `MODULE:NAME`. Of a name of a file, it reads the file."""
 
 
 _DONE = "(state = 'done' and done_at <= :made)"
+_CHECKPOINT = ("thread_id", "checkpoint_ns", "checkpoint_id")
+_PARSED = "interlock.engine.store.damage"
+_STATE = "interlock.state"
+_RESULT = f"{_STATE}.calls:ToolResult"
+_REPLY = "interlock.services.hooks.reply:Reply"
 
 TABLES = (
-    Table("checkpoints", "checkpoint_ns = '' and checkpoint_id <= :id", owner="thread_id"),
-    Table("writes", "checkpoint_ns = '' and checkpoint_id < :id", owner="thread_id"),
-    Table("chain", kept=True),
-    Table("model_calls", "at <= :made"),
-    Table("reservations"),
+    Table(
+        "checkpoints",
+        _CHECKPOINT,
+        "checkpoint_ns = '' and checkpoint_id <= :id",
+        owner="thread_id",
+        holds={"checkpoint": "interlock.engine.store.saver:typed", "metadata": f"{_PARSED}:mapping"},
+    ),
+    Table(
+        "writes",
+        (*_CHECKPOINT, "task_id", "idx"),
+        "checkpoint_ns = '' and checkpoint_id < :id",
+        owner="thread_id",
+        holds={"value": "interlock.engine.store.saver:typed"},
+    ),
+    Table("chain", ("id",), kept=True, holds={"body": f"{_PARSED}:record", "file": f"{_PARSED}:record"}),
+    Table("model_calls", ("run", "agent", "role", "ordinal"), "at <= :made"),
+    Table("reservations", ("run", "task", "epoch")),
     Table(
         "journal",
+        ("run", "message", "idx", "attempt"),
         f"{_DONE} or (state = 'scheduled' and (message, idx) in "
         f"(select message, idx from journal where run = :run and {_DONE}))",
+        holds={
+            "args": f"{_PARSED}:mapping",
+            "planned": f"{_STATE}.calls:Planned",
+            "result": _RESULT,
+            "result_file": _RESULT,
+        },
     ),
-    Table("decisions", "at <= :made"),
-    Table("hook_calls", "done_at <= :made"),
-    Table("server_replies", "at <= :made"),
-    Table("approvals", "answered_at <= :made"),
-    Table("steps", "root_step < :step"),
-    Table("snapshots", "root_step < :step"),
-    Table("lease", driven=False),
-    Table("runs", "1"),
+    Table(
+        "decisions",
+        ("run", "message", "idx", "task"),
+        "at <= :made",
+        holds={"body": f"{_STATE}.journal:DecisionRecord"},
+    ),
+    Table(
+        "hook_calls",
+        ("run", "event", "key", "hook"),
+        "done_at <= :made",
+        holds={"reply": _REPLY, "reply_file": _REPLY},
+    ),
+    Table(
+        "server_replies",
+        ("run", "asked"),
+        "at <= :made",
+        holds={"asked": f"{_PARSED}:sequence", "reply": f"{_PARSED}:mapping"},
+    ),
+    Table(
+        "approvals",
+        ("id",),
+        "answered_at <= :made",
+        holds={
+            "id": "interlock.engine.read:place_of",
+            "request": f"{_STATE}.calls:ApprovalRequest",
+            "answer": f"{_STATE}.calls:Answer",
+            "rule": f"{_STATE}.calls:SessionRule",
+        },
+    ),
+    Table("steps", ("run", "seq"), "root_step < :step"),
+    Table("snapshots", ("run", "message", "idx", "attempt"), "root_step < :step"),
+    Table("lease", ("run",)),
+    Table(
+        "runs",
+        ("run",),
+        "true",
+        holds={
+            "options": f"{_PARSED}:mapping",
+            "input": f"{_PARSED}:mapping",
+            "error": f"{_PARSED}:error_of",
+        },
+    ),
 )
 """A run is removed in this order: its own row last."""
+TABLE = {table.name: table for table in TABLES}

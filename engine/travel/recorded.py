@@ -1,7 +1,6 @@
 """recorded: the services and nodes of a replay: they answer from a run's rows and never reach outside the process."""
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from contextlib import closing
@@ -18,6 +17,7 @@ from interlock.engine.driver.delegation import RunAgents
 from interlock.engine.read import RunRow, steps
 from interlock.engine.store import Store, read_options
 from interlock.engine.store.chain import SqlChain
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import SqlJournal
 from interlock.engine.store.model_calls import calls_before
 from interlock.engine.store.replays import (
@@ -47,7 +47,7 @@ from interlock.state.tooling import FileNow, Tool, ToolInfo, ToolRun, Toolset
 _NOT_RECORDED = "The run made no such call, so a replay has no result of it."
 
 
-def write_script(conn: sqlite3.Connection, transcript: ChainTranscript, run: str, file: Path) -> None:
+def write_script(conn: Connection, transcript: ChainTranscript, run: str, file: Path) -> None:
     """Write the run's replies as a script, as `--record-responses` does."""
     file.touch()
     for (agent, role), number in calls_before(conn, run).items():
@@ -95,7 +95,7 @@ _JOURNAL = ("conn", "transcript", "outputs", "run", "epoch", "redact")
 
 
 def _as_recorded(
-    transcript: ChainTranscript, conn: sqlite3.Connection, alike: bool, parent: str, message: Message
+    transcript: ChainTranscript, conn: Connection, alike: bool, parent: str, message: Message
 ) -> Message:
     """Replace a context message (workspace, repository, date) by the recorded one.
 
@@ -112,7 +112,7 @@ def _as_recorded(
     return message
 
 
-def _nearby(conn: sqlite3.Connection, transcript: ChainTranscript) -> set[str]:
+def _nearby(conn: Connection, transcript: ChainTranscript) -> set[str]:
     """Names of the memory files the run came across."""
     contents = (
         m.content for name in SqlChain(conn).messages() if (m := transcript.message(name)).origin == "context"
@@ -223,7 +223,7 @@ class RecordedHooks:
     """Recorded hook replies, in firing order."""
 
     configured: str
-    conn: sqlite3.Connection
+    conn: Connection
     outputs: Path
     run: str
 

@@ -9,8 +9,8 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from interlock.services.faults import BUSY_TIMEOUT_S, explain_disk, explained
 from interlock.services.files.folders import private_directory, private_file
-from interlock.services.sqlite import BUSY_TIMEOUT_S, explain_disk, explained, transaction
 from interlock.state.errors import StoreError
 from interlock.tools._syntax import installed
 
@@ -88,7 +88,7 @@ class IndexFile:
 
     def writable(self) -> sqlite3.Connection:
         """Open for writing; requires the lock. Rebuilds an index that is damaged or of another version."""
-        with explained(self.path):
+        with explained(self.path, sqlite3.DatabaseError):
             try:
                 conn = self._open()
                 if (found := _version(conn)) != VERSION:
@@ -106,7 +106,7 @@ class IndexFile:
 
     def make_anew(self) -> None:
         """Recreate the index empty; requires the lock."""
-        with explained(self.path):
+        with explained(self.path, sqlite3.DatabaseError):
             self._make(self._open())
 
     def readable(self) -> sqlite3.Connection | None:
@@ -171,6 +171,14 @@ class IndexFile:
         for end in _ENDS:
             with suppress(FileNotFoundError):
                 Path(f"{self.path}{end}").unlink()
+
+
+@contextmanager
+def transaction(conn: sqlite3.Connection) -> Generator[None]:
+    """What is written in it is written together."""
+    conn.execute("begin immediate")
+    with conn:
+        yield
 
 
 def _version(conn: sqlite3.Connection) -> str | None:

@@ -11,13 +11,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
+from interlock.services.faults import explained
 from interlock.services.files.filesystem import sha256
-from interlock.services.index.database import IndexFile
+from interlock.services.index.database import IndexFile, transaction
 from interlock.services.index.embedding import Embedder
 from interlock.services.index.ranking import Meanings, by_words, columns, ranked
 from interlock.services.index.sources import Indexed, Source, indexed, left_out_around, read, sources
 from interlock.services.secrets.redaction import Redactor
-from interlock.services.sqlite import explained, transaction
 from interlock.state.calls import ToolError
 from interlock.state.deps import Stop, in_thread
 from interlock.state.search import Asked, Candidates, Hit, IndexInfo, Progress
@@ -161,7 +161,7 @@ class WorkspaceIndex:
 
     async def _in_turn(self, work: Callable[..., T], *args: object) -> T:
         def locked(stop: Stop) -> T:
-            with self._one, explained(self._file.path):
+            with self._one, explained(self._file.path, sqlite3.DatabaseError):
                 self._check = stop.check
                 self._check()
                 return work(*args)

@@ -11,7 +11,6 @@ import warm
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.runs import NewRun, insert_run
-from interlock.services.sqlite import transaction
 from interlock.state.calls import ApprovalRequest, CallKey, CallView, Choice, ShellPart
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -86,7 +85,7 @@ class StoreMaker:
         self.execute("insert into lease values (?, ?, ?, ?, ?, 1, 1, ?)", run, *owner, held)
 
     def execute(self, sql: str, *values: object) -> None:
-        with transaction(self.conn):
+        with self.conn.transaction():
             self.conn.execute(sql, values)
 
 

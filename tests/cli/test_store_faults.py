@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from commands import Done, Run
 
-from interlock.engine.store import Store
+from interlock.engine.store import Store, sqlite
 from interlock.engine.store.chain import SqlChain
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.services.context.definitions import load_agents
 from interlock.services.transcript import ChainTranscript
@@ -119,19 +120,19 @@ def test_a_store_that_is_deleted_or_replaced_is_noticed_by_the_run(
 def test_a_full_disk_is_one_line_and_the_run_goes_on_later(
     run: Run, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connect = Store._connect  # pyright: ignore[reportPrivateUsage] - every connection is made there
+    connect = sqlite.connect
     stages: set[str] = set()
     for pages in range(30, 72, 6):
 
-        def limited(store: Store, kind: Any, mode: str, most: int = pages) -> sqlite3.Connection:
-            conn = connect(store, kind, mode)
+        def limited(*args: Any, most: int = pages, **named: Any) -> Connection:
+            conn = connect(*args, **named)
             conn.execute(f"pragma max_page_count = {most}")
             return conn
 
         shutil.rmtree(home, ignore_errors=True)
-        monkeypatch.setattr(Store, "_connect", limited)
+        monkeypatch.setattr(sqlite, "connect", limited)
         done = started(run, tmp_path, "--yolo", "--output-format", "stream-json")
-        monkeypatch.setattr(Store, "_connect", connect)
+        monkeypatch.setattr(sqlite, "connect", connect)
         stages.add(f"{done.code} after {len(done.events)} events")
         if done.code:
             error = done.events[-1]["error"]

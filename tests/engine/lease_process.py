@@ -7,16 +7,15 @@ import asyncio
 import ctypes
 import os
 import signal
-import sqlite3
 import sys
 import time
 from pathlib import Path
 
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.store import Store
-from interlock.engine.store.leases import fence, fenced
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.leases import fence
 from interlock.services.process.identity import this_process
-from interlock.services.sqlite import transaction
 from interlock.state.errors import BusyError
 
 
@@ -59,7 +58,7 @@ async def hold(lease: Lease) -> None:
 def stop_in_transaction(store: Store, lease: Lease) -> None:
     conn = store.connect()
     fence(conn, lease)
-    with transaction(conn):
+    with conn.transaction():
         intend(conn, lease)
         os.kill(os.getpid(), signal.SIGSTOP)
     say("committed")
@@ -68,13 +67,13 @@ def stop_in_transaction(store: Store, lease: Lease) -> None:
 def stop_before_effect(store: Store, lease: Lease) -> None:
     conn = store.connect("FULL")
     fence(conn, lease)
-    with transaction(conn):
+    with conn.transaction():
         intend(conn, lease)
     os.kill(os.getpid(), signal.SIGSTOP)
     with (store.home / "effects").open("a") as effects:
         effects.write("owner\n")
     try:
-        with fenced(conn, lease), transaction(conn):
+        with conn.transaction():
             conn.execute("update journal set state = 'done' where run = ?", (lease.run,))
     except BusyError as error:
         say("refused", error)
@@ -82,7 +81,7 @@ def stop_before_effect(store: Store, lease: Lease) -> None:
         say("done")
 
 
-def intend(conn: sqlite3.Connection, lease: Lease) -> None:
+def intend(conn: Connection, lease: Lease) -> None:
     conn.execute(
         "insert into journal (run, message, idx, attempt, tool, args_hash, state, epoch) "
         "values (?, 'm', 0, 1, 'run_shell_command', '', 'intent', ?)",

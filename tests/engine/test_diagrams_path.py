@@ -1,7 +1,6 @@
 """The path a run took, read from the rows that a real run leaves in the store."""
 
 import asyncio
-import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal
@@ -14,6 +13,7 @@ from typing_extensions import TypedDict
 
 from interlock.engine.diagrams import edges, mermaid
 from interlock.engine.diagrams.shape import RunPath, extract, run_path
+from interlock.engine.read import step_rows
 from interlock.engine.store import Store
 from interlock.engine.store.saver import Saver
 from interlock.graphs._pipeline import Graph
@@ -91,6 +91,7 @@ class Run:
     """One run of a graph, through a real store."""
 
     def __init__(self, home: Path, graph: Graph) -> None:
+        self.home = home
         store = Store(home)
         store.open()
         self.connection = store.connect()
@@ -102,10 +103,8 @@ class Run:
         config: Any = {"configurable": {"thread_id": "r"}}
         asyncio.run(self.graph.ainvoke(value, config, context=self.deps, durability="sync"))
 
-    def rows(self) -> list[sqlite3.Row]:
-        cursor = self.connection.cursor()
-        cursor.row_factory = sqlite3.Row
-        return cursor.execute("select * from steps where run = 'r'").fetchall()
+    def rows(self) -> list[Any]:
+        return step_rows(self.home, "r")
 
 
 def counts(run: Run, path: RunPath) -> dict[tuple[str, str], int | None]:

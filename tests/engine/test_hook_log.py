@@ -3,15 +3,14 @@
 import asyncio
 import json
 import os
-import sqlite3
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from interlock.engine.driver.hooks import RunHooks
+from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals, decide
 from interlock.engine.store.hook_calls import HookLog
 from interlock.services.config.settings import HookLayer
@@ -29,9 +28,9 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "home" / "outputs").mkdir(parents=True)
-        self.conn = sqlite3.connect(folder / "home" / "db", isolation_level=None)
-        self.conn.executescript(files("interlock.engine.store").joinpath("schema.sql").read_text())
+        store = Store(folder / "home")
+        store.open()
+        self.conn = store.connect()
         self.told: list[Event] = []
 
     def fire(

@@ -56,13 +56,6 @@ class Process:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    made = Store(tmp_path)
-    made.open()
-    return made
-
-
-@pytest.fixture
 def start(store: Store) -> Iterator[Start]:
     started: list[Process] = []
 
@@ -148,7 +141,7 @@ def test_an_owner_whose_pid_is_another_process_now_is_dead_and_nothing_is_killed
     }[field]
     lease = take(store)
     lease.release()
-    store.connect().execute(f"update lease set held = 1, {change} where run = 'r'").connection.close()
+    store.connect().execute(f"update lease set held = 1, {change} where run = 'r'")
     take(store).release()
     assert bystander.popen.poll() is None
 
@@ -192,7 +185,7 @@ def test_the_same_process_cannot_drive_a_run_twice(store: Store) -> None:
 
 def test_a_lease_that_this_process_failed_to_release_is_taken_without_ending_itself(store: Store) -> None:
     take(store).release()
-    store.connect().execute("update lease set held = 1").connection.close()
+    store.connect().execute("update lease set held = 1")
     lease = take(store, 0.6)
     assert lease.epoch == 2
     lease.release()

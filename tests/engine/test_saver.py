@@ -15,28 +15,21 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 
-from interlock.engine.store import Store
+from interlock.engine.store import Store, put
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.saver import Saver, raise_id_clock, status_of
-from interlock.services.sqlite import Buffered, later, transaction
 
 ROOT: Any = {"configurable": {"thread_id": "r", "checkpoint_ns": ""}}
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    made = Store(tmp_path)
-    made.open()
-    return made
-
-
-@pytest.fixture
-def conn(store: Store) -> Iterator[sqlite3.Connection]:
+def conn(store: Store) -> Iterator[Connection]:
     with closing(store.connect()) as connected:
         yield connected
 
 
 @pytest.fixture
-def driver(store: Store) -> Iterator[Buffered]:
+def driver(store: Store) -> Iterator[Connection]:
     with closing(store.connect_driver()) as connected:
         yield connected
 
@@ -61,7 +54,7 @@ def test_it_passes_langgraphs_conformance_suite(tmp_path: Path, buffered: bool) 
     assert not [result for result in told.values() if result[1]], told
 
 
-def test_a_crafted_checkpoint_runs_nothing(conn: sqlite3.Connection, tmp_path: Path) -> None:
+def test_a_crafted_checkpoint_runs_nothing(conn: Connection, tmp_path: Path) -> None:
     """A pickle, or a msgpack extension naming a callable, is just data, even without the variable that forbids them."""
     saver = Saver(conn)
     marker = tmp_path / "ran"
@@ -84,7 +77,7 @@ def test_a_crafted_checkpoint_runs_nothing(conn: sqlite3.Connection, tmp_path: P
 
 
 def test_a_new_id_sorts_after_those_of_a_clock_that_was_ahead(
-    conn: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+    conn: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import time
 
@@ -120,7 +113,7 @@ def test_the_row_says_open_until_nothing_is_due(values: dict[str, Any], expected
     assert status_of(values, "status") == expected
 
 
-def test_writes_of_one_checkpoint_are_one_transaction(store: Store, conn: sqlite3.Connection) -> None:
+def test_writes_of_one_checkpoint_are_one_transaction(store: Store, conn: Connection) -> None:
     """Another connection sees the checkpoint and its run's row together, or neither."""
     other = sqlite3.connect(store.path)
     _insert_run(conn)
@@ -140,7 +133,7 @@ def test_writes_of_one_checkpoint_are_one_transaction(store: Store, conn: sqlite
     other.close()
 
 
-def _insert_run(conn: sqlite3.Connection) -> None:
+def _insert_run(conn: Connection) -> None:
     conn.execute(
         "insert into runs (run, workflow, workspace, title, created, updated, status, options, input) "
         "values ('r', 'main', '/', 't', 0, 0, 'open', '{}', '{}')"
@@ -148,7 +141,7 @@ def _insert_run(conn: sqlite3.Connection) -> None:
 
 
 def test_what_waits_is_seen_by_every_read_of_the_driver_and_committed_with_its_next_commit(
-    store: Store, driver: Buffered
+    store: Store, driver: Connection
 ) -> None:
     conn, other = driver, sqlite3.connect(store.path)
     _insert_run(conn)
@@ -159,7 +152,8 @@ def test_what_waits_is_seen_by_every_read_of_the_driver_and_committed_with_its_n
 
     checkpoint = empty_checkpoint()
     saved = saver.put(ROOT, checkpoint, {"source": "loop", "step": 4}, {})
-    later(conn, "insert into chain (id, parent, run, body) values ('c', '', 'r', 'b')", ())
+    row = {"id": "c", "parent": "", "run": "r", "body": "b"}
+    put(conn, "chain", row, later=True)
     assert (stored("checkpoints"), stored("chain")) == (0, 0)
     assert conn.execute("select body from chain").fetchall() == [("b",)]
     assert (stored("checkpoints"), stored("chain")) == (1, 1), "a read commits all that waits, in its order"
@@ -168,16 +162,16 @@ def test_what_waits_is_seen_by_every_read_of_the_driver_and_committed_with_its_n
     assert found is not None
     assert [write[1:] for write in found.pending_writes or []] == [("key", 1)]
     saver.put_writes(saved, [("key", 2)], "u")
-    with pytest.raises(ZeroDivisionError), transaction(conn):
+    with pytest.raises(ZeroDivisionError), conn.transaction():
         raise ZeroDivisionError
     assert stored("writes") == 1
-    with transaction(conn):
+    with conn.transaction():
         pass
     assert stored("writes") == 2, "a transaction that failed takes nothing of it along"
     other.close()
 
 
-def test_rows_of_a_nested_graph_that_is_over_never_reach_the_disk(driver: Buffered) -> None:
+def test_rows_of_a_nested_graph_that_is_over_never_reach_the_disk(driver: Connection) -> None:
     conn, saver = driver, Saver(driver)
     nested: Any = {"configurable": {"thread_id": "r", "checkpoint_ns": "turn:t"}}
     first = saver.put(ROOT, {**empty_checkpoint(), "id": "1"}, {"source": "loop", "step": 0}, {})
@@ -188,15 +182,15 @@ def test_rows_of_a_nested_graph_that_is_over_never_reach_the_disk(driver: Buffer
     for name in ("1", "2"):
         inside = saver.put(nested, {**empty_checkpoint(), "id": name}, {"source": "loop", "step": 0}, {})
         saver.put_writes(inside, [("key", 1)], f"inner {name}")
-    conn.commit_waiting()
+    conn.flush()
     assert rows() == [("", "1"), ("turn:t", "2")], "only its newest checkpoint is of use"
     assert conn.execute("select checkpoint_id from writes").fetchall() == [("2",)]
     other: Any = {"configurable": {"thread_id": "r", "checkpoint_ns": "turn:u|part:v"}}
     saver.put(other, {**empty_checkpoint(), "id": "3"}, {"source": "loop", "step": 0}, {})
     saver.put_writes(first, [("key", 1)], "u")
-    conn.commit_waiting()
+    conn.flush()
     assert rows() == [("", "1"), ("turn:t", "2")], "its task is done, so it isn't entered again"
     saver.put(first, {**empty_checkpoint(), "id": "2"}, {"source": "loop", "step": 1}, {})
-    conn.commit_waiting()
+    conn.flush()
     assert rows() == [("", "1"), ("", "2")]
     assert conn.execute("select count(*) from writes where checkpoint_ns <> ''").fetchone() == (0,)

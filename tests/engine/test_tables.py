@@ -1,21 +1,51 @@
-"""The registry names every table of the store, with the column that says whose rows it holds."""
+"""The registry names every table of the store: key, owner, and what reads its columns; old stores migrate."""
 
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from interlock.engine.store import Store
-from interlock.engine.store.damage import readers
+from interlock.engine.read import list_runs
+from interlock.engine.store import Store, select
+from interlock.engine.store.damage import unreadable
 from interlock.engine.store.tables import TABLES
 
 
-def test_every_table_is_in_the_registry_and_can_be_checked(tmp_path: Path) -> None:
+def test_every_table_is_in_the_registry_with_its_columns(store: Store) -> None:
+    schema = Path(sqlite_schema()).read_text(encoding="utf-8")
+    made = {line.split()[5] for line in schema.splitlines() if line.startswith("create table")}
+    assert made == {table.name for table in TABLES}
+    with closing(store.connect()) as conn:
+        for table in TABLES:
+            columns = {column.name for column in conn.columns(table.name)}
+            assert {table.owner, *table.key, *table.holds} <= columns, table.name
+        assert list(unreadable(conn, store.outputs)) == []
+
+
+def sqlite_schema() -> Path:
+    from interlock.engine.store import sqlite
+
+    return Path(sqlite.__file__).with_name("schema.sql")
+
+
+def test_a_store_of_the_version_before_is_migrated_when_it_is_read(tmp_path: Path) -> None:
+    """Requests keep the order in which they were asked, and subtasks their task."""
     store = Store(tmp_path)
     store.open()
-    with closing(store.connect()) as conn:
-        made = {name for (name,) in conn.execute("select name from sqlite_master where type = 'table'")}
-        owners = {
-            table.name
-            for table in TABLES
-            if table.owner in {row[1] for row in conn.execute(f"pragma table_info({table.name})")}
-        }
-    assert made == {table.name for table in TABLES} == owners == readers().keys()
+    with closing(sqlite3.connect(store.path)) as conn, conn:
+        conn.execute("alter table approvals drop column seq")
+        conn.execute("alter table runs drop column subtask_of")
+        conn.execute("pragma user_version = 6")
+        for run, parent, options in (("top", None, "{}"), ("sub", "top", '{"subtask_of": "top"}')):
+            conn.execute(
+                "insert into runs (run, workflow, parent, workspace, title, created, updated, status, options, input) "
+                "values (?, 'main', ?, '/', '', 1, 1, 'open', ?, '{}')",
+                (run, parent, options),
+            )
+        for name in ("b", "a"):
+            conn.execute(
+                "insert into approvals (id, run, key, request, asked_at) values (?, 'top', ?, '{}', 1)",
+                (f"top-{name}", name),
+            )
+    assert {row.run: row.subtask for row in list_runs(tmp_path)} == {"top": False, "sub": True}
+    rows = select(tmp_path, "select id, seq from approvals order by seq")
+    assert [tuple(row) for row in rows] == [("top-b", 1), ("top-a", 2)]

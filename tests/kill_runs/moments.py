@@ -3,8 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,25 +36,13 @@ class Moments:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _patch(self) -> None:
-        from interlock.engine.store import steps
-        from interlock.services import sqlite, transcript
+        from interlock.engine.store import sqlite, steps
+        from interlock.services import transcript
         from interlock.services.files import calls as file_calls
         from interlock.services.mcp import servers
         from interlock.services.process import processes
 
-        original = sqlite.transaction
-
-        @contextmanager
-        def transaction(conn: Any, **how: Any) -> Generator[Any]:
-            outer = not conn.in_transaction
-            with original(conn, **how):
-                yield conn
-                if outer:
-                    self._here("before commit")
-            if outer:
-                self._here("after commit")
-
-        _replace_everywhere(original, transaction)
+        self._around(sqlite, "commit", "commit")
         self._around(file_calls, "write_atomically", "write")
         self._around(transcript, "store_file", "output file")
         # Between two nodes, when the first one's writes wait for a commit.

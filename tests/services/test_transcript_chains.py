@@ -7,7 +7,6 @@ import pytest
 
 from interlock.engine.store import Store
 from interlock.engine.store.chain import SqlChain
-from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
 from interlock.state.messages import Message
 
@@ -63,7 +62,7 @@ def test_a_lost_old_head_is_found(chain: ChainTranscript) -> None:
 
 def test_what_was_rolled_back_is_appended_again(chain: ChainTranscript) -> None:
     head = chain.append("", [said("a")])
-    with pytest.raises(OSError, match="disk"), transaction(chain._records.conn):
+    with pytest.raises(OSError, match="disk"), chain._records.conn.transaction():
         chain.append(head, [said("b")])
         raise OSError("disk")
     again = chain.append(head, [said("b")])

@@ -1,0 +1,95 @@
+"""connection: what the store asks of a database: one adapter each, with these methods."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol, Self
+
+Values = Sequence[object] | Mapping[str, object]
+
+
+class Rows(Protocol):
+    """What a statement found, or how many rows it changed."""
+
+    @property
+    def rowcount(self) -> int: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Column(NamedTuple):
+    name: str
+    kind: type | tuple[type, ...]
+    """What its values are in Python."""
+    needed: bool
+    """Whether it takes no null."""
+
+
+class Source(Protocol):
+    """Buffers rows of its own until the connection commits."""
+
+    @property
+    def waits(self) -> bool: ...
+
+    def write(self) -> None:
+        """Write them in the open transaction."""
+        ...
+
+    def written(self) -> None:
+        """They are committed."""
+        ...
+
+    def give_up(self) -> None:
+        """Drop them: they can't be written."""
+        ...
+
+
+class Connection(Protocol):
+    """One connection to the store, in autocommit mode. Statements are SQL that SQLite and PostgreSQL both speak.
+
+    A driver's connection `buffers` rows that nothing external depends on until its next commit (`engine.md` 23). They
+    are written first in the next transaction; a statement naming one of their tables commits them beforehand. A kill
+    loses them, but only work that can be repeated.
+    """
+
+    buffers: bool
+
+    @property
+    def in_transaction(self) -> bool: ...
+
+    def execute(self, sql: str, values: Values = (), /) -> Rows:
+        """Run a statement; one that writes belongs into a transaction."""
+        ...
+
+    def stored(self, sql: str, values: Values = ()) -> Rows:
+        """Query committed rows only, for callers that handle buffered ones themselves."""
+        ...
+
+    def transaction(self, *, synced: bool = False) -> AbstractContextManager[Self]:
+        """Open a write transaction, or join the open one. Must not contain an `await`: it would block others.
+
+        `synced`: it and all earlier commits survive a power cut.
+        """
+        ...
+
+    def later(self, table: str, sql: str, values: Values) -> None:
+        """Write a row that nothing external depends on: with the driver's next commit; on other connections at once."""
+        ...
+
+    def join(self, source: Source) -> None:
+        """Include the source's buffered rows in every commit from now on."""
+        ...
+
+    def flush(self, *, last: bool = False) -> None:
+        """Commit buffered rows, if any. `last`: if that fails they are dropped, as after a kill."""
+        ...
+
+    def guard(self, check: Callable[[], None]) -> None:
+        """Call `check` as part of each commit: what it raises takes the transaction back."""
+        ...
+
+    def columns(self, table: str) -> list[Column]:
+        """A table's columns, in its order; empty: there is no such table."""
+        ...
+
+    def close(self) -> None: ...

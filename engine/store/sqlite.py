@@ -1,0 +1,273 @@
+"""sqlite: the store in one SQLite file (WAL): its connections, its version, and everything that only SQLite knows."""
+
+import os
+import sqlite3
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+from interlock.engine.store.connection import Column, Connection, Source, Values
+from interlock.services import faults
+from interlock.services.files.folders import private_file
+from interlock.state.errors import StoreError
+
+ERRORS = (sqlite3.Error,)
+SCHEMA_VERSION = 7
+"""`PRAGMA user_version`; increases with every change an older Interlock can't read."""
+_ADDED = (
+    (6, "approvals", "number", "integer", "rowid"),
+    (7, "approvals", "seq", "integer", "rowid"),
+    (7, "runs", "subtask_of", "text", "json_extract(options, '$.subtask_of')"),
+)
+"""Version, table and column that earlier stores lack, its type, and what it holds for their rows."""
+_PAGE = 2048
+"""Bytes; small, because a commit writes whole pages of many small tables."""
+_READS = ("select", "with", "pragma")
+_KINDS = {"text": str, "blob": bytes, "integer": int, "real": (int, float)}
+
+
+class SqliteConnection:
+    """Implements `Connection`.
+
+    It remembers which files it opened: writes to a deleted one would be lost without an error.
+    """
+
+    def __init__(self, path: Path, conn: sqlite3.Connection, *, buffers: bool = False) -> None:
+        self.buffers = buffers
+        self._conn, self._path = conn, path
+        self._files = {name: _identity(name) for name in (str(path), f"{path}-wal")}
+        self._waiting: list[tuple[str, Values]] = []
+        self._tables: set[str] = set()
+        """Tables with buffered rows."""
+        self._sources: list[Source] = []
+        self._check: Callable[[], None] | None = None
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._conn.in_transaction
+
+    def execute(self, sql: str, values: Values = (), /) -> sqlite3.Cursor:
+        if not self._conn.in_transaction:
+            if self._check and not sql.lstrip().startswith(_READS):
+                raise RuntimeError(f"a driver's write outside a transaction isn't fenced: {sql}")
+            if self._tables and any(table in sql for table in self._tables):
+                self.flush()
+        return self._conn.execute(sql, values)
+
+    def stored(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
+        return self._conn.execute(sql, values)
+
+    @contextmanager
+    def transaction(self, *, synced: bool = False) -> Generator["SqliteConnection"]:
+        if self._conn.in_transaction:
+            yield self
+            return
+        with self._synchronous() if synced else nullcontext():
+            self._conn.execute("begin immediate")
+            try:
+                self._still_there()
+                self._write()
+                yield self
+                if self._check:
+                    self._check()
+                commit(self._conn)
+            except BaseException:
+                if self._conn.in_transaction:
+                    self._conn.execute("rollback")
+                raise
+        self._forget()
+        for source in self._sources:
+            source.written()
+
+    def later(self, table: str, sql: str, values: Values) -> None:
+        if self.buffers and not self._conn.in_transaction:
+            self._waiting.append((sql, values))
+            self._tables.add(table)
+        else:
+            with self.transaction():
+                self._conn.execute(sql, values)
+
+    def join(self, source: Source) -> None:
+        self._sources.append(source)
+
+    def flush(self, *, last: bool = False) -> None:
+        if self.in_transaction or not (self._waiting or any(source.waits for source in self._sources)):
+            return
+        try:
+            with self.transaction():
+                pass
+        except Exception:
+            if last:
+                self._forget()
+                for source in self._sources:
+                    source.give_up()
+            raise
+
+    def guard(self, check: Callable[[], None]) -> None:
+        self._check = check
+
+    def columns(self, table: str) -> list[Column]:
+        found = self._conn.execute(f"pragma table_info({table})").fetchall()
+        return [Column(name, _KINDS[kind.lower()], bool(needed)) for _, name, kind, needed, *_ in found]
+
+    def close(self) -> None:
+        self._conn.close()
+
+    def _write(self) -> None:
+        """Inside a transaction: write the buffered rows; they are kept until it is committed."""
+        for sql, values in self._waiting:
+            self._conn.execute(sql, values)
+        for source in self._sources:
+            source.write()
+
+    def _forget(self) -> None:
+        self._waiting.clear()
+        self._tables.clear()
+
+    def _still_there(self) -> None:
+        for path, opened in self._files.items():
+            if opened is not None and _identity(path) != opened:
+                raise StoreError(
+                    f"The store {str(self._path)!r} was deleted or replaced while this process used it, so nothing "
+                    "more is written. Put it back and go on with: interlock resume latest; or start anew."
+                )
+
+    @contextmanager
+    def _synchronous(self) -> Generator[None]:
+        (before,) = self._conn.execute("pragma synchronous").fetchone()
+        self._conn.execute("pragma synchronous = full")
+        try:
+            yield
+        finally:
+            self._conn.execute(f"pragma synchronous = {before}")
+
+
+def commit(conn: sqlite3.Connection) -> None:
+    """By itself, so that checks of kills can stand before and after it."""
+    conn.execute("commit")
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - each transaction pays for it, and Path.stat costs twice as much
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def explained(path: Path) -> AbstractContextManager[None]:
+    """Convert errors of the database and the disk to one line that says what to do."""
+    return faults.explained(path, sqlite3.DatabaseError)
+
+
+def connect(
+    path: Path,
+    synchronous: Literal["NORMAL", "FULL"],
+    *,
+    buffers: bool = False,
+    patience_s: float = faults.BUSY_TIMEOUT_S,
+) -> SqliteConnection:
+    """Open the file for writing. `patience_s`: how long it waits for other writers."""
+    with explained(path):
+        with suppress(OSError):  # SQLite says why
+            private_file(path)
+        conn = sqlite3.connect(path, timeout=patience_s, isolation_level=None, check_same_thread=False)
+        try:
+            conn.execute(f"pragma page_size={_PAGE}")  # for a new file; existing ones keep theirs
+            conn.execute("pragma journal_mode=wal")
+            conn.execute(f"pragma synchronous={synchronous}")
+            return SqliteConnection(path, conn, buffers=buffers)
+        except BaseException:
+            conn.close()
+            raise
+
+
+def connect_reader(path: Path) -> SqliteConnection:
+    """A connection that only reads, whose rows know their columns' names."""
+    conn = sqlite3.connect(path, timeout=faults.BUSY_TIMEOUT_S)
+    conn.row_factory = sqlite3.Row
+    conn.execute("pragma query_only = 1")
+    return SqliteConnection(path, conn)
+
+
+def version(conn: Connection, path: Path) -> int:
+    """Version of the schema; 0: there is none yet. Raises `StoreError` if it is newer than this program's."""
+    (found,) = conn.execute("pragma user_version").fetchone()
+    if found > SCHEMA_VERSION:
+        raise StoreError(
+            f"The store {str(path)!r} was written by a newer Interlock (version {found}, this one "
+            f"reads {SCHEMA_VERSION}). Upgrade, or choose another with INTERLOCK_HOME."
+        )
+    return found
+
+
+def migrate(conn: Connection) -> None:
+    """Make the tables, or what a store of an earlier version lacks of them."""
+    schema = files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
+    with conn.transaction():
+        for _, table, name, kind, held in _ADDED:
+            columns = {column.name for column in conn.columns(table)}
+            if columns and name not in columns:
+                conn.execute(f"alter table {table} add column {name} {kind}")
+                conn.execute(f"update {table} set {name} = {held}")
+        for statement in schema.split(";\n"):
+            conn.execute(statement)
+        conn.execute(f"pragma user_version={SCHEMA_VERSION}")
+
+
+def damaged_pages(conn: Connection, *, quick: bool) -> list[str]:
+    """What SQLite finds wrong with the file; `quick`: at most one line, and indexes aren't compared."""
+    found = conn.execute("pragma quick_check(1)" if quick else "pragma integrity_check")
+    return [text for (text,) in found if text != "ok"]
+
+
+_WAL_WRITE_LOCK = "120"
+"""Byte of the `-shm` file that SQLite locks while it writes (WAL_WRITE_LOCK at UNIX_SHM_BASE)."""
+
+
+def writer_of(path: Path) -> int | None:
+    """Pid of the process in a write transaction on this SQLite file (WAL); None: nobody, or unknown.
+
+    Reads /proc/locks: asking with fcntl takes a descriptor, and closing that would drop SQLite's own locks.
+    """
+    try:
+        inode = str(Path(f"{path}-shm").stat().st_ino)
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    for line in lines:  # `1: POSIX  ADVISORY  WRITE 1234 fd:01:262149 120 120`
+        fields = line.split()
+        if fields[1] == "POSIX" and fields[3:4] == ["WRITE"] and fields[6:8] == [_WAL_WRITE_LOCK] * 2:
+            pid, place = int(fields[4]), fields[5]
+            if pid > 0 and place.rpartition(":")[2] == inode:
+                return pid
+    return None
+
+
+class Changes:
+    """Detects writes to the store. Callable from one thread at a time."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / "interlock.db"
+        self._conn: sqlite3.Connection | None = None
+        self._version = -1
+
+    def __call__(self) -> bool:
+        """True if the store changed since the last call, and on the first. An unreadable store counts as unchanged."""
+        try:
+            if self._conn is None:
+                self._conn = sqlite3.connect(
+                    f"{self._path.as_uri()}?mode=ro", uri=True, timeout=0.1, check_same_thread=False
+                )
+            (version,) = self._conn.execute("pragma data_version").fetchone()
+        except sqlite3.Error:
+            return False
+        changed, self._version = version != self._version, version
+        return changed
+
+    def close(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
+            self._conn = None

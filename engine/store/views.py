@@ -1,0 +1,120 @@
+"""views: the rows that lists and pages are made of, without a model or a graph: they must be fast to import."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from interlock.engine.store import select
+from interlock.engine.store.lineage import IS_SUBTASK, RELATED
+
+Row = Any
+"""Its columns are read by name, `row["run"]`."""
+_WAITS = "a.answer is null and a.superseded = 0 and a.interrupt is not null"
+"""For a request `a`: it waits for a person."""
+_RUNS = f"""
+select c.run, c.workflow, c.parent, c.workspace, c.title, c.created, c.updated, c.status, c.outcome, c.step,
+       c.error, l.host, l.boot, l.pid, l.started, coalesce(l.held, 0) as held,
+       (select count(*) from approvals a where a.run = c.run and {_WAITS}) as waiting,
+       (select count(*) from runs r where r.parent = c.run and r.subtask_of = c.run
+        and r.status not in ('done', 'cancelled')) as below,
+       coalesce({IS_SUBTASK}, false) as subtask,
+       (select coalesce(sum(input_tokens + output_tokens), 0) from model_calls m
+        where m.run = c.run) as tokens
+from runs c left join lease l on l.run = c.run
+order by c.updated desc
+"""
+
+
+def runs(home: Path) -> list[Row]:
+    """Every run with its lease, the number of its requests and subtasks that wait, and its tokens: newest first."""
+    return select(home, _RUNS)
+
+
+def waiting(home: Path, run: str | None) -> list[Row]:
+    """Requests of a run, or of all, that wait for a person: id, run, asked_at, request, number; in the order asked."""
+    of, values = ("and a.run = ? ", (run,)) if run is not None else ("", ())
+    sql = (
+        f"select a.id, a.run, a.asked_at, a.request, a.number from approvals a join runs r on r.run = a.run "
+        f"where {_WAITS} and r.status not in ('done', 'failed', 'cancelled') {of}order by a.asked_at, a.seq"
+    )
+    return select(home, sql, *values)
+
+
+def past(home: Path, run: str) -> list[Row]:
+    """Requests of this run, which come last, and of related ones, that a run stopped for or that were answered."""
+    sql = (
+        RELATED + "select a.id, a.number, a.request, a.answer, a.answered_at, a.answered_by from approvals a "
+        "where a.run in (select run from related) and (a.interrupt is not null or a.answer is not null) "
+        "order by a.run = ?, a.asked_at, a.seq"
+    )
+    return select(home, sql, run, run)
+
+
+def answered(home: Path, run: str) -> list[Row]:
+    """Answered requests in the order asked: id, request, answer, answered_at, answered_by, rule."""
+    sql = (
+        "select id, request, answer, answered_at, answered_by, rule from approvals "
+        "where run = ? and answer is not null order by seq"
+    )
+    return select(home, sql, run)
+
+
+def steps(home: Path, run: str) -> list[Row]:
+    """Every executed node, in the order they ended: all columns of `steps`."""
+    return select(home, "select * from steps where run = ? order by seq", run)
+
+
+def models(home: Path, run: str) -> list[Row]:
+    """Model, requests, tokens and time, by model."""
+    return select(
+        home,
+        "select model, count(*) as requests, sum(input_tokens) as input_tokens, "
+        "sum(output_tokens) as output_tokens, sum(cached_tokens) as cached, "
+        "sum(thought_tokens) as thoughts, sum(duration_ms) as duration_ms "
+        "from model_calls where run = ? group by model order by model",
+        run,
+    )
+
+
+def calls(home: Path, run: str) -> list[Row]:
+    """The journal in the order calls finished, those without a result last; with the records of call and answer."""
+    return select(
+        home,
+        "select j.*, c.body as asked, c.file as asked_file, a.body as answer, a.file as answer_file "
+        "from journal j left join chain c on c.id = j.message left join chain a on a.id = j.record "
+        "where j.run = ? "
+        "order by coalesce(done_at, 9e99), coalesce(intent_at, 9e99), message, idx, attempt",
+        run,
+    )
+
+
+def decisions(home: Path, run: str) -> list[Row]:
+    """Decisions on calls, oldest first: message, idx, attempt, at, body."""
+    return select(home, "select * from decisions where run = ? order by at", run)
+
+
+def agents(home: Path, run: str) -> list[str]:
+    """The path of every agent that began a conversation."""
+    sql = "select body from chain where run = ? and parent = '' and file is null"
+    roots = [json.loads(row["body"]).get("root", {}) for row in select(home, sql, run)]
+    return [*dict.fromkeys(root["agent"] for root in roots if root.get("agent"))]
+
+
+def agents_usage(home: Path, run: str) -> list[Row]:
+    """Agent, turns and tokens."""
+    return select(
+        home,
+        "select agent, sum(case when role = 'main' then 1 else 0 end) as turns, "
+        "sum(input_tokens + output_tokens) as tokens from model_calls where run = ? group by agent",
+        run,
+    )
+
+
+def agents_results(home: Path, run: str) -> list[Row]:
+    """What calls of agents came to: result, result_file."""
+    return select(
+        home,
+        "select result, result_file from journal where run = ? and state = 'done' "
+        "and tool in ('invoke_agent', 'codebase_investigator')",
+        run,
+    )

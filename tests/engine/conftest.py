@@ -1,0 +1,16 @@
+"""The databases that a store may stand in: what the engine asks of a store is tried in each."""
+
+from pathlib import Path
+
+import pytest
+
+from interlock.engine.store import Store
+
+DATABASES = {"sqlite": Store}
+
+
+@pytest.fixture(params=DATABASES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    made = DATABASES[request.param](tmp_path)
+    made.open()
+    return made
