@@ -1,15 +1,19 @@
 """supervised: the run's handle on one supervisor: starts it, tracks the command's status, stops or kills it."""
 
 import asyncio
+import atexit
 import os
 import secrets
+import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -21,10 +25,69 @@ _REAP_S = 6.0
 _RESCAN_S = 0.005
 _MARK = "INTERLOCK_COMMAND"
 """Environment variable that identifies a command's orphans after its supervisors were killed."""
+_LOADED = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""What Python itself may need to start; the process that forks gets no other variable."""
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
+"""Opens a folder that may be entered but not listed, where the system can."""
 _LAST_SIGNAL = 31
 """Higher numbers are real-time signals."""
 Mode = Literal["once", "background", "once-sandboxed", "background-sandboxed"]
 """`once`: nothing outlives the command; `sandboxed`: under bubblewrap, reporting and signalling the inner command."""
+
+
+class Supervisors:
+    """The process that all supervisors of this process are forked from: it is started by the first, or ahead of it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._door: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> socket.socket:
+        """Start it if it doesn't run; takes about a millisecond. Raises `OSError`."""
+        with self._lock:
+            if self._door is None:
+                door, theirs = socket.socketpair()
+                program = [sys.executable, "-I", "-S", _SUPERVISOR, str(theirs.fileno())]
+                with theirs:
+                    self._process = subprocess.Popen(
+                        program,
+                        env={name: value for name, value in os.environ.items() if name in _LOADED},
+                        cwd="/",
+                        stdin=subprocess.DEVNULL,
+                        start_new_session=True,
+                        pass_fds=[theirs.fileno()],
+                    )
+                self._door = door
+            return self._door
+
+    def fork(self, *descriptors: int) -> None:
+        """Hand a request on (`supervisor.py`). Raises `OSError`."""
+        try:
+            socket.send_fds(self.start(), [b"x"], descriptors)
+        except (BrokenPipeError, ConnectionResetError):  # it was killed; supervisors live on
+            self.end()
+            socket.send_fds(self.start(), [b"x"], descriptors)
+
+    def end(self) -> None:
+        with self._lock:
+            if self._door and self._process:
+                self._door.close()
+                self._door = None
+                self._process.kill()
+                self._process.wait()
+
+    def forget(self) -> None:
+        """In a forked process: the parent's stays the parent's."""
+        if self._door and self._process:
+            self._door.close()
+            self._process.returncode = 0  # not ours to wait for
+        self.__init__()
+
+
+SUPERVISORS = Supervisors()
+atexit.register(SUPERVISORS.end)
+os.register_at_fork(after_in_child=SUPERVISORS.forget)
 
 
 class Supervised:
@@ -58,27 +121,24 @@ class Supervised:
         `most`: limits on processes and bytes of memory, children included; 0: none. Raises `OSError`, `ValueError`.
         """
         self._heard, self._sandboxed = b"", mode.endswith("sandboxed")
-        self._mark = secrets.token_hex(8)
-        ours, theirs = _pipes()
-        self._lifeline, self._status = ours
-        program = [sys.executable, "-I", "-S", _SUPERVISOR, *map(str, (*theirs, mode, GRACE_S, *most)), *argv]
-        try:
-            with _source(stdin) as source:
-                self._process = subprocess.Popen(
-                    program,
-                    cwd=cwd,
-                    env={**env, _MARK: self._mark},
-                    stdin=source,
-                    stdout=output,
-                    stderr=output if errors is None else errors,
-                    start_new_session=True,
-                    pass_fds=theirs,
-                )
-        except BaseException:
-            _close(ours)
-            raise
-        finally:
-            _close(theirs)
+        self._mark, self._session = secrets.token_hex(8), 0
+        variables = [f"{name}={value}" for name, value in {**env, _MARK: self._mark}.items()]
+        fields = [mode, *map(str, (GRACE_S, *most, len(variables))), *variables, *argv]
+        if any("\0" in field for field in fields):
+            raise ValueError("embedded null byte")
+        with ExitStack() as stack:
+            asked = _file(stack, b"\0".join(map(os.fsencode, fields)))
+            if not isinstance(stdin, int):
+                stdin = _opened(stack, os.devnull, os.O_RDONLY) if stdin is None else _file(stack, stdin)
+            folder = _opened(stack, cwd, _FOLDER)
+            ours, theirs = _pipes()
+            stack.callback(_close, theirs)
+            self._lifeline, self._status = ours
+            try:
+                SUPERVISORS.fork(asked, *theirs, stdin, output, output if errors is None else errors, folder)
+            except BaseException:
+                _close(ours)
+                raise
 
     @property
     def ended(self) -> bool:
@@ -129,10 +189,13 @@ class Supervised:
     def close(self) -> None:
         """Kill what is left and wait for it: milliseconds, at worst `_REAP_S`."""
         self.kill()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_REAP_S)
         if self._status >= 0:
-            self.listen()
+            give_up = time.monotonic() + _REAP_S
+            heard = select.poll()
+            heard.register(self._status, select.POLLIN)
+            while not self.over and time.monotonic() < give_up:
+                heard.poll(1000 * (give_up - time.monotonic()))
+                self.listen()
             os.close(self._status)
             self._status, self.over = -1, True
         if self.lost and self.pid is not None:
@@ -141,7 +204,7 @@ class Supervised:
     def _end_orphans(self) -> None:
         """Kill what the supervisors would have killed."""
         give_up = time.monotonic() + _REAP_S
-        while (found := orphans(self._mark, self._process.pid)) and time.monotonic() < give_up:
+        while (found := orphans(self._mark, self._session)) and time.monotonic() < give_up:
             for pid in found:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -149,6 +212,8 @@ class Supervised:
 
     def _take(self, what: str, value: str) -> None:
         match what:
+            case "session":
+                self._session = int(value)
             case "pid":
                 self.pid = int(value)
             case "exit" if self._sandboxed and 128 < int(value) <= 128 + _LAST_SIGNAL:
@@ -194,16 +259,18 @@ def _close(descriptors: tuple[int, int]) -> None:
         os.close(descriptor)
 
 
-@contextmanager
-def _source(stdin: bytes | int | None) -> Generator[int]:
-    """Provide stdin. Bytes go through a file rather than a pipe, which would have to be fed while the command runs."""
-    if not isinstance(stdin, bytes):
-        yield subprocess.DEVNULL if stdin is None else stdin
-        return
-    with tempfile.TemporaryFile() as file:
-        file.write(stdin)
-        file.seek(0)
-        yield file.fileno()
+def _opened(stack: ExitStack, path: str | Path, flags: int) -> int:
+    descriptor = os.open(path, flags)
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _file(stack: ExitStack, data: bytes) -> int:
+    """Hold `data` in a file rather than a pipe, which would have to be fed while it is read."""
+    file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 (closed by the stack)
+    file.write(data)
+    file.seek(0)
+    return file.fileno()
 
 
 async def readable(descriptor: int) -> None:

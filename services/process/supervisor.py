@@ -1,17 +1,21 @@
-"""supervisor: runs one command and ends all its descendants, at the latest when the run that started it is gone.
+"""supervisor: runs commands and ends all their descendants, at the latest when the run that started them is gone.
 
-Started as `python -I -S supervisor.py LIFELINE STATUS once|background[-sandboxed] GRACE PROCESSES MEMORY ARGV…`, in its
-own session. Exceeding PROCESSES or MEMORY (bytes) ends them all; 0: no limit. LIFELINE is the read end of a pipe whose
-write end only the run has: a byte means stop (SIGTERM to the command's group, SIGKILL to all after GRACE seconds),
-end-of-file means SIGKILL to all at once. STATUS receives `pid N`, then `exit N`, `signal N` or `error TEXT`, after
-`limit TEXT` if that is why. After `once` nothing outlives the command; after `background` its descendants live until
-the lifeline closes. `-sandboxed`: ARGV is bubblewrap, and the command runs below it.
+Started once as `python -I -S supervisor.py DOOR`, it forks a supervisor, in a session of its own, for each request that
+comes through the socket DOOR: a byte with seven descriptors. These are a file, LIFELINE, STATUS, the command's streams
+and its folder. The file has NUL-separated fields: mode, grace period in seconds, limits on processes and on bytes of
+memory (exceeding either ends all; 0: no limit), the number of variables, these, the command's words. LIFELINE is the
+read end of a pipe whose write end only the run has: a byte means stop (SIGTERM to the command's group, SIGKILL to
+all after the grace period), end-of-file means SIGKILL to all at once. STATUS receives `session N`, `pid N`, then
+`exit N`, `signal N` or `error TEXT`, after `limit TEXT` if that is why. After mode `once` nothing outlives the command;
+after `background` its descendants live until the lifeline closes. `-sandboxed`: the command is bubblewrap, and the one
+that was asked for runs below it.
 
-Against fork bombs: for ordinary users the kernel stops forking not far above PROCESSES; root isn't limited, so there
+Against fork bombs: for ordinary users the kernel stops forking not far above the limit; root isn't limited, so there
 the supervisor gets priority over all of the command's processes. Where it can't have that, a bomb may be faster
 (`bound_note`). Whole process groups are killed at once, so that no member can fork in between.
 
-There are two processes, so that a SIGKILL of either leaves nothing behind: the guard inherits the worker's children.
+A supervisor is two processes, so that a SIGKILL of either leaves nothing behind: the guard inherits the worker's
+children. The process that forks them reads no request, so it knows no variable of any command.
 """
 
 import ctypes
@@ -20,6 +24,7 @@ import re
 import resource
 import select
 import signal
+import socket
 import sys
 import time
 from contextlib import suppress
@@ -151,7 +156,7 @@ def _excess(processes: int, memory: int) -> str:
     return ""
 
 
-def _spawn(command: list[str]) -> int:
+def _spawn(command: list[bytes]) -> int:
     """Start the command in its own process group. Raises `OSError` like exec."""
     ignored = (signal.SIGPIPE, signal.SIGXFSZ)  # ignored by Python, and exec would inherit that
     return os.posix_spawnp(command[0], command, os.environ, setpgroup=0, setsigmask=(), setsigdef=ignored)
@@ -233,14 +238,14 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._end_now)
 
-    def work(self, command: list[str]) -> None:
+    def work(self, command: list[bytes]) -> None:
         if self._lifeline in select.select([self._lifeline], [], [], 0)[0]:
             return  # the run was killed or changed its mind while this process was starting
         _bind(self._most[0])
         try:
             pid = _spawn(command)
         except OSError as error:
-            self._tell(f"error {error.strerror}: {command[0]!r}")
+            self._tell(f"error {error.strerror}: {os.fsdecode(command[0])!r}")
             return
         _come_first()
         self._tell(f"pid {pid}")
@@ -294,21 +299,56 @@ class Worker:
             os.write(self._status, f"{line}\n".encode(errors="replace"))
 
 
-def main(argv: list[str]) -> None:
-    lifeline, status, mode, grace_s, processes, memory, *command = argv
-    most = int(processes), int(memory)
-    os.set_inheritable(int(lifeline), False)
-    os.set_inheritable(int(status), False)
+def _supervise(request: int, lifeline: int, status: int, *places: int) -> None:
+    """Run one command; returns in the guard and in the worker when all is over."""
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.write(status, f"session {os.getpid()}\n".encode())
+    for descriptor in (lifeline, status):
+        os.set_inheritable(descriptor, False)
+    *streams, folder = places
+    for stream, descriptor in enumerate(streams):
+        os.dup2(descriptor, stream)
+    os.fchdir(folder)
+    for descriptor in places:
+        os.close(descriptor)
+    with open(request, "rb") as file:
+        mode, grace_s, processes, memory, count, *rest = file.read().split(b"\0")
+    os.environb.clear()
+    for variable in rest[: int(count)]:
+        name, _, os.environb[name] = variable.partition(b"=")
     contained = _become_subreaper()
-    if (worker := os.fork()) == 0:
+    if (pid := os.fork()) == 0:
         _become_subreaper()
-        Worker(int(lifeline), int(status), mode, float(grace_s), most, contained).work(command)
+        most = int(processes), int(memory)
+        worker = Worker(lifeline, status, mode.decode(), float(grace_s), most, contained)
+        worker.work(rest[int(count) :])
         return
     _come_first()
     _let_go_of_streams()
-    os.waitpid(worker, 0)
-    Reaper(worker, contained).kill_all()
+    os.waitpid(pid, 0)
+    Reaper(pid, contained).kill_all()
+
+
+def main(door: socket.socket) -> None:
+    """Fork a supervisor for each request, until the run is gone."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the guards
+    while True:
+        asked, descriptors, _, _ = socket.recv_fds(door, 1, 7)
+        if not asked:
+            return
+        try:
+            forked = os.fork()
+        except OSError as error:
+            os.write(descriptors[2], f"error {error.strerror}\n".encode())
+        else:
+            if not forked:
+                door.close()
+                _supervise(*descriptors)
+                os._exit(0)  # without Python's own clean-up, which takes longer than all of this
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(socket.socket(fileno=int(sys.argv[1])))

@@ -15,6 +15,7 @@ from sandboxes import needs_sandbox, sandbox_for
 
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.process.processes import ProcessOutput, SupervisedProcesses
+from interlock.services.process.supervised import SUPERVISORS
 from interlock.state.errors import RunError
 from interlock.state.tooling import Ended
 
@@ -46,6 +47,7 @@ def play(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Play]:
     sandboxed = getattr(request, "param", None) == "sandboxed"
     if sandboxed:
         needs_sandbox()
+    SUPERVISORS.start()  # its socket stays open
     gc.collect()  # garbage of earlier tests doesn't count
     before = open_descriptors()
     benches: list[Bench] = []
@@ -371,6 +373,19 @@ def test_a_background_command_that_can_not_start_is_an_error(play: Play) -> None
         assert bench.processes.background() == [] and bench.saved() == []
 
     play(scene)
+
+
+def test_commands_go_on_after_the_process_that_forks_their_supervisors_was_killed(play: Play) -> None:
+    """Those that run aren't disturbed, the next start another one, and it knows no variable of theirs."""
+    forker = "$(ps -o ppid= -p $(ps -o ppid= -p $PPID))"
+    environment = f"tr '\\0' '\\n' < /proc/$(echo {forker})/environ"
+
+    async def scene(bench: Bench) -> list[Ended]:
+        return [await bench.bash(f"kill -9 {forker}; sleep 0.1; echo on"), await bench.bash(environment)]
+
+    first, second = play(scene)
+    assert (first.how, first.output) == (second.how, "on\n") == ("exited", "on\n")
+    assert (second.exit_code, second.output) == (0, "")
 
 
 def test_works_in_a_process_forked_from_one_that_ran_commands(tmp_path: Path) -> None:

@@ -59,12 +59,17 @@ def alive(marker: str) -> list[int]:
     return found
 
 
-def supervisors(marker: str) -> list[int]:
-    """Guard and worker of the marked command, the guard first."""
-    out = subprocess.run(
-        ["pgrep", "-f", f"supervisor.py .*{marker}"], capture_output=True, text=True, check=False
-    )
-    return sorted(int(pid) for pid in out.stdout.split())
+def above(pid: int) -> list[int]:
+    """The processes of ours above a command: the one that forks, guard, worker."""
+    found: list[int] = []
+    while pid := int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]):
+        if b"process/supervisor.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            found.insert(0, pid)
+    return found
+
+
+def gone(pids: list[int]) -> bool:
+    return not any(Path(f"/proc/{pid}/exe").exists() for pid in pids)  # a zombie has none
 
 
 def start_driver(folder: Path, mode: str, command: str) -> subprocess.Popen[bytes]:
@@ -94,10 +99,11 @@ def test_nothing_survives_a_killed_run(tmp_path: Path, marker: str, shape: str, 
         until(lambda: named(marker), "the command")
         if shape == "stopped":
             until(lambda: any(is_stopped(pid) for pid in alive(marker)))
+        ours = above(alive(marker)[0])
     finally:
         driver.kill()
         driver.wait()
-    until(lambda: not alive(marker) and not supervisors(marker), "the end of all")
+    until(lambda: not alive(marker) and gone(ours), "the end of all")
 
 
 def named(marker: str) -> bool:
@@ -136,27 +142,27 @@ def test_what_a_background_command_left_behind_lives_until_the_run_ends(
     until(lambda: not alive(marker))
 
 
-@pytest.mark.parametrize("which", [0, 1], ids=["guard", "worker"])
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["the one that forks", "guard", "worker"])
 def test_nothing_survives_a_killed_supervisor_and_run(tmp_path: Path, marker: str, which: int) -> None:
     driver = start_driver(tmp_path, "once", command_of("double_fork", marker))
     try:
         until(lambda: named(marker))
-        pair = supervisors(marker)
-        assert len(pair) == 2
-        os.kill(pair[which], signal.SIGKILL)
-        if which == 1:
+        ours = above(alive(marker)[0])
+        assert len(ours) == 3
+        os.kill(ours[which], signal.SIGKILL)
+        if which == 2:
             until(lambda: not alive(marker), "the guard's clean-up")
     finally:
         driver.kill()
         driver.wait()
-    until(lambda: not alive(marker) and not supervisors(marker))
+    until(lambda: not alive(marker) and gone(ours))
 
 
 def test_a_supervisor_told_to_end_takes_all_with_it(tmp_path: Path, marker: str) -> None:
     driver = start_driver(tmp_path, "once", command_of("setsid", marker))
     try:
         until(lambda: named(marker))
-        os.kill(supervisors(marker)[1], signal.SIGTERM)
+        os.kill(above(alive(marker)[0])[-1], signal.SIGTERM)
         until(lambda: not alive(marker))
     finally:
         driver.kill()
@@ -177,14 +183,21 @@ BOMBS = {
     "each its own session": "printf '%s\n' 'setsid bash $0 & setsid bash $0 & wait' > b; setsid bash b; sleep 60",
 }
 WATCHED = """
-import os, subprocess, sys
-(life, hold), (told, tell) = os.pipe(), os.pipe()
-most, command = ("60", "0"), ("bash", "-c", sys.argv[2])
-program = [sys.executable, "-I", "-S", sys.argv[1], str(life), str(tell), "once", "2", *most, *command]
-quiet = subprocess.DEVNULL
-process = subprocess.Popen(program, pass_fds=(life, tell), start_new_session=True, stdout=quiet, stderr=quiet)
+import os, socket, subprocess, sys, tempfile
+(life, hold), (told, tell), (door, theirs) = os.pipe(), os.pipe(), socket.socketpair()
+program = [sys.executable, "-I", "-S", sys.argv[1], str(theirs.fileno())]
+process = subprocess.Popen(program, pass_fds=[theirs.fileno()], start_new_session=True)
+theirs.close()
+fields = ["once", "2", "60", "0", "1", "PATH=" + os.environ["PATH"], "bash", "-c", sys.argv[2]]
+with tempfile.TemporaryFile() as asked, open(os.devnull, "r+") as quiet:
+    asked.write(chr(0).join(fields).encode())
+    asked.seek(0)
+    streams = [quiet.fileno()] * 3
+    socket.send_fds(door, [b"x"], [asked.fileno(), life, tell, *streams, os.open(".", os.O_RDONLY)])
 os.close(tell)
-print(open(told).read(), process.wait(), [p for p in os.listdir("/proc") if p.isdigit() and p != str(os.getpid())])
+shown = open(told).read()
+door.close()
+print(shown, process.wait(), [p for p in os.listdir("/proc") if p.isdigit() and p != str(os.getpid())])
 """
 """Needs no file of ours to be readable: another user runs it, with the machine's own Python."""
 
@@ -230,7 +243,7 @@ def test_a_fork_bomb_ends_with_a_clear_result(bounded: Path, user: str, bomb: st
         )  # fmt: skip
     finally:
         shutil.rmtree(folder)
-    _, limit, ended, rest = done.stdout.splitlines()
+    _, _, limit, ended, rest = done.stdout.splitlines()
     assert (limit, ended, rest) == ("limit more than 60 processes", "signal 9", " 0 []"), done.stderr
     assert "max 0" in (bounded / "pids.events").read_text(), "it got as far as the machine's limit"
 
