@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, cast, get_type_hints
 from langgraph.graph import END, START
 
 from interlock.graphs._contract import called, hints_of, state_of
-from interlock.graphs._part import Replayed
 from interlock.graphs._pipeline import Graph, Node, Pipeline, Router
+from interlock.graphs._subgraph import Replayed
 from interlock.nodes.hooks import (
-    Session,
+    SessionHooks,
     after_await_session,
     after_session,
     ask_hook,
@@ -95,7 +95,7 @@ def rooted(graph: Graph) -> Graph:
 
 
 def _with_session(state: type) -> type:
-    return state_of(state.__name__, {**hints_of(Session), **hints_of(state)})
+    return state_of(state.__name__, {**hints_of(SessionHooks), **hints_of(state)})
 
 
 def _edge_in_session(root: Graph, source: str, target: str) -> None:
@@ -138,7 +138,7 @@ PLACES = {
     "before_tool": ("before", "tools"),
     "after_tool": ("after", "tools"),
 }
-"""Name → the part of the graph, and the side of it."""
+"""Name → the subgraph of the graph, and the side of it."""
 COMPRESS = "compress"
 """Allowed after tools in place of a node: compresses the conversation there too, once it is long."""
 
@@ -155,8 +155,10 @@ class Processor(NamedTuple):
 
 def with_processors(chosen: Pipeline, processors: tuple[Processor, ...]) -> Pipeline:
     """The workflow with the processors it has a place for. Raises `SetupError` for a node that doesn't fit."""
-    parts = {arguments[0] for declare, arguments in chosen.declared().declared if declare is Graph.part}
-    placed = tuple(p for p in processors if PLACES[p.place][1] in parts)
+    subgraphs = {
+        arguments[0] for declare, arguments in chosen.declared().declared if declare is Graph.subgraph
+    }
+    placed = tuple(p for p in processors if PLACES[p.place][1] in subgraphs)
     if not placed:
         return chosen
     return replace(chosen, build=_built(chosen.build, placed))
@@ -186,16 +188,16 @@ def _placed(graph: Graph, processors: Sequence[Processor]) -> Graph:
     first: dict[str, str] = {}
     last: dict[str, str] = {}
     between: list[tuple[str, str]] = []
-    for place, (side, part) in PLACES.items():
+    for place, (side, subgraph) in PLACES.items():
         names = [p.name for p in processors if p.place == place]
         if not names:
             continue
-        way = [*names, part] if side == "before" else [part, *names]
+        way = [*names, subgraph] if side == "before" else [subgraph, *names]
         between += pairwise(way)
-        (first if side == "before" else last)[part] = names[0] if side == "before" else names[-1]
+        (first if side == "before" else last)[subgraph] = names[0] if side == "before" else names[-1]
     for processor in processors:
         if processor.node is None:
-            made.part(processor.name, compress.build)
+            made.subgraph(processor.name, compress.build)
         else:
             made.node(processor.name, processor.node)
     for declare, arguments in graph.declared:
@@ -226,7 +228,7 @@ def _choose(
 
 
 def with_node(chosen: Pipeline, place: str, other: Node, due: Callable[[], bool]) -> Pipeline:
-    """Run `other` instead of the node at `place` whenever `due()`; `place` includes the parts around it: `turn/begin`.
+    """Run `other` instead of the node at `place` whenever `due()`; `place` names the subgraphs around it: `turn/begin`.
 
     Raises `UserError` if there is no such node or its labels differ; `SetupError` if the state lacks its keys.
     """
@@ -235,24 +237,30 @@ def with_node(chosen: Pipeline, place: str, other: Node, due: Callable[[], bool]
     return made
 
 
-def outside(chosen: Pipeline) -> dict[str, Node | None]:
-    """Its own nodes that read what may change later, with their functions, and its parts that do, with None."""
+def nondeterministic(chosen: Pipeline) -> dict[str, Node | None]:
+    """Its own nodes that read what may change later, with their functions, and its subgraphs that do, with None."""
     declared = chosen.declared().declared
-    parts = [arguments[0] for declare, arguments in declared if declare is Graph.part and arguments[3]]
+    subgraphs = [
+        arguments[0] for declare, arguments in declared if declare is Graph.subgraph and arguments[3]
+    ]
     nodes = [arguments for declare, arguments in declared if declare is Graph.node]
     return {
-        **dict.fromkeys(parts),
-        **{name: function for name, function in nodes if (spec := spec_of(function)) and spec.outside},
+        **dict.fromkeys(subgraphs),
+        **{
+            name: function
+            for name, function in nodes
+            if (spec := spec_of(function)) and spec.nondeterministic
+        },
     }
 
 
 def with_replayed(chosen: Pipeline, name: str, replayed: Replayed) -> Pipeline:
-    """Use the recorded writes of part `name` instead of running it, while there are any."""
+    """Use the recorded writes of subgraph `name` instead of running it, while there are any."""
 
     def change(graph: Graph) -> Graph:
         made = _blank(graph)
         for declare, arguments in graph.declared:
-            if declare is Graph.part and arguments[0] == name:
+            if declare is Graph.subgraph and arguments[0] == name:
                 arguments = (*arguments[:4], replayed)
             declare(made, *arguments)
         made.bounds |= graph.bounds
@@ -275,20 +283,20 @@ def _blank(graph: Graph) -> Graph:
 
 def _swapped(graph: Graph, place: str, other: Node, due: Callable[[], bool]) -> Graph:
     name, _, inner = place.partition("/")
-    kind = Graph.part if inner else Graph.node
+    kind = Graph.subgraph if inner else Graph.node
     names = [arguments[0] for declare, arguments in graph.declared if declare is kind]
     if name not in names:
         hint = nearest(name, names)
-        what = "part" if inner else "node"
+        what = "subgraph" if inner else "node"
         has = ", ".join(names) or "none"
         raise UserError(f"{graph.name!r} has no {what} {name!r}.{hint} It has the {what}s: {has}.")
     made = _blank(graph)
     for declare, arguments in graph.declared:
         if declare is Graph.node and (name, "") == (arguments[0], inner):
             made.node(name, _either(f"{graph.name}.{name}", arguments[1], other, due))
-        elif declare is Graph.part and arguments[0] == name:
-            part: Graph = arguments[1] if isinstance(arguments[1], Graph) else arguments[1]()
-            made.part(name, _swapped(part, inner, other, due), *arguments[2:])
+        elif declare is Graph.subgraph and arguments[0] == name:
+            subgraph: Graph = arguments[1] if isinstance(arguments[1], Graph) else arguments[1]()
+            made.subgraph(name, _swapped(subgraph, inner, other, due), *arguments[2:])
         else:
             declare(made, *arguments)
     made.bounds |= graph.bounds
@@ -311,9 +319,9 @@ def _either(where: str, old: Node, new: Node, due: Callable[[], bool]) -> Node:
         timeout_s=now.timeout_s,
         retries=now.retries,
         retry_wait_s=now.retry_wait_s,
-        pure=was.pure,
-        recorded=was.recorded,
-        outside=was.outside,
+        fusable=was.fusable,
+        memoized=was.memoized,
+        nondeterministic=was.nondeterministic,
     )
     async def either(state: Any, runtime: Any) -> Any:
         return await called(new if due() else old, state, runtime)

@@ -14,7 +14,7 @@ from langgraph.types import Send
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from interlock.graphs._chain import Run
+from interlock.graphs._fusing import Run
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import RunError, SetupError
 from interlock.state.events import ErrorEvent, Event, NodeEnd, NodeStart, Retry
@@ -51,10 +51,10 @@ def reducer_of(kind: Any) -> Callable[[Any, Any], Any] | None:
     return next((m for m in getattr(kind, "__metadata__", ()) if callable(m)), None)
 
 
-def check_keys(what: str, part: type, state: type) -> None:
-    """Each key of `part` must be a channel of the graph, with the same type. LangGraph would silently add a channel."""
+def check_keys(what: str, keys: type, state: type) -> None:
+    """Each key of `keys` must be a channel of the graph, with the same type. LangGraph would silently add one."""
     known = channels_of(state)
-    for key, kind in hints_of(part).items():
+    for key, kind in hints_of(keys).items():
         if key not in known:
             raise SetupError(f"{what} {key!r}, which {state.__name__} lacks; it has {sorted(known)}.")
         if known[key] != kind:
@@ -68,12 +68,12 @@ def check_named(what: str, state: type, keys: Sequence[str]) -> None:
         raise SetupError(f"{what} {lost!r}, which {state.__name__} lacks; it has {sorted(known)}.")
 
 
-def check_shared(what: str, part: type, state: type) -> None:
-    """A part and its parent must share at least one key, and each shared key must have the same type."""
-    mine, theirs = hints_of(state), hints_of(part)
+def check_shared(what: str, subgraph: type, state: type) -> None:
+    """A subgraph and its parent must share at least one key, and each shared key must have the same type."""
+    mine, theirs = hints_of(state), hints_of(subgraph)
     if not (both := mine.keys() & theirs.keys()):
         raise SetupError(
-            f"{what}: {part.__name__} and {state.__name__} share no key, so nothing can be handed over."
+            f"{what}: {subgraph.__name__} and {state.__name__} share no key, so nothing can be handed over."
         )
     for key in both:
         if mine[key] != theirs[key]:
@@ -108,7 +108,7 @@ def check_joins(name: str, joins: Mapping[str, Sequence[str]], edges: Mapping[st
             if first < second and not before(first, second) and not before(second, first):
                 raise SetupError(
                     f"{name}: the joins {first!r} and {second!r} could wait at the same time. Make the branches of "
-                    "one of them a part: g.part(…)."
+                    "one of them a subgraph: g.subgraph(…)."
                 )
 
 
@@ -197,11 +197,11 @@ def _scoped(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
 
 @cache
 def _adapter(state: type, keys: tuple[str, ...]) -> TypeAdapter[Any]:
-    """A strict validator for part of a state: rejects unknown keys and wrong types, accepts absent keys."""
+    """A strict validator for some keys of a state: rejects unknown keys and wrong types, accepts absent keys."""
     known = channels_of(state)
     types = {key: known[key] for key in keys}
-    part = TypedDict(state.__name__, types, total=False)  # pyright: ignore[reportArgumentType]
-    return TypeAdapter(with_config(_STRICT)(cast(Any, part)))
+    subgraph = TypedDict(state.__name__, types, total=False)  # pyright: ignore[reportArgumentType]
+    return TypeAdapter(with_config(_STRICT)(cast(Any, subgraph)))
 
 
 def _context(runtime: Runtime[Deps], where: str) -> tuple[Deps, ExecutionInfo]:
@@ -217,7 +217,7 @@ def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) ->
     workflow, name, _, reads, _, _ = contract
     where = f"{workflow}.{name}"
     spec = spec_of(function)
-    acts = spec is None or not spec.pure
+    acts = spec is None or not spec.fusable
     tried = _tried(function, spec, where)
 
     async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:

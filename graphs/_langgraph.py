@@ -76,15 +76,15 @@ def starts_anywhere(compiled: Any) -> None:
     compiled.input_channels = [*compiled.channels]
 
 
-def run_tasks(compiled: Any, start: Any, parts: Mapping[str, Any]) -> None:
+def run_tasks(compiled: Any, start: Any, subgraphs: Mapping[str, Any]) -> None:
     """Make each node run its task alone: LangGraph would run a sequence of it and its writers.
 
-    `start`: what runs as START. `parts`: the graphs that some nodes stand for, whose states a waiting run is asked for.
+    `start`: what runs as START. `subgraphs`: what some nodes stand for; a waiting run is asked for their states.
     """
     for name, node in compiled.nodes.items():
         node.node = start if name == _INPUT else node.bound
-        if name in parts:
-            node.subgraphs = [parts[name]]
+        if name in subgraphs:
+            node.subgraphs = [subgraphs[name]]
 
 
 def initial_values(compiled: Any) -> dict[str, Any]:

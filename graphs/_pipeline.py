@@ -11,7 +11,6 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import ValidationError
 
-from interlock.graphs._chain import Branch, Chain, Choice, Fan, Task
 from interlock.graphs._contract import (
     Contract,
     branches_of,
@@ -31,8 +30,9 @@ from interlock.graphs._contract import (
     reducer_of,
     with_run_channels,
 )
+from interlock.graphs._fusing import Branch, Choice, Fan, Task, Wiring
 from interlock.graphs._langgraph import run_tasks, starts_anywhere
-from interlock.graphs._part import Part, Parts, Replayed
+from interlock.graphs._subgraph import Replayed, Subgraph, Subgraphs
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, SetupError
 from interlock.state.messages import Message
@@ -64,13 +64,13 @@ class Graph:
     """It always stops for a person, so a loop through it needs no other bound."""
     needs: tuple[str, ...] = ()
     """Keys that a parent's state must have."""
-    parts: Parts = field(default_factory=Parts, init=False)
+    subgraphs: Subgraphs = field(default_factory=Subgraphs, init=False)
 
     def __post_init__(self) -> None:
-        self.chain = Chain()
+        self.wiring = Wiring()
         self.declared: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """Every declaration, in order; `rooted` rebuilds the graph from them."""
-        self._contracts: dict[str, Contract | Part] = {}
+        self._contracts: dict[str, Contract | Subgraph] = {}
         self._edges: dict[str, set[str]] = {}
         self._branches: list[tuple[str, Branch, Mapping[str, str]]] = []
         self._plain: list[tuple[str, str]] = []
@@ -94,9 +94,9 @@ class Graph:
             check_keys(f"{where} writes", writes, self.state)
             contract = Contract(self.name, name, self.state, (*hints_of(reads),), (*hints_of(writes),))
         self._contracts[name] = contract
-        pure, recorded = (spec.pure, spec.recorded) if spec else (False, False)
-        self.chain.add(
-            name, checked_node(function, contract), contract.reducers, pure=pure, recorded=recorded
+        fusable, memoized = (spec.fusable, spec.memoized) if spec else (False, False)
+        self.wiring.add(
+            name, checked_node(function, contract), contract.reducers, fusable=fusable, memoized=memoized
         )
 
     def nodes(self, *functions: Node) -> None:
@@ -104,20 +104,20 @@ class Graph:
         for function in functions:
             self.node(function.__name__, function)
 
-    def part(
+    def subgraph(
         self,
         name: str,
         graph: "Graph | Callable[[], Graph]",
-        pure: bool = False,
-        outside: bool = False,
+        fusable: bool = False,
+        nondeterministic: bool = False,
         replayed: Replayed | None = None,
     ) -> None:
         """Add another graph as a node; a function that builds it is called when a run first enters it.
 
-        Keys of both states are passed in and back. `pure`: it has only pure nodes and graphs.
-        `outside`, if nothing inside calls a model: as for a node. `replayed`: see `Part`.
+        Keys of both states are passed in and back. `fusable`: it has only fusable nodes and graphs.
+        `nondeterministic`, if nothing inside calls a model: as for a node. `replayed`: see `Subgraph`.
         """
-        self.declared.append((Graph.part, (name, graph, pure, outside, replayed)))
+        self.declared.append((Graph.subgraph, (name, graph, fusable, nondeterministic, replayed)))
         where = f"{self.name}.{name}"
 
         def check(graph: Graph) -> None:
@@ -126,8 +126,8 @@ class Graph:
                 check_shared(where, graph.state, self.state)
             elif graph.output is not None:  # reached by `Send`: it returns its output keys only
                 check_keys(f"{where} returns", graph.output, self.state)
-            if pure and (others := graph.chain.impure()):
-                raise SetupError(f"{where} is declared as pure, but {others} of {graph.name!r} are not.")
+            if fusable and (others := graph.wiring.unfusable()):
+                raise SetupError(f"{where} is declared as fusable, but {others} of {graph.name!r} are not.")
 
         # Any: the type checker sees this module's own types twice.
         build: Any = (lambda: graph) if isinstance(graph, Graph) else graph
@@ -136,17 +136,17 @@ class Graph:
             check(graph)
             labels = graph.labels
             self.bounds |= {name} if graph.asks else set()
-        part = Part(build, cast(Any, check), labels, replayed)
-        self.parts.declared[name] = self._contracts[name] = part
+        subgraph = Subgraph(build, cast(Any, check), labels, replayed)
+        self.subgraphs.declared[name] = self._contracts[name] = subgraph
         reducers = Contract(self.name, name, self.state, (), (*channels_of(self.state),)).reducers
-        self.chain.add_graph(name, part.run, part.whole, reducers, pure=pure)
+        self.wiring.add_graph(name, subgraph.run, subgraph.whole, reducers, fusable=fusable)
 
     def edge(self, source: str, target: str) -> None:
         """Add an edge; several from one node start parallel branches."""
         self.declared.append((Graph.edge, (source, target)))
         self._note(source, target)
         self._plain.append((source, target))
-        self.chain.lead(source, target)
+        self.wiring.lead(source, target)
 
     def join(self, sources: Sequence[str], target: str) -> None:
         """Add an edge from each source: `target` runs once, when all branches have finished."""
@@ -154,12 +154,12 @@ class Graph:
         for source in sources:
             self._note(source, target)
             self._plain.append((source, target))
-            self.chain.lead(source, target)
+            self.wiring.lead(source, target)
         self.joins[target] = (*sources,)
-        self.chain.wait_at(target)
+        self.wiring.wait_at(target)
 
     def by_label(self, source: str, targets: Mapping[str, str]) -> None:
-        """Add a conditional edge on the label the node or part writes; its labels must be exactly the map's keys."""
+        """Add a conditional edge on the label the node or subgraph writes; its labels must be the map's keys."""
         labels = self._contracts[source].labels if source in self._contracts else ()
         self.choose(source, label, ("label",), labels, targets)
 
@@ -187,7 +187,7 @@ class Graph:
             )
         for target in targets.values():
             self._note(source, target)
-        self.chain.lead(source, Choice(checked_router(router, reads, labels), targets))
+        self.wiring.lead(source, Choice(checked_router(router, reads, labels), targets))
         self._branches.append((source, self._branch(source, router.__name__), targets))
 
     def _branch(self, source: str, name: str, *, sends: bool = False) -> Branch:
@@ -206,9 +206,9 @@ class Graph:
     ) -> None:
         """Send each payload to `target`, in parallel; without any, go to `otherwise`.
 
-        `one_inline`: a graph that gets the only payload of a pure node runs in that node's superstep as far as it gets,
-        then in a task of its own. `again`: whether, in this state, it may also run in the superstep in which this graph
-        started, where a kill would make the payload again too.
+        `one_inline`: a graph that gets the only payload of a fusable node runs in that node's superstep as far as it
+        gets, then in a task of its own. `again`: whether, in this state, it may also run in the superstep in which this
+        graph started, where a kill would make the payload again too.
         """
         self.declared.append((Graph.fan_out, (source, sender, target, otherwise, one_inline, again)))
         targets = [target] if otherwise is None else [target, otherwise]
@@ -216,8 +216,8 @@ class Graph:
             self._note(source, name)
         self._sent.add(target)
         sends = checked_sender(sender, self._reads(sender), target, self._payload(target), otherwise)
-        inline = one_inline if isinstance(self._contracts.get(target), Part) else False
-        self.chain.lead(source, Fan(sends, inline, again))
+        inline = one_inline if isinstance(self._contracts.get(target), Subgraph) else False
+        self.wiring.lead(source, Fan(sends, inline, again))
         branch = self._branch(source, getattr(sender, "__name__", "sender"), sends=True)
         self._branches.append((source, branch, {name: name for name in targets}))
 
@@ -230,7 +230,7 @@ class Graph:
         return self._graph
 
     def _plain_keys(self, name: str) -> set[str]:
-        """Keys a node writes without a reducer; for a part, all shared keys."""
+        """Keys a node writes without a reducer; for a subgraph, all shared keys."""
         if (contract := self._contracts.get(name)) is None:
             return set()
         if isinstance(contract, Contract):
@@ -258,7 +258,7 @@ class Graph:
         )
         channels = channels_of(self.state).keys() | channels_of(self.input or self.state).keys()
         for name in self._contracts:
-            task = Task(self.chain, name, channels, sent=name in self._sent)
+            task = Task(self.wiring, name, channels, sent=name in self._sent)
             graph.add_node(name, task, defer=name in self.joins)
         for source, target in self._plain:
             graph.add_edge(source, target)
@@ -268,16 +268,16 @@ class Graph:
 
     @cached_property
     def compiled(self) -> Compiled:
-        """Compiled for use as a part: the same in every parent."""
+        """Compiled for use as a subgraph: the same in every parent."""
         compiled = self.compile()
         starts_anywhere(compiled)
         return compiled
 
     def compile(self, checkpointer: BaseCheckpointSaver[Any] | None = None) -> Compiled:
-        """Check and compile; parts keep LangGraph's default persistence (`engine.md`)."""
+        """Check and compile; subgraphs keep LangGraph's default persistence (`engine.md`)."""
         compiled: Any = self.build().compile(checkpointer=checkpointer, name=self.name)  # pyright: ignore[reportUnknownMemberType]
-        start = Task(self.chain, START, channels_of(self.input or self.state).keys(), sent=True)
-        run_tasks(compiled, start, self.parts.declared)
+        start = Task(self.wiring, START, channels_of(self.input or self.state).keys(), sent=True)
+        run_tasks(compiled, start, self.subgraphs.declared)
         return compiled
 
     def _note(self, source: str, target: str) -> None:
@@ -394,4 +394,4 @@ class Pipeline:
 def _rooted(build: Callable[..., Graph], depth: int | None) -> Graph:
     from interlock.graphs._additions import rooted
 
-    return cast(Any, rooted(cast(Any, build() if depth is None else build(depth))))  # as in `part`
+    return cast(Any, rooted(cast(Any, build() if depth is None else build(depth))))  # as in `subgraph`

@@ -1,4 +1,4 @@
-"""_placed: building blocks for users' own workflows: an agent, a loop, and parts that stop for a person."""
+"""_placed: building blocks for users' own workflows: an agent, a loop, and subgraphs that stop for a person."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from interlock.state.workflow import AgentState, State
 
 
 def agent(*, task: str = "task", answer: str = "answer", depth: int = 1) -> Graph:
-    """A part in which an agent works on the text under `task`; map its labels `done` and `failed`.
+    """A subgraph in which an agent works on the text under `task`; map its labels `done` and `failed`.
 
     Its answer, or why there is none, goes under `answer`. The state must extend `AgentState`; agents placed in sequence
     share the conversation. `depth`: levels of sub-agents it may start.
@@ -28,7 +28,7 @@ def agent(*, task: str = "task", answer: str = "answer", depth: int = 1) -> Grap
     state = state_of("AgentWork", {**hints_of(MainState), task: str, answer: str})
     g = Graph("agent", state, input=payload, output=left, labels=("done", "failed"), needs=(task,))
     g.node("begin", begin_task(task))
-    g.part("main", lambda: main.build(depth))
+    g.subgraph("main", lambda: main.build(depth))
     g.node("end", end_task(answer))
     g.edge(START, "begin")
     g.edge("begin", "main")
@@ -46,7 +46,7 @@ def loop(g: Graph, name: str, *, most: int, again: str, enough: str) -> None:
     if most < 1:
         raise SetupError(f"{g.name}.{name}: most={most}, expected 1 or more.")
 
-    @node(reads=("passes",), writes=("passes",), labels=("again", "enough"), pure=True)
+    @node(reads=("passes",), writes=("passes",), labels=("again", "enough"), fusable=True)
     async def passed(state: State) -> State:
         times = state.get("passes", {}).get(name, 0)
         if times >= most:
@@ -59,7 +59,7 @@ def loop(g: Graph, name: str, *, most: int, again: str, enough: str) -> None:
 
 
 def approve(question: str, *, show: str = "", feedback: str = "feedback") -> Graph:
-    """A part that asks a person to approve; map its labels `approved` and `rejected`.
+    """A subgraph that asks a person to approve; map its labels `approved` and `rejected`.
 
     `show`: state key with the text to decide on; the person may edit it, and the result replaces it. `feedback`: key
     for the reason of a rejection; the state need not have it.
@@ -73,7 +73,7 @@ def approve(question: str, *, show: str = "", feedback: str = "feedback") -> Gra
 def ask_person(
     question: str, *, answer: str = "answer", show: str = "", options: Sequence[str] = ()
 ) -> Graph:
-    """A part that asks a person for a text; map its labels `answered` (or each of `options`) and `declined`.
+    """A subgraph that asks a person for a text; map its labels `answered` (or each of `options`) and `declined`.
 
     `answer`: state key that takes the text. `show`: state key with a text to show below the question.
     Raises `SetupError` for options that repeat or equal one of our own labels.

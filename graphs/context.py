@@ -24,7 +24,7 @@ def build() -> Graph:
     g.node("environment", environment)
     g.node("directory", directory)
     g.node("ide", ide)
-    g.part("system-prompt", system_prompt.build, pure=True)
+    g.subgraph("system-prompt", system_prompt.build, fusable=True)
     g.node("memory", memory)
     g.node("tool_declarations", tool_declarations)
     g.node("at_files", at_files)

@@ -23,9 +23,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("init", InitState)
     g.node("open_init", open_init)
-    g.part("context", opening.build, pure=True)
-    g.part("turn", turn.build)
-    g.part("tools", lambda: tools.build(depth))
+    g.subgraph("context", opening.build, fusable=True)
+    g.subgraph("turn", turn.build)
+    g.subgraph("tools", lambda: tools.build(depth))
     g.nodes(nudge, check_file, finish)
 
     g.edge(START, "open_init")

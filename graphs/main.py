@@ -40,12 +40,12 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("main", MainState)
     g.node("open_prompt", open_prompt)
-    g.part("command", _command, outside=True)
-    g.part("context", opening.build, pure=True)
-    g.part("turn", turn.build)
-    g.part("tools", lambda: tools.build(depth))
-    g.part("next-speaker", next_speaker.build)
-    g.part("compress", compress.build)
+    g.subgraph("command", _command, nondeterministic=True)
+    g.subgraph("context", opening.build, fusable=True)
+    g.subgraph("turn", turn.build)
+    g.subgraph("tools", lambda: tools.build(depth))
+    g.subgraph("next-speaker", next_speaker.build)
+    g.subgraph("compress", compress.build)
     g.node("continue", go_on)
     g.nodes(nudge, finish)
     hooks(
@@ -78,7 +78,7 @@ def _command() -> Graph:
     """Expand a prompt that names a custom command; its shell lines run first, as a batch of calls."""
     g = Graph("command", CommandState, input=CommandIn, output=CommandOut)
     g.node("expand", expand)
-    g.part("tools", lambda: tools.build(0))
+    g.subgraph("tools", lambda: tools.build(0))
     g.node("fill", fill)
 
     g.edge(START, "expand")

@@ -28,7 +28,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g = Graph("mcp", McpState)
     g.node("load", load)
     g.node("connect", connect)
-    g.part("call", tools.build(depth))
+    g.subgraph("call", tools.build(depth))
     g.node("read", read)
     g.node("prompt", prompt)
     g.node("format", format_answer)

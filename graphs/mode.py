@@ -22,7 +22,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents, as for `tools`."""
     g = Graph("mode", ModeState)
     g.nodes(load_modes, check_tool)
-    g.part("switch", lambda: tools.build(depth))
+    g.subgraph("switch", lambda: tools.build(depth))
 
     g.edge(START, "load_modes")
     g.by_label("load_modes", {"list": END, "ask": "check_tool", "switch": "switch"})

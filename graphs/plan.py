@@ -25,9 +25,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("plan", PlanState)
     g.node("open_plan", open_plan)
-    g.part("context", opening.build, pure=True)
-    g.part("turn", turn.build)
-    g.part("tools", lambda: tools.build(depth))
+    g.subgraph("context", opening.build, fusable=True)
+    g.subgraph("turn", turn.build)
+    g.subgraph("tools", lambda: tools.build(depth))
     g.nodes(nudge, remind, hand_over, finish)
     hooks(g, {"BeforeAgent": (before_agent, {"passed": "turn", "ended": "finish"})})
 

@@ -44,9 +44,9 @@ def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
 
     g = Graph(name, SubagentState, input=SubagentIn, output=SubagentOut)
     g.nodes(start, check_end)
-    g.part("context", opening.build, pure=True)
-    g.part("turn", turn.build)
-    g.part("tools", lambda: tools.build(depth))
+    g.subgraph("context", opening.build, fusable=True)
+    g.subgraph("turn", turn.build)
+    g.subgraph("tools", lambda: tools.build(depth))
     g.nodes(take_notes, check_result, nudge, send_back, recover, finish)
 
     g.edge(START, "start")

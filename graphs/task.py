@@ -45,10 +45,10 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("task", TaskState)
     g.node("load_mode", load_mode)
-    g.part("build_prompt", opening.build, pure=True)
-    g.part("turn", turn.build)
+    g.subgraph("build_prompt", opening.build, fusable=True)
+    g.subgraph("turn", turn.build)
     g.node("choose_call", choose_call)
-    g.part("tools", lambda: tools.build(depth))
+    g.subgraph("tools", lambda: tools.build(depth))
     g.nodes(weigh, remind, nudge, give_up, ask_guidance, take_guidance, ask_completion, take_completion)
     g.node("await_guidance", await_person)
     g.node("await_completion", await_person)

@@ -68,9 +68,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents that its calls may start."""
     g = Graph("tools", ToolsState)
     g.node("parse", parse)
-    g.part("decide", _decide)
+    g.subgraph("decide", _decide)
     g.node("next_group", next_group)
-    g.part("execute", lambda: _execute(depth))
+    g.subgraph("execute", lambda: _execute(depth))
     g.node("collect", collect)
 
     g.edge(START, "parse")
@@ -149,8 +149,8 @@ def _execution_nodes(g: Graph, depth: int) -> None:
         g.node(name, await_person)
     g.node("notify", notify)
     if depth > 0:
-        g.part("subagent", lambda: subagent.build(depth - 1))
-    g.part("summarize", summarize.build)
+        g.subgraph("subagent", lambda: subagent.build(depth - 1))
+    g.subgraph("summarize", summarize.build)
     g.node("respond", respond)
 
 
@@ -168,7 +168,7 @@ def _decide() -> Graph:
         apply_decision,
         ready,
     )
-    g.part("edit", edit.build)
+    g.subgraph("edit", edit.build)
     g.node("await_approval", await_person)
     g.node("respond", respond_undone)
     permitted = {"allow": "ready", "ask": "request_approval"}

@@ -33,9 +33,9 @@ from interlock.state.workflow import WorkflowContext, append_history, error_of, 
 def build() -> Graph:
     g = Graph("turn", TurnState, output=TurnDone)
     g.node("check_limits", check_limits)
-    g.part("compress", compress.build)
-    g.part("loop-check", loop_check.build)
-    g.part("route", route.build)
+    g.subgraph("compress", compress.build)
+    g.subgraph("loop-check", loop_check.build)
+    g.subgraph("route", route.build)
     g.nodes(mask_tool_outputs, ide_context, check_context, use_model, call_model, check_stream, note_loop)
     asked = {"ask": "call_model", "ended": END}
     hooks(

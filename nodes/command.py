@@ -22,7 +22,7 @@ OUTPUT_HEADING = "Output:\n"
     reads=("prompt", "approval_mode"),
     writes=("head", "prompt", "asked", "stop", "stopped_by"),
     labels=("shell", "text"),
-    outside=True,
+    nondeterministic=True,
 )
 async def expand(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
     """Its shell lines become calls like a model's, decided by rules, hooks and people."""
@@ -40,7 +40,7 @@ async def expand(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
     return {**fresh, "label": "shell", "head": head}
 
 
-@node(reads=("prompt", "head"), writes=("prompt", "asked"), outside=True)
+@node(reads=("prompt", "head"), writes=("prompt", "asked"), nondeterministic=True)
 async def fill(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
     """Put the output of its shell lines into the text; a refused line says so in its place."""
     deps = runtime.context

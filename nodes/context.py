@@ -26,7 +26,7 @@ _OPENING = ("environment", "directory", "ide", "memory")
     reads=("head", "off"),
     writes=("head", "begun", "previous", "system", *_OPENING, "tokens", "files"),
     labels=("new", "begun"),
-    pure=True,
+    fusable=True,
 )
 async def history(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """A continued conversation keeps its opening; only the system prompt is checked for changes."""
@@ -58,7 +58,7 @@ def _is_opening(message: Message) -> bool:
     )
 
 
-@node(reads=("off", "begun", "tokens"), writes=("environment", "tokens"), pure=True, outside=True)
+@node(reads=("off", "begun", "tokens"), writes=("environment", "tokens"), fusable=True, nondeterministic=True)
 async def environment(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """The date has no time of day, so that a provider can cache the prefix all day."""
     if _is_left_out("environment", state):
@@ -75,7 +75,7 @@ async def environment(state: ContextState, runtime: Runtime[Deps]) -> ContextSta
     return _part("environment", "\n\n".join(texts), state, deps)
 
 
-@node(reads=("off", "begun", "tokens"), writes=("directory", "tokens"), pure=True, outside=True)
+@node(reads=("off", "begun", "tokens"), writes=("directory", "tokens"), fusable=True, nondeterministic=True)
 async def directory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     if _is_left_out("directory", state):
         return {}
@@ -88,8 +88,8 @@ async def directory(state: ContextState, runtime: Runtime[Deps]) -> ContextState
     reads=("off", "begun", "alone", "ide_given", "tokens"),
     writes=("ide", "ide_told", "tokens"),
     labels=("on", "prompt off"),
-    pure=True,
-    outside=True,
+    fusable=True,
+    nondeterministic=True,
 )
 async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """The editor's full state; later changes are reported by each turn (`ide_context`)."""
@@ -112,8 +112,8 @@ async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
 @node(
     reads=("off", "begun", "flavour", "tokens", "files"),
     writes=("memory", "tokens", "files"),
-    pure=True,
-    outside=True,
+    fusable=True,
+    nondeterministic=True,
 )
 async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """The workspace's AGENTS.md is left out for the task loop: its system prompt has it."""
@@ -132,7 +132,7 @@ async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     return {**_part("memory", text, state, deps), "files": [*state["files"], *read]}
 
 
-@node(reads=("off", "alone", "tokens"), writes=("tools", "tokens"), pure=True)
+@node(reads=("off", "alone", "tokens"), writes=("tools", "tokens"), fusable=True)
 async def tool_declarations(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """Only counts their cost: a turn requests the declarations itself."""
     if "tool_declarations" in state.get("off", []) or not state.get("alone"):
@@ -146,8 +146,8 @@ async def tool_declarations(state: ContextState, runtime: Runtime[Deps]) -> Cont
 @node(
     reads=("head", "prompt", "begun", "previous", "system", "changed", "tokens", "files", "off", *_OPENING),
     writes=("head", "prompt", "tokens", "files"),
-    pure=True,
-    outside=True,
+    fusable=True,
+    nondeterministic=True,
 )
 async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """Assemble the opening, the history, the prompt, and the files it refers to."""
@@ -241,7 +241,9 @@ def shown_memory(file: MemoryText) -> str:
 _SECTION = "ide"
 
 
-@node(reads=("head", "ide_given", "ide_told"), writes=("head", "ide_told"), pure=True, outside=True)
+@node(
+    reads=("head", "ide_given", "ide_told"), writes=("head", "ide_told"), fusable=True, nondeterministic=True
+)
 async def ide_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """After a compression, report the full state again: earlier reports are gone with the messages."""
     transcript = runtime.context.transcript

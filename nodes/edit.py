@@ -55,7 +55,7 @@ _CHOICES: tuple[Choice, ...] = ("proceed_once", "reject", "cancel")
     reads=EDIT,
     writes=("seen", "modified_at", "error", "helper", "helper_role"),
     labels=("create", "match", "refused"),
-    outside=True,
+    nondeterministic=True,
 )
 async def read(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Read the file. A missing file and an empty old string create it; uneditable files are refused."""
@@ -84,7 +84,7 @@ def _refusal(edit: Edit) -> Problem | None:
     return None
 
 
-@node(reads=EDIT, writes=("error",), labels=("right count", "wrong count", "none"), outside=True)
+@node(reads=EDIT, writes=("error",), labels=("right count", "wrong count", "none"), nondeterministic=True)
 async def match(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """The first strategy that finds anything decides; too many or too few matches are an error, never a choice."""
     edit = await edit_at(runtime.context, state)
@@ -96,7 +96,7 @@ async def match(state: EditState, runtime: Runtime[Deps]) -> EditState:
     return {"label": "none" if at.code == "no_occurrence" else "wrong count", "error": problem(*at)}
 
 
-@node(reads=EDIT, writes=(), labels=("found", "not found", "not for a model"), outside=True)
+@node(reads=EDIT, writes=(), labels=("found", "not found", "not for a model"), nondeterministic=True)
 async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Try over-escaped strings and surrounding whitespace; next come models, except for structured files."""
     edit = await edit_at(runtime.context, state)
@@ -108,7 +108,7 @@ async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
     return {"label": "not for a model" if structured else "not found"}
 
 
-@node(reads=EDIT, writes=("helper", "helper_role"), labels=("found", "not found"), outside=True)
+@node(reads=EDIT, writes=("helper", "helper_role"), labels=("found", "not found"), nondeterministic=True)
 async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Its string must occur in the file exactly, as often as expected; else the answer is ignored."""
     edit = await edit_at(runtime.context, state)
@@ -137,7 +137,7 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
     reads=(*EDIT, "known_hash", "last_edit_at", "seen", "error"),
     writes=("error",),
     labels=("changed", "same"),
-    outside=True,
+    nondeterministic=True,
 )
 async def check_external_change(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Compare with the hash of the text the model read; without one, check for an mtime over 2 s past the last edit."""
@@ -156,7 +156,7 @@ async def check_external_change(state: EditState, runtime: Runtime[Deps]) -> Edi
     reads=(*EDIT, "error"),
     writes=("helper", "helper_role", "explanation"),
     labels=("no changes needed", "changed strings", "no answer"),
-    outside=True,
+    nondeterministic=True,
 )
 async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Asked once, with the error and the current text."""
@@ -181,7 +181,7 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
     return {**explained, "label": "changed strings", "helper": asked.record, "helper_role": "edit_fixer"}
 
 
-@node(reads=EDIT, writes=("edit_status", "error"), labels=("present", "absent"), outside=True)
+@node(reads=EDIT, writes=("edit_status", "error"), labels=("present", "absent"), nondeterministic=True)
 async def confirm_present(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Whether the new string is in the file already; deletions leave no trace, so they are never confirmed."""
     edit = await edit_at(runtime.context, state)
@@ -190,7 +190,7 @@ async def confirm_present(state: EditState, runtime: Runtime[Deps]) -> EditState
     return {"label": "present", "edit_status": "already_applied", "error": {}}
 
 
-@node(reads=EDIT, writes=(), labels=("found", "not found"), outside=True)
+@node(reads=EDIT, writes=(), labels=("found", "not found"), nondeterministic=True)
 async def match_again(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Retry all strategies; if they fail, the first error is reported."""
     edit = await edit_at(runtime.context, state)
@@ -203,7 +203,7 @@ async def match_again(state: EditState, runtime: Runtime[Deps]) -> EditState:
     reads=(*EDIT, "error"),
     writes=("strategy", "occurrences", "result", "error", "edit_status"),
     labels=("write", "keep", "refused"),
-    outside=True,
+    nondeterministic=True,
 )
 async def apply(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Nothing is written here: a file's text goes on to `write`, content and proposals are only recorded."""
@@ -302,7 +302,10 @@ async def _asked(
 
 
 @node(
-    reads=(*EDIT, "approval"), writes=("error",), labels=("proceed", "changed since", "refused"), outside=True
+    reads=(*EDIT, "approval"),
+    writes=("error",),
+    labels=("proceed", "changed since", "refused"),
+    nondeterministic=True,
 )
 async def take_approval(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """A decision is bound to what was shown: if the file changed since, the edit is matched again."""
@@ -316,7 +319,7 @@ async def take_approval(state: EditState, runtime: Runtime[Deps]) -> EditState:
     return {"label": "refused", "error": problem("rejected", rejected(answer).content)}
 
 
-@node(reads=(*EDIT, "seen"), writes=("edit_status", "error"), outside=True)
+@node(reads=(*EDIT, "seen"), writes=("edit_status", "error"), nondeterministic=True)
 async def write(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Journal the intent with its hashes first (`engine.md` 13); a file that changed since `read` is left alone."""
     deps = runtime.context

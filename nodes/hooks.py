@@ -65,7 +65,7 @@ def fires(
     return mark
 
 
-class Session(RunChannels, total=False):
+class SessionHooks(RunChannels, total=False):
     """State of a root graph besides its workflow's."""
 
     session: str
@@ -78,7 +78,7 @@ class Session(RunChannels, total=False):
     """Key of the request about that firing."""
 
 
-class SessionWithConversation(Session, total=False):
+class SessionHooksInTalk(SessionHooks, total=False):
     head: str
 
 
@@ -86,39 +86,37 @@ _SESSION = ("session_event", "session_key", "session_request")
 
 
 @node(reads=("session", "session_key"), writes=_SESSION)
-async def session_start(state: Session, runtime: Runtime[Deps]) -> Session:
+async def session_start(state: SessionHooks, runtime: Runtime[Deps]) -> SessionHooks:
     """Raises `HookError` if a hook refuses: nothing has run yet. A resumed run fires the hooks again."""
     update, _ = await _started(state, runtime)
     return update
 
 
 @node(reads=("session", "session_key", "head"), writes=(*_SESSION, "head"))
-async def session_start_in_talk(
-    state: SessionWithConversation, runtime: Runtime[Deps]
-) -> SessionWithConversation:
+async def session_start_in_talk(state: SessionHooksInTalk, runtime: Runtime[Deps]) -> SessionHooksInTalk:
     """Add hooks' context to the conversation; one ending with open calls accepts nothing but their answers."""
     transcript = runtime.context.transcript
     fired_update, context = await _started(state, runtime)
-    update: SessionWithConversation = {**fired_update}
+    update: SessionHooksInTalk = {**fired_update}
     if context and not (state["head"] and transcript.message(state["head"]).tool_calls):
         update["head"] = transcript.append(state["head"], [context_message(context)])
     return update
 
 
 @node(reads=("session", "session_key"), writes=_SESSION)
-async def session_end(state: Session, runtime: Runtime[Deps]) -> Session:
+async def session_end(state: SessionHooks, runtime: Runtime[Deps]) -> SessionHooks:
     update, _ = await _fired_around("SessionEnd", {"reason": "exit"}, "exit", state, runtime)
     return update
 
 
 @node(reads=("session_request",), writes=("session_request",))
-async def ask_session(state: Session, runtime: Runtime[Deps]) -> Session:
+async def ask_session(state: SessionHooks, runtime: Runtime[Deps]) -> SessionHooks:
     ask_about(state["session_request"], runtime)
     return {"session_request": state["session_request"]}
 
 
 @node(reads=("session_request",), writes=("session_request",))
-async def await_session(state: Session) -> Session:
+async def await_session(state: SessionHooks) -> SessionHooks:
     interrupt(state["session_request"])
     return {"session_request": ""}
 
@@ -138,11 +136,11 @@ def by_session_end(state: RunChannels) -> Literal["", "session"]:
     return "session" if is_hooked(state, "SessionEnd") else ""
 
 
-def after_session(state: Session) -> Literal["", "unknown"]:
+def after_session(state: SessionHooks) -> Literal["", "unknown"]:
     return "unknown" if state.get("session_event") else ""
 
 
-def after_await_session(state: Session) -> Literal["start", "end"]:
+def after_await_session(state: SessionHooks) -> Literal["start", "end"]:
     match state["session_event"]:
         case "SessionStart":
             return "start"
@@ -217,8 +215,12 @@ def _hook(event: HookEvent, outcome: HookOutcome) -> str:
 
 
 async def _fired_around(
-    event: HookEvent, payload: Mapping[str, JsonValue], subject: str, state: Session, runtime: Runtime[Deps]
-) -> tuple[Session, HookOutcome]:
+    event: HookEvent,
+    payload: Mapping[str, JsonValue],
+    subject: str,
+    state: SessionHooks,
+    runtime: Runtime[Deps],
+) -> tuple[SessionHooks, HookOutcome]:
     """The node's update for the firing, and the outcome; empty if the hooks haven't answered."""
     before: HookWait = {"hook_key": state.get("session_key", "")}
     try:
@@ -229,7 +231,7 @@ async def _fired_around(
     return {"session_event": "", "session_key": "", "session_request": ""}, outcome
 
 
-async def _started(state: Session, runtime: Runtime[Deps]) -> tuple[Session, str]:
+async def _started(state: SessionHooks, runtime: Runtime[Deps]) -> tuple[SessionHooks, str]:
     """The update for SessionStart, and its hooks' context for the model. Raises `HookError` if one refuses."""
     source = state.get("session", "startup")
     update, outcome = await _fired_around("SessionStart", {"source": source}, source, state, runtime)

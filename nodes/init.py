@@ -31,7 +31,7 @@ _EMPTY = "(empty)"
         *("head", "mode", "prompt", "file", "stood", "reminders", "stop", "refused"),
     ),
     labels=("look", "nothing here"),
-    outside=True,
+    nondeterministic=True,
 )
 async def open_init(state: InitState, runtime: Runtime[Deps]) -> InitState:
     """An existing file is updated, whichever of the possible names it has."""
@@ -78,7 +78,7 @@ def _hash(text: str) -> str:
     reads=("head", "file", "stood", "reminders", "refused", "error"),
     writes=("head", "reminders", "status", "error"),
     labels=("over", "once more"),
-    outside=True,
+    nondeterministic=True,
 )
 async def check_file(state: InitState, runtime: Runtime[Deps]) -> InitState:
     """A refusal is final; a model that stopped silently is reminded, a few times."""

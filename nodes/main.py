@@ -53,8 +53,8 @@ _NEXT = {
         *("unavailable", "next_speaker_check", "plan_phase"),
     ),
     labels=("prompt", "command", "unusable", "answered", "compress"),
-    pure=True,
-    outside=True,
+    fusable=True,
+    nondeterministic=True,
 )
 async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Start a prompt: reset limits, sticky model and loop detection. Without one the conversation just continues."""

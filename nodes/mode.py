@@ -12,8 +12,8 @@ from interlock.state.node import node
     reads=("mode", "tool", "head"),
     writes=("mode", "allowed", "error"),
     labels=("list", "ask", "switch"),
-    pure=True,
-    outside=True,
+    fusable=True,
+    nondeterministic=True,
 )
 async def load_modes(state: ModeState, runtime: Runtime[Deps]) -> ModeState:
     label = "switch" if state["head"] else "ask" if state["tool"] else "list"
@@ -22,7 +22,7 @@ async def load_modes(state: ModeState, runtime: Runtime[Deps]) -> ModeState:
     return {"label": label, "mode": found, "allowed": None, "error": {}}
 
 
-@node(reads=("mode", "tool", "path"), writes=("allowed", "error"), pure=True, outside=True)
+@node(reads=("mode", "tool", "path"), writes=("allowed", "error"), fusable=True, nondeterministic=True)
 async def check_tool(state: ModeState, runtime: Runtime[Deps]) -> ModeState:
     """Checks the tool as a real call would be, under any name and path."""
     deps, name, path = runtime.context, state["tool"], state["path"]

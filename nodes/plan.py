@@ -47,7 +47,7 @@ _FRESH: PlanState = {
 @node(
     reads=("prompt", "plan_name"),
     writes=(*fresh_conversation(), *_FRESH, "asked", "head"),
-    pure=True,
+    fusable=True,
 )
 async def open_plan(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     """The rules go right before the prompt; policy enforces them."""

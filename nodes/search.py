@@ -23,7 +23,7 @@ _STILL = "Another process is still updating the index, so files may be missing. 
     reads=("request",),
     writes=("added", "removed", "found", "index_error", "search_status", "error"),
     labels=("update", "as it is", "only", "refused"),
-    outside=True,
+    nondeterministic=True,
 )
 async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """Skipped if the index should stay as it is. Another process that updates it is waited for."""
@@ -50,7 +50,7 @@ async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     return {**fresh, "error": {}, "label": "update"}
 
 
-@node(reads=("request",), writes=("removed",), labels=("changed", "unchanged", "only"), outside=True)
+@node(reads=("request",), writes=("removed",), labels=("changed", "unchanged", "only"), nondeterministic=True)
 async def compare(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """Find changed files by timestamp and size, then by hash."""
     deps = runtime.context
@@ -62,14 +62,14 @@ async def compare(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     return {"removed": removed, "label": "only" if only else "unchanged"}
 
 
-@node(reads=("request", "added"), writes=("added",), labels=("embed", "store"), outside=True)
+@node(reads=("request", "added"), writes=("added",), labels=("embed", "store"), nondeterministic=True)
 async def chunk(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
     files = await _named(state, deps).chunk()
     return {"added": state["added"] + files, "label": "embed" if deps.index().embeds else "store"}
 
 
-@node(reads=("request",), writes=("index_error",), outside=True)
+@node(reads=("request",), writes=("index_error",), nondeterministic=True)
 async def embed(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """If this fails, the update goes on by words alone."""
     try:
@@ -80,7 +80,7 @@ async def embed(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     return {}
 
 
-@node(reads=("request",), labels=("more", "done", "only"), outside=True)
+@node(reads=("request",), labels=("more", "done", "only"), nondeterministic=True)
 async def store(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
     left, total = await _named(state, deps).store()
@@ -91,14 +91,14 @@ async def store(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     return {"label": "only" if request_of(state, deps).index == "only" else "done"}
 
 
-@node(reads=("request",), writes=("found",), outside=True)
+@node(reads=("request",), writes=("found",), nondeterministic=True)
 async def query(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
     found = await deps.index().query(_asked(state, deps))
     return {"found": _kept(deps, found.model_dump(mode="json"))}
 
 
-@node(reads=("request", "found", "index_error"), writes=("found", "index_error"), outside=True)
+@node(reads=("request", "found", "index_error"), writes=("found", "index_error"), nondeterministic=True)
 async def rank(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
     found = Candidates.model_validate_json(deps.transcript.message(state["found"]).text)
@@ -112,7 +112,7 @@ async def rank(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 @node(
     reads=("found", "added", "removed", "index_error", "search_status", "error"),
     writes=("found", "search_status", "error"),
-    outside=True,
+    nondeterministic=True,
 )
 async def format_results(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """The chunks themselves, and the index's current state."""

@@ -116,7 +116,7 @@ def _model(deps: Deps, definition: AgentDefinition) -> str:
     reads=("agent", "turn_no", "recovering"),
     writes=("reason", "time_left_s"),
     labels=("turn", "time or turns are up"),
-    outside=True,
+    nondeterministic=True,
 )
 async def check_end(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """Only the work of its nodes counts as time, not waits for a person."""
@@ -206,7 +206,7 @@ async def recover(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState
 @node(
     reads=("agent", "call", "head", "reason", "answer", "turn_no", "refused", "error", "scratchpad"),
     writes=("status", "label"),
-    outside=True,
+    nondeterministic=True,
 )
 async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """The result is the call's journal row, where the parent reads it."""

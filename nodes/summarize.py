@@ -63,7 +63,7 @@ _STATUS = re.compile(r"(?:Exit Code|Signal): \S+")
     reads=_OUTPUT,
     writes=("saved_to", "shortened", "summarize_status"),
     labels=("long", "short"),
-    outside=True,
+    nondeterministic=True,
 )
 async def measure(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     source = source_of(state, runtime.context)
@@ -76,7 +76,7 @@ async def measure(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeSta
     }
 
 
-@node(reads=_OUTPUT, writes=("saved_to",), labels=("summarize", "truncate"), outside=True)
+@node(reads=_OUTPUT, writes=("saved_to",), labels=("summarize", "truncate"), nondeterministic=True)
 async def save(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     """An output cut by the tool's own limit is already saved."""
     source = source_of(state, runtime.context)
@@ -144,7 +144,7 @@ async def check_summary(state: SummarizeState, runtime: Runtime[Deps]) -> Summar
     return {"label": "good", "shortened": record, "summarize_status": "summarized"}
 
 
-@node(reads=(*_OUTPUT, "saved_to"), writes=("shortened", "summarize_status"), outside=True)
+@node(reads=(*_OUTPUT, "saved_to"), writes=("shortened", "summarize_status"), nondeterministic=True)
 async def truncate(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     """At most 40,000 characters; in place of a summary, no more than the summary's budget."""
     deps = runtime.context

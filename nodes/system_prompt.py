@@ -301,7 +301,7 @@ _KEPT_OF_TASK = ("role", _REPLACEMENT, "instructions")
     reads=("agent", "flavour", "mode", "protocol", "has", "previous"),
     writes=("source", "system", "changed", "label"),
     labels=("file", "none"),
-    pure=True,
+    fusable=True,
 )
 async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     """Use the user's replacement, except for sub-agents, which need the sections on their tools."""
@@ -320,7 +320,7 @@ async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> Sys
     }
 
 
-@node(reads=("agent", "flavour", "mode", "protocol", "has"), writes=("sections",), pure=True)
+@node(reads=("agent", "flavour", "mode", "protocol", "has"), writes=("sections",), fusable=True)
 async def gather(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     deps = runtime.context
     await deps.mcp.ready()
@@ -337,7 +337,7 @@ async def gather(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemProm
 @node(
     reads=("agent", "flavour", "mode", "protocol", "has", "sections", "previous"),
     writes=("system",),
-    pure=True,
+    fusable=True,
 )
 async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     deps = runtime.context
@@ -345,7 +345,7 @@ async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPr
     return {"system": _record(texts, state.get("previous", ""), deps)}
 
 
-@node(reads=("system", "previous", "before"), writes=("changed",), pure=True)
+@node(reads=("system", "previous", "before"), writes=("changed",), fusable=True)
 async def compare(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     """Compare with the previous system prompt; without one, nothing has changed."""
     transcript = runtime.context.transcript

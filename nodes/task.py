@@ -49,8 +49,8 @@ _INSTRUCT = "Say how to go on: interlock resume RUN -p '…'. To be asked instea
 @node(
     reads=("mode", "prompt", "head", "first_todos", "todos", "children", "unavailable"),
     writes=(*fresh_prompt(), *_FRESH, "mode", "asked", "head", "todos", "children", "unavailable"),
-    pure=True,
-    outside=True,
+    fusable=True,
+    nondeterministic=True,
 )
 async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """Load the mode before the first request, and again for each further prompt."""
@@ -79,7 +79,7 @@ async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 @node(
     reads=("reply", "call_key", "repeats", "depth", "todos"),
     writes=("withheld", "call_key", "repeats", "completed", "subtask"),
-    pure=True,
+    fusable=True,
 )
 async def choose_call(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """Run the first call of a message unless it equals the three before it; answer the others without running them."""
@@ -122,7 +122,7 @@ def _key(call: ToolCall) -> str:
     reads=("stop", "completed", "subtask", "mistaken", "mistakes"),
     writes=("mistakes", "result"),
     labels=("stopped", "completed", "accepted", "subtask", "three mistakes", "given up", "go on"),
-    pure=True,
+    fusable=True,
 )
 async def weigh(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """Decide what follows a batch. A person confirms the result only if one is present, or settings say so."""
@@ -149,7 +149,7 @@ def _after_mistakes(mistakes: int, deps: Deps) -> Literal["three mistakes", "giv
     return "three mistakes" if asks else "given up"
 
 
-@node(reads=("head", "mistakes"), writes=("turn_status", "error"), pure=True)
+@node(reads=("head", "mistakes"), writes=("turn_status", "error"), fusable=True)
 async def give_up(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """Fail with the mistakes that led here."""
     transcript, made = runtime.context.transcript, list[str]()

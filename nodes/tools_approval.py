@@ -188,7 +188,7 @@ def is_foreseen(deps: Deps, earlier: Sequence[CallView]) -> bool:
     return not any(info is not None and info.effect == "other" for info in infos)
 
 
-@node(reads=("index", "attempt", "by_hook", "approval", "status"), writes=("status", "decided"), pure=True)
+@node(reads=("index", "attempt", "by_hook", "approval", "status"), writes=("status", "decided"), fusable=True)
 async def ready(state: DecideState) -> DecideState:
     outcome: CallOutcome = {
         "word": "ready",

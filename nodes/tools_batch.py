@@ -41,7 +41,7 @@ _REASON = 300
 @node(
     reads=("head", "protocol", "withheld"),
     writes=("head", "message", "count", "decided", "stop"),
-    pure=True,
+    fusable=True,
 )
 async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Calls stay in the chain; the batch is identified by the record that contains them."""
@@ -116,7 +116,7 @@ def outcomes_of(state: ToolsState) -> dict[int, CallOutcome]:
 @node(
     reads=("message", "count", "decided", "finished", "approval_mode", "plan_phase"),
     writes=("group", "kinds", "reading", "decided", "stop", "plan_phase"),
-    pure=True,
+    fusable=True,
 )
 async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Contiguous reading calls run in parallel; a call that writes, executes or asks runs alone, in order."""
@@ -172,8 +172,8 @@ _KEPT = ("head", "stop", "stopped_by", "refused", "noted_epoch", *_PLAN)
     reads=("message", "count", "decided", "finished", *_KEPT),
     writes=("ended", "plan_text", "plan_verdict", "todos", "mode", *LOOP_END, *_KEPT),
     labels=("groups left", "done"),
-    pure=True,
-    outside=True,
+    fusable=True,
+    nondeterministic=True,
 )
 async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Only the join appends answers (`engine.md` 9), so that the chain never contains half a batch."""

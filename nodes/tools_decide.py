@@ -44,7 +44,9 @@ _FRESH: DecideState = {
 }
 
 
-@node(reads=("message", "index", "approval_mode"), writes=(*_FRESH,), labels=("known", "unknown"), pure=True)
+@node(
+    reads=("message", "index", "approval_mode"), writes=(*_FRESH,), labels=("known", "unknown"), fusable=True
+)
 async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """An unknown tool is an error with the nearest names."""
     deps, key, call = attempt_at(state, runtime)
@@ -83,7 +85,10 @@ def _placed(runtime: Runtime[Deps], state: DecideState, key: CallKey, call: Call
 
 
 @node(
-    reads=(*CALL, "mode", "status"), writes=("status",), labels=("valid", "in a mode", "invalid"), pure=True
+    reads=(*CALL, "mode", "status"),
+    writes=("status",),
+    labels=("valid", "in a mode", "invalid"),
+    fusable=True,
 )
 async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Invalid arguments are an error naming the field."""
@@ -99,8 +104,8 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     reads=(*CALL, "mode", "status"),
     writes=("status",),
     labels=("allowed", "restricted"),
-    pure=True,
-    outside=True,
+    fusable=True,
+    nondeterministic=True,
 )
 async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Refuse tools and files that the mode of work doesn't have."""
@@ -119,7 +124,7 @@ async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     ),
     writes=("must_ask", "verdict", "rules", "status"),
     labels=("allow", "ask", "hooks", "deny", "no match"),
-    pure=True,
+    fusable=True,
 )
 async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Deny answers the call. Else hooks run first, then a person may be asked."""

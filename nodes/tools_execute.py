@@ -48,7 +48,7 @@ _LEAST_S = 0.1
     reads=(*CALL, "approval", "approval_mode", "agent", "mode", "given", "hooked", "status"),
     writes=("status", "cause"),
     labels=("done", "long output", "hooks", "unknown outcome", "input wanted"),
-    recorded=True,
+    memoized=True,
 )
 async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """On re-entry after a crash the journal decides: done, run it, or ask a person (`engine.md` 13)."""
@@ -205,7 +205,7 @@ def _notes(deps: Deps, call: CallView, outcome: HookOutcome, stop: str) -> str:
     return deps.transcript.append("", [Message(role="tool", name=call.name, content="\n\n".join(parts))])
 
 
-@node(reads=(*CALL, "by_hook", "shortened", "hook_notes", "hook_stop"), writes=("finished",), pure=True)
+@node(reads=(*CALL, "by_hook", "shortened", "hook_notes", "hook_stop"), writes=("finished",), fusable=True)
 async def respond(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The result itself stays in the journal; the batch gets the attempt it belongs to."""
     key = key_of(state)

@@ -100,7 +100,7 @@ def _over(state: ExecuteState, event: str, otherwise: str) -> ExecuteState:
     reads=(*CALL, "asks", "hooked"),
     writes=("approval", "asks"),
     labels=("asked", "notify", "no plan"),
-    outside=True,
+    nondeterministic=True,
 )
 async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Always ask: no policy, mode or flag approves a plan. Without a plan the model is told so."""

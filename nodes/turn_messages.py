@@ -46,7 +46,7 @@ REQUEST = (
 """Keys a request is built from."""
 
 
-class Request(NamedTuple):
+class TurnRequest(NamedTuple):
     """One request to the main model."""
 
     messages: list[Message]
@@ -118,7 +118,9 @@ _BOUND = ("role", "tool_calls", "tool_call_id", "name")
 M = TypeVar("M", bound=_Lenient)
 
 
-@node(reads=("head", "ide_given"), writes=("head", "last_prompt_tokens"), labels=("ide", "plain"), pure=True)
+@node(
+    reads=("head", "ide_given"), writes=("head", "last_prompt_tokens"), labels=("ide", "plain"), fusable=True
+)
 async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Starts a chain that continues the old. The size is then estimated, as the provider counted the old chain."""
     deps = runtime.context
@@ -214,7 +216,7 @@ def _ends(text: str, each: int) -> str:
     return text if len(text) <= 2 * each else f"{text[:each]} […] {text[-each:]}"
 
 
-async def request_of(state: TurnState, deps: Deps) -> Request:
+async def request_of(state: TurnState, deps: Deps) -> TurnRequest:
     """The request from the state. Raises `RunError` if a call is unanswered: no model accepts that."""
     history = deps.transcript.read(state.get("request_head") or state["head"])
     if unanswered := open_calls(history, deps.transcript):
@@ -229,10 +231,10 @@ async def request_of(state: TurnState, deps: Deps) -> Request:
         (tools if offered else withheld).append(tool)
     model = state.get("request_model") or state["sticky_model"]
     temperature = state.get("request_temperature")
-    return Request(curated(history, deps.transcript), model, temperature, tools, withheld)
+    return TurnRequest(curated(history, deps.transcript), model, temperature, tools, withheld)
 
 
-def shown_request(request: Request) -> dict[str, JsonValue]:
+def shown_request(request: TurnRequest) -> dict[str, JsonValue]:
     """The request as hooks see it, without bytes of images and files; the temperature only if not the default."""
     shown: dict[str, JsonValue] = {
         "model": request.model,

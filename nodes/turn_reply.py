@@ -82,7 +82,7 @@ class LoopWatch:
         *("candidate", "stream_problem", "finish_reason", "last_prompt_tokens", "error"),
         *("unavailable", "failed_model", "loop_keys", "loop_found"),
     ),
-    recorded=True,
+    memoized=True,
 )
 async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Record the answer as a candidate; `check_stream` decides whether it enters the conversation."""
@@ -164,7 +164,7 @@ async def _wait(state: TurnState, runtime: Runtime[Deps]) -> None:
     ),
     writes=("head", "reply", "said", "turn_status", "attempt", "stream_problem", "rerouted", "error"),
     labels=("again", "unavailable", "loop", "whole", "end"),
-    pure=True,
+    fusable=True,
 )
 async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Only a complete answer enters the conversation: here or, if hooks see it first, after them."""

@@ -11,9 +11,9 @@ from interlock.nodes.hooks import ending, fired, fires, warn
 from interlock.nodes.turn_messages import (
     REQUEST,
     BadChangeError,
-    Request,
     RequestChange,
     ToolChoice,
+    TurnRequest,
     changed_messages,
     read,
     replacement,
@@ -57,7 +57,7 @@ _FRESH: TurnState = {
     ),
     writes=("turn_no", "session_turns", *_FRESH),
     labels=("short", "long", "limit"),
-    pure=True,
+    fusable=True,
 )
 async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Both limits count model turns; the session limit is -1 if unlimited."""
@@ -92,7 +92,7 @@ def _refuse(runtime: Runtime[Deps], kind: str, what: str) -> TurnState:
     reads=("head", "model", "sticky_model", "last_prompt_tokens", "turn_no", "loop_next", "hooked"),
     writes=("turn_status", "error"),
     labels=("overflow", "look due", "sticky", "hooked", "unrouted"),
-    pure=True,
+    fusable=True,
 )
 async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Compare the unsent messages with the space left after the last request."""
@@ -165,7 +165,7 @@ async def before_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     return {**_UNCHANGED, **_changes(outcome, state["head"], request, runtime), "label": label}
 
 
-def _changes(outcome: HookOutcome, head: str, request: Request, runtime: Runtime[Deps]) -> TurnState:
+def _changes(outcome: HookOutcome, head: str, request: TurnRequest, runtime: Runtime[Deps]) -> TurnState:
     """Apply each valid change; report the others to people."""
     deps = runtime.context
     changed: TurnState = {}

@@ -82,7 +82,7 @@ def call(name: str, **args: JsonValue) -> ToolCall:
 
 
 def place_calls(state: Mapping[str, Any], runtime: Runtime[Deps], *calls: ToolCall) -> str:
-    """Append these calls to the conversation; write the result to `head` and route to `g.part(…, tools)`.
+    """Append these calls to the conversation; write the result to `head` and route to `g.subgraph(…, tools)`.
 
     There each is decided by policy and people, run and journaled, like a model's; none runs twice unnoticed. Raises
     `UserError` if there are no calls.
@@ -102,7 +102,7 @@ def place_calls(state: Mapping[str, Any], runtime: Runtime[Deps], *calls: ToolCa
 
 
 def results(state: Mapping[str, Any], runtime: Runtime[Deps]) -> list[ToolResult]:
-    """Results of the last `g.part(…, tools)`, in order of the calls. The node must read `CALLS`.
+    """Results of the last `g.subgraph(…, tools)`, in order of the calls. The node must read `CALLS`.
 
     `status` is success, error or cancelled; for shell commands `meta["exit_code"]` is a number, absent if 0.
     """
@@ -125,7 +125,7 @@ def begin_task(task: str) -> Any:
     @node(
         reads=(task, "head"),
         writes=("prompt", "head", "session_turns", "last_prompt_tokens"),
-        pure=True,
+        fusable=True,
     )
     async def begin(state: Any, runtime: Runtime[Deps]) -> Any:
         prompt = Message(role="user", origin="person", content=clean(str(state[task])))
@@ -142,7 +142,7 @@ def begin_task(task: str) -> Any:
 def end_task(answer: str) -> Any:
     """A node that takes an agent's answer from its conversation."""
 
-    @node(reads=("head", "status", "error"), writes=(answer,), labels=("done", "failed"), pure=True)
+    @node(reads=("head", "status", "error"), writes=(answer,), labels=("done", "failed"), fusable=True)
     async def end(state: Any, runtime: Runtime[Deps]) -> Any:
         if state["status"] != "done":
             error: dict[str, str] = state.get("error") or {}

@@ -21,14 +21,14 @@ class NodeSpec:
     writes: tuple[str, ...]
     labels: tuple[str, ...] = ()
     """Values it may write to `label`; an edge that maps labels has exactly these."""
-    pure: bool = False
+    fusable: bool = False
     """No effect outside its update, and no use of services that have one: it may share a superstep with its neighbours,
     and run twice after a kill."""
-    recorded: bool = False
-    """Its outside effects are recorded and found again on a rerun: it may share a superstep with pure neighbours."""
-    outside: bool = False
+    memoized: bool = False
+    """Its outside effects are recorded and found again on a rerun: it may share a superstep with fusable neighbours."""
+    nondeterministic: bool = False
     """Reads files, an index or a clock, which may change: on replay its recorded update is used, for nodes of the
-    top-level graph. What parts read is in records or the journal, or the part is declared so too."""
+    top-level graph. What subgraphs read is in records or the journal, or the subgraph is declared so too."""
     timeout_s: float | None = None
     """Timeout of one try; the label is then `timeout` if declared, else the run fails and can be resumed."""
     retries: int = 0
@@ -42,9 +42,9 @@ def node(
     reads: tuple[str, ...] = (),
     writes: tuple[str, ...] = (),
     labels: tuple[str, ...] = (),
-    pure: bool = False,
-    recorded: bool = False,
-    outside: bool = False,
+    fusable: bool = False,
+    memoized: bool = False,
+    nondeterministic: bool = False,
     timeout_s: float | None = None,
     retries: int = 0,
     retry_wait_s: float = 1.0,
@@ -60,7 +60,9 @@ def node(
     written = (*writes, "label") if labels and "label" not in writes else writes
 
     def mark(function: _F) -> _F:
-        spec = NodeSpec(reads, written, labels, pure, recorded, outside, timeout_s, retries, retry_wait_s)
+        spec = NodeSpec(
+            reads, written, labels, fusable, memoized, nondeterministic, timeout_s, retries, retry_wait_s
+        )
         setattr(function, _ATTRIBUTE, spec)
         return function
 

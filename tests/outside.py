@@ -1,6 +1,6 @@
 """outside: records, for all nodes that a test runs, which of them ask for things that may differ on replay.
 
-A replay gives such a node its recorded result if it is declared (`@node(outside=True)`); without the declaration, the
+A replay gives such a node its recorded result if it is declared (`@node(nondeterministic=True)`); without that, the
 replay diverges once a file, an index or the clock has changed.
 """
 
@@ -71,7 +71,7 @@ def undeclared(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
     def watched(function: Any, state: Any, runtime: Any) -> Any:
         spec = spec_of(function)
-        if spec is None or spec.outside or spec.recorded or not isinstance(runtime.context, Deps):
+        if spec is None or spec.nondeterministic or spec.memoized or not isinstance(runtime.context, Deps):
             return called(function, state, runtime)
 
         def note(service: str, asked: str) -> None:
@@ -89,7 +89,7 @@ def undeclared(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 @pytest.fixture
 def nodes_declare_what_they_ask(undeclared: set[str]) -> Generator[None]:
     yield
-    assert not undeclared, "declare @node(…, outside=True): " + "; ".join(sorted(undeclared))
+    assert not undeclared, "declare @node(…, nondeterministic=True): " + "; ".join(sorted(undeclared))
 
 
 def services() -> dict[str, set[str]]:

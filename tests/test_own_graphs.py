@@ -81,19 +81,19 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path / "stage")
 
 
-def branches(g: Graph, pure: bool = False) -> None:
+def branches(g: Graph, fusable: bool = False) -> None:
     """A short branch and a long one that join."""
     for name in ("short", "long", "longer", "meet"):
-        g.node(name, step(name, pure=pure))
+        g.node(name, step(name, fusable=fusable))
     g.edge("long", "longer")
     g.join(("short", "longer"), "meet")
 
 
-@pytest.mark.parametrize("pure", [False, True])
-def test_a_join_runs_once_after_branches_of_different_length(stage: Stage, pure: bool) -> None:
+@pytest.mark.parametrize("fusable", [False, True])
+def test_a_join_runs_once_after_branches_of_different_length(stage: Stage, fusable: bool) -> None:
     def wire(g: Graph) -> None:
         g.node("begin", step("begin"))
-        branches(g, pure)
+        branches(g, fusable)
         g.edge(START, "begin")
         g.edge("begin", "short")
         g.edge("begin", "long")
@@ -117,7 +117,7 @@ def test_a_part_may_begin_with_branches(stage: Stage) -> None:
     inner.edge("meet", END)
 
     def wire(g: Graph) -> None:
-        g.part("inner", inner)
+        g.subgraph("inner", inner)
         g.node("after", step("after"))
         g.edge(START, "inner")
         g.edge("inner", "after")
@@ -130,8 +130,8 @@ def test_a_part_may_begin_with_branches(stage: Stage) -> None:
 @pytest.mark.parametrize("feedback", ["answer", "feedback"])
 def test_branches_may_begin_at_the_start_and_wait_for_people(stage: Stage, feedback: str) -> None:
     def wire(g: Graph) -> None:
-        g.part("left", approve("Left?"))
-        g.part("right", approve("Right?", feedback=feedback))
+        g.subgraph("left", approve("Left?"))
+        g.subgraph("right", approve("Right?", feedback=feedback))
         for name in ("l", "r", "meet"):
             g.node(name, step(name))
         g.edge(START, "left")
@@ -192,7 +192,7 @@ def test_a_loop_goes_round_so_often_and_then_on(stage: Stage) -> None:
 
 
 def colour(g: Graph) -> None:
-    g.part("ask", ask_person("Which colour?", answer="text", show="answer", options=("red", "blue")))
+    g.subgraph("ask", ask_person("Which colour?", answer="text", show="answer", options=("red", "blue")))
     for name in ("red", "blue", "none"):
         g.node(name, step(name))
         g.edge(name, END)
@@ -215,7 +215,7 @@ def test_a_question_with_options_leads_where_its_answer_says(tmp_path: Path) -> 
 
 def test_what_a_person_made_of_a_text_goes_on(stage: Stage) -> None:
     def wire(g: Graph) -> None:
-        g.part("check", approve("Fine?", show="text"))
+        g.subgraph("check", approve("Fine?", show="text"))
         g.edge(START, "check")
         g.by_label("check", {"approved": END, "rejected": END})
 
@@ -234,7 +234,7 @@ def test_what_a_person_made_of_a_text_goes_on(stage: Stage) -> None:
 )
 def test_a_part_that_names_a_key_that_the_state_lacks_is_refused(part: Graph) -> None:
     with pytest.raises(SetupError, match=r"own.check is given \['txt'\], which Own lacks; it has .*'text'"):
-        Graph("own", Own).part("check", part)
+        Graph("own", Own).subgraph("check", part)
 
 
 TRIES: list[int] = []
@@ -320,7 +320,7 @@ def test_a_workflow_is_a_part_of_another(stage: Stage) -> None:
     inner = workflow(colour, "inner")
 
     def wire(g: Graph) -> None:
-        g.part("inner", inner.build)
+        g.subgraph("inner", inner.build)
         g.node("after", step("after"))
         g.edge(START, "inner")
         g.edge("inner", "after")
@@ -349,7 +349,7 @@ def test_an_output_that_the_state_lacks_is_told(stage: Stage) -> None:
 
 def parked_at_a_person(g: Graph) -> None:
     g.node("work", step("work"))
-    g.part("check", approve("Fine?"))
+    g.subgraph("check", approve("Fine?"))
     g.edge(START, "work")
     g.edge("work", "check")
     g.by_label("check", {"approved": END, "rejected": END})

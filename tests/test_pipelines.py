@@ -204,9 +204,9 @@ def test_a_part_shares_keys_of_the_same_type() -> None:
     for part in (other, stranger):
         part.edge(START, END)
     with pytest.raises(SetupError, match="has 'count' as <class 'str'>, State has it as <class 'int'>"):
-        graph().part("other", other)
+        graph().subgraph("other", other)
     with pytest.raises(SetupError, match="share no key"):
-        graph().part("stranger", stranger)
+        graph().subgraph("stranger", stranger)
 
 
 # What it rejects at run time
@@ -328,7 +328,7 @@ def test_a_decorated_node_reads_and_writes_what_the_state_has() -> None:
         Graph("sample", State).node("misread", misread)
 
 
-# Chains of pure nodes
+# Chains of fusable nodes
 
 
 class Walk(TypedDict, total=False):
@@ -338,19 +338,19 @@ class Walk(TypedDict, total=False):
 
 
 def chained(control: RunControl | None = None) -> Graph:
-    """a → b → c → END, all pure; `c` writes a channel with a reducer."""
+    """a → b → c → END, all fusable; `c` writes a channel with a reducer."""
 
-    @node(reads=("at",), writes=("at",), labels=("on", "off"), pure=True)
+    @node(reads=("at",), writes=("at",), labels=("on", "off"), fusable=True)
     async def a(state: Walk) -> Walk:
         return {"at": state.get("at", "") + "a", "label": "on"}
 
-    @node(reads=("at",), writes=("at",), pure=True)
+    @node(reads=("at",), writes=("at",), fusable=True)
     async def b(state: Walk) -> Walk:
         if control:
             control.request_drain("stopped")
         return {"at": state.get("at", "") + "b"}
 
-    @node(reads=("at",), writes=("found",), pure=True)
+    @node(reads=("at",), writes=("found",), fusable=True)
     async def c(state: Walk) -> Walk:
         return {"found": {state.get("at", ""): "seen"}}
 
@@ -410,16 +410,16 @@ Calls = list[str]
 
 
 def nested(calls: Calls, ways: str, control: RunControl | None = None) -> Graph:
-    """A graph that is a node: pay (recorded) → note (pure) → END, or → wait, which isn't pure."""
+    """A graph that is a node: pay (recorded) → note (fusable) → END, or → wait, which isn't fusable."""
 
-    @node(reads=("at",), writes=("at",), recorded=True)
+    @node(reads=("at",), writes=("at",), memoized=True)
     async def pay(state: Inner) -> Inner:
         calls.append("pay")
         if control:
             control.request_drain("stopped")
         return {"at": state.get("at", "") + "p"}
 
-    @node(reads=("at", "found"), writes=("found",), pure=True)
+    @node(reads=("at", "found"), writes=("found",), fusable=True)
     async def note(state: Inner) -> Inner:
         return {"found": {**state.get("found", {}), state.get("at", ""): "seen"}}
 
@@ -436,7 +436,7 @@ def nested(calls: Calls, ways: str, control: RunControl | None = None) -> Graph:
     part.route("note", _waits if ways == "waits" else _ends, {"wait": "wait", "end": END})
     part.edge("wait", END)
     outer = Graph("outer", Walk)
-    outer.part("inner", part)
+    outer.subgraph("inner", part)
     outer.edge(START, "inner")
     outer.edge("inner", END)
     return outer
@@ -506,13 +506,13 @@ class Paid(TypedDict, total=False):
 
 
 def batch(calls: Calls, again: bool = True) -> Graph:
-    """begin (pure) → one graph per job: pay (recorded) → END, or → wait; → tell (pure)."""
+    """begin (fusable) → one graph per job: pay (recorded) → END, or → wait; → tell (fusable)."""
 
-    @node(reads=("jobs",), writes=("jobs",), pure=True)
+    @node(reads=("jobs",), writes=("jobs",), fusable=True)
     async def begin(state: Batch) -> Batch:
         return {"jobs": state.get("jobs", [])}
 
-    @node(reads=("job",), writes=("paid",), labels=("paid", "wait"), recorded=True)
+    @node(reads=("job",), writes=("paid",), labels=("paid", "wait"), memoized=True)
     async def pay(state: Job) -> Job:
         job = state.get("job", "")
         calls.append(f"pay {job}")
@@ -522,7 +522,7 @@ def batch(calls: Calls, again: bool = True) -> Graph:
     async def wait(state: Job) -> Job:
         return {"paid": {state.get("job", ""): interrupt("pay?")}}
 
-    @node(reads=("paid",), writes=("told",), pure=True)
+    @node(reads=("paid",), writes=("told",), fusable=True)
     async def tell(state: Batch) -> Batch:
         return {"told": " ".join(f"{k}={v}" for k, v in sorted(state.get("paid", {}).items()))}
 
@@ -533,7 +533,7 @@ def batch(calls: Calls, again: bool = True) -> Graph:
     part.edge("wait", END)
     g = Graph("batch", Batch)
     g.nodes(begin, tell)
-    g.part("job", part)
+    g.subgraph("job", part)
     g.edge(START, "begin")
     g.fan_out("begin", _each_job, "job", "tell", one_inline=True, again=lambda _: again)
     g.edge("job", "tell")
@@ -598,7 +598,7 @@ def test_a_graph_begins_with_its_only_payload_and_hands_others_over(
     """`*`: it ran in the superstep of the node that its graph is."""
     calls: Calls = []
     outer = Graph("outer", Batch)
-    outer.part("batch", batch(calls, again))
+    outer.subgraph("batch", batch(calls, again))
     outer.edge(START, "batch")
     outer.edge("batch", END)
     rows = ran(tmp_path, outer, jobs, calls, "namespace, node, superstep from steps order by seq")

@@ -117,7 +117,7 @@ async def _piped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             writer.write_eof()
 
 
-class Session:
+class BrowserSession:
     """The browser and its current page."""
 
     def __init__(self, browser: Any, proxy: Proxy) -> None:
@@ -224,7 +224,9 @@ def _timeout() -> type[Exception]:
     return import_module("playwright.async_api").TimeoutError
 
 
-async def _answered(session: Session, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+async def _answered(
+    session: BrowserSession, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> bool:
     """Answer one connection; returns whether it was the last action."""
     error = import_module("playwright.async_api").Error
     asked = json.loads(await reader.readline())
@@ -252,7 +254,7 @@ async def serve(folder: Path, executable: str) -> None:
             proxy={"server": f"http://127.0.0.1:{port}"},
             args=[*_ARGS],
         )
-        session = Session(browser, proxy)
+        session = BrowserSession(browser, proxy)
 
         def ended(_: Any) -> None:
             over.set()

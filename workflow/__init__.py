@@ -1,7 +1,7 @@
 """workflow: everything you need to write a workflow of your own.
 
 A file `.interlock/workflows/NAME.py` declares `WORKFLOW = Workflow(NAME, build, Input, Output)`. `build` returns a
-`Graph`: nodes, parts and edges. A node is an async function of the state and, if it has side effects, of the
+`Graph`: nodes, subgraphs and edges. A node is an async function of the state and, if it has side effects, of the
 `runtime`; it returns the keys that it changes. `docs/tutorial.md` makes one.
 """
 

@@ -20,10 +20,10 @@ from interlock.engine.diagrams.shape import (
     connections,
     extract,
     extract_chart,
-    parts,
     path_of,
     places,
     run_path,
+    subgraphs,
 )
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._pipeline import Compiled, Pipeline
@@ -127,8 +127,8 @@ def _texts() -> dict[str, str]:
 
 
 def own_depth(graph: Compiled) -> int:
-    """The depth that expands every part without a diagram of its own."""
-    hidden = [part for part in parts(graph).values() if part.name not in PIPELINES]
+    """The depth that expands every subgraph without a diagram of its own."""
+    hidden = [inner for inner in subgraphs(graph).values() if inner.name not in PIPELINES]
     return 1 + max(map(own_depth, hidden), default=0)
 
 

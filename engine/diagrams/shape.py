@@ -9,9 +9,9 @@ from typing import Any, Literal, Protocol
 from langgraph.graph import END, START
 from statemachine import State, StateChart
 
-from interlock.graphs._chain import Branch
-from interlock.graphs._part import Part
+from interlock.graphs._fusing import Branch
 from interlock.graphs._pipeline import Compiled
+from interlock.graphs._subgraph import Subgraph
 from interlock.state.charts import leaf_of, name_of
 
 Place = tuple[str, ...]
@@ -222,14 +222,14 @@ class Diagram:
         return [d for c in self.clusters for d in (c, *c.all_clusters())]
 
 
-def parts(graph: Compiled) -> dict[str, Compiled]:
+def subgraphs(graph: Compiled) -> dict[str, Compiled]:
     """The nodes that are themselves graphs."""
     nodes: dict[str, Any] = graph.nodes
     return {
         name: part.compiled
         for name in graph.builder.nodes
         for part in nodes[name].subgraphs
-        if isinstance(part, Part)
+        if isinstance(part, Subgraph)
     }
 
 
@@ -265,13 +265,13 @@ def _declared(graph: Compiled) -> Iterator[Edge]:
 def places(graph: Compiled, place: Place = ()) -> Iterator[tuple[Place, Compiled]]:
     """The graph and every nested graph, each with the names of the nodes around it."""
     yield place, graph
-    for name, part in parts(graph).items():
+    for name, part in subgraphs(graph).items():
         yield from places(part, (*place, name))
 
 
 def extract(graph: Compiled, depth: int = 1, path: RunPath | None = None, place: Place = ()) -> Diagram:
     """Draw `depth` levels of graphs expanded, marked with a run's path; `place`: the nodes around the graph."""
-    inner = parts(graph)
+    inner = subgraphs(graph)
     opened = tuple(inner) if depth > 1 else ()
     declared = connections(graph)
     counts = path.through(place, {(e.source, e.target) for e in declared}) if path else None

@@ -278,7 +278,7 @@ class Drive:
 
 
 def pending(snapshot: StateSnapshot) -> list[Interrupt]:
-    """Interrupts of the innermost tasks only: an outer task repeats those of its parts, answered ones included."""
+    """Interrupts of the innermost tasks only: an outer task repeats those of its subgraphs, answered ones included."""
     found: list[Interrupt] = []
     for task in snapshot.tasks:
         if isinstance(task.state, StateSnapshot):
@@ -319,9 +319,9 @@ def check_stored(run: str, graph: Graph, app: Any, snapshot: StateSnapshot, save
     if lost := [key for key in values if key not in known and not is_internal(key)]:
         raise _refused(run, f"its state holds {lost[0]!r} of {graph.name!r}")
     for task in snapshot.tasks:
-        part = graph.parts.get(task.name)
-        if part is not None and isinstance(task.state, StateSnapshot):
-            check_stored(run, part, part.compiled, task.state, saver)
+        inner = graph.subgraphs.get(task.name)
+        if inner is not None and isinstance(task.state, StateSnapshot):
+            check_stored(run, inner, inner.compiled, task.state, saver)
 
 
 def child_in(interrupted: object) -> str:

@@ -26,7 +26,7 @@ from interlock.engine.store.replays import (
     recorded_replies,
     recorded_servers,
 )
-from interlock.graphs._additions import outside, with_node, with_replayed
+from interlock.graphs._additions import nondeterministic, with_node, with_replayed
 from interlock.graphs._contract import called
 from interlock.graphs._pipeline import Node, Pipeline
 from interlock.prompts import digest
@@ -295,7 +295,7 @@ class Seen:
         """Substitute the recorded writes for these nodes, once for each time they ran."""
         if own.name != self._row.workflow or (own.name == "context" and not self._alike):
             return own
-        for name, function in outside(own).items():
+        for name, function in nondeterministic(own).items():
             written = self._written.get(name, [])
             if function:
                 own = with_node(own, name, *_again(function, written))
@@ -322,7 +322,7 @@ def _again(function: Node, written: list[_Written]) -> tuple[Node, Callable[[], 
     spec = spec_of(function)
     assert spec is not None
 
-    @node(reads=spec.reads, writes=spec.writes, labels=spec.labels, outside=True)
+    @node(reads=spec.reads, writes=spec.writes, labels=spec.labels, nondeterministic=True)
     async def again(state: Any, runtime: Any) -> Any:
         found = written.pop(0)
         known = {key: value for key, value in found.keys.items() if key in spec.writes}

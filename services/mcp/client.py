@@ -62,7 +62,7 @@ class Listing:
 
 
 @dataclass
-class Session:
+class ServerSession:
     """A live session. Its methods raise `LostError` and `AnsweredError`."""
 
     spec: ServerSpec
@@ -140,7 +140,7 @@ class Session:
 @asynccontextmanager
 async def session(
     spec: ServerSpec, transport: Callable[[], Any], workspace: Path, changed: Callable[[], None]
-) -> AsyncGenerator[Session]:
+) -> AsyncGenerator[ServerSession]:
     """Connect. `transport` creates a fresh one; `changed` is called when the server's offerings change."""
     from mcp.client.client import Client
     from mcp.types import Implementation
@@ -160,7 +160,7 @@ async def session(
     try:
         # Validating a result against the server's own schema would run its regular expressions here.
         client.session.validate_tool_result = _believed
-        yield Session(spec, client, under_way)
+        yield ServerSession(spec, client, under_way)
     finally:
         listening.cancel()  # not awaited: if the transport broke, this task is cancelled too
         await client.__aexit__(None, None, None)

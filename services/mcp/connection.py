@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from pydantic import TypeAdapter
 
-from interlock.services.mcp.client import Listing, NotStreamableError, Session, first_cause, session
+from interlock.services.mcp.client import Listing, NotStreamableError, ServerSession, first_cause, session
 from interlock.services.mcp.spec import ServerSpec
 from interlock.services.mcp.wire import AnsweredError, LostError
 from interlock.state.errors import InterlockError
@@ -59,7 +59,7 @@ class Connection:
         self.problem = spec.problem
         self.listing = Listing()
         self._transport, self._workspace, self._connect_s = transport, workspace, connect_s
-        self._session: Session | None = None
+        self._session: ServerSession | None = None
         self._task: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
         """Set once it is connected and its listing is known, or it has failed."""
@@ -125,7 +125,7 @@ class Connection:
             self._start()
         await self._until_settled(self._since + READY_S - time.monotonic())
 
-    async def live(self) -> Session:
+    async def live(self) -> ServerSession:
         """Return a session, retrying after a failure. Raises `UnavailableError`."""
         if not self.usable:
             raise UnavailableError(self.problem or "it is disabled in settings")
@@ -218,7 +218,7 @@ class Connection:
             self._on_lost(_reason(error))
         return connected
 
-    async def _until_lost(self, live: Session) -> None:
+    async def _until_lost(self, live: ServerSession) -> None:
         while not self._lost and not self._closing:
             self._wake.clear()
             if self._changed:
@@ -243,7 +243,7 @@ class Connection:
         self._unsettle()
         self._wake.set()
 
-    def gone(self, why: LostError, session: Session) -> None:
+    def gone(self, why: LostError, session: ServerSession) -> None:
         """Record that a request found the session lost."""
         if self._session is session:
             self._on_lost(str(why) or CONNECTION_ENDED)
@@ -299,7 +299,7 @@ class RecordedConnection(Connection):
     async def ready(self) -> None:
         """Nothing to wait for."""
 
-    async def live(self) -> Session:
+    async def live(self) -> ServerSession:
         raise UnavailableError(_WHY)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from interlock.services.mcp.client import Progress, Session
+from interlock.services.mcp.client import Progress, ServerSession
 from interlock.services.mcp.connection import (
     CONNECTION_ENDED,
     Connection,
@@ -164,7 +164,7 @@ class Servers:
         """Close all servers concurrently."""
         await asyncio.gather(*(one.close() for one in self._connections.values()))
 
-    async def _asked(self, asked: list[Any], ask: Callable[[Session], Any]) -> ToolResult:
+    async def _asked(self, asked: list[Any], ask: Callable[[ServerSession], Any]) -> ToolResult:
         """`asked`: the server and its request, which together identify the answer in a replay."""
         name = json.dumps(asked)
         if self._recorded is not None and name in self._recorded:
@@ -173,7 +173,9 @@ class Servers:
         self._note(name, reply.model_dump(mode="json"))
         return reply
 
-    async def _result_of(self, server: str, ask: Callable[[Session], Any], again: bool = False) -> ToolResult:
+    async def _result_of(
+        self, server: str, ask: Callable[[ServerSession], Any], again: bool = False
+    ) -> ToolResult:
         one = self._connections.get(server)
         if one is None:
             there = ", ".join(map(repr, self._connections)) or "none"

@@ -22,7 +22,7 @@ would change files that the program trusts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Ruling:
     """A decision on a plain call, or on one command of a shell line."""
 
     decision: Decision
@@ -33,7 +33,7 @@ class Outcome:
     detail: str = ""
     """What the danger is, or why the command is opaque."""
 
-    def asking(self, cause: Cause, detail: str) -> "Outcome":
+    def asking(self, cause: Cause, detail: str) -> "Ruling":
         """Return a copy lowered to ask."""
         return replace(self, decision="ask", cause=cause, detail=detail)
 
@@ -52,11 +52,11 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class PartOutcome:
+class PartRuling:
     """The decision on one command of a shell line."""
 
     command: ShellCommand
-    outcome: Outcome
+    outcome: Ruling
     plain: bool = False
     """It only reads, with plain arguments inside the workspace."""
 
@@ -69,9 +69,9 @@ class PolicyDecision:
     risk: Risk
     mode: str
     rules: Sequence[Rule]
-    outcome: Outcome
+    outcome: Ruling
     line: ShellLine | None = None
-    parts: Sequence[PartOutcome] = ()
+    parts: Sequence[PartRuling] = ()
     about: str | None = None
     """The file or host, if a rule needs it."""
 
@@ -136,7 +136,7 @@ def _session(rule: SessionRule) -> str:
     return " ".join(x for x in (rule.tool, rule.path or rule.server) if x)
 
 
-def _by_person(what: str, outcome: Outcome) -> str | None:
+def _by_person(what: str, outcome: Ruling) -> str | None:
     """Explain a decision by an always-choice or a user-written rule; else None."""
     rule = outcome.rule
     if outcome.session is not None:
@@ -152,7 +152,7 @@ def _by_person(what: str, outcome: Outcome) -> str | None:
     return f"{what} is {_VERB[outcome.decision]} by {name}{f': {message}' if message else ''}."
 
 
-def _of_call(tool: str, risk: Risk, mode: str, outcome: Outcome) -> str:
+def _of_call(tool: str, risk: Risk, mode: str, outcome: Ruling) -> str:
     """Explain a decision on a call that is no shell line."""
     if outcome.cause == "protected":
         return f"`{tool}` {outcome.detail}, which is asked about in every mode."
@@ -174,7 +174,7 @@ def _of_call(tool: str, risk: Risk, mode: str, outcome: Outcome) -> str:
     )
 
 
-def _of_part(mode: str, part: PartOutcome) -> str:
+def _of_part(mode: str, part: PartRuling) -> str:
     """Explain a decision on one command."""
     outcome, text, rule = part.outcome, _quoted(part.command.text), part.outcome.rule
     if outcome.cause == "danger":
@@ -197,7 +197,7 @@ def _of_part(mode: str, part: PartOutcome) -> str:
     return f"{text} isn't covered by a rule; shell commands {verb} in mode {mode}."
 
 
-def _of_line(mode: str, outcome: Outcome, parts: Sequence[PartOutcome]) -> str:
+def _of_line(mode: str, outcome: Ruling, parts: Sequence[PartRuling]) -> str:
     """Explain a decision on a shell line by the deciding part, or by the line as a whole."""
     rule, detail = outcome.rule, outcome.detail
     if outcome.cause == "protected":
@@ -248,7 +248,7 @@ def _not_always(decided: PolicyDecision) -> str:
     return "It can't be narrowed to one command, one file, one host or one MCP tool or server."
 
 
-def _unliftable(outcome: Outcome) -> str | None:
+def _unliftable(outcome: Ruling) -> str | None:
     rule, detail = outcome.rule, outcome.detail
     if outcome.cause == "danger":
         return _DANGER.format(detail)
@@ -337,7 +337,7 @@ def explanation(
     )
 
 
-def _explained(shown: ShellPart, part: PartOutcome) -> ExplainedPart:
+def _explained(shown: ShellPart, part: PartRuling) -> ExplainedPart:
     c = part.command
     more = {
         "argv": c.argv,
@@ -349,7 +349,7 @@ def _explained(shown: ShellPart, part: PartOutcome) -> ExplainedPart:
     return ExplainedPart.model_validate({**shown.model_dump(), **more})
 
 
-def _lets_on(part: PartOutcome) -> str | None:
+def _lets_on(part: PartRuling) -> str | None:
     rule = part.outcome.rule
     if rule is None or rule.decision != "allow":
         return None
@@ -358,7 +358,7 @@ def _lets_on(part: PartOutcome) -> str | None:
     return f"{shlex.join(max(met, key=len))} …: {through}" if through else None
 
 
-def _lets(rule: Rule, part: PartOutcome, args: Mapping[str, JsonValue]) -> bool:
+def _lets(rule: Rule, part: PartRuling, args: Mapping[str, JsonValue]) -> bool:
     if rule.granted or rule.line is not None:
         return part.outcome.rule is rule
     return part.plain if rule.reading else allows(rule, part.command, args)

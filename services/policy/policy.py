@@ -25,8 +25,8 @@ from interlock.services.policy.beyond import lets_through
 from interlock.services.policy.checkers import CheckerAnswer, SafetyCheckers, lowered
 from interlock.services.policy.decision import (
     Explanation,
-    Outcome,
     PolicyDecision,
+    Ruling,
     explanation,
     rule_name,
     unless_widened,
@@ -291,16 +291,16 @@ class RulePolicy:
         has_targets = any(r.target is not None for r in rules)
         about = target(call, risk, self._workspace) if has_targets else None
         rule = first(rules, lambda r: meets(r, rule_args(call), about))
-        outcome = Outcome(rule.decision, "rule", rule) if rule else Outcome("ask", "none")
+        outcome = Ruling(rule.decision, "rule", rule) if rule else Ruling("ask", "none")
         protected = None if outcome.decision == "deny" else protection(call, risk, self._workspace)
         named = protected is None or any(names_it(r, call, about, protected) for r in rules)
         by_default = outcome.decision == "allow" or rule is None or rule.tier == SHIPPED
         if protected and not named and by_default:
-            outcome = Outcome("ask", "protected", detail=f"changes {protected.part!r} ({protected.what})")
+            outcome = Ruling("ask", "protected", detail=f"changes {protected.part!r} ({protected.what})")
         if outcome.decision == "ask" and liftable(outcome.rule):
             lifted = self._covering(call, risk, mode, session)
             if lifted and (lifted.path or not protected):
-                outcome = Outcome("allow", "session", session=lifted)
+                outcome = Ruling("allow", "session", session=lifted)
         return PolicyDecision(call, risk, mode, rules, outcome, about=about)
 
     def _covering(

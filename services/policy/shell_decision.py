@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice, product
 
 from interlock.services.policy.always import covering, grants_it
-from interlock.services.policy.decision import Outcome, PartOutcome
+from interlock.services.policy.decision import PartRuling, Ruling
 from interlock.services.policy.harmless import leads_reader, only_reads_anywhere
 from interlock.services.policy.matching import Match, allows, restricts
 from interlock.services.policy.reading import Folders, Reading, folders_of, is_own
@@ -33,7 +33,7 @@ def decide_line(
     mode: str,
     session: Sequence[SessionRule],
     workspace: Workspace,
-) -> tuple[Outcome, list[PartOutcome]]:
+) -> tuple[Ruling, list[PartRuling]]:
     """Decide on the line, and on each part that needs a rule's permission or that a rule refuses.
 
     `rules` and `session` are those for the shell tool, rules with the highest rank first.
@@ -44,18 +44,18 @@ def decide_line(
     reads = any(r.reading for r in rules)
     # For a line without a command, such as `> file`: only rules for all commands match it.
     bare = ShellCommand(line.text, (), opaque=line.opaque)
-    parts: list[PartOutcome] = []
+    parts: list[PartRuling] = []
     allowed = [prefix for r in rules if r.decision == "allow" for prefix in r.prefixes]
     for command in chain.from_iterable(several(c, allowed) for c in line.effective or (bare,)):
         plain = reads and reading.plain(command)
-        parts.append(PartOutcome(command, check.judged(command, plain), plain))
+        parts.append(PartRuling(command, check.judged(command, plain), plain))
     # Wrappers (`timeout …`), a target by its other names and the line as a whole need no permission, but a rule may
     # refuse them.
     wrappers = (c for c in line.commands if c.transparent)
     others = chain(wrappers, *map(spellings, line.effective), [ShellCommand(line.text, ())])
     for command in dict.fromkeys(others):
         if (outcome := check.against(command)) is not None:
-            parts.append(PartOutcome(command, outcome))
+            parts.append(PartRuling(command, outcome))
     worst = max((p.outcome for p in parts), key=lambda o: STRICTNESS[o.decision])
     return (check.lowered(worst, parts) if worst.decision == "allow" else worst), parts
 
@@ -78,12 +78,12 @@ class _LineCheck:
     folders: Folders
     reading: Reading
 
-    def judged(self, command: ShellCommand, plain: bool) -> Outcome:
+    def judged(self, command: ShellCommand, plain: bool) -> Ruling:
         """Decide on one command."""
         outcome = self._by_rules(command, plain)
         if outcome.decision == "ask":
             rule = covering(self.session, command, outcome.rule, self.mode, self.reading)
-            outcome = Outcome("allow", "session", session=rule) if rule else outcome
+            outcome = Ruling("allow", "session", session=rule) if rule else outcome
         if outcome.decision != "allow" or self.mode == "yolo":
             return outcome
         exact = outcome.rule is not None and command.literal and command.argv in outcome.rule.prefixes
@@ -108,35 +108,35 @@ class _LineCheck:
                     return f"may change {found.part!r} ({found.what})"
         return None
 
-    def _holds_elsewhere(self, command: ShellCommand, outcome: Outcome) -> bool:
+    def _holds_elsewhere(self, command: ShellCommand, outcome: Ruling) -> bool:
         """Whether a rule for the workspace's folder applies below it too; not for git, which reads settings there, and
         not a grant: another folder makes another command of it."""
         if outcome.session is not None or (outcome.rule is not None and _is_grant(outcome.rule)):
             return False
         return bool(self.folders.bases) and only_reads_anywhere(command.argv)
 
-    def _by_rules(self, command: ShellCommand, plain: bool) -> Outcome:
-        lowered: Outcome | None = None
+    def _by_rules(self, command: ShellCommand, plain: bool) -> Ruling:
+        lowered: Ruling | None = None
         for rule in self.rules:
             if rule.decision == "allow":
                 known = command.words or not rule.narrows
                 if known and ((rule.reading and plain) or self._allows(rule, command)):
-                    return lowered or Outcome("allow", "rule", rule)
+                    return lowered or Ruling("allow", "rule", rule)
                 continue
             match = self._restricts(rule, command)
             if match is Match.YES and not rule.lowers:
-                return Outcome(rule.decision, "rule", rule)
+                return Ruling(rule.decision, "rule", rule)
             # A rule that may apply counts like one that only lowers.
             if match is not Match.NO:
-                lowered = lowered or Outcome("ask", "rule" if match is Match.YES else "hidden", rule)
-        return lowered or Outcome("ask", "none")
+                lowered = lowered or Ruling("ask", "rule" if match is Match.YES else "hidden", rule)
+        return lowered or Ruling("ask", "none")
 
     def _allows(self, rule: Rule, command: ShellCommand) -> bool:
         if _is_grant(rule):
             return grants_it(rule.granted, rule.line, command, self.reading)
         return allows(rule, command, self.call.args)
 
-    def against(self, command: ShellCommand) -> Outcome | None:
+    def against(self, command: ShellCommand) -> Ruling | None:
         """Return the refusal, by a rule with a condition, of something that needs no permission."""
         narrow = replace(self, rules=[r for r in self.rules if r.narrows])
         outcome = narrow._by_rules(command, plain=False)
@@ -147,7 +147,7 @@ class _LineCheck:
         code = command.code or sets_more(command)
         return Match.MAYBE if match is Match.NO and code and _named(rule, command) else match
 
-    def lowered(self, outcome: Outcome, parts: Sequence[PartOutcome]) -> Outcome:
+    def lowered(self, outcome: Ruling, parts: Sequence[PartRuling]) -> Ruling:
         """Lower an allow to an ask for reasons that concern the line as a whole."""
         line, opaque = self.line, self.line.opaque or self._own_wrapper()
         if protected := protected_target(line, self.folders, self.workspace):
@@ -159,7 +159,7 @@ class _LineCheck:
             rank = outcome.rule.rank if outcome.rule else 0
             narrow = (r for r in self.rules if r.narrows and r.decision != "allow" and r.rank > rank)
             against = next(narrow, None)
-            return outcome if against is None else Outcome("ask", "hidden", against, detail=opaque)
+            return outcome if against is None else Ruling("ask", "hidden", against, detail=opaque)
         if self.mode == "yolo" or not line.files:
             return outcome
         if away := escape(line, self.folders, self.workspace):
@@ -192,7 +192,7 @@ def _paths_in(text: str) -> set[str]:
     return {text, text.partition("=")[2], *_PARTS.split(text), *(text[at:] for at in letters)} - {""}
 
 
-def _redirects(outcome: Outcome) -> bool:
+def _redirects(outcome: Ruling) -> bool:
     return outcome.rule is not None and outcome.rule.allow_redirection
 
 

@@ -181,7 +181,7 @@ def test_what_a_file_prints_when_it_is_loaded_is_no_output(run: Run, work: Path)
 CHANGED = {
     "told": (NOTE.replace('"Publish', '"Really publish'), ""),
     "node gone": (
-        NOTE.replace('g.part("review"', 'g.part("check"').replace('"review"', '"check"'),
+        NOTE.replace('g.subgraph("review"', 'g.subgraph("check"').replace('"review"', '"check"'),
         "it stands before node 'review' of 'note', which this version doesn't have",
     ),
     "key gone": (

@@ -48,8 +48,8 @@ async def finish(state: NoteState, runtime: Runtime[Deps]) -> NoteState:
 def build() -> Graph:
     g = Graph("note", NoteState)
     g.nodes(draft, publish, finish)
-    g.part("review", approve("Publish this note?", show="note"))
-    g.part("write", tools.build)
+    g.subgraph("review", approve("Publish this note?", show="note"))
+    g.subgraph("write", tools.build)
     g.edge(START, "draft")
     g.edge("draft", "review")
     g.by_label("review", {"approved": "publish", "rejected": "draft"})

@@ -65,7 +65,7 @@ def sample() -> Graph:
     inner.edge("drop", END)
     outer = Graph("sample", State)
     outer.node("begin", step)
-    outer.part("item", inner)
+    outer.subgraph("item", inner)
     outer.node("join", step)
     outer.edge(START, "begin")
     outer.fan_out("begin", items, "item", "join")
@@ -144,7 +144,7 @@ def test_words_of_mermaid_and_markup_are_no_trouble() -> None:
     assert '    end_["end"]\n' in text
     assert "    end_ --> class_\n" in text
     outer = Graph("outer", State)
-    outer.part("part", graph)
+    outer.subgraph("part", graph)
     outer.edge(START, "part")
     outer.edge("part", END)
     part = extract(outer.compile(), 2).clusters[0]

@@ -78,7 +78,7 @@ def sample(even: Any = look) -> Graph:
     inner.edge("even", END)
     outer = Graph("sample", State)
     outer.node("begin", begin)
-    outer.part("item", inner)
+    outer.subgraph("item", inner)
     outer.node("join", join)
     outer.edge(START, "begin")
     outer.fan_out("begin", items, "item", "join")

@@ -178,7 +178,7 @@ def test_a_workflow_of_the_users_replays(desk: Desk) -> None:
     (desk.work / "a.py").write_text("")
     told = desk("replay", outcome.run, "--json").json
     assert told["divergence"] is None, told["divergence"]
-    file.write_text(OWN.replace(", outside=True", ""))
+    file.write_text(OWN.replace(", nondeterministic=True", ""))
     assert "size" in desk("replay", outcome.run, "--json").json["divergence"]["keys"], "it looks again"
 
 
@@ -207,7 +207,7 @@ async def ask(state: LookState, runtime: Runtime[Deps]) -> LookState:
     return {"answer": await ask_model(runtime, "Well?")}
 
 
-@node(writes=("size",), outside=True)
+@node(writes=("size",), nondeterministic=True)
 async def look(state: LookState, runtime: Runtime[Deps]) -> LookState:
     return {"size": len(Path(runtime.context.info.workspace, "a.py").read_text())}
 

@@ -30,7 +30,7 @@ def test_a_node_that_asks_the_clock_and_doesnt_say_so_is_named(desk: Desk, undec
     remember(desk.work, Path.home(), trusted=True)
     assert run_sync("look", {}, options=desk.options([{"text": "well"}])).status == "done"
     assert not undeclared
-    file.write_text(asks.replace(", outside=True", ""))
+    file.write_text(asks.replace(", nondeterministic=True", ""))
     assert run_sync("look", {}, options=desk.options([{"text": "well"}])).status == "done"
     (named,) = undeclared
     assert named.endswith(".look asks clock.now")

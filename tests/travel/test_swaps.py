@@ -136,7 +136,7 @@ BAD = [
     ("count=other.py:quik", "no function 'quik' under @node. Did you mean 'quick'?"),
     ("count=other.py:bare", "no function 'bare' under @node"),
     ("cuont=other.py:quick", "no node 'cuont'. Did you mean 'count'? It has the nodes: count, again."),
-    ("turn/x=other.py:quick", "no part 'turn'. It has the parts: none."),
+    ("turn/x=other.py:quick", "no subgraph 'turn'. It has the subgraphs: none."),
     ("count=other.py:plain", "has the labels more, enough, the other function none"),
     ("count=other.py:astray", "'elsewhere'"),
 ]

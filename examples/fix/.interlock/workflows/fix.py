@@ -97,11 +97,11 @@ async def leave_it(state: FixState) -> FixState:
 def build() -> Graph:
     g = Graph("fix", FixState)
     g.nodes(plan, call_tests, judge, call_commit, call_log, finish, give_up, leave_it)
-    g.part("code", agent(task="task", answer="report"))
-    g.part("verify", tools.build)
-    g.part("review", approve("The tests pass. Commit this?", show="report"))
-    g.part("commit", tools.build)
-    g.part("log", tools.build)
+    g.subgraph("code", agent(task="task", answer="report"))
+    g.subgraph("verify", tools.build)
+    g.subgraph("review", approve("The tests pass. Commit this?", show="report"))
+    g.subgraph("commit", tools.build)
+    g.subgraph("log", tools.build)
 
     g.edge(START, "plan")
     g.edge("plan", "code")

@@ -116,10 +116,10 @@ async def finish(state: ReleaseState, runtime: Runtime[Deps]) -> ReleaseState:
 def build() -> Graph:
     g = Graph("release", ReleaseState)
     g.nodes(call_diff, take_diff, security, tests, docs, sum_up, call_tag, call_list, finish)
-    g.part("diff", tools.build)
-    g.part("decide", ask_person("Ship it?", show="summary", answer="decision", options=("ship", "wait")))
-    g.part("tag", tools.build)
-    g.part("list", tools.build)
+    g.subgraph("diff", tools.build)
+    g.subgraph("decide", ask_person("Ship it?", show="summary", answer="decision", options=("ship", "wait")))
+    g.subgraph("tag", tools.build)
+    g.subgraph("list", tools.build)
 
     g.edge(START, "call_diff")
     g.edge("call_diff", "diff")

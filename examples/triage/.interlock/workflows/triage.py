@@ -87,8 +87,8 @@ async def classify(state: TriageState, runtime: Runtime[Deps]) -> TriageState:
 def build() -> Graph:
     g = Graph("triage", TriageState)
     g.nodes(open_issue, take_text, classify)
-    g.part("read", tools.build)
-    g.part("ask", ask_person("Which kind of issue is this?", show="text", answer="kind", options=KINDS))
+    g.subgraph("read", tools.build)
+    g.subgraph("ask", ask_person("Which kind of issue is this?", show="text", answer="kind", options=KINDS))
 
     g.edge(START, "open_issue")
     g.edge("open_issue", "read")

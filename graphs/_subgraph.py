@@ -1,4 +1,4 @@
-"""_part: a graph as a node of another. It is declared when a run first enters it, because many are never entered."""
+"""_subgraph: a graph as a node of another. It is declared when a run first enters it, as many never are."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
 
-from interlock.graphs._chain import AT, DONE, Begun, Halted
 from interlock.graphs._contract import channels_of
+from interlock.graphs._fusing import AT, DONE, Begun, Halted
 from interlock.graphs._langgraph import initial_values, is_under_way, state_before
 from interlock.state.deps import Deps
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Replayed = Callable[[], dict[str, Any] | None]
 
 
-class Part:
+class Subgraph:
     def __init__(
         self,
         build: "Callable[[], Graph]",
@@ -29,7 +29,7 @@ class Part:
     ) -> None:
         """`check`: raises if the graph doesn't fit into its parent. `labels`: as a node's.
 
-        `replayed`: returns the part's recorded writes in a replay; None: run it.
+        `replayed`: returns the subgraph's recorded writes in a replay; None: run it.
         """
         self._build, self._check, self.labels = build, check, labels
         self._replayed = replayed or (lambda: None)
@@ -57,7 +57,7 @@ class Part:
         inputs = {key: state[key] for key in channels_of(self.input_schema) if key in state}
         if is_under_way(config):
             return await compiled.ainvoke(inputs, config) or {}
-        begun = self._taken_up(state) or await self.graph.chain.begun(
+        begun = self._taken_up(state) or await self.graph.wiring.begun(
             {**initial_values(self.compiled), **inputs}, get_runtime(Deps)
         )
         if not begun.targets:
@@ -80,7 +80,7 @@ class Part:
         if (replayed := self._replayed()) is not None:
             return replayed
         inputs = {key: state[key] for key in channels_of(self.input_schema) if key in state}
-        begun = await self.graph.chain.begun({**initial_values(self.compiled), **inputs}, runtime)
+        begun = await self.graph.wiring.begun({**initial_values(self.compiled), **inputs}, runtime)
         if begun.targets:
             raise Halted(begun.state, begun.targets)
         return self._returned(begun.written)
@@ -94,11 +94,11 @@ class Part:
         return getattr(self.compiled, name)
 
 
-class Parts(Mapping[str, "Graph"]):
+class Subgraphs(Mapping[str, "Graph"]):
     """The nested graphs of a graph, by node name."""
 
     def __init__(self) -> None:
-        self.declared: dict[str, Part] = {}
+        self.declared: dict[str, Subgraph] = {}
 
     def __getitem__(self, name: str) -> "Graph":
         return self.declared[name].graph

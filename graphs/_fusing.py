@@ -1,14 +1,14 @@
-"""_chain: what LangGraph runs as a node: the node, its outgoing edges, and pure nodes that follow it (`engine.md` 23).
+"""_fusing: what LangGraph runs as a node: the node, its outgoing edges, and fusable nodes behind it (`engine.md` 23).
 
-The graph stays as declared and is drawn that way; at run time a pure node runs straight on to the next one if that is
-pure too. A kill repeats the whole chain; a stop request ends it before its next node. The update and the outgoing edges
-are written together: LangGraph's own branches would re-read the state and wrap every router in a task.
+The graph stays as declared and is drawn that way; at run time a fusable node runs straight on to the next one if that
+is fusable too. A kill repeats the whole chain; a stop request ends it before its next node. The update and the outgoing
+edges are written together: LangGraph's own branches would re-read the state and wrap every router in a task.
 
-A nested graph starts as a chain in the superstep of its own node. It may run one recorded node there, whose work is
+A nested graph starts as a chain in the superstep of its own node. It may run one memoized node there, whose work is
 found again after a kill. If that doesn't reach its end, LangGraph continues it from the nodes reached, or with the
-payloads sent. A graph declared pure, because all its nodes are, shares a superstep with its neighbours if it reaches
-its end this way; otherwise it restarts in a task of its own. A graph that got a pure node's only payload (`one_inline`)
-moves to a task of its own too, but takes its progress along in the payload.
+payloads sent. A graph declared fusable, because all its nodes are, shares a superstep with its neighbours if it reaches
+its end this way; otherwise it restarts in a task of its own. A graph that got a fusable node's only payload
+(`one_inline`) moves to a task of its own too, but takes its progress along in the payload.
 """
 
 import time
@@ -35,9 +35,9 @@ class _Node(NamedTuple):
     run: Run
     reducers: _Reducers
     """Reducers of the channels it writes; later nodes of the chain read the reduced values."""
-    pure: bool
-    recorded: bool
-    """Its work is recorded, and found again after a kill."""
+    fusable: bool
+    memoized: bool
+    """Its work is memoized, and found again after a kill."""
     whole: Run | None = None
     """For a graph: runs it completely within another node's superstep. Raises `Halted`."""
 
@@ -72,7 +72,7 @@ DONE = "__done__"
 """Key for what its nodes did so far, for the step log."""
 
 
-class Chain:
+class Wiring:
     """The nodes of a graph, and their outgoing edges."""
 
     def __init__(self) -> None:
@@ -80,19 +80,19 @@ class Chain:
         self._ways: dict[str, list[str | Choice | Fan]] = {}
 
     def add(
-        self, name: str, run: Run, reducers: _Reducers, *, pure: bool = False, recorded: bool = False
+        self, name: str, run: Run, reducers: _Reducers, *, fusable: bool = False, memoized: bool = False
     ) -> None:
-        self._nodes[name] = _Node(run, reducers, pure, recorded)
+        self._nodes[name] = _Node(run, reducers, fusable, memoized)
 
-    def add_graph(self, name: str, run: Run, whole: Run, reducers: _Reducers, *, pure: bool) -> None:
-        self._nodes[name] = _Node(run, reducers, pure, recorded=False, whole=whole)
+    def add_graph(self, name: str, run: Run, whole: Run, reducers: _Reducers, *, fusable: bool) -> None:
+        self._nodes[name] = _Node(run, reducers, fusable, memoized=False, whole=whole)
 
     def wait_at(self, name: str) -> None:
         """Give it its own superstep after all branches, shared with none of them."""
-        self._nodes[name] = self._nodes[name]._replace(pure=False, recorded=False, whole=None)
+        self._nodes[name] = self._nodes[name]._replace(fusable=False, memoized=False, whole=None)
 
-    def impure(self) -> list[str]:
-        return [name for name, node in self._nodes.items() if not node.pure and name != START]
+    def unfusable(self) -> list[str]:
+        return [name for name, node in self._nodes.items() if not node.fusable and name != START]
 
     def lead(self, source: str, way: str | Choice | Fan) -> None:
         self._ways.setdefault(source, []).append(way)
@@ -104,7 +104,7 @@ class Chain:
         runtime: Runtime[Deps],
         read: Callable[[], dict[str, Any]] | None,
     ) -> tuple[dict[str, Any], Sequence[_Target]]:
-        """Run the node and the pure ones that follow it; return their update, and where they lead.
+        """Run the node and the fusable ones that follow it; return their update, and where they lead.
 
         `read`: reads the state, if the node got a payload; the chain ends after such a node.
         """
@@ -122,7 +122,7 @@ class Chain:
             state = node.applied(read() if read else state, written)
             targets = await self._targets(at, state, runtime)
             following = None
-            if node.pure and not read:
+            if node.fusable and not read:
                 if lone := self._lone(at, targets, update, seen):
                     try:
                         written = await self._done(lone.node, lone.arg, _renamed(runtime, lone.node))
@@ -150,11 +150,11 @@ class Chain:
         return targets
 
     def _following(self, targets: Sequence[_Target], written: Mapping[str, Any]) -> str | None:
-        """The only next node, if it is pure and none of its reducer channels was written in this superstep."""
+        """The only next node, if it is fusable and none of its reducer channels was written in this superstep."""
         if len(targets) != 1 or not isinstance(targets[0], str):
             return None
         node = self._nodes.get(targets[0])
-        follows = node is not None and node.pure and not node.reducers.keys() & written.keys()
+        follows = node is not None and node.fusable and not node.reducers.keys() & written.keys()
         return targets[0] if follows else None
 
     def _lone(
@@ -182,9 +182,9 @@ class Chain:
     async def begun(self, state: dict[str, Any], runtime: Runtime[Deps]) -> "Begun":
         """Run the graph as far as it gets without a superstep of its own."""
         written: dict[str, Any] = {}
-        seen, recorded = {START}, False
+        seen, memoized = {START}, False
         at, targets = START, await self._targets(START, state, runtime)
-        while (target := self._next(at, targets, state, seen, recorded)) and not _must_stop(runtime):
+        while (target := self._next(at, targets, state, seen, memoized)) and not _must_stop(runtime):
             at, payload = (target.node, target.arg) if isinstance(target, Send) else (target, state)
             node, within = self._nodes[at], _within(runtime, at)
             try:
@@ -198,12 +198,12 @@ class Chain:
             state = node.applied(state, update)
             written |= {key: state[key] for key in update}
             seen.add(at)
-            recorded = recorded or not node.pure
+            memoized = memoized or not node.fusable
             targets = await self._targets(at, state, within)
         return Begun([target for target in targets if target != END], state, written)
 
     def _next(
-        self, at: str, targets: Sequence[_Target], state: dict[str, Any], seen: Set[str], recorded: bool
+        self, at: str, targets: Sequence[_Target], state: dict[str, Any], seen: Set[str], memoized: bool
     ) -> _Target | None:
         """What a graph that has just started continues with."""
         if len(targets) != 1:
@@ -213,14 +213,14 @@ class Chain:
             ways = (way for way in self._ways[at] if isinstance(way, Fan))
             return target if any(w.one_inline and (not w.again or w.again(state)) for w in ways) else None
         node = None if target in seen else self._nodes.get(target)
-        return target if node and (node.pure or (node.recorded and not recorded)) else None
+        return target if node and (node.fusable or (node.memoized and not memoized)) else None
 
     async def _done(
         self, name: str, state: dict[str, Any], runtime: Runtime[Deps], first: bool = False
     ) -> dict[str, Any]:
         """Run the node and return its update. `first`: it is the chain's first, so LangGraph may continue a graph."""
         node, info, started = self._nodes[name], runtime.execution_info, time.perf_counter()
-        if node.whole is None or info is None or (first and not node.pure):
+        if node.whole is None or info is None or (first and not node.fusable):
             return await node.run(state, runtime)
         steps = runtime.context.steps
         steps.started(info.task_id, info.checkpoint_ns, name, "")
@@ -254,9 +254,9 @@ class Begun(NamedTuple):
 class Task(Runnable[Any, Any]):
     """What LangGraph runs as a node, START included."""
 
-    def __init__(self, chain: Chain, name: str, channels: Set[str], *, sent: bool) -> None:
+    def __init__(self, wiring: Wiring, name: str, channels: Set[str], *, sent: bool) -> None:
         """`sent`: its input is a payload or the graph's input, not the state."""
-        self._chain, self._node, self._channels, self._sent = chain, name, channels, sent
+        self._wiring, self._node, self._channels, self._sent = wiring, name, channels, sent
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         raise NotImplementedError("Graphs are driven by `ainvoke`.")
@@ -270,7 +270,7 @@ class Task(Runnable[Any, Any]):
         token = var_child_runnable_config.set(config)  # read by `interrupt` and `get_runtime`
         try:
             runtime = get_runtime(Deps)
-            update, targets = await self._chain.run(self._node, input, runtime, read if self._sent else None)
+            update, targets = await self._wiring.run(self._node, input, runtime, read if self._sent else None)
         finally:
             var_child_runnable_config.reset(token)
         kept = {key: value for key, value in update.items() if key in self._channels}
