@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.cli.parsing import Args, Parser, duration, flag, number, one_of
-from interlock.engine.options import Options
-from interlock.engine.store import state_home
+from interlock.engine.client import Options, state_home
 from interlock.state.errors import UserError
 from interlock.state.names import OTHER_NAMES
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+from interlock.cli.render.output import keyboard
 from interlock.state.errors import InputError, UserError
 from interlock.state.text import visible
 
@@ -47,11 +48,12 @@ def prompt_from(words: str | None) -> str:
 
 def agreed(question: str, nobody: str) -> bool:
     """Whether the person says yes. Raises `UserError` with `nobody` if there is nobody to ask."""
-    if not sys.stdin.isatty():
+    typed = keyboard()
+    if typed is None or not typed.isatty():
         raise UserError(nobody)
     sys.stderr.write(f"{visible(question)} [y/N] ")
     sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return typed.readline().strip().lower() in ("y", "yes")
 
 
 def json_object(text: str, what: str) -> dict[str, Any]:
@@ -74,8 +76,14 @@ def json_object(text: str, what: str) -> dict[str, Any]:
 def read_spec(spec: str, what: str) -> str:
     """The text of `JSON`, `@FILE` or `-` (stdin)."""
     if spec == "-":
-        return sys.stdin.buffer.read().decode("utf-8-sig", errors="replace")
+        return _stdin(what).decode("utf-8-sig", errors="replace")
     return read_file(spec[1:], what) if spec.startswith("@") else spec
+
+
+def _stdin(what: str) -> bytes:
+    if keyboard() is None:
+        raise InputError(f"{what}: there is no stdin in a session. Name a file, or run it in a shell.")
+    return sys.stdin.buffer.read()
 
 
 def read_file(name: str, what: str) -> str:
@@ -98,7 +106,7 @@ def _text(data: bytes, what: str) -> str:
 
 def batch_lines(name: str) -> Iterator[tuple[int, dict[str, Any] | InputError]]:
     """A batch's inputs in order, each with its line's number; a bad line yields its error. Blank ones are skipped."""
-    data = sys.stdin.buffer.read() if name == "-" else _bytes(name, "--batch")
+    data = _stdin("--batch") if name == "-" else _bytes(name, "--batch")
     # Not splitlines(): JSON strings may hold U+2028 and its kin.
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():

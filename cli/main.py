@@ -61,10 +61,10 @@ def _run(argv: list[str], own_process: bool) -> int:
 
 def _explained(error: Exception) -> InterlockError | None:
     """Diagnose an exception that isn't ours as a full or damaged store or disk; None: a bug."""
-    from interlock.engine.store import diagnosed, state_home
+    from interlock.engine.client import Client
 
     try:
-        with diagnosed(state_home() / "interlock.db"):
+        with Client.at_home().diagnosed():
             raise error
     except InterlockError as found:
         return found

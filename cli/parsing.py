@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from interlock.cli.catalog import nearest
+from interlock.cli.render.output import out
 from interlock.state.errors import UserError
 
 _FOREIGN = {
@@ -75,6 +76,9 @@ class Parser(argparse.ArgumentParser):
 
     def json_flag(self, about: str = "for programs") -> None:
         flag(self, "--json", about)
+
+    def _print_message(self, message: str, file: object = None) -> None:  # noqa: ARG002 - as argparse's
+        out().print(message.rstrip("\n"), reading=True)
 
     def learn(self, words: Sequence[str]) -> None:
         """Add flags that these words make available."""

@@ -1,7 +1,6 @@
 """checks: how policy decides on a call in this folder, and by which rule; which hooks apply, and what an event runs."""
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from interlock.cli.render.output import (
     Paint,
     counted,
     one_line,
+    out,
     place,
     show_json,
     show_table,
@@ -106,7 +106,7 @@ def policy(args: Args) -> int | None:
     if args.json:
         return show_json({**shown, "warnings": list(check.warnings)})
     warn(check.warnings)
-    paint = Paint(sys.stdout)
+    paint = out()
     paint.print_all(_lines(shown, paint))
 
 
@@ -280,7 +280,7 @@ def _list(check: "HookCheck", as_json: bool) -> None:
         return
     warn(check.warnings)
     if not hooks:
-        print('No hooks count here. Settings files define them under "hooks".')
+        out().print('No hooks count here. Settings files define them under "hooks".')
         return
     rows = [
         (h["event"], h["matcher"] or "*", one_line(_title(h), 60), _manner(h), place(h["source"]))
@@ -297,7 +297,7 @@ def _try(check: "HookCheck", event: Any, payload: dict[str, Any], args: Args) ->
         show_json({**shown, "warnings": list(check.warnings)})
         return
     warn(check.warnings)
-    paint = Paint(sys.stdout)
+    paint = out()
     paint.print_all(_tried(shown, paint))
 
 

@@ -16,11 +16,8 @@ from typing import NamedTuple
 from interlock.cli.catalog import COMMANDS, parser_of
 from interlock.cli.parsing import Args, OneOf, Parser, one_of
 from interlock.cli.render.output import one_line
+from interlock.engine.client import WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client
 from interlock.engine.client.requests import named
-from interlock.engine.read import find_run, list_runs, steps, waiting_requests
-from interlock.engine.read.calls import calls
-from interlock.engine.store import state_home
-from interlock.engine.store.checkpoints import root_checkpoints
 from interlock.state.errors import InterlockError
 
 _SHELLS = ("bash", "zsh", "fish")
@@ -160,25 +157,23 @@ def _fitting(words: Sequence[Word], current: str) -> Answer:
 
 
 def _runs(_: Sequence[str]) -> list[Word]:
-    runs = [Word(row.run, one_line(f"{row.status}: {row.title}", _TITLE)) for row in list_runs(state_home())]
+    runs = [Word(row.run, one_line(f"{row.status}: {row.title}", _TITLE)) for row in Client.at_home().runs()]
     return [*runs, Word("latest", "the newest of this folder")] if runs else []
 
 
 def _run(words: Sequence[str]) -> str:
     """The run named before this word; `-` if there is none."""
-    return find_run(state_home(), words[0]).run if words else "-"
+    return Client.at_home().run(words[0]).run if words else "-"
 
 
 def _steps(words: Sequence[str]) -> list[Word]:
-    run = _run(words)
-    nodes = {step.step: step.node for step in steps(state_home(), run) if not step.depth}
-    return [
-        Word(str(one.step), nodes.get(one.step, one.source)) for one in root_checkpoints(state_home(), run)
-    ]
+    run, client = _run(words), Client.at_home()
+    nodes = {step.step: step.node for step in client.steps(run) if not step.depth}
+    return [Word(str(one.step), nodes.get(one.step, one.source)) for one in client.checkpoints(run)]
 
 
 def _requests(words: Sequence[str]) -> list[Word]:
-    waiting = [request.fields for request in waiting_requests(state_home(), _run(words))]
+    waiting = [request.fields for request in Client.at_home().requests(_run(words))]
     rows = [(named(one), one["tool_name"], one["preview"]) for one in waiting]
     return [
         Word("all"),
@@ -189,7 +184,6 @@ def _requests(words: Sequence[str]) -> list[Word]:
 def _workflows(_: Sequence[str]) -> list[Word]:
     from importlib.metadata import entry_points
 
-    from interlock.engine.options import WORKFLOWS_FOLDER, WORKFLOWS_GROUP
     from interlock.graphs import PIPELINES
 
     files = [
@@ -222,7 +216,9 @@ def _modes(_: Sequence[str]) -> list[Word]:
 
 
 def _calls(words: Sequence[str]) -> list[Word]:
-    return [Word(str(number), call.tool) for number, call in enumerate(calls(state_home(), _run(words)), 1)]
+    return [
+        Word(str(number), call.tool) for number, call in enumerate(Client.at_home().calls(_run(words)), 1)
+    ]
 
 
 _KINDS: dict[str, Callable[[Sequence[str]], list[Word]]] = {

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.cli.parsing import Args, Parser, flag
-from interlock.cli.render.output import Paint, amount, counted, place, show_json
-from interlock.engine.read import list_runs
+from interlock.cli.render.output import amount, counted, out, place, show_json
+from interlock.engine.client import Client
 from interlock.engine.store import PARTS, reading, state_home
 from interlock.state.errors import InterlockError, SandboxError
 
@@ -45,7 +45,7 @@ def doctor(args: Args) -> int | None:
     if args.json:
         show_json([finding._asdict() for finding in findings])
     else:
-        paint = Paint(sys.stdout)
+        paint = out()
         for level, what, text in findings:
             paint.print(f"{paint(f'{level:<8}', _STYLES[level])}{what:<12}{text}")
     return 1 if any(finding.level == "problem" for finding in findings) else 0
@@ -226,7 +226,7 @@ def _state(home: Path) -> Iterator[Finding]:
 
     yield from _closed(home)
     try:
-        runs = list_runs(home)
+        runs = Client.at_home().runs()
         damaged = damaged_pages(home, quick=True)
     except InterlockError as error:
         yield Finding("problem", "store", str(error))
@@ -276,7 +276,7 @@ def _records(home: Path) -> Iterator[Finding]:
         if not rows:
             yield from (Finding("note", "mended", line) for line in rebuild(home))
         with diagnosed(home / "interlock.db"):
-            records = [(run.run, line) for run in list_runs(home) for line in damage(home, run.run)]
+            records = [(run.run, line) for run in Client.at_home().runs() for line in damage(home, run.run)]
         yield from (Finding("problem", "records", f"run {run}: {line}") for run, line in records)
     except InterlockError as error:
         yield Finding("problem", "store", str(error))

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.flags import options_here
 from interlock.cli.parsing import Args, Parser, flag, number, one_of
-from interlock.cli.render.output import Paint, place, visible_json
-from interlock.engine.options import Options
-from interlock.engine.read import RunRow, find_run, step_rows
-from interlock.engine.store import state_home
+from interlock.cli.render.output import err, out, place, visible_json
+from interlock.engine.client import Client, Options, RunRow
 from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:
@@ -48,7 +46,7 @@ def diagram_parser() -> Parser:
 
 
 def diagram(args: Args) -> int | None:
-    run = find_run(state_home(), args.run) if args.run else None
+    run = Client.at_home().run(args.run) if args.run else None
     workflow = args.workflow or (run.workflow if run else None)
     if workflow is None:
         raise UserError("Which one? Give a WORKFLOW or --run RUN. List them with: interlock workflows")
@@ -70,17 +68,13 @@ def diagram(args: Args) -> int | None:
 
 def _pipeline(workflow: str, options: Options) -> "Pipeline":
     """The workflow, including the user's own nodes."""
-    from interlock.engine.driver.prepare import prepare
-    from interlock.engine.driver.runner import with_own_nodes
-    from interlock.engine.workflows import find_workflow
-
-    return with_own_nodes(find_workflow(workflow, options)[0], prepare(options, needs_model=False))
+    return Client(options).workflow(workflow, with_own_nodes=True)
 
 
 def _drawn(workflow: "Pipeline | str", shape: str, depth: int, run: RunRow | None) -> str | bytes:
     from interlock.engine.diagrams import path_of, render
 
-    path = path_of(step_rows(state_home(), run.run), run.status) if run else None
+    path = path_of(Client.at_home().step_rows(run.run), run.status) if run else None
     return render(workflow, shape, depth, path)
 
 
@@ -119,24 +113,22 @@ def export_parser() -> Parser:
 
 
 def export(args: Args) -> int | None:
-    run = find_run(state_home(), args.run)
+    run = Client.at_home().run(args.run)
     ending = args.output.suffix.lstrip(".").lower() if args.output else ""
     known = next((name for name, others in _FORMATS.items() if ending in (name, *others)), "html")
     data = _written(run, args.format or known).encode(errors="replace")
     _put(data, args.output)
     if args.output:
-        Paint(sys.stderr).print(f"Run {run.run} is written to {place(str(args.output))}.")
+        err().print(f"Run {run.run} is written to {place(str(args.output))}.")
 
 
 def _written(run: RunRow, shape: str) -> str:
-    from interlock.engine.travel.record import record_of
-
-    record = record_of(state_home(), run)
+    record = Client.at_home().export(run.run)
     if shape == "json":
         return visible_json(record, 2) + "\n"
     from interlock.cli.render.export import page, report
 
-    options = Options(home=state_home(), workspace=Path(run.workspace), env=dict(os.environ))
+    options = Options(home=Client.at_home().home, workspace=Path(run.workspace), env=dict(os.environ))
     try:
         workflow = _pipeline(run.workflow, options)
     except InterlockError:  # the folder is gone, or its settings are wrong now: our workflow of that name
@@ -161,9 +153,9 @@ def diagrams(args: Args) -> int | None:
 
     if args.write:
         for path in write(args.folder):
-            print(path)
+            out().print(str(path))
         return None
     problems = check(args.folder)
     for problem in problems:
-        print(problem, file=sys.stderr)
+        err().print(problem)
     return 1 if problems else 0

@@ -1,13 +1,12 @@
 """folder: a folder's trust (whether its own settings count) and its memory files."""
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.inputs import agreed
 from interlock.cli.parsing import Args, Parser, flag
-from interlock.cli.render.output import Paint, one_line, place, show_json, show_table
+from interlock.cli.render.output import err, one_line, out, place, show_json, show_table
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def _agreed(root: Path) -> bool:
 def _show_brought(root: Path, files: "list[ProjectFile]") -> None:
     from interlock.services.trust import shown_path
 
-    paint = Paint(sys.stdout)
+    paint = out()
     if not files:
         paint.print(f"{place(str(root))} brings nothing along that needs trust.")
         return
@@ -97,7 +96,7 @@ def _tell(root: Path, known: "Answer | None", wanted: bool) -> None:
     hint = ""
     if trusted != wanted:
         hint = " Nothing was changed." if wanted else f" Take that back there, or see ~/{TRUST_FILE}."
-    Paint(sys.stderr).print(f"{place(str(root))} is {state}{where}{by}.{hint}")
+    err().print(f"{place(str(root))} is {state}{where}{by}.{hint}")
 
 
 def _trust_object(root: Path, known: "Answer | None", files: "list[ProjectFile]") -> dict[str, Any]:
@@ -116,7 +115,7 @@ def _show_answers(answers: "list[Answer]", json: bool) -> None:
         )
         return
     if not answers:
-        print("No folder was decided on yet. Look at one: interlock trust DIR", file=sys.stderr)
+        err().print("No folder was decided on yet. Look at one: interlock trust DIR")
         return
     words = {True: "trusted", False: "untrusted"}
     rows = [(place(str(a.directory)), words[a.trusted], place(str(a.source))) for a in answers]
@@ -163,13 +162,13 @@ def _show_memory(args: Args, root: Path) -> int:
         return 0
     if not files:
         nothing = f"No memory file counts in {root}. Add a line with: interlock memory add 'what to remember'"
-        Paint(sys.stdout).print(nothing)
+        out().print(nothing)
         return 0
     rows = [(visible(str(f.path)), f.level, f"{estimate_tokens(f.text):,}") for f in files]
     show_table(rows, ("file", "level", "tokens"))
     if args.action == "show":
         for file in files:
-            print(f"\n--- {visible(str(file.path))} ---\n{visible(file.text)}")
+            out().print(f"\n--- {visible(str(file.path))} ---\n{visible(file.text)}", reading=True)
     return 0
 
 
@@ -189,11 +188,11 @@ def _add_memory(args: Args, root: Path) -> int:
         replace_file(file, after.encode())
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{str(file)!r} can't be changed ({error}); nothing was added.") from None
-    Paint(sys.stdout).print(f"{'It was there already' if after == before else 'Added'}: {file}")
+    out().print(f"{'It was there already' if after == before else 'Added'}: {file}")
     return 0
 
 
 def _memory_names(root: Path) -> list[str]:
-    from interlock.engine.travel.files import settings_of
+    from interlock.engine.client import settings_of
 
     return settings_of(root).context.file_names

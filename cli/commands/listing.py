@@ -1,15 +1,14 @@
 """listing: lists workflows, tools, modes and sub-agents, and starts a workflow file of your own."""
 
 import re
-import sys
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 
 from interlock.cli.flags import folder_of, options_here
 from interlock.cli.parsing import Args, Parser, flag
-from interlock.cli.render.output import Paint, show_json, show_table, warn
-from interlock.engine.options import WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
+from interlock.cli.render.output import err, out, show_json, show_table, warn
+from interlock.engine.client import WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client, Options
 from interlock.graphs import PIPELINES
 from interlock.state.errors import UserError
 
@@ -31,10 +30,9 @@ def workflows(args: Args) -> int | None:
     options = options_here(args)
     rows = [(name, what, "interlock", "") for name, what in PIPELINES.items()]
     if _has_own(options):
-        from interlock.engine.workflows import ignored, listed
-
-        rows += [(one.name, one.summary, one.source, one.problem) for one in listed(options)]
-        Paint(sys.stderr).print_all(ignored(options))
+        own, ignored = Client(options).own_workflows()
+        rows += [(one.name, one.summary, one.source, one.problem) for one in own]
+        err().print_all(ignored)
     if args.json:
         keys = ("name", "summary", "source", "problem")
         show_json([{k: v for k, v in zip(keys, row, strict=True) if v} for row in rows])
@@ -62,9 +60,7 @@ def schema_parser() -> Parser:
 
 
 def schema(args: Args) -> int | None:
-    from interlock.engine.workflows import find_workflow
-
-    workflow, _ = find_workflow(args.workflow, options_here(args))
+    workflow = Client(options_here(args)).workflow(args.workflow)
     inputs = workflow.input.model_json_schema()
     made = workflow.output.model_json_schema(mode="serialization")
     return show_json(inputs if args.input else made if args.output else {"input": inputs, "output": made})
@@ -106,8 +102,8 @@ def new(args: Args) -> int | None:
         raise UserError(f"{there[0]} is there already; nothing was written. Give another name, or remove it.")
     for path, text in zip(paths, texts, strict=True):
         _write_new(path, text)
-        print(path)
-    return print(f"Look at it, then: interlock trust; interlock run {args.name} World; pytest {paths[1]}")
+        out().print(str(path))
+    out().print(f"Look at it, then: interlock trust; interlock run {args.name} World; pytest {paths[1]}")
 
 
 def _write_new(path: Path, text: str) -> None:

@@ -13,14 +13,14 @@ from interlock.cli.catalog import nearest
 from interlock.cli.flags import MODE, options_here
 from interlock.cli.parsing import Args, Parser, flag, number, one_of
 from interlock.cli.render.output import (
-    Paint,
     counted,
     elapsed,
+    err,
     one_line,
+    out,
     place,
     show_json,
     show_table,
-    visible,
     warn,
 )
 from interlock.state.errors import UserError
@@ -120,7 +120,7 @@ def _list(args: Args) -> int:
     if args.json:
         show_json({"servers": views})
     elif not views:
-        print("No MCP servers here. Add one: interlock mcp add --help", file=sys.stderr)
+        err().print("No MCP servers here. Add one: interlock mcp add --help")
     else:
         rows = [(v["name"], v["status"], *_offer(v)) for v in views]
         show_table(rows, ("server", "is", "by", "offers"), flexible=3)
@@ -142,7 +142,7 @@ def _test(args: Args) -> int:
     if args.json:
         show_json(view)
     else:
-        Paint(sys.stdout).print_all(_lines(view))
+        out().print_all(_lines(view))
     return 0 if view["status"] == "connected" else 1
 
 
@@ -181,7 +181,7 @@ def _add(args: Args) -> int:
     file = _file(args)
     took = "replaced" if add_server(file, args.name, server) else "added"
     added = f"{args.name} {took} in {place(str(file))}. Try it: interlock mcp test {args.name}"
-    Paint(sys.stderr).print(added)
+    err().print(added)
     return 0
 
 
@@ -217,7 +217,7 @@ def _remove(args: Args) -> int:
     from interlock.services.mcp.spec import remove_server
 
     remove_server(file := _file(args), _named(args))
-    Paint(sys.stderr).print(f"{args.name} removed from {place(str(file))}.")
+    err().print(f"{args.name} removed from {place(str(file))}.")
     return 0
 
 
@@ -229,7 +229,7 @@ def _auth(args: Args) -> int:
     warn(check.warnings)
     if args.forget:
         was = "Signed out of" if check.forget(name) else "Nobody was signed in to"
-        Paint(sys.stderr).print(f"{was} {name}.")
+        err().print(f"{was} {name}.")
         return 0
     asked: list[str] = []
 
@@ -239,19 +239,18 @@ def _auth(args: Args) -> int:
 
     tools = asyncio.run(check.sign_in(name, show))
     signed = "Signed in to" if asked else "No sign-in is needed by"
-    Paint(sys.stderr).print(f"{signed} {name}: {counted(tools, 'tool')}.")
+    err().print(f"{signed} {name}: {counted(tools, 'tool')}.")
     return 0
 
 
 def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
     """Open a browser if there is a screen. One on another machine can't redirect here, so its address can be pasted."""
-    print(f"Sign in with a browser at:\n  {visible(address)}", file=sys.stderr)
+    err().print_all(["Sign in with a browser at:", f"  {address}"])
     if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     if sys.stdin.isatty():
-        print(
-            "A browser on another machine ends at a page that can't be reached: paste its address here.",
-            file=sys.stderr,
+        err().print(
+            "A browser on another machine ends at a page that can't be reached: paste its address here."
         )
         asyncio.get_running_loop().add_reader(
             sys.stdin, lambda: print(paste(sys.stdin.readline()), end="", file=sys.stderr)

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, takewhile
@@ -14,26 +13,17 @@ from interlock.cli.render.output import (
     ago,
     amount,
     elapsed,
+    err,
     one_line,
+    out,
     place,
     show_json,
     show_table,
     visible,
 )
 from interlock.cli.render.pending import marked, screen
+from interlock.engine.client import STATUSES, Client, Request, RunRow, Step
 from interlock.engine.client.requests import headline
-from interlock.engine.read import (
-    STATUSES,
-    Request,
-    RunRow,
-    Step,
-    find_run,
-    list_runs,
-    steps,
-    waiting_requests,
-)
-from interlock.engine.store import state_home
-from interlock.engine.store.checkpoints import root_checkpoints
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -60,21 +50,21 @@ def runs_parser() -> Parser:
 
 
 def runs(args: Args) -> int | None:
-    home = state_home()
+    client = Client.at_home()
     if args.action:
         if args.action[0] != "rm" or len(args.action) < 2:
             raise UserError("`runs` takes `rm RUN…`, or nothing. To look at one run: interlock show RUN")
-        return _remove([find_run(home, name) for name in args.action[1:]])
-    rows = list_runs(home, args.status)
+        return _remove(client, [client.run(name) for name in args.action[1:]])
+    rows = client.runs(args.status)
     if args.json:
         return show_json([row._asdict() for row in rows])
     if not rows:
         nothing = "Nothing has run yet. Try: interlock -p 'what to do'"
-        return print(f"No run is {args.status}." if args.status else nothing, file=sys.stderr)
+        return err().print(f"No run is {args.status}." if args.status else nothing)
     shown = rows if args.all or args.status else rows[:_SHOWN]
     show_table([_run_cells(row) for row in shown], ("run", "status", "changed", "tokens", "where", "what"))
     if len(shown) < len(rows):
-        print(f"… {len(rows) - len(shown)} older: interlock runs --all", file=sys.stderr)
+        err().print(f"… {len(rows) - len(shown)} older: interlock runs --all")
 
 
 def _run_cells(row: RunRow) -> tuple[str, ...]:
@@ -85,14 +75,12 @@ def _run_cells(row: RunRow) -> tuple[str, ...]:
     return (row.run, status, ago(row.updated), amount(row.tokens), place(row.workspace), what)
 
 
-def _remove(rows: list[RunRow]) -> int:
+def _remove(client: Client, rows: list[RunRow]) -> int:
     if busy := [r.run for r in rows if r.status == "running"]:
         raise UserError(f"Run {busy[0]!r} is running. Stop it first (Ctrl-C in its terminal), then: runs rm.")
-    from interlock.engine.store.runs import remove_run
-
     for row in rows:
-        remove_run(state_home(), row.run)
-        print(f"Deleted run {row.run}.", file=sys.stderr)
+        client.remove(row.run)
+        err().print(f"Deleted run {row.run}.")
     return 0
 
 
@@ -112,19 +100,19 @@ def approvals_parser() -> Parser:
 
 
 def approvals(args: Args) -> int | None:
-    home = state_home()
-    row = find_run(home, args.run) if args.run else None
-    requests = waiting_requests(home, row.run if row else None)
+    client = Client.at_home()
+    row = client.run(args.run) if args.run else None
+    requests = client.requests(row.run if row else None)
     if args.json:
         return show_json([{"run": r.run, "asked_at": r.asked_at, **r.fields} for r in requests])
     if not requests:
         where = f"run {row.run!r} (it is {row.status})" if row else "any run"
-        return print(f"Nothing waits for you in {where}.", file=sys.stderr)
-    paint = Paint(sys.stdout)
+        return err().print(f"Nothing waits for you in {where}.")
+    paint = out()
     if row:
         lines = screen(row.run, row.title, [r.fields for r in requests], paint, limit=None)
     else:
-        lines = _overview({r.run: r for r in list_runs(home)}, requests, paint)
+        lines = _overview({r.run: r for r in client.runs()}, requests, paint)
     paint.print_all(lines)
 
 
@@ -157,11 +145,11 @@ def history_parser() -> Parser:
 
 
 def history(args: Args) -> int | None:
-    home = state_home()
-    run = find_run(home, args.run)
-    taken = [s for s in steps(home, run.run) if not s.node.startswith("__")]
+    client = Client.at_home()
+    run = client.run(args.run)
+    taken = [s for s in client.steps(run.run) if not s.node.startswith("__")]
     if args.json:
-        points = [{"step": c.step, "id": c.id, "source": c.source} for c in root_checkpoints(home, run.run)]
+        points = [{"step": c.step, "id": c.id, "source": c.source} for c in client.checkpoints(run.run)]
         return show_json({"run": run.run, "checkpoints": points, "steps": [s._asdict() for s in taken]})
     header = ("step", "at", "node", "took", "changed", "went")
     return show_table([_step_cells(s) for s in taken if args.all or s.depth == 0], header, flexible=4)
@@ -201,17 +189,14 @@ def diff_parser() -> Parser:
 
 
 def diff(args: Args) -> int | None:
-    home = state_home()
+    client = Client.at_home()
     if args.files or args.call:
-        return _file_diff(find_run(home, args.run), args)
+        return _file_diff(client, args)
     if len(args.steps) != 2:
         raise UserError("`diff` takes RUN STEP STEP, or RUN --files. See: interlock diff --help")
-    run = find_run(home, args.run).run
-    from interlock.engine.store.checkpoints import state_at
-    from interlock.engine.store.runs import messages_at
-
-    old, new = (state_at(home, run, step) for step in args.steps)
-    before, after = (messages_at(home, run, str(state.get("head") or "")) for state in (old, new))
+    run = client.run(args.run).run
+    old, new = (client.state(run, step) for step in args.steps)
+    before, after = (client.messages(run, state) for state in (old, new))
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
     changes = _changed(old, new)
     if args.json:
@@ -223,26 +208,26 @@ def diff(args: Args) -> int | None:
         *_message_lines(before[shared:], "-"),
         *_message_lines(after[shared:], "+"),
     ]
-    paint = Paint(sys.stdout)
+    paint = out()
     paint.print_all(paint(line, "green" if line.startswith("+") else "red") for line in lines)
     if not lines:
-        print("Nothing changed.", file=sys.stderr)
+        err().print("Nothing changed.")
 
 
-def _file_diff(run: RunRow, args: Args) -> int:
+def _file_diff(client: Client, args: Args) -> int:
     """The diff of all the run's calls combined, without changes others made to other files."""
     from interlock.cli.commands.travel import tell_unkept
-    from interlock.engine.travel.files import chosen_of, diff_of
 
-    tell_unkept(run)
-    paint = Paint(sys.stdout)
-    text = diff_of(state_home(), run, chosen_of(state_home(), run, args.call))
+    run = client.run(args.run)
+    tell_unkept(client, run.run)
+    paint = out()
+    text = client.diff(run.run, args.call)
     if args.json:
         show_json({"run": run.run, "diff": text})
     elif text:
         paint.print_all(marked(text, paint)) if paint.on else paint.print(text.rstrip("\n"), reading=True)
     else:
-        print("No file changed.", file=sys.stderr)
+        err().print("No file changed.")
     return 0
 
 

@@ -1,9 +1,7 @@
 """show: one run: status, path through the graph, calls, tokens, what waits; its state at a step."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.parsing import Args, Parser, flag, number
@@ -15,15 +13,14 @@ from interlock.cli.render.output import (
     counted,
     elapsed,
     one_line,
+    out,
     place,
     show_json,
     show_table,
     way,
 )
 from interlock.cli.render.pending import screen
-from interlock.engine.read import RunRow, find_run, list_runs, models, path, steps, waiting_requests
-from interlock.engine.read.calls import Agent, agents, answered, calls, of_call, reasons, results
-from interlock.engine.store import state_home
+from interlock.engine.client import Agent, Client, RunRow, path
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -60,52 +57,52 @@ def show_parser() -> Parser:
 
 
 def show(args: Args) -> int | None:
-    home = state_home()
-    run = find_run(home, args.run)
+    client = Client.at_home()
+    run = client.run(args.run)
     if args.verify:
-        return _verify(home, run.run)
+        return _verify(client, run.run)
     if args.dropped:
-        _show_dropped(home, run.run, args.json)
+        _show_dropped(client, run.run, args.json)
     elif args.at is not None:
-        _show_state(home, run.run, args.at, args.json)
+        _show_state(client, run.run, args.at, args.json)
     elif args.call:
-        _show_call(home, run.run, args.call, args.json)
+        _show_call(client, run.run, args.call, args.json)
     elif args.json:
-        show_json(_object(home, run))
+        show_json(_object(client, run))
     else:
-        paint = Paint(sys.stdout)
-        paint.print_all(calls_in_full(home, run.run, paint) if args.calls else _lines(home, run, paint))
+        paint = out()
+        paint.print_all(calls_in_full(client, run.run, paint) if args.calls else _lines(client, run, paint))
 
 
-def _show_call(home: Path, run: str, name: str, as_json: bool) -> None:
-    made = calls(home, run)
-    call = of_call(made, name, run)
-    result = results(home, run).get(call.id, {})
+def _show_call(client: Client, run: str, name: str, as_json: bool) -> None:
+    made = client.calls(run)
+    call = client.call(run, name)
+    result = client.results(run).get(call.id, {})
     if as_json:
         show_json({**call._asdict(), "result": result})
         return
-    paint = Paint(sys.stdout)
+    paint = out()
     paint.print_all(call_in_full(made.index(call) + 1, call, paint))
     for line in str(result.get("content", "")).splitlines():
         paint.print(line, reading=True)
 
 
-def _object(home: Path, run: RunRow) -> dict[str, Any]:
-    taken = steps(home, run.run)
+def _object(client: Client, run: RunRow) -> dict[str, Any]:
+    taken = client.steps(run.run)
     return {
         **run._asdict(),
         "path": path(taken),
         "steps": [s._asdict() for s in taken],
-        "reasons": [r._asdict() for r in reasons(home, run.run)],
-        "calls": [c._asdict() for c in calls(home, run.run)],
-        "models": models(home, run.run),
-        "agents": [a._asdict() for a in agents(home, run.run)],
-        "answered": list(answered(home, run.run)),
-        "pending_approvals": [r.fields for r in waiting_requests(home, run.run)],
+        "reasons": [r._asdict() for r in client.reasons(run.run)],
+        "calls": [c._asdict() for c in client.calls(run.run)],
+        "models": client.models(run.run),
+        "agents": [a._asdict() for a in client.agents(run.run)],
+        "answered": list(client.answered(run.run)),
+        "pending_approvals": [r.fields for r in client.requests(run.run)],
     }
 
 
-def _lines(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
+def _lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     # The error's type says more than the outcome "failed".
     why = run.error.get("type", "") if run.error and run.outcome == "failed" else run.outcome
     status = run.status + (f" ({why})" if run.status == "failed" and why else "")
@@ -117,15 +114,15 @@ def _lines(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
     if run.error:
         yield paint(f"  {one_line(str(run.error.get('message', '')))}", "red")
     for part in (
-        _path(home, run.run, paint),
-        _reasons(home, run.run),
-        _labelled("agents", _agents(home, run.run, paint)),
-        _plan(home, run, paint),
-        _labelled("tasks", _tasks(home, run)),
-        call_lines(home, run.run, paint),
-        _labelled("tokens", _tokens(home, run.run)),
-        _labelled("decided", _answered(home, run.run)),
-        _next(home, run, paint),
+        _path(client, run.run, paint),
+        _reasons(client, run.run),
+        _labelled("agents", _agents(client, run.run, paint)),
+        _plan(client, run, paint),
+        _labelled("tasks", _tasks(client, run)),
+        call_lines(client, run.run, paint),
+        _labelled("tokens", _tokens(client, run.run)),
+        _labelled("decided", _answered(client, run.run)),
+        _next(client, run, paint),
     ):
         lines = list(part)
         yield from ["", *lines] if lines else ()
@@ -136,8 +133,8 @@ def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:
         yield f"{'' if number_ else label:<8}{line}"
 
 
-def _path(home: Path, run: str, paint: Paint) -> Iterator[str]:
-    taken = [s for s in steps(home, run) if not s.node.startswith("__")]
+def _path(client: Client, run: str, paint: Paint) -> Iterator[str]:
+    taken = [s for s in client.steps(run) if not s.node.startswith("__")]
     if root := path(taken):
         yield f"path    {way(root)}"
     times = Counter[str]()
@@ -149,18 +146,18 @@ def _path(home: Path, run: str, paint: Paint) -> Iterator[str]:
         yield paint(f"        longest: {slow}", "dim")
 
 
-def _reasons(home: Path, run: str) -> Iterator[str]:
+def _reasons(client: Client, run: str) -> Iterator[str]:
     """One line per reason; the label only where it changes."""
     shown = ""
-    for found in reasons(home, run):
+    for found in client.reasons(run):
         if label := _LABELS.get(found.node, ""):
             yield f"{label if label != shown else '':<8}{one_line(found.reason, 400)} (step {found.step})"
             shown = label
 
 
-def _agents(home: Path, run: str, paint: Paint) -> Iterator[str]:
+def _agents(client: Client, run: str, paint: Paint) -> Iterator[str]:
     """One line per sub-agent: its state or why it ended, turns, tokens, time."""
-    found = agents(home, run)
+    found = client.agents(run)
     for agent, branches in zip(found, _branches(found), strict=True):
         name = agent.path.rpartition("/")[2]
         facts = [counted(agent.turns, "turn"), f"{amount(agent.tokens)} tokens"]
@@ -182,16 +179,16 @@ def _branches(found: Sequence[Agent]) -> list[str]:
     return marks[::-1]
 
 
-def _plan(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
+def _plan(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     """The plan's file, its phase while in progress, its steps once approved."""
     carries_out = run.parent and run.workflow == "main"
-    if run.workflow != "plan" and not carries_out and not (home / "plans" / run.run).is_dir():
+    if run.workflow != "plan" and not carries_out and not (client.home / "plans" / run.run).is_dir():
         return
-    state = _plan_state(home, run.run)
+    state = _plan_state(client, run.run)
     if not state.get("plan_file") and not state.get("plan_phase"):
         return
     following = state.get("main_run")
-    shown = (_plan_state(home, following) if following else {}) or state
+    shown = (_plan_state(client, following) if following else {}) or state
     todo: Sequence[Mapping[str, Any]] = shown.get("plan_steps") or ()
     done = f"{sum(step['done'] for step in todo)} of {len(todo)} steps done"
     stands = done if state.get("approved_plan") else state.get("plan_phase", "")
@@ -202,39 +199,37 @@ def _plan(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
         yield f"        carried out by run {following}: interlock show {following}"
 
 
-def _tasks(home: Path, run: RunRow) -> Iterator[str]:
+def _tasks(client: Client, run: RunRow) -> Iterator[str]:
     """The task that requested this one, and those it requested."""
     if run.workflow != "task":
         return
     if run.parent:
         how = "asked for by" if run.subtask else "forked from"
         yield f"{how} run {run.parent}: interlock show {run.parent}"
-    below = (r for r in list_runs(home) if r.parent == run.run and r.subtask)
+    below = (r for r in client.runs() if r.parent == run.run and r.subtask)
     for task in sorted(below, key=lambda r: r.created):
         yield f"asked for {task.run} · {task.status} · {one_line(task.title, 80)}"
 
 
-def _plan_state(home: Path, run: str) -> dict[str, Any]:
+def _plan_state(client: Client, run: str) -> dict[str, Any]:
     """The run's state; empty for a run that was killed before its first checkpoint."""
-    from interlock.engine.store.checkpoints import state_at, state_within
-
     try:
-        state = state_at(home, run)
+        state = client.state(run)
         # A batch updates the phase when its review begins, the run only when the batch is over.
-        return {**state, **{k: v for k, v in state_within(home, run).items() if k == "plan_phase"}}
+        return {**state, **{k: v for k, v in client.state_within(run).items() if k == "plan_phase"}}
     except UserError:
         return {}
 
 
-def _tokens(home: Path, run: str) -> Iterator[str]:
-    for model, used in models(home, run).items():
+def _tokens(client: Client, run: str) -> Iterator[str]:
+    for model, used in client.models(run).items():
         counts = f"{amount(used['input_tokens'])} in, {amount(used['output_tokens'])} out"
         cached = f", {amount(used['cached'])} cached" if used["cached"] else ""
         yield f"{model}: {counts}{cached} · {counted(used['requests'], 'request')}"
 
 
-def _answered(home: Path, run: str) -> Iterator[str]:
-    for item in answered(home, run):
+def _answered(client: Client, run: str) -> Iterator[str]:
+    for item in client.answered(run):
         words = item["text"] or item["feedback"] or ""
         who = f" by {item['by']}" if item["by"] else ""
         word = "".join(decision_words(item["kind"], item["choice"]))
@@ -242,39 +237,34 @@ def _answered(home: Path, run: str) -> Iterator[str]:
         yield line + (f" “{one_line(words, 60)}”" if words else "")
 
 
-def _next(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
+def _next(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     if run.status == "waiting":
-        yield from screen(run.run, run.title, [r.fields for r in waiting_requests(home, run.run)], paint)
+        yield from screen(run.run, run.title, [r.fields for r in client.requests(run.run)], paint)
     elif run.status in ("interrupted", "cancelled"):
         yield f"It can go on, nothing is lost: {paint(f'interlock resume {run.run}', 'cyan')}"
 
 
-def _show_state(home: Path, run: str, step: int, as_json: bool) -> None:
-    from interlock.engine.store.checkpoints import state_at
-    from interlock.engine.store.runs import messages_at
-
-    state = state_at(home, run, step)
-    messages = messages_at(home, run, str(state.get("head") or ""))
+def _show_state(client: Client, run: str, step: int, as_json: bool) -> None:
+    state = client.state(run, step)
+    messages = client.messages(run, state)
     if as_json:
         show_json({"run": run, "step": step, "state": state, "messages": _dumped(messages)})
         return
     show_table([(key, one_line(str(value), 100)) for key, value in state.items()])
-    print()
+    out().print()
     for message in messages:
         _show_message(message, 2000)
 
 
-def _show_dropped(home: Path, run: str, as_json: bool) -> None:
-    from interlock.engine.store.runs import dropped
-
-    parts = dropped(home, run)
+def _show_dropped(client: Client, run: str, as_json: bool) -> None:
+    parts = client.dropped(run)
     if as_json:
         show_json({"run": run, "dropped": [_dumped(part) for part in parts]})
         return
     if not parts:
-        print(f"Run {run}: nothing was taken out of the conversation.")
+        out().print(f"Run {run}: nothing was taken out of the conversation.")
     for number_, part in enumerate(parts, 1):
-        print(f"— taken out, {number_} of {len(parts)}: {counted(len(part), 'message')} —")
+        out().print(f"— taken out, {number_} of {len(parts)}: {counted(len(part), 'message')} —")
         for message in part:
             _show_message(message, None)
 
@@ -286,17 +276,15 @@ def _dumped(messages: "Iterable[Message]") -> list[dict[str, Any]]:
 def _show_message(message: "Message", limit: int | None) -> None:
     text = message.text.strip()
     cut_off = f" … ({len(text)} characters)" if limit and len(text) > limit else ""
-    paint = Paint(sys.stdout)
+    paint = out()
     paint.print(f"{message.role}: {text[:limit]}{cut_off}", reading=True)
     for call in message.tool_calls:
         paint.print(f"  calls {call.name} {one_line(str(call.args), 100)}")
 
 
-def _verify(home: Path, run: str) -> int:
-    from interlock.engine.store.damage import damage
-
-    problems = list(damage(home, run))
-    Paint(sys.stdout).print_all(problems)
+def _verify(client: Client, run: str) -> int:
+    problems = client.damage(run)
+    out().print_all(problems)
     if not problems:
-        print(f"Run {run}: every record is there and unchanged.")
+        out().print(f"Run {run}: every record is there and unchanged.")
     return 1 if problems else 0

@@ -1,20 +1,17 @@
 """travel: goes to another point in a run: fork, rewind, undo, replay."""
 
-import asyncio
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.inputs import agreed
 from interlock.cli.parsing import Args, Parser, flag, number
-from interlock.cli.render.output import CHANGED, Paint, elapsed, place, show_json, way
-from interlock.engine.read import RunRow, find_run
-from interlock.engine.store import state_home
+from interlock.cli.render.output import CHANGED, elapsed, err, out, place, show_json, way
+from interlock.engine.client import Client
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
-    from interlock.engine.travel.replay import Paths, Replayed
+    from interlock.engine.client import Forked, Replayed
 
 _FILES_SHOWN = 40
 
@@ -41,25 +38,22 @@ def fork_parser() -> Parser:
 def fork(args: Args) -> int | None:
     if args.in_place and args.workspace:
         raise UserError("--in-place uses the run's own folder, --workspace another. Give one of them.")
-    return forked(args.run, args.at, args.workspace, args.in_place, args.json)
+    client = Client.at_home()
+    tell_unkept(client, args.run)
+    made = client.fork(args.run, args.at, workspace=args.workspace, in_place=args.in_place)
+    return _tell_forked(made, args.json)
 
 
-def tell_unkept(run: RunRow) -> None:
-    from interlock.engine.travel.files import unkept
-
-    if line := unkept(state_home(), run):
-        Paint(sys.stderr).print(line)
+def tell_unkept(client: Client, run: str) -> None:
+    if line := client.unkept(run):
+        err().print(line)
 
 
-def forked(name: str, step: int, workspace: Path | None, in_place: bool, as_json: bool) -> int:
-    from interlock.engine.travel.fork import fork_run
-
-    tell_unkept(find_run(state_home(), name))
-    fork = fork_run(state_home(), name, step, workspace=workspace, in_place=in_place)
+def _tell_forked(fork: "Forked", as_json: bool) -> int:
     if as_json:
         show_json(vars(fork))
         return 0
-    paint = Paint(sys.stdout)
+    paint = out()
     paint.print(
         f"Run {fork.run} is forked from {fork.parent} at step {fork.step}, in {place(fork.workspace)}."
     )
@@ -83,14 +77,10 @@ def rewind_parser() -> Parser:
 
 
 def rewind(args: Args) -> int | None:
-    from interlock.engine.travel.files import RunFiles, marks
-
-    run = find_run(state_home(), args.run)
-    files = RunFiles(state_home(), run)
-    files.refuse_driven()
-    work, now = files.to_step(args.at)
-    paint = Paint(sys.stderr)
-    found = list(marks(work, now))
+    client, paint = Client.at_home(), err()
+    run = client.run(args.run)
+    rewound = client.rewind(run.run, args.at)
+    found = rewound.changes
     paint.print_all(f"{paint(mark, CHANGED[mark])} {path}" for mark, path in found[:_FILES_SHOWN])
     if len(found) > _FILES_SHOWN:
         paint.print(f"… and {len(found) - _FILES_SHOWN} more")
@@ -100,7 +90,8 @@ def rewind(args: Args) -> int | None:
     if found and not args.yes and not agreed("Change these files?", nobody):
         paint.print("Nothing was changed.")
         return 1
-    return forked(run.run, args.at, None, True, args.json)
+    tell_unkept(client, run.run)
+    return _tell_forked(rewound.forked(), args.json)
 
 
 def undo_parser() -> Parser:
@@ -121,25 +112,18 @@ def undo_parser() -> Parser:
 
 
 def undo(args: Args) -> int | None:
-    from interlock.engine.travel.files import RunFiles, chosen_of, marks, refuse_unkept
-
-    run = find_run(state_home(), args.run)
-    files = RunFiles(state_home(), run)
-    files.refuse_driven()
-    chosen = chosen_of(state_home(), run, args.call)
-    refuse_unkept(state_home(), run, chosen)
-    tell_unkept(run)
-    work = files.undo(chosen)
-    changed = list(marks(work, files.contents(files.now())))
-    files.put(work)
+    client = Client.at_home()
+    run = client.run(args.run)
+    changed = client.undo(run.run, args.call)
+    tell_unkept(client, run.run)
     if args.json:
         return show_json(
             {"run": run.run, "changed": [{"path": path, "change": mark} for mark, path in changed]}
         )
-    paint = Paint(sys.stdout)
+    paint = out()
     paint.print_all(f"{mark} {path}" for mark, path in changed)
     if not changed:
-        print("Nothing to take back: the files are as they were.", file=sys.stderr)
+        err().print("Nothing to take back: the files are as they were.")
 
 
 def replay_parser() -> Parser:
@@ -176,12 +160,7 @@ def replay(args: Args) -> int | None:
 
 
 def _replayed(args: Args) -> int:
-    from interlock.engine.driver.drive import signals_held
-    from interlock.engine.travel.replay import replay, swap_from
-
-    swap = swap_from(args.swap, args.until) if args.swap else None
-    with signals_held():
-        found = asyncio.run(replay(state_home(), args.run, args.until, swap))
+    found = Client.at_home().replay(args.run, args.until, args.swap)
     if args.json:
         points = [{"step": p.step, "nodes": p.nodes, "state": p.state} for p in found.points]
         result = {
@@ -197,7 +176,7 @@ def _replayed(args: Args) -> int:
 
 
 def _show_replayed(found: "Replayed") -> None:
-    paint = Paint(sys.stdout)
+    paint = out()
     differs = found.divergence["step"] if found.divergence else None
     for point in found.points:
         if differs is None or point.step < differs:
@@ -212,13 +191,9 @@ def _show_replayed(found: "Replayed") -> None:
 
 def _gone_on(args: Args) -> int:
     from interlock.cli.render.text import TextView
-    from interlock.engine.driver.drive import signals_held
-    from interlock.engine.travel.another_model import go_on_with
 
     view = None if args.json else TextView()
-    with signals_held():
-        work = go_on_with(state_home(), args.run, args.model, args.until, [view] if view else ())
-        found = asyncio.run(work)
+    found = Client.at_home().replay_with(args.run, args.model, args.until, [view] if view else ())
     outcome, fork = found.outcome, found.fork
     if view is None:
         ended = {"status": outcome.status, "output": outcome.output, "error": outcome.error}
@@ -226,7 +201,7 @@ def _gone_on(args: Args) -> int:
         show_json({**result, "pending_approvals": outcome.pending})
         return outcome.exit_code
     view.finish(outcome)
-    paint = Paint(sys.stderr)
+    paint = err()
     paint.print(
         f"Run {fork.run} is forked from {fork.parent} at step {fork.step}, in {place(fork.workspace)}."
     )
@@ -248,6 +223,6 @@ def _divergence_lines(found: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _ways(paths: "Paths") -> Iterator[str]:
+def _ways(paths: Any) -> Iterator[str]:
     for name, nodes in paths._asdict().items():
         yield f"{name:<9} {way(nodes)}"

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli import quick_start
@@ -13,8 +12,7 @@ from interlock.cli.flags import add_running_flags, options_from, options_here
 from interlock.cli.inputs import batch_lines, json_object, piped_text, prompt_from, read_spec
 from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import write_json
-from interlock.engine.options import Decision, Options
-from interlock.engine.read import find_run, idle, past_requests, waiting_requests
+from interlock.engine.client import Client, Decision, Options
 from interlock.state.errors import InputError, InterlockError, RunError, UserError
 
 if TYPE_CHECKING:
@@ -52,7 +50,7 @@ def prompt(args: Args) -> int | None:
     options = options_from(args, resuming=bool(name))
     found = None
     if name:
-        found = find_run(options.home, name, options.workspace)
+        found = Client(options).run(name)
     if _opens_session(args):
         from interlock.cli.session.keyboard import held
 
@@ -99,9 +97,8 @@ class _RunParser(Parser):
     def learn(self, words: Sequence[str]) -> None:
         first, _ = self.parse_known_intermixed_args(list(words))
         from interlock.cli.workflow_inputs import add_own_flags
-        from interlock.engine.workflows import find_workflow
 
-        self.workflow, _ = find_workflow(first.workflow, options_here(first))
+        self.workflow = Client(options_here(first)).workflow(first.workflow)
         self.own = tuple(add_own_flags(self, self.workflow))
 
     def parse(self, arguments: Sequence[str]) -> Args:
@@ -182,16 +179,15 @@ def _run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: O
     Returns 42 if a line was bad, else the first exit code that isn't 0. Ctrl-C ends the batch at the current line.
     """
     from interlock.cli.render.structured import error_object, outcome_object
-    from interlock.engine import run_sync
 
-    exit_code = 0
+    exit_code, client = 0, Client(options)
     for place, line in batch_lines(name):
         print(f"batch: line {place}", file=sys.stderr)
         code = InputError.exit_code
         try:
             if isinstance(line, InputError):
                 raise line
-            outcome = run_sync(workflow, {**defaults, **line}, options=options)
+            outcome = client.start_sync(workflow, {**defaults, **line})
             outcome = notified(outcome, [outcome.notifying])
             write_json(outcome_object(outcome))
             tell_trace(outcome, options)
@@ -234,16 +230,17 @@ def resume_parser() -> Parser:
 
 def resume(args: Args) -> int | None:
     options = replace(options_from(args, resuming=True), new_rules=args.new_rules, compress=args.compress)
-    run = find_run(options.home, args.run, options.workspace)
-    decisions = _decisions(args, options.home, run.run) if args.decisions else []
+    client = Client(options)
+    run = client.run(args.run)
+    decisions = _decisions(args, client, run.run) if args.decisions else []
     view = view_for(args, run.title, [d.approval for d in decisions])
     return go_on(run.run, decisions, args.prompt, options, view)
 
 
-def _decisions(args: Args, home: Path, run: str) -> list[Decision]:
-    waiting = [request.fields for request in waiting_requests(home, run)]
-    why = "" if waiting else idle(home, run)
-    return decisions_from(args.decisions, waiting, past_requests(home, run), why)
+def _decisions(args: Args, client: Client, run: str) -> list[Decision]:
+    waiting = [request.fields for request in client.requests(run)]
+    why = "" if waiting else client.idle(run)
+    return decisions_from(args.decisions, waiting, client.past_requests(run), why)
 
 
 class _InitParser(Parser):

@@ -2,21 +2,20 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from interlock.cli.render.output import Paint, cut, elapsed, one_line
+from interlock.engine.client import Call, Client
 from interlock.engine.client.requests import brief
-from interlock.engine.read.calls import Call, calls
 from interlock.state.text import visible_json
 
 _CALLS = 30
 _MARKS = {"success": "✓", "cancelled": "–"}
 
 
-def call_lines(home: Path, run: str, paint: Paint) -> Iterator[str]:
+def call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
     """The newest calls with their results, each followed by who decided on it."""
-    made = calls(home, run)
+    made = client.calls(run)
     if len(made) > _CALLS:
         yield paint(f"        … {len(made) - _CALLS} earlier calls: interlock show {run} --calls", "dim")
     for number, call in enumerate(made[-_CALLS:]):
@@ -29,8 +28,8 @@ def call_lines(home: Path, run: str, paint: Paint) -> Iterator[str]:
             yield paint(f"          {who}", "dim")
 
 
-def calls_in_full(home: Path, run: str, paint: Paint) -> Iterator[str]:
-    made = calls(home, run)
+def calls_in_full(client: Client, run: str, paint: Paint) -> Iterator[str]:
+    made = client.calls(run)
     if not made:
         yield f"Run {run} has made no call."
     for number, call in enumerate(made, 1):

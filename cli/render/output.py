@@ -5,7 +5,9 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -28,6 +30,34 @@ _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\
 
 _CODE = "|".join(_CODES.values())
 _OURS = re.compile(rf"(\x1b\[(?:(?:{_CODE})(?:;(?:{_CODE}))*|0)m)")
+
+
+_page: ContextVar[TextIO | None] = ContextVar("page", default=None)
+
+
+@contextmanager
+def written_to(page: TextIO) -> Generator[None]:
+    """Let the commands called in this context write their results and remarks to a page; nobody can be asked."""
+    token = _page.set(page)
+    try:
+        yield
+    finally:
+        _page.reset(token)
+
+
+def out() -> "Paint":
+    """Where a command's result goes: stdout, or the page of whoever called it."""
+    return Paint(_page.get() or sys.stdout)
+
+
+def err() -> "Paint":
+    """Where a command's remarks go: stderr, or the same page."""
+    return Paint(_page.get() or sys.stderr)
+
+
+def keyboard() -> TextIO | None:
+    """What a command reads; None: there is nobody and nothing to read."""
+    return None if _page.get() else sys.stdin
 
 
 class Paint:
@@ -109,7 +139,7 @@ def place(folder: str) -> str:
 
 def show_table(rows: Sequence[Sequence[str]], header: Sequence[str] = (), flexible: int = -1) -> None:
     """Aligned columns on stdout; on a terminal, the `flexible` one is cut so that each row fits one line."""
-    paint = Paint(sys.stdout)
+    paint = out()
     table = [
         [visible(cell).replace("\n", " ") for cell in row]
         for row in ([header] if header else []) + list(rows)
@@ -127,8 +157,9 @@ def show_table(rows: Sequence[Sequence[str]], header: Sequence[str] = (), flexib
 
 def write_json(value: Any, indent: int | None = None) -> None:
     """One JSON value and a line end, in one write."""
-    sys.stdout.write(visible_json(value, indent) + "\n")
-    sys.stdout.flush()
+    stream = _page.get() or sys.stdout
+    stream.write(visible_json(value, indent) + "\n")
+    stream.flush()
 
 
 def show_json(value: Any) -> None:
@@ -137,7 +168,7 @@ def show_json(value: Any) -> None:
 
 def warn(warnings: Iterable[str]) -> None:
     for line in warnings:
-        print(f"warning: {one_line(line)}", file=sys.stderr)
+        err().print(f"warning: {one_line(line)}")
 
 
 def close_stdout() -> None:

@@ -13,7 +13,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from interlock.cli.render.output import one_line
-from interlock.engine.options import Options
+from interlock.engine.client import Options
 from interlock.state.errors import InterlockError
 from interlock.state.tooling import Workspace
 
@@ -84,7 +84,7 @@ class Available:
         return self._own
 
     def _found(self) -> Own:
-        from interlock.engine.travel.files import settings_of
+        from interlock.engine.client import settings_of
         from interlock.services.context.definitions import load_commands, load_skills
         from interlock.services.trust import is_trusted
 
@@ -173,7 +173,7 @@ class Files:
 
 def files_of(folder: Path) -> Workspace:
     """The workspace as runs in this folder see it."""
-    from interlock.engine.travel.files import settings_of
+    from interlock.engine.client import settings_of
     from interlock.services.files.workspace import open_workspace
 
     return open_workspace(folder, settings_of(folder))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from interlock.cli.driving import is_plain
 from interlock.cli.render.output import one_line
 from interlock.cli.session.keyboard import unechoed
-from interlock.engine.options import Options
+from interlock.engine.client import Options
 from interlock.state.errors import CredentialsError, UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
 from interlock.state.text import visible

@@ -6,18 +6,16 @@ import io
 import os
 import shlex
 import signal
-import sys
 from asyncio import to_thread
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from interlock.cli.catalog import execute
-from interlock.cli.render.output import elapsed, one_line, plain, redacted
+from interlock.cli.render.output import elapsed, one_line, plain, redacted, written_to
 from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 400
 """Lines of a command's output to show; a pager suits longer output better."""
-_alone = Lock()
-"""The process's stdout and stderr can be redirected to one place at a time."""
 
 
 class _Page(io.StringIO):
@@ -36,32 +32,22 @@ class _Page(io.StringIO):
         return True
 
 
-def printed(name: str, arguments: list[str]) -> tuple[int, str]:
-    """Run `interlock NAME ARGUMENTS`, which can't ask anyone; its exit code and output, with colours."""
+def printed(name: str, arguments: list[str]) -> str:
+    """What `interlock NAME ARGUMENTS` writes, with colours; nobody can be asked."""
     page = _Page()
-    with _alone, redirect_stdout(page), redirect_stderr(page), _nobody_there():
+    with written_to(page):
         try:
-            code = execute(name, arguments)
+            execute(name, arguments)
         except InterlockError as error:
             page.write(redacted(str(error)))
-            code = error.exit_code
-        except SystemExit as end:  # --help
-            code = int(end.code or 0)
-    return code, page.getvalue().rstrip()
+        except SystemExit:  # --help
+            pass
+    return page.getvalue().rstrip()
 
 
-@contextmanager
-def _nobody_there() -> Generator[None]:
-    keyboard, sys.stdin = sys.stdin, io.StringIO()
-    try:
-        yield
-    finally:
-        sys.stdin = keyboard
-
-
-async def show_printed(session: "Session", name: str, arguments: Sequence[str]) -> str:
-    """Show the output of `interlock NAME ARGUMENTS`, and return it; empty if it failed."""
-    code, text = await to_thread(lambda: printed(name, [*arguments]))
+async def show_printed(session: "Session", name: str, arguments: Sequence[str]) -> None:
+    """Show what `interlock NAME ARGUMENTS` writes."""
+    text = await to_thread(lambda: printed(name, [*arguments]))
     lines = text.split("\n") if text else []
     shown = "\n".join(lines[:_MOST_LINES])
     if shown:
@@ -69,7 +55,6 @@ async def show_printed(session: "Session", name: str, arguments: Sequence[str]) 
     if len(lines) > _MOST_LINES:
         command = shlex.join(["interlock", name, *arguments])
         session.screen.note(f"… {len(lines) - _MOST_LINES:,} more lines: {command}")
-    return "" if code else text
 
 
 def words(rest: str) -> list[str]:

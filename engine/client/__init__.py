@@ -5,16 +5,24 @@ medium, and says who is asked (`Asker`); what follows a drive happens here. Noth
 driven, and a front end that only looks needs no more than sqlite3.
 """
 
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from interlock.engine.client.views import Views
+from interlock.engine.client.views import Views, settings_of
 from interlock.engine.driver.settling import Asker, at_once, settled
-from interlock.engine.options import Decision, Options, Outcome, Pending, Renderer
-from interlock.engine.read import ENDED, STATUSES, Request, RunRow, Step
+from interlock.engine.options import (
+    WORKFLOWS_FOLDER,
+    WORKFLOWS_GROUP,
+    Decision,
+    Options,
+    Outcome,
+    Pending,
+    Renderer,
+)
+from interlock.engine.read import ENDED, STATUSES, Request, RunRow, Step, path
 from interlock.engine.read.calls import Agent, Call
 from interlock.engine.store import diagnosed, state_home
 
@@ -22,11 +30,16 @@ if TYPE_CHECKING:
     from interlock.engine.client.changes import Change, Rewind
     from interlock.engine.client.following import Followed, LiveDrive, LiveDrives
     from interlock.engine.driver.drive import Stop
+    from interlock.engine.travel.another_model import GoneOn
     from interlock.engine.travel.fork import Forked
+    from interlock.engine.travel.replay import Replayed
 
+T = TypeVar("T")
 __all__ = [
     "ENDED",
     "STATUSES",
+    "WORKFLOWS_FOLDER",
+    "WORKFLOWS_GROUP",
     "Agent",
     "Asker",
     "Call",
@@ -39,6 +52,8 @@ __all__ = [
     "Request",
     "RunRow",
     "Step",
+    "path",
+    "settings_of",
     "state_home",
     "stopper",
 ]
@@ -51,6 +66,11 @@ class Client(Views):
         """`drives`: those of another client of the same front end, which are followed and stopped as its own."""
         super().__init__(options)
         self._drives = drives
+
+    @classmethod
+    def at_home(cls) -> "Client":
+        """For looking at this user's runs, and travelling in them."""
+        return cls(Options(home=state_home()))
 
     @property
     def drives(self) -> "LiveDrives":
@@ -232,6 +252,21 @@ class Client(Views):
         step = self.checkpoints(run)[-1].step if step is None else step
         return fork_run(self.home, run, step, workspace=workspace, in_place=in_place)
 
+    def replay(self, run: str, until: int | None = None, swap: str | None = None) -> "Replayed":
+        """Execute a run's graph again from its record. `swap`: NODE=FILE.py:FUNCTION. Raises `UserError`."""
+        from interlock.engine.travel.replay import replay, swap_from
+
+        swapped = swap_from(swap, until) if swap else None
+        return _in_own_loop(replay(self.home, run, until, swapped))
+
+    def replay_with(
+        self, run: str, model: str, step: int | None = None, renderers: Sequence[Renderer] = ()
+    ) -> "GoneOn":
+        """Go on with another model from a step, by default the first, in a fork. Raises `UserError`."""
+        from interlock.engine.travel.another_model import go_on_with
+
+        return _in_own_loop(go_on_with(self.home, run, model, step, renderers))
+
     def rewind(self, run: str, step: int | None) -> "Rewind":
         """What it takes to go back to a root step, with the files; None: to before the run. Raises `UserError`."""
         from interlock.engine.client import changes
@@ -249,6 +284,15 @@ class Client(Views):
         from interlock.engine.client import changes
 
         return changes.last_change(self.home, self.run(run))
+
+
+def _in_own_loop(work: Coroutine[Any, Any, T]) -> T:
+    import asyncio
+
+    from interlock.engine.driver.drive import signals_held
+
+    with signals_held():
+        return asyncio.run(work)
 
 
 def stopper() -> "Stop":

@@ -35,10 +35,16 @@ class Rewind:
 
     def carry_out(self) -> "Forked | None":
         """Change the files, and fork there; None: they are as before the run, which nothing goes on from."""
-        if self._step is None:
-            self._files.put(self._work)
-            return None
-        return fork_run(self._files.home, self._run.run, self._step, in_place=True)
+        if self._step is not None:
+            return self.forked()
+        self._files.put(self._work)
+        return None
+
+    def forked(self) -> "Forked":
+        """Change the files, and go on from there in a new run. Raises `UserError`."""
+        return fork_run(
+            self._files.home, self._run.run, -1 if self._step is None else self._step, in_place=True
+        )
 
 
 def rewind(home: Path, run: RunRow, step: int | None) -> Rewind:

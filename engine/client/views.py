@@ -14,9 +14,17 @@ from interlock.engine.store.checkpoints import RootCheckpoint
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
+    from interlock.engine.workflows import Listed
     from interlock.graphs._pipeline import Pipeline
     from interlock.state.messages import Message
     from interlock.state.settings import Settings
+
+
+def settings_of(folder: Path) -> "Settings":
+    """A folder's settings as they are now. Raises `ConfigError`."""
+    from interlock.engine.travel import files
+
+    return files.settings_of(folder)
 
 
 class Views:
@@ -55,6 +63,10 @@ class Views:
     def steps(self, run: str) -> list[Step]:
         """Every executed node, in the order they ended."""
         return read.steps(self.home, run)
+
+    def step_rows(self, run: str) -> list[Any]:
+        """The steps as `diagrams` reads them."""
+        return read.step_rows(self.home, run)
 
     def path(self, run: str) -> list[tuple[str, int]]:
         """The root graph's nodes in order, with consecutive repetitions counted."""
@@ -144,14 +156,29 @@ class Views:
 
         return unkept(self.home, self.run(run))
 
+    def damage(self, run: str) -> list[str]:
+        """A line for each record that was lost or changed."""
+        from interlock.engine.store.damage import damage
+
+        return list(damage(self.home, run))
+
     def settings(self, folder: Path) -> "Settings":
         """A folder's settings as they are now. Raises `ConfigError`."""
-        from interlock.engine.travel.files import settings_of
-
         return settings_of(folder)
 
-    def workflow(self, name: str) -> "Pipeline":
-        """A workflow of ours, or of the user. Raises `UserError`."""
+    def workflow(self, name: str, with_own_nodes: bool = False) -> "Pipeline":
+        """A workflow of ours, or of the user, also with the nodes that settings add. Raises `InterlockError`."""
         from interlock.engine.workflows import find_workflow
 
-        return find_workflow(name, self.options)[0]
+        found, _ = find_workflow(name, self.options)
+        if not with_own_nodes:
+            return found
+        from interlock.engine.driver import prepare, runner
+
+        return runner.with_own_nodes(found, prepare.prepare(self.options, needs_model=False))
+
+    def own_workflows(self) -> "tuple[list[Listed], list[str]]":
+        """The user's own workflows, and a line for each folder of them that doesn't count."""
+        from interlock.engine.workflows import ignored, listed
+
+        return listed(self.options), ignored(self.options)
