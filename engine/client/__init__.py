@@ -267,6 +267,12 @@ class Client(Views):
 
         return _in_own_loop(go_on_with(self.home, run, model, step, renderers))
 
+    def end(self, run: str) -> str:
+        """The place behind everything that a run's record holds now, for `follow`."""
+        from interlock.engine.client.record import Cursor, events
+
+        return str(Cursor().past(events(self.home, run)))
+
     def rewind(self, run: str, step: int | None) -> "Rewind":
         """What it takes to go back to a root step, with the files; None: to before the run. Raises `UserError`."""
         from interlock.engine.client import changes

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending, RunRow
 from interlock.engine.client.following import Standing
 from interlock.engine.client.front import Front, Kind, Notice, Used
-from interlock.engine.client.record import Cursor, events, newest
+from interlock.engine.client.record import events, newest
 from interlock.engine.client.thread import EngineThread
 from interlock.engine.driver.settling import settled
 from interlock.engine.store.sqlite import Changes
@@ -335,9 +335,7 @@ class Conversation:
         """Read the run's state: a person, a plan or the model may have changed its mode."""
         if self.run is None or not (state := await asyncio.to_thread(self.client.current_state, self.run)):
             return
-        place = Cursor()
-        deque(place.unread(await asyncio.to_thread(events, self.home, self.run)), 0)
-        self._cursor = str(place)
+        self._cursor = await asyncio.to_thread(self.client.end, self.run)
         if self.options.approval_mode is None:
             self.approval_mode = str(state.get("approval_mode") or self.approval_mode)
         self.mode = str(state.get("mode") or "")

@@ -55,6 +55,12 @@ class Cursor:
     def __str__(self) -> str:
         return f"{self.taken}:{'.'.join(map(str, sorted(self.open)))}"
 
+    def past(self, events: Iterable[Event]) -> "Cursor":
+        """Move to the end of a record."""
+        for _ in self.unread(events):
+            pass
+        return self
+
     def unread(self, events: Iterable[Event]) -> Iterator[Event]:
         """The events of a record that come after this place, which moves past each."""
         number = 0

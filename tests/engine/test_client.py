@@ -1,0 +1,234 @@
+"""test_client: what a front end does with runs, through the client alone: a second front end, following, one loop."""
+
+import asyncio
+import queue
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from toy_front import Toy
+
+from interlock.engine.client import Client, Decision, Options, Outcome, Pending
+from interlock.engine.client.following import Followed, Standing
+from interlock.engine.client.record import Cursor
+from interlock.engine.client.requests import decided, keyed
+from interlock.state.errors import UserError
+from interlock.state.events import Event, MessageEvent, ToolResultEvent, ToolUse
+from interlock.testing import Stage
+
+
+def _says(name: str, **args: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"name": name, "args": args}]}
+
+
+_WRITE = _says("write_file", file_path="a.txt", content="one\n")
+_WORK = [{"text": "I write it."} | _WRITE, {"text": "Written."}]
+
+
+class _Typing:
+    """A person's lines, each typed once what it waits for was said since the one before."""
+
+    def __init__(self, lines: Iterable[tuple[str, str]]) -> None:
+        self._lines = iter(lines)
+        self._said: queue.Queue[str] = queue.Queue()
+        self.all: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.all.append(line)
+        self._said.put(line)
+
+    def read(self) -> str:
+        awaited, line = next(self._lines)
+        while awaited and not self._said.get(timeout=30).startswith(awaited):
+            pass
+        return line
+
+
+def test_a_front_end_of_plain_input_and_print(tmp_path: Path) -> None:
+    replies = [*_WORK, _says("run_shell_command", command="sleep 60"), {"text": "Gone on."}]
+    stage = Stage(tmp_path, replies, given={"allowed_tools": ("run_shell_command(sleep)",)})
+    person = _Typing(
+        [
+            ("", "write a file"),
+            ("  y yes", "y"),
+            ("= done", "/undo"),
+            ("undone", "/fork"),
+            ("forked", "now wait"),
+            ("call: ", "/stop"),
+            ("= cancelled", "go on"),
+            ("= done", "/quit"),
+        ]
+    )
+    asyncio.run(Toy(stage.options, person.read, person.say).serve())
+    assert "~ I write it." in person.all and "assistant: I write it." in person.all
+    assert [line for line in person.all if line[0] in "?="] == [
+        next(line for line in person.all if line.startswith("? write_file a.txt (+1)")),
+        "= done",
+        "= cancelled",
+        "= done",
+    ]
+    assert "undone: D a.txt" in person.all
+    assert [line for line in person.all if line.startswith("user:")] == [
+        "user: write a file",
+        "user: now wait",
+        "user: go on",
+    ]
+    assert sorted(run.status for run in Client(stage.options).runs()) == ["done", "done"]
+
+
+class _Approves:
+    async def decide(self, _outcome: Outcome, requests: Sequence[Pending], /) -> list[Decision]:
+        return [decided(request, keyed(request)["y"]) for request in requests]
+
+    def refused(self, error: UserError, /) -> None:
+        raise error
+
+
+async def _until_over(client: Client, run: str, cursor: str = "") -> list[Followed]:
+    found: list[Followed] = []
+    async with aclosing(client.follow(run, cursor)) as events:
+        async for one in events:
+            found.append(one)
+            if isinstance(one.event, Standing) and one.event.status not in ("running", "waiting"):
+                break
+    return found
+
+
+def _kinds(found: Iterable[Followed]) -> list[str]:
+    return [_kind(one.event) for one in found if one.cursor and not isinstance(one.event, Standing)]
+
+
+def _kind(event: Event | Standing) -> str:
+    if isinstance(event, MessageEvent):
+        return f"{event.role}: {event.content}"
+    assert isinstance(event, ToolUse | ToolResultEvent)
+    return f"{event.type} {event.tool_name}"
+
+
+_RECORDED = [
+    "user: write a file",
+    "assistant: I write it.",
+    "tool_use write_file",
+    "tool_result write_file",
+    "assistant: Written.",
+]
+
+
+def test_a_run_is_followed_from_any_place_without_a_gap_or_a_double(tmp_path: Path) -> None:
+    client = Client(Stage(tmp_path, _WORK).options)
+    outcome = client.start_sync("main", {"prompt": "write a file"}, asker=_Approves())
+    assert outcome.status == "done"
+    whole = asyncio.run(_until_over(client, outcome.run))
+    assert _kinds(whole) == _RECORDED
+    for number, one in enumerate(whole[:-1], 1):
+        after = asyncio.run(_until_over(client, outcome.run, one.cursor))
+        assert _kinds(after) == _RECORDED[number:]
+
+
+def test_a_result_that_comes_after_a_later_call_is_neither_lost_nor_told_twice() -> None:
+    first, second = (ToolUse(tool_name=name, tool_id=name, parameters={}) for name in "ab")
+    done = [ToolResultEvent(tool_name=name, tool_id=name, status="success") for name in "ab"]
+    place = Cursor()
+    told = [*place.unread([first, second])]
+    place = Cursor.read(str(place))
+    told += place.unread([first, second, done[1]])
+    place = Cursor.read(str(place))
+    told += place.unread([first, done[0], second, done[1]])
+    assert told == [first, second, done[1], done[0]]
+
+
+_ELSEWHERE = """
+import sys
+from pathlib import Path
+from interlock.engine.client import Client, Options
+home, work, script, run = sys.argv[1:]
+options = Options(home=Path(home), user_home=Path(home), workspace=Path(work), model=f"script:{script}", env={})
+request = Client(options).requests(run)[0].fields
+from interlock.engine.client.requests import decided, keyed
+Client(options).go_on_sync(run, decisions=[decided(request, keyed(request)["y"])])
+"""
+
+
+def test_what_another_process_does_is_followed_by_what_it_commits(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, _WORK)
+    client = Client(stage.options)
+    parked = client.start_sync("main", {"prompt": "write a file"})
+    assert parked.status == "waiting"
+
+    async def followed() -> list[Followed]:
+        arguments = [str(stage.home), str(stage.work), str(stage.script), parked.run]
+        following = asyncio.create_task(_until_over(client, parked.run))
+        other = await asyncio.create_subprocess_exec(sys.executable, "-c", _ELSEWHERE, *arguments)
+        assert await other.wait() == 0
+        return await following
+
+    found = asyncio.run(followed())
+    assert _kinds(found) == _RECORDED
+    stood = [one.event.status for one in found if isinstance(one.event, Standing)]
+    assert stood[0] == "waiting" and stood[-1] == "done"
+    assert all(one.cursor for one in found)
+
+
+def test_a_drive_of_this_process_is_followed_with_each_piece(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, _WORK)
+    client = Client(stage.options)
+    parked = client.start_sync("main", {"prompt": "write a file"})
+
+    async def followed() -> list[Followed]:
+        following = asyncio.create_task(_until_over(client, parked.run))
+        await client.go_on(parked.run, decisions=await _Approves().decide(parked, parked.pending))
+        return await following
+
+    found = asyncio.run(followed())
+    assert _kinds(found) == _RECORDED
+    pieces = [one.event for one in found if not one.cursor]
+    assert "Written." in "".join(e.content for e in pieces if isinstance(e, MessageEvent) and e.delta)
+
+
+def test_what_somebody_else_decided_first_is_said_and_the_rest_asked(tmp_path: Path) -> None:
+    """The loop behind every front end."""
+    calls = [{"name": "write_file", "args": {"file_path": name, "content": "x"}} for name in ("a", "b")]
+    client = Client(Stage(tmp_path, [{"tool_calls": calls}, {"text": "Done."}]).options)
+    asked: list[list[str]] = []
+    problems: list[str] = []
+
+    class Slow(_Approves):
+        async def decide(self, outcome: Outcome, requests: Sequence[Pending], /) -> list[Decision]:
+            asked.append([request["args"]["file_path"] for request in requests])
+            made = await super().decide(outcome, requests)
+            if len(asked) == 1:
+                client.go_on_sync(outcome.run, decisions=made[:1])
+            return made
+
+        def refused(self, error: UserError, /) -> None:
+            problems.append(str(error))
+
+    outcome = client.start_sync("main", {"prompt": "write"}, asker=Slow())
+    assert (outcome.status, asked) == ("done", [["a", "b"], ["b"]])
+    assert len(problems) == 1
+
+
+def test_a_stop_of_one_run_leaves_the_others(tmp_path: Path) -> None:
+    waits = [_says("run_shell_command", command="sleep 60"), {"text": "Done."}]
+    options: Options = Stage(tmp_path, waits, given={"allowed_tools": ("run_shell_command(sleep)",)}).options
+    client = Client(options)
+
+    async def stopped() -> Outcome:
+        at_work: asyncio.Queue[str] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def seen(event: Event) -> None:
+            if event.type == "tool_start":
+                loop.call_soon_threadsafe(at_work.put_nowait, "")
+
+        drive = asyncio.create_task(client.start("main", {"prompt": "wait"}, renderers=[seen]))
+        await at_work.get()
+        (run,) = client.runs("running")
+        assert not client.stop("another")
+        assert client.stop(run.run)
+        return await drive
+
+    assert asyncio.run(stopped()).status == "cancelled"
+    assert not client.stop()
