@@ -19,6 +19,7 @@ from interlock.graphs.main import follow_up
 from interlock.nodes.main import after_context, before_agent, nudge
 from interlock.nodes.requests import await_person, notify
 from interlock.nodes.task import (
+    after_agent,
     after_turn,
     ask_completion,
     ask_guidance,
@@ -55,7 +56,13 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.nodes(notify, open_child)
     g.node("child", await_child)
     g.nodes(take_result, finish)
-    hooks(g, {"BeforeAgent": (before_agent, {"passed": "turn", "ended": "finish"})})
+    hooks(
+        g,
+        {
+            "BeforeAgent": (before_agent, {"passed": "turn", "ended": "finish"}),
+            "AfterAgent": (after_agent, {"feedback": "build_prompt", "ended": "finish"}),
+        },
+    )
     _edges(g)
     return g
 
@@ -69,8 +76,8 @@ def _edges(g: Graph) -> None:
     g.edge("choose_call", "tools")
     g.edge("tools", "weigh")
     on = {"three mistakes": "ask_guidance", "given up": "give_up", "go on": "build_prompt"}
-    result = {"completed": "ask_completion", "accepted": "finish", "stopped": "finish"}
-    g.by_label("weigh", {**result, "subtask": "open_child", **on})
+    over = {"answered": "after_agent", "accepted": "finish", "stopped": "finish"}
+    g.by_label("weigh", {**over, "completed": "ask_completion", "subtask": "open_child", **on})
     g.by_label("remind", on)
     g.edge("give_up", "finish")
     g.edge("nudge", "build_prompt")
@@ -81,7 +88,7 @@ def _edges(g: Graph) -> None:
     g.edge("await_guidance", "take_guidance")
     g.by_label("take_guidance", {"go on": "build_prompt", "stopped": "finish"})
     g.edge("await_completion", "take_completion")
-    g.by_label("take_completion", {"accepted": "finish", "feedback": "build_prompt", "stopped": "finish"})
+    g.by_label("take_completion", {**over, "feedback": "build_prompt"})
     g.edge("open_child", "child")
     g.edge("child", "take_result")
     g.edge("take_result", "build_prompt")

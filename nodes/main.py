@@ -190,14 +190,20 @@ async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
     labels=("feedback", "ended"),
 )
 async def after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
-    """A block with a reason requests another turn. No answer is an error, which hooks aren't asked about."""
+    """No answer is an error, which hooks aren't asked about."""
     transcript = runtime.context.transcript
     if not is_visible(transcript.message(state["reply"]).text):
         return {"label": "ended", "turn_status": "ok"}
     answers = [m.text for m in transcript.read(state["said"])] if state["said"] else []
+    return await after_answer("\n".join(answers), state, runtime)
+
+
+async def after_answer(answer: str, state: MainState, runtime: Runtime[Deps]) -> MainState:
+    """Fire the hooks on an answer. A block with a reason requests another turn."""
+    transcript = runtime.context.transcript
     payload: dict[str, JsonValue] = {
         "prompt": transcript.message(state["asked"]).text,
-        "prompt_response": "\n".join(answers) or _SILENT,
+        "prompt_response": answer or _SILENT,
         "stop_hook_active": state["fed_back"],
     }
     outcome = await fired("AfterAgent", payload, state, runtime)

@@ -7,7 +7,8 @@ from typing import Literal, cast
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
-from interlock.nodes.main import append_text, turn_end
+from interlock.nodes.hooks import fires
+from interlock.nodes.main import after_answer, append_text, turn_end
 from interlock.nodes.main import finish as ended_by
 from interlock.nodes.requests import answered, asked, put_request
 from interlock.prompts import render
@@ -20,6 +21,7 @@ from interlock.state.main import MainState
 from interlock.state.messages import Message, ToolCall, open_calls
 from interlock.state.mode import DEFAULT
 from interlock.state.node import node
+from interlock.state.run import is_hooked
 from interlock.state.task import CHILD, DEEPEST, REPEATS, Subtask, TaskState, steps_of
 
 _FRESH: TaskState = {
@@ -38,6 +40,7 @@ _FRESH: TaskState = {
     "status": "running",
     "refused": {},
     "hook_stage": "",
+    "fed_back": False,
 }
 _SCROLLS = ("scroll_down", "scroll_up")
 """Browser actions for which a repeat is progress."""
@@ -119,9 +122,9 @@ def _key(call: ToolCall) -> str:
 
 
 @node(
-    reads=("stop", "completed", "subtask", "mistaken", "mistakes"),
+    reads=("stop", "completed", "subtask", "mistaken", "mistakes", "hooked"),
     writes=("mistakes", "result"),
-    labels=("stopped", "completed", "accepted", "subtask", "three mistakes", "given up", "go on"),
+    labels=("stopped", "completed", "answered", "accepted", "subtask", "three mistakes", "given up", "go on"),
     fusable=True,
 )
 async def weigh(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
@@ -133,11 +136,15 @@ async def weigh(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     if state["completed"]:
         asks = deps.settings.task.confirm_completion
         confirmed = deps.info.interactive if asks is None else asks
-        label = "completed" if confirmed else "accepted"
+        label = "completed" if confirmed else _accepted(state)
         return {"label": label, "mistakes": 0, "result": state["completed"]}
     if state["subtask"]:
         return {"label": "subtask", "mistakes": 0}
     return {"label": _after_mistakes(mistakes, deps), "mistakes": mistakes}
+
+
+def _accepted(state: TaskState) -> Literal["answered", "accepted"]:
+    return "answered" if is_hooked(state, "AfterAgent") else "accepted"
 
 
 def _after_mistakes(mistakes: int, deps: Deps) -> Literal["three mistakes", "given up", "go on"]:
@@ -230,9 +237,9 @@ async def take_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 
 
 @node(
-    reads=("approval", "head", "result"),
+    reads=("approval", "head", "result", "hooked"),
     writes=("head", "result", "stop", "stopped_by"),
-    labels=("accepted", "feedback", "stopped"),
+    labels=("answered", "accepted", "feedback", "stopped"),
 )
 async def take_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     _, answer = answered(runtime.context, state["approval"])
@@ -240,9 +247,21 @@ async def take_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState
     if answer.choice == "cancel":
         return {"label": "stopped", "stop": "ended by the user", "stopped_by": "person"}
     if answer.choice == "proceed_once" and not feedback:
-        return {"label": "accepted"}
+        return {"label": _accepted(state)}
     text = render("task_loop/feedback", feedback=feedback or "This isn't done.")
     return {"label": "feedback", "head": append_text(runtime, state["head"], text), "result": ""}
+
+
+@fires(
+    reads=("head", "asked", "result", "fed_back"),
+    writes=("head", "result", "hook_stage", "fed_back", "turn_status", "error"),
+    labels=("feedback", "ended"),
+)
+async def after_agent(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
+    """The result is the answer. Hooks accept it, send the model on, or end the task without it."""
+    result = runtime.context.transcript.message(state["result"]).text
+    checked = cast(TaskState, await after_answer(result, cast(MainState, state), runtime))
+    return checked if checked.get("turn_status") == "ok" else {**checked, "result": ""}
 
 
 @node(

@@ -99,6 +99,8 @@ class TaskState(HookedPrompt, Conversation, PlanMode, BatchEnd, LoopEnd, PromptK
     children: list[str]
     result: str
     """Chain record of the submitted result."""
+    fed_back: bool
+    """An AfterAgent hook sent the model on in this prompt (`stop_hook_active`)."""
     noted_epoch: int
     status: str
 

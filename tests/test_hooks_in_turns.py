@@ -77,6 +77,8 @@ def blocked(event: str, what: str, **more: Any) -> Scene:
     return Scene({event: BLOCK}, status="blocked_by_hook", exit_code=56, error=error, **more)
 
 
+FINAL = {"tool_calls": [call("attempt_completion", result="it works")]}
+TOLD = "assert (told['prompt_response'], told['stop_hook_active']) == ('it works', True)"
 SCRIPT = "the stage's own"
 ASKED = {"skipNextSpeakerCheck": False}
 SCENES: dict[str, Scene] = {
@@ -117,6 +119,16 @@ SCENES: dict[str, Scene] = {
         exit_code=1,
         fired={"AfterAgent": 0},
     ),
+    "after agent: accepts a task's result": Scene(
+        {"AfterAgent": "true"}, [FINAL], workflow="task", fired={"AfterAgent": 1}
+    ),
+    "after agent: sends a task on": Scene(
+        {"AfterAgent": once("echo 'write tests, too' >&2; exit 2", python(TOLD))},
+        [FINAL, {**FINAL, "expect": "write tests, too"}],
+        workflow="task",
+        fired={"AfterAgent": 2},
+    ),
+    "after agent: stops a task": stopped("AfterAgent", replies=[FINAL], workflow="task"),
     "before model: passes, at each turn": Scene(
         {"BeforeModel": "true"}, [LOOK, DONE], fired={"BeforeModel": 2}
     ),
@@ -201,6 +213,7 @@ CUT: dict[str, Scene] = {
     "BeforeToolSelection": Scene({"BeforeToolSelection": "true"}),
     "AfterModel": Scene({"AfterModel": "true"}),
     "PreCompress": Scene({"PreCompress": "true"}, COMPRESSOR, "compressed", workflow="compress", input=LONG),
+    "AfterAgent of a task": Scene({"AfterAgent": "true"}, [FINAL], workflow="task"),
     "BeforeAgent of a plan": Scene(
         {"BeforeAgent": "true"}, [DONE] * 3, "failed", 1, "without a plan", workflow="plan"
     ),

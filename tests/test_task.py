@@ -488,23 +488,24 @@ def hook(command: str) -> list[dict[str, Any]]:
     return [{"hooks": [{"type": "command", "command": command}]}]
 
 
-def test_hooks_stand_before_the_prompt_and_hear_of_what_waits(tmp_path: Path) -> None:
+def test_hooks_stand_around_the_prompt_and_hear_of_what_waits(tmp_path: Path) -> None:
     """Every edge of the task loop that only hooks take, except those that a kill leads to."""
     heard = hook("cat >> ../heard")
+    after = hook("[ -e ../sent ] || { touch ../sent; echo 'test it' >&2; exit 2; }")
     scenes: dict[str, tuple[Any, Replies, list[Move], str, dict[str, Any]]] = {
         "ends": (hook("echo no >&2; exit 2"), [DONE], list[Move](), "blocked_by_hook", {}),
         "passes": (
             hook("echo for you"),
-            [DONE],
-            [yes],
+            [DONE, DONE],
+            [yes, yes],
             "done",
             {"confirmCompletion": True},
         ),
-        "asks": (hook("exit 0"), [BAD, BAD, BAD, DONE], [says("go on")], "done", ASK["task"]),
+        "asks": (hook("exit 0"), [BAD, BAD, BAD, DONE, DONE], [says("go on")], "done", ASK["task"]),
     }
     taken: set[tuple[str, str, str]] = set()
     for name, (before, replies, moves, status, settings) in scenes.items():
-        hooks = {"BeforeAgent": before, "Notification": heard}
+        hooks = {"BeforeAgent": before, "AfterAgent": after, "Notification": heard}
         stage = Stage(tmp_path / name, replies, settings={"hooks": hooks, "task": settings})
         outcome = play(stage, moves)
         assert outcome.status == status, outcome
