@@ -152,15 +152,15 @@ def facts_of(state: SystemPromptState, deps: Deps) -> Facts:
     names = {tool.name for tool in tools}
     connected = (v for v in deps.mcp.views() if v.status == "connected")
     servers = [v for v in connected if any(name.startswith(f"mcp_{v.name}_") for name in names)]
-    sandboxed, xml = bool(deps.settings.tools.sandbox), state.get("protocol") == "xml"
+    sandboxed, protocol = bool(deps.settings.tools.sandbox), state.get("protocol") or "native"
     holds = {
         "git": deps.context.facts().in_git,
         "unattended": not deps.info.interactive,
         "open": not sandboxed,
         "sandboxed": sandboxed,
         "offline": sandboxed and not deps.settings.tools.sandbox_network,
-        "native": not xml,
-        "xml": xml,
+        "native": protocol in ("native", "auto"),
+        "xml": protocol == "xml",
         "mcp": has.get("mcp", bool(servers)),
         "told by servers": any(v.instructions for v in servers),
         "several reads": deps.settings.tools.max_concurrent_file_reads > 1,

@@ -24,6 +24,7 @@ from interlock.state.task import DEEPEST
 from interlock.state.tooling import ToolInfo
 from interlock.state.tools import DecideSend, ExecuteSend, ToolsState
 from interlock.tools._argument_names import own_names
+from interlock.tools._json_calls import read_calls
 from interlock.tools._tagged_calls import TaggedTools
 
 _WHO = {"policy_violation": "policy", "rejected": "person", "blocked_by_hook": "hook"}
@@ -47,8 +48,8 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Calls stay in the chain; the batch is identified by the record that contains them."""
     deps = runtime.context
     head, message = state["head"], deps.transcript.message(state["head"])
-    if not message.tool_calls and state.get("protocol") == "xml":
-        message = _read(message, deps)
+    if not message.tool_calls and (protocol := state.get("protocol")) in ("xml", "json", "auto"):
+        message = _read(message, deps, protocol)
         head = deps.transcript.append(head, [message])
     if not message.tool_calls:
         raise RunError(
@@ -72,8 +73,12 @@ def with_own_names(message: Message) -> Message:
     return message.model_copy(update={"tool_calls": tuple(calls)})
 
 
-def _read(message: Message, deps: Deps) -> Message:
+def _read(message: Message, deps: Deps, protocol: str) -> Message:
     """A message passed in as text, with its calls. Raises `RunError` if it can't be parsed."""
+    text, found = read_calls(message.text, deps.toolset.declarations())
+    if found or protocol == "json":
+        calls = [ToolCall(id=f"0.{i}", name=name, args=args) for i, (name, args) in enumerate(found)]
+        return with_own_names(message.model_copy(update={"content": text, "tool_calls": tuple(calls)}))
     tools = TaggedTools(deps.toolset.declarations())
     parser = tools.parser()
     parser.feed(message.text)

@@ -80,7 +80,7 @@ class LoopWatch:
     ),
     writes=(
         *("candidate", "stream_problem", "finish_reason", "last_prompt_tokens", "error"),
-        *("unavailable", "failed_model", "loop_keys", "loop_found"),
+        *("unavailable", "failed_model", "loop_keys", "loop_found", "protocol"),
     ),
     memoized=True,
 )
@@ -106,9 +106,18 @@ async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         "loop_found": watch.found(reply),
         "loop_keys": watch.keys,
     }
+    if state.get("protocol") == "auto":
+        update["protocol"] = _protocol(state, reply, runtime.context)
     if reply.usage.input:
         update["last_prompt_tokens"] = reply.usage.input
     return update
+
+
+def _protocol(state: TurnState, reply: Reply, deps: Deps) -> str:
+    """How the model calls tools from now on, by what it has done."""
+    history = deps.transcript.read(state["head"])
+    silent = sum(m.role == "assistant" and not m.tool_calls for m in history)
+    return deps.models.protocol_after(reply.model, reply, silent)
 
 
 async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWatch]:
@@ -130,7 +139,7 @@ async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWat
         model=request.model,
         tools=request.tools,
         withheld=request.withheld,
-        xml=state.get("protocol") == "xml",
+        protocol=state.get("protocol") or "native",
         temperature=request.temperature,
         watch=watch.see,
     )

@@ -206,8 +206,9 @@ class ModelCall:
     tools: Sequence[ToolDeclaration] = ()
     withheld: Sequence[ToolDeclaration] = ()
     """Tools that exist but aren't on offer: a call of one by tags is a call, to be refused."""
-    xml: bool = False
-    """The model calls tools by tags in its text; declarations go in its system prompt instead of the request."""
+    protocol: str = "native"
+    """How the model calls tools (`Protocol`): by `xml` tags in its text, declared in its system prompt; as `json` under
+    a schema; `auto`: natively, or however it does."""
     schema: Mapping[str, Any] | None = None
     """JSON Schema of the answer, for helper calls."""
     temperature: float | None = None
@@ -260,6 +261,8 @@ class Reply(BaseModel):
     problem: str | None = None
     """In words: why the provider called the answer malformed or blocked it."""
     replayed: bool = False
+    called: Literal["", "native", "xml", "json"] = ""
+    """How it called tools, where that wasn't known before; empty: it called none."""
     """Replayed from a record made before a crash; no request was sent."""
 
 
@@ -286,4 +289,9 @@ class Models(Protocol):
 
     def limit(self, model: str) -> int:
         """Context window in tokens (default 1,048,576)."""
+        ...
+
+    def protocol_after(self, model: str, reply: Reply, silent: int) -> str:
+        """How the model calls tools from now on, after a reply under `auto`; `silent`: its replies without a call so
+        far."""
         ...

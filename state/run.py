@@ -14,7 +14,7 @@ MAX_TURNS = 100
 """Turns per prompt (gemini-cli's MAX_TURNS)."""
 
 
-Protocol = Literal["native", "xml"]
+Protocol = Literal["native", "xml", "json", "auto"]
 """How a model calls tools: the provider's native way, or by tags in its text."""
 
 
@@ -45,7 +45,9 @@ class WorkflowInput(Closed):
     model: str | None = Field(None, description="alias, Gemini id, provider:model or script:FILE")
     approval_mode: ApprovalMode | None = Field(None, description="default | auto_edit | plan | yolo")
     mode: str | None = Field(None, description="mode of work: architect, code, ask, … (interlock modes)")
-    protocol: Protocol | None = Field(None, description="native | xml: how the model calls tools")
+    protocol: Protocol | None = Field(
+        None, description="native | xml | json | auto: how the model calls tools"
+    )
     limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
 
 

@@ -30,6 +30,19 @@ class Price(_Section):
     output: float = Field(ge=0)
 
 
+class ModelEntry(_Section):
+    """What holds for one model, alias or provider."""
+
+    first_token_timeout_s: float | None = Field(None, alias="firstTokenTimeout", gt=0)
+    """Seconds until the first token; null: 900 for servers on this machine or a private network, else 120."""
+    protocol: Literal["native", "xml", "json"] | None = None
+    """How it calls tools under `auto`; null: as it turns out to."""
+    response_format: bool | None = Field(None, alias="responseFormat")
+    """Whether its server holds answers to a JSON Schema; null: as the server's kind says."""
+    prompt_profile: Literal["full", "small"] | None = Field(None, alias="promptProfile")
+    """Which system prompt and tools it gets; null: small ones if its window is under 32k, or its server slow."""
+
+
 class ModelSettings(_Section):
     name: str = Field("auto", description="alias, Gemini id, provider:model or script:FILE")
     aliases: dict[str, str] = Field(default_factory=lambda: dict(ALIASES))
@@ -80,8 +93,9 @@ class ToolSettings(_Section):
     """Tool names, or `run_shell_command(prefix)`, allowed without approval."""
     exclude: list[str] = Field(default_factory=list[str])
     """Tool names that are denied."""
-    protocol: Literal["native", "xml"] = "native"
-    """How models call tools: natively, or by tags in their text for models that can't."""
+    protocol: Literal["native", "xml", "json", "auto"] = "auto"
+    """How models call tools: natively, by tags in their text, as JSON under a schema; `auto`: natively, but models on
+    servers of this machine or its network as they turn out to."""
     confirmation_required: list[str] = Field(default_factory=list[str], alias="confirmationRequired")
     """Tool names, or `run_shell_command(prefix)`, that always need approval, whatever else allows them."""
     core: list[str] = Field(default_factory=list[str])
@@ -324,6 +338,8 @@ class Settings(_Section):
     general: GeneralSettings = Field(default_factory=lambda: GeneralSettings.model_validate({}))
     ui: UiSettings = Field(default_factory=lambda: UiSettings.model_validate({}))
     model: ModelSettings = Field(default_factory=lambda: ModelSettings.model_validate({}))
+    models: dict[str, ModelEntry] = Field(default_factory=dict[str, ModelEntry])
+    """Model name, alias or provider → what holds for it."""
     tools: ToolSettings = Field(default_factory=lambda: ToolSettings.model_validate({}))
     task: TaskSettings = Field(default_factory=lambda: TaskSettings.model_validate({}))
     agents: AgentSettings = Field(default_factory=lambda: AgentSettings.model_validate({}))

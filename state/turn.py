@@ -1,6 +1,6 @@
 """turn: state, input and output of one model turn."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue
 
@@ -10,7 +10,7 @@ from interlock.state.hooks import HookWait
 from interlock.state.loop_check import LoopWatch
 from interlock.state.plan import PlanStep
 from interlock.state.route import Routing
-from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
+from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput, newest
 
 STREAM_ATTEMPTS = 4
 """Tries at an answer whose stream was invalid (gemini-cli: 4, with delays of 1, 2, 4 s between)."""
@@ -86,6 +86,7 @@ class TurnDone(LoopWatch, total=False):
     """Keys a turn returns to its parent graph: what it may have changed."""
 
     head: str
+    protocol: Annotated[str, newest]
     unavailable: dict[str, str]
     turn_no: int
     session_turns: int

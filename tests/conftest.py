@@ -32,7 +32,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 # `tests` is no package (importlib mode): its shared programs are imported by their own name, like `fake_gemini`.
 sys.path.insert(0, str(Path(__file__).parent))
-pytest_plugins = ["fake_gemini.plugin", "outside", "commands"]
+pytest_plugins = ["fake_gemini.plugin", "outside", "commands", "local_server"]
 
 # Variables that would make a test depend on the machine, or reach a paid model.
 _REMOVED = (

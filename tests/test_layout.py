@@ -31,7 +31,7 @@ SERVICES_MAY_IMPORT = {
     "shell": set[str](),
     "files": {"secrets"},
     "config": {"files"},
-    "models": {"secrets"},
+    "models": {"files", "secrets"},
     "toolset": {"files"},
     "transcript": {"files", "secrets"},
     "sandbox": {"files"},

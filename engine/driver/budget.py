@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from interlock.engine.store.lineage import first_task, with_subtasks
 from interlock.engine.store.usage import Usage
-from interlock.services.models.names import provider_of
+from interlock.services.models.names import names_of
 from interlock.state.deps import Stopped
 from interlock.state.messages import ModelCall
 from interlock.state.run import Limits
@@ -145,8 +145,7 @@ class RunBudget:
 def price_of(settings: ModelSettings, model: str) -> Price | None:
     """Look up the price by the model's name, one of its aliases, or its provider."""
     prices: Mapping[str, Price] = settings.prices
-    names = [model, *(a for a, target in settings.aliases.items() if target == model), provider_of(model)]
-    return next((prices[name] for name in names if name in prices), None)
+    return next((prices[name] for name in names_of(settings, model) if name in prices), None)
 
 
 def no_price(model: str) -> str:

@@ -317,6 +317,7 @@ def _models(
         delay_scale=prepared.settings.model.retry_delay_scale,
         budget=budget,
         redact=prepared.redact,
+        facts=prepared.facts,
     )
 
 

@@ -23,12 +23,14 @@ def first_state(
 
 
 def _channels(prepared: RunConfig) -> dict[str, str]:
-    return {"mode": "", "protocol": prepared.settings.tools.protocol, **modes_asked(prepared)}
+    wanted = prepared.options.protocol or prepared.settings.tools.protocol
+    return {"mode": "", **modes_asked(prepared), "protocol": prepared.protocol_of(wanted)}
 
 
 def modes_asked(prepared: RunConfig, **more: str | None) -> dict[str, str]:
     """Mode and protocol passed now; otherwise a run keeps its own."""
-    asked = {"mode": prepared.options.mode, "protocol": prepared.options.protocol, **more}
+    protocol = prepared.options.protocol
+    asked = {"mode": prepared.options.mode, "protocol": protocol and prepared.protocol_of(protocol), **more}
     return {name: value for name, value in asked.items() if value}
 
 

@@ -23,6 +23,7 @@ from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.services.hooks.configured import Hook, HookBook, event_named, load_hooks
 from interlock.services.mcp.remote import TokenFile
 from interlock.services.models import check_credentials
+from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import resolve
 from interlock.services.policy.load import ADMIN_FOLDERS, Places, read_files, rule_files, user_folder
 from interlock.services.policy.modes import PROJECT_FILE, ModeBook, load_modes
@@ -167,6 +168,18 @@ class RunConfig:
     @property
     def model(self) -> str:
         return self.settings.model.name
+
+    @cached_property
+    def facts(self) -> ModelFacts:
+        """What is known of the models; a server nearby is asked when it first matters."""
+        return ModelFacts(self.settings, self.env, self.options.home, ask=self.options.fake is None)
+
+    def protocol_of(self, wanted: str) -> str:
+        """How the main model calls tools, `auto` resolved as far as that is known."""
+        fake = self.options.fake is not None
+        if fake:
+            return "native" if wanted == "auto" else wanted
+        return self.facts.protocol(resolve(self.settings, self.model), wanted)
 
     @cached_property
     def tool_env(self) -> Mapping[str, str]:

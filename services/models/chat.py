@@ -8,11 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
-from interlock.services.models.names import Providers, limit, provider_of, resolve, role_model
+from interlock.services.models.json_calls import by_habit, constrained, explained
+from interlock.services.models.names import Providers, provider_of, resolve, role_model
 from interlock.services.models.request import (
     Answer,
     Budget,
+    Chunk,
     ModelLog,
     PerMessage,
     PerTools,
@@ -25,7 +28,7 @@ from interlock.services.models.script import ReplyRecorder
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.deps import Clock
 from interlock.state.errors import ModelError
-from interlock.state.events import Emit, ErrorEvent, Retry
+from interlock.state.events import Emit, ErrorEvent, Progress, Retry
 from interlock.state.messages import (
     Growing,
     ModelCall,
@@ -36,6 +39,7 @@ from interlock.state.messages import (
 )
 from interlock.state.settings import Settings
 from interlock.state.text import estimate_tokens
+from interlock.tools._json_calls import as_json, schema_of
 from interlock.tools._tagged_calls import TaggedTools
 from interlock.tools._tags import as_text
 
@@ -86,13 +90,15 @@ class ChatModels:
         stall_s: float = STALL_S,
         patience_s: float = PATIENCE_S,
         redact: Redactor = SHAPES,
+        facts: ModelFacts | None = None,
     ) -> None:
         self._settings = settings
+        self.facts = facts or ModelFacts(settings, env)
         self._log = log
         self._clock = clock
         self._agent = agent
         self._temperature: float | None = None
-        self._providers = Providers(env, fake)
+        self._providers = Providers(env, fake, self.facts)
         self._recorder = ReplyRecorder(record_to) if record_to else None
         self._backoff = Backoff(delay_scale, Random(seed), patience_s)
         self._stall_s = stall_s
@@ -104,7 +110,7 @@ class ChatModels:
         self._redacted = PerMessage(redact.message)
         self._taken = Growing(set[str], lambda taken, message: taken.update(call_ids(message)))
         """Ids of a conversation's calls."""
-        self._texts = PerMessage(as_text)
+        self._texts = {"xml": PerMessage(as_text), "json": PerMessage(as_json)}
 
     async def stream(self, call: ModelCall, emit: Emit) -> AsyncGenerator[ModelItem, None]:
         """Yield thoughts and text as they arrive, and the `Reply` last. Raises `Stopped` when the budget is used up.
@@ -170,7 +176,11 @@ class ChatModels:
 
     def limit(self, model: str) -> int:
         """Return the context window in tokens."""
-        return limit(self._settings, model)
+        return self.facts.limit(model)
+
+    def protocol_after(self, model: str, reply: Reply, silent: int) -> str:
+        """Return how the model calls tools from now on, and remember it."""
+        return self.facts.protocol_after(model, reply, silent)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -180,12 +190,16 @@ class ChatModels:
         own = self._temperature if call.schema is None else None
         chosen = (call.temperature, own, self._settings.model.temperature)
         default = _TEMPERATURE if call.schema is None else _HELPER_TEMPERATURE
-        messages = self._redacted(call.messages)
+        messages, schema = self._redacted(call.messages), call.schema
+        if texts := self._texts.get(call.protocol):
+            messages = texts(messages)
+        if call.protocol == "json" and call.tools:
+            messages, schema = explained(messages, call.tools), schema_of(call.tools)
         return Request(
             model=self.resolve(call.model or role_model(self._settings, call.role)),
-            messages=self._texts(messages) if call.xml else messages,
-            tools=() if call.xml else call.tools,
-            schema=call.schema,
+            messages=messages,
+            tools=() if texts else call.tools,
+            schema=schema,
             temperature=next((t for t in chosen if t is not None), default),
             agent=self._agent,
             role=call.role,
@@ -203,17 +217,28 @@ class ChatModels:
         """Make one attempt. Client failures are raised as `ModelError`; our own bugs propagate unchanged."""
 
         def silent(seconds: float) -> None:
-            text = f"Model {request.model!r} has said nothing for {seconds:g} s; it is given up after {stall_s:g} s."
+            most_s = stall_s if answer.begun_s else first_s
+            text = f"Model {request.model!r} has said nothing for {seconds:g} s; it is given up after {most_s:g} s."
             emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
 
         stall_s = self._stall_s if request.attempt == 0 else self._stall_s / 4
+        first_s = self.facts.first_token_s(request.model, stall_s)
+        started = self._clock.monotonic()
         try:
             provider = await self._providers.get(request.model)
             source = provider.stream(request)
-            pieces = raced(source, stall_s=stall_s, total_s=call.timeout_s, on_silence=silent)
-            pieces = tagged(pieces, TaggedTools(call.tools, call.withheld)) if call.xml else pieces
-            async with aclosing(pieces):
+            pieces = raced(
+                source, stall_s=stall_s, total_s=call.timeout_s, first_s=first_s, on_silence=silent
+            )
+            async with aclosing(_read(pieces, call)) as pieces:
                 async for chunk in pieces:
+                    if not answer.begun_s and not chunk.progress:
+                        answer.begun_s = self._clock.monotonic() - started
+                    if chunk.progress:
+                        done, total = chunk.progress
+                        emit(
+                            Progress(agent=self._agent, what="reading", done=done, total=total, unit="tokens")
+                        )
                     for item in answer.add(chunk):
                         yield item
         except Exception as error:
@@ -244,6 +269,7 @@ class ChatModels:
         if self._recorder is not None:
             # Before the row: a kill in between repeats the request, and the later entry for an ordinal wins.
             self._recorder.add(request, message, answer)
+        self.facts.read(request.model, answer.usage.input - answer.usage.cached, answer.begun_s)
         self._budget.settle(call.task)  # in the same commit as the reply: a kill leaves both or neither
         reply = Reply(
             record="",
@@ -253,8 +279,19 @@ class ChatModels:
             problem=answer.problem,
             usage=answer.usage,
             duration_ms=round((self._clock.monotonic() - started) * 1000),
+            called=answer.called,
         )
         return self._log.record(call, request, reply, self._hash(request))
+
+
+def _read(pieces: AsyncGenerator[Chunk, None], call: ModelCall) -> AsyncGenerator[Chunk, None]:
+    """The chunks with the calls that the protocol finds in the text."""
+    if call.protocol == "json" and call.tools:
+        return constrained(pieces, call.tools)
+    if call.protocol in ("xml", "auto") and call.tools:
+        found = tagged(pieces, TaggedTools(call.tools, call.withheld))
+        return by_habit(found, call.tools)
+    return pieces
 
 
 def _tokens_of(tools: Sequence[ToolDeclaration]) -> int:

@@ -90,16 +90,18 @@ async def raced(
     *,
     stall_s: float,
     total_s: float | None,
+    first_s: float | None = None,
     on_silence: Callable[[float], None] = lambda _seconds: None,
 ) -> AsyncGenerator[T, None]:
     """Yield from `source`, which is always closed.
 
-    Raises `StalledError` after `stall_s` without an item, `TimeoutError` after `total_s` overall. `on_silence` is
-    called after each of the first three quarters of a stall.
+    Raises `StalledError` after `stall_s` without an item (`first_s` before the first one), `TimeoutError` after
+    `total_s` overall. `on_silence` is called after each of the first three quarters of a stall.
     """
     loop = asyncio.get_running_loop()
     deadline = None if total_s is None else loop.time() + total_s
     step: asyncio.Future[T | _End] | None = None
+    lasting_s, stall_s = stall_s, first_s or stall_s
     try:
         while True:
             wait_s = stall_s if deadline is None else min(stall_s, deadline - loop.time())
@@ -113,6 +115,7 @@ async def raced(
             if isinstance(item, _End):
                 return
             yield item
+            stall_s = lasting_s
     finally:
         if step is not None:
             await _ended(step)

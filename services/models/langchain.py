@@ -15,6 +15,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import (
     ProviderSpec,
     provider_of,
@@ -80,12 +81,19 @@ def _sum(pieces: list[AIMessageChunk]) -> AIMessageChunk:
 class LangChainProvider:
     """One model of one provider."""
 
-    def __init__(self, model: str, env: Mapping[str, str]) -> None:
+    def __init__(self, model: str, env: Mapping[str, str], facts: ModelFacts) -> None:
         turn_tracing_off()
         quiet_clients()
         self._spec = _spec(model)
         self._name = model
-        self._model = chat_class(model)(**_options(model, self._spec, env))
+        options = _options(model, self._spec, env)
+        if facts.server(model).near and self._spec.cls == "ChatOpenAI":
+            options["timeout"] = None  # ours counts; the client's own is 10 minutes
+        cls = chat_class(model)
+        if facts.server(model).kind == "llama.cpp":
+            options["extra_body"] = {"return_progress": True}
+            cls = _telling_progress(cls)
+        self._model = cls(**options)
         self._messages = PerMessage(converted)
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
@@ -97,8 +105,9 @@ class LangChainProvider:
             if len(pieces) == _TOGETHER:
                 pieces = [_sum(pieces)]
             text, thought = _content(chunk)
-            if text or thought:
-                yield Chunk(text=text, thought=thought)
+            progress = chunk.response_metadata.pop(_PROGRESS, None)
+            if text or thought or progress:
+                yield Chunk(text=text, thought=thought, progress=progress)
         if pieces:
             yield self._end(_sum(pieces))
 
@@ -142,6 +151,23 @@ def chat_class(model: str) -> type[BaseChatModel]:
             f"Model {model!r}: {spec.module}.{spec.cls} is no LangChain chat model. Expected a class."
         )
     return cls
+
+
+_PROGRESS = "prompt_progress"
+
+
+def _telling_progress(cls: type[BaseChatModel]) -> type[BaseChatModel]:
+    """The class with llama.cpp's progress in the chunks' metadata, which the client drops."""
+
+    class Telling(cls):
+        def _convert_chunk_to_generation_chunk(self, chunk: dict[str, Any], *rest: Any) -> Any:
+            own = cast(Any, super())
+            made = own._convert_chunk_to_generation_chunk(chunk, *rest)
+            if made is not None and (told := chunk.get(_PROGRESS)):
+                made.message.response_metadata[_PROGRESS] = (told["processed"], told["total"])
+            return made
+
+    return Telling
 
 
 def _spec(model: str) -> ProviderSpec:

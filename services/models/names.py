@@ -20,9 +20,10 @@ from interlock.services.models.request import Provider
 from interlock.services.models.script import ScriptProvider
 from interlock.state.errors import ConfigError, CredentialsError, UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
-from interlock.state.settings import Settings
+from interlock.state.settings import ModelEntry, ModelSettings, Settings
 
 if TYPE_CHECKING:
+    from interlock.services.models.facts import ModelFacts
     from interlock.services.models.gemini import GeminiProvider
     from interlock.services.models.langchain import LangChainProvider
 
@@ -147,12 +148,24 @@ def provider_of(model: str) -> str:
     return provider if colon else "gemini"
 
 
-def limit(settings: Settings, model: str) -> int:
-    """Return the context window in tokens: `model.tokenLimits` by model name or alias, else the built-in value."""
+def entry_of(settings: Settings, model: str) -> ModelEntry:
+    """What `models` in settings says of a resolved model: by its name, one of its aliases, or its provider."""
+    found = (settings.models.get(name) for name in names_of(settings.model, model))
+    return next(filter(None, found), ModelEntry.model_validate({}))
+
+
+def names_of(settings: ModelSettings, model: str) -> list[str]:
+    """The names under which settings can speak of a model: its own, its aliases, its provider's."""
+    return [model, *(a for a, target in settings.aliases.items() if target == model), provider_of(model)]
+
+
+def limit(settings: Settings, model: str, told: int | None = None) -> int:
+    """Return the context window in tokens: `model.tokenLimits` by model name or alias, else what its server `told`,
+    else the built-in value."""
     for name, tokens in settings.model.token_limits.items():
         if model in (name, settings.model.aliases.get(name)):
             return tokens
-    return next((tokens for prefix, tokens in _LIMITS if model.startswith(prefix)), DEFAULT_LIMIT)
+    return told or next((tokens for prefix, tokens in _LIMITS if model.startswith(prefix)), DEFAULT_LIMIT)
 
 
 def _alias(settings: Settings, name: str) -> str | None:
@@ -237,8 +250,8 @@ def gemini_key(env: Mapping[str, str]) -> str | None:
 class Providers:
     """The providers of one drive, by model. With `fake`, one script answers for all of them."""
 
-    def __init__(self, env: Mapping[str, str], fake: Path | None) -> None:
-        self._env = env
+    def __init__(self, env: Mapping[str, str], fake: Path | None, facts: "ModelFacts") -> None:
+        self._env, self._facts = env, facts
         self._fake = ScriptProvider(fake) if fake else None
         self._known: dict[str, Provider] = {}
         self._gemini: GeminiProvider | None = None
@@ -264,7 +277,7 @@ class Providers:
             return ScriptProvider(Path(model.partition(":")[2]))
         if provider != "gemini":
             check_package(model)
-            return (await asyncio.to_thread(_imported_langchain, model))(model, self._env)
+            return (await asyncio.to_thread(_imported_langchain, model))(model, self._env, self._facts)
         if self._gemini is None:
             self._gemini = await self._of_gemini(model)
             return self._gemini

@@ -8,9 +8,9 @@ import hashlib
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import JsonValue
 
@@ -58,6 +58,8 @@ class Request:
 class CallPiece:
     """A complete tool call; `id` is the provider's own, if it gave one."""
 
+    how: Literal["native", "xml", "json"] = field(default="native", kw_only=True)
+
     name: str
     args: dict[str, JsonValue]
     id: str | None = None
@@ -77,6 +79,8 @@ class Chunk:
     data: tuple[DataPart, ...] = ()
     usage: Usage | None = None
     """Added to the usage of earlier chunks."""
+    progress: tuple[int, int] | None = None
+    """Tokens of the request that the server has read, and all of them."""
 
 
 class Provider(Protocol):
@@ -262,6 +266,8 @@ class Answer:
         self.usage = Usage()
         self._refused = ""
         """Why calls of the answer can't be taken."""
+        self.begun_s = 0.0
+        """Seconds until the server sent the first piece; 0: it hasn't."""
         self.shown = False
         """Output was streamed to people: the request can't be repeated silently."""
 
@@ -292,6 +298,11 @@ class Answer:
                 f"the arguments of a call of {call.name[:100]!r} are nested more than {_DEEPEST} deep"
             )
         return bool(self._refused)
+
+    @property
+    def called(self) -> Literal["", "native", "xml", "json"]:
+        """How tools were called."""
+        return self._calls[0].how if self._calls else ""
 
     def cut(self, error: ModelError) -> None:
         """Mark the answer as cut off: no finish reason, and no calls, as they may be incomplete."""
@@ -363,4 +374,4 @@ async def tagged(pieces: AsyncGenerator[Chunk, None], tools: TaggedTools) -> Asy
     if parser.problem and not problem:
         yield Chunk(text=rest, finish_reason=_MALFORMED, problem=f"a call can't be read: {parser.problem}")
         return
-    yield Chunk(text=rest, calls=tuple(CallPiece(*tools.read(c)) for c in parser.calls))
+    yield Chunk(text=rest, calls=tuple(CallPiece(*tools.read(c), how="xml") for c in parser.calls))

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from fake_gemini.fake import FakeGemini
 
+from interlock.services.models.facts import ModelFacts
 from interlock.services.models.gemini import FIXED_SAMPLING
 from interlock.services.models.names import Providers
 from interlock.state.messages import TextDelta, Usage
+from interlock.state.settings import Settings
 
 pytestmark = pytest.mark.anyio
 
@@ -117,7 +119,8 @@ async def test_certificates_are_read_once_and_only_for_tls_and_are_always_asked_
     for proxy in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(proxy, raising=False)
         monkeypatch.delenv(proxy.upper(), raising=False)
-    providers = Providers({"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": url}, None)
+    env = {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": url}
+    providers = Providers(env, None, ModelFacts(Settings.model_validate({}), env))
     provider: Any = await providers.get("gemini-2.5-pro")
     client = provider._model.client._api_client
     used = [client._httpx_client, client._async_httpx_client]

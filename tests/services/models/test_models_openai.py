@@ -1,69 +1,13 @@
 """`openai:` with OPENAI_BASE_URL: how llama.cpp, Ollama and vLLM servers are reached. Needs the extra `[openai]`."""
 
-import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from local_server import Local, delta
 
 from interlock.state.messages import Message, ToolCall, ToolDeclaration, Usage
 
 pytestmark = pytest.mark.anyio
-
-
-class Local(ThreadingHTTPServer):
-    """A chat completions server that plays its `turns`."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.turns: list[Any] = []
-        self.asked: list[dict[str, Any]] = []
-
-    @property
-    def env(self) -> dict[str, str]:
-        return {"OPENAI_BASE_URL": f"http://127.0.0.1:{self.server_address[1]}/v1"}
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Local
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing on stderr."""
-
-    def do_POST(self) -> None:
-        self.server.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        turn = self.server.turns.pop(0)
-        self.send_response(turn if isinstance(turn, int) else 200)
-        self.send_header("Content-Type", "application/json" if isinstance(turn, int) else "text/event-stream")
-        if isinstance(turn, int):
-            self.send_header("Retry-After", "2")
-        self.end_headers()
-        if isinstance(turn, int):
-            self.wfile.write(b'{"error": {"message": "scripted"}}')
-            return
-        for chunk in turn:
-            frame = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "qwen", **chunk}
-            self.wfile.write(f"data: {json.dumps(frame)}\n\n".encode())
-        self.wfile.write(b"data: [DONE]\n\n")
-
-
-def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
-    return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
-
-
-@pytest.fixture
-def local() -> Iterator[Local]:
-    pytest.importorskip("langchain_openai")
-    with Local() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
 
 
 async def test_a_server_on_this_machine_answers_without_a_key(bench: Any, local: Local) -> None:

@@ -1,0 +1,127 @@
+"""facts: what is known of a run's models: their servers, windows, limits, and what they were seen to do here."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from interlock.services.files.filesystem import locked, replace_file
+from interlock.services.models.names import entry_of, limit, provider_of
+from interlock.services.models.servers import Server, server_of
+from interlock.state.messages import Reply
+from interlock.state.settings import Settings
+
+_FILE = "models.json"
+_WAIT_S = 1.0
+"""Seconds to wait for another process that writes there."""
+_NEAR_FIRST_S = 900.0
+"""Seconds until the first token of a server nearby: a laptop may read a prompt for minutes."""
+_TRIED = 2
+"""Replies without a call after which another way of calling tools is tried."""
+_SMALL_WINDOW = 32_000
+_SLOW_PER_S = 200.0
+"""Tokens read in a second; a full prompt would take half a minute."""
+_LONG = 500
+"""Tokens of a request from which its reading is measured."""
+
+
+class Seen(BaseModel):
+    """What one model on one server was seen to do."""
+
+    protocol: Literal["native", "xml", "json"] | None = None
+    """How it called a tool last."""
+    read_per_s: float | None = None
+
+
+_SEEN = TypeAdapter(dict[str, Seen])
+
+
+class ModelFacts:
+    """Facts of the models of one drive. A server is asked once; what models do is kept in the state directory."""
+
+    def __init__(
+        self, settings: Settings, env: Mapping[str, str], home: Path | None = None, *, ask: bool = True
+    ) -> None:
+        """`home`: the state directory; `ask`: False if no server will be needed, as with a script."""
+        self._settings = settings
+        self._file = home / _FILE if home else None
+        self._env, self._ask = env, ask
+        self._servers: dict[str, Server] = {}
+
+    def server(self, model: str) -> Server:
+        if model not in self._servers:
+            self._servers[model] = server_of(model, self._env, ask=self._ask)
+        return self._servers[model]
+
+    def limit(self, model: str) -> int:
+        """The window in tokens: as set, as its server says, as known by name."""
+        server = self.server(model)
+        window = (server.models or {}).get(model.partition(":")[2])
+        return limit(self._settings, model, window)
+
+    def first_token_s(self, model: str, elsewhere: float) -> float:
+        own = entry_of(self._settings, model).first_token_timeout_s
+        return own or (_NEAR_FIRST_S if self.server(model).near else elsewhere)
+
+    def constrains(self, model: str) -> bool:
+        own = entry_of(self._settings, model).response_format
+        return self.server(model).constrains if own is None else own
+
+    def protocol(self, model: str, wanted: str) -> str:
+        """How the model calls tools; `auto` only if that has to be found out."""
+        if wanted != "auto":
+            return wanted
+        own = entry_of(self._settings, model).protocol
+        if own or not self.server(model).near:
+            return own or "native"
+        return self.seen(model).protocol or "auto"
+
+    def protocol_after(self, model: str, reply: Reply, silent: int) -> str:
+        """How it calls tools from now on; `auto`: that isn't known yet."""
+        found = reply.called
+        if not found:
+            return ("json" if self.constrains(model) else "auto") if silent + 1 >= _TRIED else "auto"
+        if found != "native" and self.constrains(model):
+            found = "json"
+        self.see(model, protocol=found)
+        # Tags are declared in a system prompt, which this conversation has already.
+        return "auto" if found == "xml" else found
+
+    def is_small(self, model: str) -> bool:
+        """Whether the model gets the small prompt where nobody says which."""
+        if own := entry_of(self._settings, model).prompt_profile:
+            return own == "small"
+        if not self.server(model).near:
+            return False
+        speed = self.seen(model).read_per_s
+        return self.limit(model) < _SMALL_WINDOW or (speed is not None and speed < _SLOW_PER_S)
+
+    def read(self, model: str, tokens: int, seconds: float) -> None:
+        """Note how fast a nearby model read a long request."""
+        if tokens >= _LONG and seconds > 0 and self.server(model).near:
+            self.see(model, read_per_s=float(f"{tokens / seconds:.1g}"))
+
+    def seen(self, model: str) -> Seen:
+        return self._all().get(self._key(model), Seen())
+
+    def see(self, model: str, **found: object) -> None:
+        before = self.seen(model)
+        now = Seen.model_validate({**before.model_dump(), **found})
+        if now == before or self._file is None or provider_of(model) == "script":
+            return
+        with locked(self._file.parent, _WAIT_S):
+            known = {**self._all(), self._key(model): now}
+            data = {name: one.model_dump(exclude_none=True) for name, one in known.items()}
+            replace_file(self._file, json.dumps(data, indent=2).encode())
+
+    def _all(self) -> dict[str, Seen]:
+        """A file that can't be read counts as empty: it is learned again."""
+        try:
+            return _SEEN.validate_json(self._file.read_bytes()) if self._file else {}
+        except (OSError, ValidationError):
+            return {}
+
+    def _key(self, model: str) -> str:
+        return f"{model} {self.server(model).url}".strip()

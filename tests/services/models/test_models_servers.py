@@ -1,0 +1,132 @@
+"""Servers of models: where they are, what they say of themselves, how long they may read, what is remembered."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_server import Local, delta
+
+from interlock.services.models.facts import ModelFacts
+from interlock.services.models.servers import Server, is_near
+from interlock.state.events import Progress
+from interlock.state.settings import Settings
+
+
+def facts(env: dict[str, str], models: dict[str, Any] | None = None, home: Path | None = None) -> ModelFacts:
+    return ModelFacts(Settings.model_validate({"models": models or {}}), env, home)
+
+
+@pytest.mark.parametrize(
+    ("url", "near"),
+    [
+        ("http://localhost:8080/v1", True),
+        ("http://127.0.0.1:11434", True),
+        ("http://[::1]:1/v1", True),
+        ("http://192.168.1.7:1234/v1", True),
+        ("http://box:8000/v1", True),
+        ("http://box.local/v1", True),
+        ("https://api.openai.com/v1", False),
+        ("http://8.8.8.8/v1", False),
+    ],
+)
+def test_a_server_is_near_by_its_address(url: str, near: bool) -> None:
+    assert is_near(url) is near
+
+
+@pytest.mark.parametrize(
+    ("pages", "kind", "window"),
+    [
+        (
+            {
+                "/v1/models": {"data": [{"id": "qwen", "owned_by": "llamacpp"}]},
+                "/props": {"default_generation_settings": {"n_ctx": 8192}},
+            },
+            "llama.cpp",
+            8192,
+        ),
+        ({"/v1/models": {"data": [{"id": "qwen", "owned_by": "vllm", "max_model_len": 4096}]}}, "vllm", 4096),
+        (
+            {
+                "/v1/models": {"data": [{"id": "qwen", "owned_by": "library"}]},
+                "/api/show": {"model_info": {"qwen2.context_length": 32768}},
+            },
+            "ollama",
+            32768,
+        ),
+        (
+            {
+                "/v1/models": {"data": [{"id": "qwen", "owned_by": "library"}]},
+                "/api/show": {"parameters": "stop x\nnum_ctx 2048", "model_info": {"a.context_length": 9}},
+            },
+            "ollama",
+            2048,
+        ),
+        (
+            {
+                "/v1/models": {"data": [{"id": "qwen"}]},
+                "/api/v0/models": {"data": [{"id": "qwen", "loaded_context_length": 5000}]},
+            },
+            "lm studio",
+            5000,
+        ),
+        ({"/v1/models": {"data": [{"id": "qwen"}]}}, "", 1_048_576),
+        ({"/v1/models": ["what"]}, "", 1_048_576),
+    ],
+)
+def test_a_server_tells_its_kind_and_the_window_it_was_started_with(
+    pages: dict[str, Any], kind: str, window: int, local: Local
+) -> None:
+    local.pages = pages
+    known = facts(local.env)
+    assert (known.server("openai:qwen").kind, known.limit("openai:qwen")) == (kind, window)
+    assert known.constrains("openai:qwen") is bool(kind)
+    assert known.first_token_s("openai:qwen", 120) == 900, "a laptop may read for minutes"
+    assert known.is_small("openai:qwen") is (window < 32_000)
+    own = facts(
+        local.env,
+        {
+            "openai": {
+                "responseFormat": not kind,
+                "firstTokenTimeout": 7,
+                "protocol": "xml",
+                "promptProfile": "full",
+            }
+        },
+    )
+    assert own.constrains("openai:qwen") is not bool(kind)
+    assert own.first_token_s("openai:qwen", 120) == 7
+    assert (own.protocol("openai:qwen", "auto"), own.is_small("openai:qwen")) == ("xml", False)
+
+
+def test_a_server_elsewhere_is_asked_nothing() -> None:
+    known = facts({"OPENAI_BASE_URL": "https://models.invalid/v1"})
+    assert known.server("openai:x") == Server("https://models.invalid/v1", False)
+    assert (known.first_token_s("openai:x", 120), known.protocol("openai:x", "auto")) == (120, "native")
+    assert not known.is_small("openai:x")
+
+
+def test_a_slow_model_is_remembered_as_such(tmp_path: Path, local: Local) -> None:
+    local.is_llama(64_000)
+    known = facts(local.env, home=tmp_path)
+    assert not known.is_small("openai:qwen")
+    known.read("openai:qwen", tokens=100, seconds=50)
+    assert not known.is_small("openai:qwen"), "a short request says little"
+    known.read("openai:qwen", tokens=5_000, seconds=50)
+    assert facts(local.env, home=tmp_path).is_small("openai:qwen")
+    (tmp_path / "models.json").write_text("{")
+    assert not facts(local.env, home=tmp_path).is_small("openai:qwen"), "a broken file is learned again"
+
+
+@pytest.mark.anyio
+async def test_a_server_that_tells_how_far_it_has_read_is_shown(bench: Any, local: Local) -> None:
+    local.is_llama()
+    local.turns += [
+        [
+            {**delta(role="assistant"), "prompt_progress": {"total": 900, "cache": 0, "processed": 512}},
+            delta(content="hi"),
+            delta("stop"),
+        ]
+    ]
+    asked = await bench(local.env, {"model": {"name": "openai:qwen"}}).ask("go")
+    assert asked.text == "hi" and local.asked[0]["return_progress"] is True
+    assert [(e.done, e.total) for e in asked.events if isinstance(e, Progress)] == [(512, 900)]

@@ -1,0 +1,99 @@
+"""Small models on a server of this machine: calls as JSON under a schema, found out and remembered; a short prompt."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Ended, execute
+from local_server import Local, delta
+
+Interlock = Callable[..., Ended]
+
+
+@pytest.fixture
+def interlock(tmp_path: Path, local: Local) -> Interlock:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "a.txt").write_text("the word is plum\n")
+    local.is_llama()
+    return partial(execute, work, "-m", "openai:qwen", env=local.env)
+
+
+def said(text: str, name: str = "", **args: Any) -> str:
+    """An answer under the schema."""
+    return json.dumps({"text": text, "call": {"name": name, "args": args} if name else None})
+
+
+def ended(done: Ended) -> dict[str, Any]:
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_calls_under_a_schema_are_run_and_their_results_are_told(interlock: Interlock, local: Local) -> None:
+    local.turns += [said("I look.", "read_file", path="a.txt"), said("It is plum.")]
+    done = interlock("--protocol", "json", "-o", "json", "-p", "which word?")
+    assert ended(done)["response"] == "It is plum.", done.stderr
+    first, second = local.asked
+    assert "tools" not in first
+    schema = first["response_format"]["json_schema"]["schema"]
+    options = schema["properties"]["call"]["anyOf"]
+    assert [*schema["properties"]] == ["text", "call"] and options[-1] == {"type": "null"}
+    read = next(o for o in options if o["properties"]["name"]["enum"] == ["read_file"])
+    assert read["properties"]["args"]["required"] == ["file_path"]
+    assert first["messages"][0] == second["messages"][0], "the fixed part comes first and stays"
+    told = second["messages"][-2:]
+    call = {"name": "read_file", "args": {"file_path": "a.txt"}}
+    assert json.loads(told[0]["content"]) == {"text": "I look.", "call": call}
+    assert told[1]["role"] == "user" and "the word is plum" in told[1]["content"]
+
+
+FENCED = 'I look.\n```json\n{"name": "read_file", "arguments": {"path": "a.txt"}}\n```'
+NATIVE = [
+    delta(
+        role="assistant",
+        tool_calls=[
+            {"index": 0, "id": "c0", "function": {"name": "read_file", "arguments": '{"file_path": "a.txt"}'}}
+        ],
+    ),
+    delta("tool_calls"),
+]
+
+
+@pytest.mark.parametrize(
+    ("turns", "protocol"),
+    [
+        ([FENCED, said("plum")], "json"),
+        ([FENCED.removeprefix("I look.\n```json\n").removesuffix("\n```"), said("plum")], "json"),
+        (['<tool_call>\n{"name": "read_file", "arguments": {"path": "a.txt"}}', said("plum")], "json"),
+        ([NATIVE, "plum"], "native"),
+    ],
+)
+def test_how_a_model_calls_tools_is_found_out_and_remembered(
+    turns: list[Any], protocol: str, interlock: Interlock, local: Local
+) -> None:
+    for again in (False, True):
+        local.turns += turns if not again else [said("plum") if protocol == "json" else "plum"]
+        done = interlock("-o", "json", "-p", "which word?")
+        assert ended(done)["response"] == "plum", done.stderr
+    constrained = ["response_format" in request for request in local.asked]
+    assert constrained == ([False, True, True] if protocol == "json" else [False] * 3)
+    assert "the word is plum" in json.dumps(local.asked[1]["messages"])
+
+
+def test_a_model_that_calls_nothing_is_constrained_from_its_third_turn_on(
+    interlock: Interlock, local: Local
+) -> None:
+    local.turns += ["Well.", "Hm.", said("", "attempt_completion", result="done")]
+    done = interlock("run", "task", "do it", "-y")
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    assert ["response_format" in request for request in local.asked] == [False, False, True]
+    options = local.asked[2]["response_format"]["json_schema"]["schema"]["properties"]["call"]["anyOf"]
+    assert {"type": "null"} not in options, "a task ends by a call"
+
+
+def test_json_in_an_answer_is_only_text_where_calls_are_native(interlock: Interlock, local: Local) -> None:
+    local.turns += [FENCED]
+    assert ended(interlock("--protocol", "native", "-o", "json", "-p", "x"))["response"] == FENCED

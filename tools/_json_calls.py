@@ -1,0 +1,126 @@
+"""_json_calls: calls as JSON in a model's text: one object a message under a schema, or what models write by habit.
+
+The object is `text`, then `call`: null, or any of the tools with its own parameters.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from interlock.state.messages import Message, ToolCall, ToolDeclaration
+from interlock.state.names import WAIT
+from interlock.tools._tags import as_text
+
+JsonCall = tuple[str, dict[str, Any]]
+"""Tool and arguments."""
+_ENDS = frozenset({"attempt_completion", "complete_task"})
+"""Tools whose call ends the work: where one is offered, every message calls a tool."""
+
+
+def schema_of(tools: Sequence[ToolDeclaration]) -> dict[str, Any]:
+    """The JSON Schema of an answer."""
+    calls: list[dict[str, Any]] = [_call_schema(tool) for tool in tools]
+    if ends_with(tools) is None:
+        calls.append({"type": "null"})
+    return _closed({"text": {"type": "string"}, "call": {"anyOf": calls}})
+
+
+def _call_schema(tool: ToolDeclaration) -> dict[str, Any]:
+    known = {k: v for k, v in tool.parameters.get("properties", {}).items() if k != WAIT}
+    args = {**_closed(known), "required": [*tool.parameters.get("required", ())]}
+    return _closed({"name": {"type": "string", "enum": [tool.name]}, "args": args})
+
+
+def _closed(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }
+
+
+def ends_with(tools: Sequence[ToolDeclaration]) -> str | None:
+    """The tool whose call ends the work, if there is one."""
+    return next((tool.name for tool in tools if tool.name in _ENDS), None)
+
+
+def signature(tool: ToolDeclaration) -> str:
+    """`- name(file_path: string, limit?: integer): what it does`."""
+    required = tool.parameters.get("required", ())
+    properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+    listed = ", ".join(
+        f"{name}{'' if name in required else '?'}: {_kind(schema)}"
+        for name, schema in properties.items()
+        if name != WAIT
+    )
+    return f"- {tool.name}({listed}): {tool.description}"
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"]))
+    kind = str(schema.get("type", "any"))
+    return f"[{_kind(schema.get('items', {}))}]" if kind == "array" else kind
+
+
+def as_json(message: Message) -> Message:
+    """A message as the model itself writes it: an object with its call; results are texts of the user's."""
+    if message.role != "assistant":
+        return as_text(message)
+    objects = [
+        _object(message.text if not index else "", call) for index, call in enumerate(message.tool_calls)
+    ]
+    text = "\n".join(objects or [_object(message.text, None)])
+    return message.model_copy(update={"content": text, "tool_calls": (), "signature": None})
+
+
+def _object(text: str, call: ToolCall | None) -> str:
+    made = {"name": call.name, "args": call.args} if call else None
+    return json.dumps({"text": text, "call": made}, ensure_ascii=False)
+
+
+_FENCED = re.compile(r"```\w*\s*\n(.*?)\n?[ \t]*```|<tool_call>(.*?)(?:</tool_call>|$)", re.DOTALL)
+
+
+def read_calls(text: str, tools: Sequence[ToolDeclaration]) -> tuple[str, tuple[JsonCall, ...]]:
+    """Separate a text from the calls in it: the whole of it, or each in a fence."""
+    names = {tool.name for tool in tools}
+    if bare := as_call(loaded(text), names):
+        return "", (bare,)
+    calls: list[JsonCall] = []
+
+    def taken(match: re.Match[str]) -> str:
+        call = as_call(loaded(match[1] or match[2] or ""), names)
+        if call is None:
+            return match[0]
+        calls.append(call)
+        return ""
+
+    rest = _FENCED.sub(taken, text)
+    return (rest.strip() if calls else rest), tuple(calls)
+
+
+def loaded(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return cast(dict[str, Any], found) if isinstance(found, dict) else None
+
+
+def as_call(value: Any, names: set[str]) -> JsonCall | None:
+    """`{"name": …, "args" | "arguments" | "parameters": {…}}`, also inside `function` or `call`."""
+    if not isinstance(value, dict):
+        return None
+    found = cast(dict[str, Any], value)
+    inner = found.get("function", found.get("call"))
+    if isinstance(inner, dict):
+        found = cast(dict[str, Any], inner)
+    name = found.get("name", found.get("tool"))
+    args = next((found[key] for key in ("args", "arguments", "parameters", "input") if key in found), None)
+    args = loaded(args) if isinstance(args, str) else args
+    if not isinstance(name, str) or name not in names or not isinstance(args, dict):
+        return None
+    return name, cast(dict[str, Any], args)
