@@ -15,8 +15,8 @@ from interlock.state.text import visible
 _DRIVING = frozenset({"run", "resume", "init"})
 """Commands whose output can be for programs; without one, `prompt`."""
 _OUTPUT_FLAG = re.compile(r"\0(?:-o[\0=]?|--output-format[\0=])(json|stream-json)\0")
-_STARTING = frozenset({"prompt", "run", "resume", "hooks", "policy", "mcp"})
-"""Commands that start processes on behalf of models and settings."""
+_STARTING = frozenset({"prompt", "run", "resume", "hooks", "policy", "mcp", "diagram", "doctor"})
+"""Commands that start processes on behalf of models and settings, or import what runs do."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -66,7 +66,7 @@ def _machine() -> Iterator[Finding]:
         ("ripgrep", find_ripgrep(), "problem", "nothing can be searched; install it"),
         ("git", shutil.which("git"), "note", "ignore files count, git status doesn't"),
         ("code", f"definitions in {len(GRAMMARS)} languages" * installed(), "note", no_code),
-        ("dot", shutil.which("dot"), "note", "diagrams as PNG need Graphviz"),
+        ("dot", shutil.which("dot"), "note", "diagrams are drawn without it; as PNG they need a font"),
     ):
         yield Finding("ok", what, found) if found else Finding(level, what, f"none: {without}")
     note = escape_note()

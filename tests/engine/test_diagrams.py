@@ -161,10 +161,31 @@ def test_svg_is_drawn_without_an_installed_dot(monkeypatch: pytest.MonkeyPatch) 
         assert text in picture
 
 
-def test_png_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("home", ["here", "missing/there"], ids=["kept", "nowhere to keep it"])
+def test_the_compiled_graphviz_is_kept(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "missing").touch()
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(UserError, match=r"PNG needs the program 'dot'.*--format svg"):
-        png(dot(extract(sample().compile())))
+    monkeypatch.setenv("HOME", str(tmp_path / home))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert b"begin" in svg(dot(extract(sample().compile())))
+    assert any(tmp_path.rglob("wasmtime/modules/*")) == (home == "here")
+
+
+def test_png_is_drawn_without_an_installed_dot_and_never_without_its_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    try:
+        sized = 'digraph {{ a [fixedsize=true width=2 label="{}"] }}'
+        drawn, blank = (png(sized.format(label)) for label in ("begin", " "))
+    except UserError:
+        pytest.skip("no font that is known is installed")
+    assert drawn.startswith(b"\x89PNG") and drawn != blank
+    assert drawn[16:24] == blank[16:24], "only the text differs, not the size"
+    monkeypatch.setattr("interlock.engine.diagrams.picture._FONT_FOLDERS", ())
+    with pytest.raises(UserError, match=r"PNG needs a font.*--format svg"):
+        png("digraph {}")
 
 
 def test_an_installed_dot_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
