@@ -34,11 +34,11 @@ check: $(VENV)/installed-dev ## format, lint, types, layout, and that generated 
 	$(BIN)/pyright
 	$(BIN)/pytest tests/test_layout.py
 	$(BIN)/interlock diagrams --check
-	$(RUN) docs/blocks.py --check
+	$(RUN) docs/generated.py --check
 
 diagrams: $(VENV)/installed ## rewrite diagrams/ and the generated blocks of the pages
 	$(BIN)/interlock diagrams --write
-	$(RUN) docs/blocks.py --write
+	$(RUN) docs/generated.py --write
 
 pictures: $(VENV)/installed-dev ## record README's pictures: a newcomer's first five minutes, in a real terminal
 	@$(RUN) docs/five_minutes.py

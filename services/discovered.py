@@ -11,17 +11,15 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from interlock.services.mcp.spec import reduced
 from interlock.state.calls import Preview, ToolError, ToolResult, failure
-from interlock.state.names import OTHER_NAMES
 from interlock.state.settings import Settings
 from interlock.state.text import clean, misfit, visible, visible_json
 from interlock.state.tooling import Ended, Processes, Tool, ToolContext
-from interlock.tools.table import TOOLS
+from interlock.tools.table import ALIASES, TOOLS
 
 _DISCOVERY_S = 30
 _DECLARED_CHARS = 2_000_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
 """Names that every provider accepts."""
-_TAKEN = {*TOOLS, *OTHER_NAMES, *(alias for tool in TOOLS.values() for alias in tool.aliases)}
 _DESCRIPTION = 10_000
 _KEYS = ("parametersJsonSchema", "parameters_json_schema", "parameters", "inputSchema")
 
@@ -91,7 +89,7 @@ def _tool(declared: Mapping[str, Any], name: str, others: Mapping[str, Tool]) ->
     """Raises `ValueError` saying why a declaration can't be used."""
     if not _NAME.fullmatch(name):
         raise ValueError("a name is letters, digits, `_` and `-`, at most 63")
-    if name in _TAKEN or name.startswith("mcp_"):
+    if name in {*TOOLS, *ALIASES} or name.startswith("mcp_"):
         raise ValueError("a tool of that name is here already")
     if name in others:
         raise ValueError("it is declared twice")

@@ -1,7 +1,7 @@
 """tooling: what a tool is, what it can use while running, and protocols of the toolset and policy."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
@@ -137,6 +137,11 @@ class Args(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+FilePath = Annotated[
+    str, Field(min_length=1, description="Path of the file, relative to the workspace or absolute inside it.")
+]
+
+
 @cache
 def naming(args: type[BaseModel], field: str, names: tuple[str, ...], missing: str) -> type[BaseModel]:
     """`args` with one field restricted to these names. `missing` starts the error for any other name."""
@@ -204,6 +209,19 @@ class Tool:
     aliases: tuple[str, ...] = ()
     installed: Callable[[], bool] = lambda: True
     """Whether its requirements are installed; if not, models aren't offered it."""
+
+    def renamed(self, name: str, args: type[BaseModel], into: Callable[[Any], BaseModel]) -> "Tool":
+        """The same tool by another name and with other arguments, which `into` converts to its own."""
+
+        def taking(function: Callable[..., Any]) -> Callable[..., Any]:
+            def call(given: Any, *rest: Any) -> Any:
+                return function(into(given), *rest)
+
+            return call
+
+        ways = {way: getattr(self, way) for way in ("run", "plan", "preview", "summary", "paths")}
+        taken = {way: function and taking(function) for way, function in ways.items()}
+        return replace(self, name=name, args=args, aliases=(), **taken)
 
 
 __all__ = [

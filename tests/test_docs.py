@@ -14,7 +14,7 @@ from interlock.tools.table import TOOLS
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
-import blocks as docs  # noqa: E402 - no part of the package
+import generated as docs  # noqa: E402 - no part of the package
 
 PAGES = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
 

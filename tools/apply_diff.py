@@ -7,7 +7,7 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError
 from interlock.state.deps import Stop, in_thread
-from interlock.state.tooling import Args, FileChange, Tool, ToolContext
+from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
 from interlock.tools._content import TextFile, line_at
 from interlock.tools._opening import open_target, trouble
 from interlock.tools.matcher.blocks import Block, DiffError, Placement, blocks_of, is_ambiguous, placed_block
@@ -16,9 +16,7 @@ from interlock.tools.matcher.windows import Work
 
 
 class ApplyDiffArgs(Args):
-    path: str = Field(
-        min_length=1, description="Path of the file, relative to the workspace or absolute inside it."
-    )
+    path: FilePath
     diff: str = Field(
         min_length=1,
         description="One or more blocks, each of whole lines:\n<<<<<<< SEARCH\n:start_line:N\n-------\nthe lines as"

@@ -1,12 +1,8 @@
 """execute_command: run a command line with bash; the task loop's name."""
 
-from dataclasses import replace
-from typing import Literal
-
 from pydantic import Field
 
-from interlock.state.calls import Preview, ToolResult
-from interlock.state.tooling import Args, ToolContext
+from interlock.state.tooling import Args
 from interlock.tools import run_shell_command as shell
 
 
@@ -19,27 +15,8 @@ class ExecuteCommandArgs(Args):
     )
 
 
-def _as_shell(args: ExecuteCommandArgs) -> shell.RunShellCommandArgs:
-    return shell.RunShellCommandArgs(command=args.command, dir_path=args.cwd)
-
-
-async def run(args: ExecuteCommandArgs, context: ToolContext) -> ToolResult:
-    return await shell.run(_as_shell(args), context)
-
-
-async def preview(args: ExecuteCommandArgs, context: ToolContext) -> Preview:
-    return await shell.preview(_as_shell(args), context)
-
-
-def _paths(args: ExecuteCommandArgs) -> list[tuple[str, Literal["read", "write"]]]:
-    return [(args.cwd, "read")]
-
-
-TOOL = replace(
-    shell.TOOL,
-    name="execute_command",
-    args=ExecuteCommandArgs,
-    run=run,
-    preview=preview,
-    paths=_paths,
+TOOL = shell.TOOL.renamed(
+    "execute_command",
+    ExecuteCommandArgs,
+    lambda args: shell.RunShellCommandArgs(command=args.command, dir_path=args.cwd),
 )

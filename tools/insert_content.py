@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from interlock.state.calls import ToolError
-from interlock.state.tooling import Args, FileChange, Tool, ToolContext
+from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
 from interlock.tools._content import TextFile, lines_of
 from interlock.tools._opening import Target, open_target
 from interlock.tools.matcher.edit import omission, omission_message, with_final_newline
 
 
 class InsertContentArgs(Args):
-    path: str = Field(
-        min_length=1, description="Path of the file, relative to the workspace or absolute inside it."
-    )
+    path: FilePath
     line: int = Field(
         ge=0,
         description="The line, counted from 1, before which the content comes. 0: it comes at the end of the file.",

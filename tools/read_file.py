@@ -6,15 +6,13 @@ from pydantic import Field, model_validator
 
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.text import clean, counted
-from interlock.state.tooling import Args, Tool, ToolContext, Workspace
+from interlock.state.tooling import Args, FilePath, Tool, ToolContext, Workspace
 from interlock.tools._content import decode, heading, lines_of, media_line, media_part, notice, page
 from interlock.tools._opening import read_bytes
 
 
 class ReadFileArgs(Args):
-    file_path: str = Field(
-        min_length=1, description="Path of the file, relative to the workspace or absolute inside it."
-    )
+    file_path: FilePath
     start_line: int | None = Field(
         default=None, ge=1, description="First line to read, counted from 1. Default 1."
     )

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError
 from interlock.state.deps import Stop, in_thread
-from interlock.state.tooling import Args, FileChange, Tool, ToolContext
+from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
 from interlock.tools._content import TextFile, line_at, lines_of
 from interlock.tools._opening import Target, open_target
 from interlock.tools.matcher.edit import Placed, Problem, placed_or_repaired, raw_after, unusable
@@ -19,9 +19,7 @@ _MOST_SHOWN = 60
 
 
 class ReplaceArgs(Args):
-    file_path: str = Field(
-        min_length=1, description="Path of the file, relative to the workspace or absolute inside it."
-    )
+    file_path: FilePath
     instruction: str = Field(default="", description="What the change is for, in one sentence.")
     old_string: str = Field(
         description="The exact text to be replaced, with its whitespace and indentation, as read_file shows it. Take a"

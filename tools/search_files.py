@@ -1,9 +1,10 @@
 """search_files: `grep_search` with the task loop's name and parameters."""
 
+from dataclasses import replace
+
 from pydantic import Field
 
-from interlock.state.calls import ToolResult
-from interlock.state.tooling import Args, Tool, ToolContext
+from interlock.state.tooling import Args
 from interlock.tools import grep_search
 
 _MOST_MATCHES = 300
@@ -23,8 +24,8 @@ class SearchFilesArgs(Args):
     )
 
 
-async def run(args: SearchFilesArgs, context: ToolContext) -> ToolResult:
-    same = grep_search.GrepSearchArgs(
+def _search(args: SearchFilesArgs) -> grep_search.GrepSearchArgs:
+    return grep_search.GrepSearchArgs(
         pattern=args.regex,
         dir_path=args.path,
         include_pattern=args.file_pattern,
@@ -32,17 +33,16 @@ async def run(args: SearchFilesArgs, context: ToolContext) -> ToolResult:
         context=1,
         total_max_matches=_MOST_MATCHES,
     )
-    return await grep_search.run(same, context)
 
 
-TOOL = Tool(
-    name="search_files",
+def _summary(args: SearchFilesArgs) -> str:
+    return f"Search for {args.regex!r} in {args.path}"
+
+
+TOOL = replace(
+    grep_search.TOOL.renamed("search_files", SearchFilesArgs, _search),
     description="Searches the files below a directory with a regular expression, line by line. Each match is shown with"
     " the lines around it: 'NUMBER:line' for the match, 'NUMBER-line' for the others. What git or the user's ignore"
     " files ignore is left out, and so are binary files.",
-    args=SearchFilesArgs,
-    risk="read",
-    summary=lambda args: f"Search for {args.regex!r} in {args.path}",
-    run=run,
-    paths=lambda args: [(args.path, "read")],
+    summary=_summary,
 )

@@ -1,88 +1,32 @@
 """table: every tool a model can call, one per file."""
 
-from interlock.state.tooling import Tool
-from interlock.tools import (
-    access_mcp_resource,
-    activate_skill,
-    apply_diff,
-    ask_followup_question,
-    ask_user,
-    attempt_completion,
-    browser_action,
-    codebase_investigator,
-    codebase_search,
-    complete_task,
-    enter_plan_mode,
-    execute_command,
-    exit_plan_mode,
-    fetch_instructions,
-    generate_image,
-    glob,
-    grep_search,
-    insert_content,
-    invoke_agent,
-    list_code_definition_names,
-    list_directory,
-    list_files,
-    new_task,
-    read_file,
-    read_many_files,
-    replace,
-    run_shell_command,
-    save_memory,
-    search_files,
-    switch_mode,
-    update_scratchpad,
-    update_todo_list,
-    use_mcp_tool,
-    web_fetch,
-    web_search,
-    write_file,
-    write_to_file,
-    write_todos,
-)
+from importlib import import_module
 
-TOOLS: dict[str, Tool] = {
-    "list_directory": list_directory.TOOL,
-    "read_file": read_file.TOOL,
-    "read_many_files": read_many_files.TOOL,
-    "glob": glob.TOOL,
-    "grep_search": grep_search.TOOL,
-    "codebase_search": codebase_search.TOOL,
-    "write_file": write_file.TOOL,
-    "replace": replace.TOOL,
-    "run_shell_command": run_shell_command.TOOL,
-    "web_fetch": web_fetch.TOOL,
-    "web_search": web_search.TOOL,
-    "save_memory": save_memory.TOOL,
-    "write_todos": write_todos.TOOL,
-    "ask_user": ask_user.TOOL,
-    "enter_plan_mode": enter_plan_mode.TOOL,
-    "exit_plan_mode": exit_plan_mode.TOOL,
-    "codebase_investigator": codebase_investigator.TOOL,
-    "invoke_agent": invoke_agent.TOOL,
-    "activate_skill": activate_skill.TOOL,
-    "complete_task": complete_task.TOOL,
-    "update_scratchpad": update_scratchpad.TOOL,
-    "apply_diff": apply_diff.TOOL,
-    "insert_content": insert_content.TOOL,
-    "search_files": search_files.TOOL,
-    "list_files": list_files.TOOL,
-    "list_code_definition_names": list_code_definition_names.TOOL,
-    "fetch_instructions": fetch_instructions.TOOL,
-    "browser_action": browser_action.TOOL,
-    "generate_image": generate_image.TOOL,
-    "execute_command": execute_command.TOOL,
-    "write_to_file": write_to_file.TOOL,
-    "update_todo_list": update_todo_list.TOOL,
-    "ask_followup_question": ask_followup_question.TOOL,
-    "use_mcp_tool": use_mcp_tool.TOOL,
-    "access_mcp_resource": access_mcp_resource.TOOL,
-    "switch_mode": switch_mode.TOOL,
-    "new_task": new_task.TOOL,
-    "attempt_completion": attempt_completion.TOOL,
-}
-"""In the order in which models see them."""
+from interlock.state.names import OTHER_NAMES
+from interlock.state.tooling import Tool
+
+_NAMES = (
+    *(
+        "list_directory",
+        "read_file",
+        "read_many_files",
+        "glob",
+        "grep_search",
+        "codebase_search",
+        "write_file",
+    ),
+    *("replace", "run_shell_command", "web_fetch", "web_search", "save_memory", "write_todos", "ask_user"),
+    *("enter_plan_mode", "exit_plan_mode", "codebase_investigator", "invoke_agent", "activate_skill"),
+    *("complete_task", "update_scratchpad"),
+    *("apply_diff", "insert_content", "search_files", "list_files", "list_code_definition_names"),
+    *("fetch_instructions", "browser_action", "generate_image", "execute_command", "write_to_file"),
+    *("update_todo_list", "ask_followup_question", "use_mcp_tool", "access_mcp_resource", "switch_mode"),
+    *("new_task", "attempt_completion"),
+)
+TOOLS: dict[str, Tool] = {name: import_module(f"interlock.tools.{name}").TOOL for name in _NAMES}
+"""In the order in which models see them; the module is `tools/<name>.py`."""
+ALIASES = {**OTHER_NAMES, **{alias: tool.name for tool in TOOLS.values() for alias in tool.aliases}}
+"""Other programs' and earlier names of tools → ours."""
 TASK_LOOP = frozenset(
     {
         *("apply_diff", "insert_content", "search_files", "list_files", "list_code_definition_names"),

@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from interlock.state.calls import ToolError
-from interlock.state.tooling import Args, FileChange, Tool, ToolContext
+from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
 from interlock.tools._content import lines_of
 from interlock.tools._opening import Target, open_target
 from interlock.tools.matcher.edit import omission, omission_message
 
 
 class WriteFileArgs(Args):
-    file_path: str = Field(
-        min_length=1, description="Path of the file, relative to the workspace or absolute inside it."
-    )
+    file_path: FilePath
     content: str = Field(
         description="The whole text that the file shall have, every line written out: never a placeholder such as"
         " '... rest of code ...'. Line endings, encoding and mode of an existing file are kept."

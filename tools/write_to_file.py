@@ -1,22 +1,18 @@
 """write_to_file: create a file or replace its whole text; the task loop's name."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
 
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from interlock.state.tooling import Args, FileChange, ToolContext
+from interlock.state.tooling import Args, FilePath
 from interlock.tools import write_file
 
 _FENCE = "```"
 
 
 class WriteToFileArgs(Args):
-    path: str = Field(
-        min_length=1, description="Path of the file, relative to the workspace or absolute inside it."
-    )
+    path: FilePath
     content: str = Field(
         description="The whole text that the file shall have, every line written out: never a placeholder such as"
         " '... rest of code ...'. Line endings, encoding and mode of an existing file are kept."
@@ -26,11 +22,8 @@ class WriteToFileArgs(Args):
     )
 
 
-async def plan(args: WriteToFileArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
-    text = _unfenced(args.content, args.path)
-    return await write_file.plan(
-        write_file.WriteFileArgs(file_path=args.path, content=text), context, earlier
-    )
+def _whole(args: WriteToFileArgs) -> write_file.WriteFileArgs:
+    return write_file.WriteFileArgs(file_path=args.path, content=_unfenced(args.content, args.path))
 
 
 def _unfenced(text: str, path: str) -> str:
@@ -42,21 +35,8 @@ def _unfenced(text: str, path: str) -> str:
     return "".join(f"{line}\n" for line in lines[1:-1])
 
 
-def _paths(args: WriteToFileArgs) -> list[tuple[str, Literal["read", "write"]]]:
-    return [(args.path, "write")]
-
-
-def _summary(args: WriteToFileArgs) -> str:
-    return f"Write {args.path}"
-
-
 TOOL = replace(
-    write_file.TOOL,
-    name="write_to_file",
+    write_file.TOOL.renamed("write_to_file", WriteToFileArgs, _whole),
     description="Writes a whole text file: creates it, with its directories, or replaces all of its text."
     " To change a part of an existing file use a tool that edits parts, which is shorter and safer.",
-    args=WriteToFileArgs,
-    summary=_summary,
-    plan=plan,
-    paths=_paths,
 )

@@ -24,13 +24,13 @@ from interlock.services.hooks.configured import Hook, matcher
 from interlock.services.hooks.scripts import scripts_of
 from interlock.services.policy.fields import Problem
 from interlock.services.policy.load import Places, RuleText, rules_of
-from interlock.services.policy.rule import ADMIN, ALIASES, Rule
+from interlock.services.policy.rule import ADMIN, Rule
 from interlock.services.secrets.environment import is_secret
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.mode import Mode
 from interlock.state.settings import McpServer, Settings
 from interlock.state.subagent import BUILT_IN, AgentDefinition
-from interlock.tools.table import TOOLS
+from interlock.tools.table import ALIASES, TOOLS
 
 _SETTINGS = (
     *("tools.allowed", "tools.exclude", "tools.confirmationRequired", "tools.core"),

@@ -21,12 +21,12 @@ from interlock.services.files.protected import RULES
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.command import MOST_PIECES, pieces
 from interlock.state.context import IGNORE_FILE, Commands, CustomCommand, RuleFile
-from interlock.state.names import ELSEWHERE, OTHER_NAMES
+from interlock.state.names import ELSEWHERE
 from interlock.state.subagent import BUILT_IN, INVESTIGATOR, AgentDefinition, Report
 from interlock.state.text import clean, estimate_tokens, misfit, nearest
 from interlock.state.tooling import Tool, ToolContext, naming
 from interlock.tools import activate_skill, codebase_investigator, complete_task, invoke_agent
-from interlock.tools.table import TASK_LOOP, TOOLS
+from interlock.tools.table import ALIASES, TASK_LOOP, TOOLS
 
 T = TypeVar("T")
 AGENT_TOOLS = ("invoke_agent", "codebase_investigator")
@@ -59,10 +59,6 @@ def _inputs(definition: AgentDefinition) -> str:
     return f" Inputs: {', '.join(properties)}." if isinstance(properties, dict) else ""
 
 
-_OURS = {**OTHER_NAMES, **{alias: tool.name for tool in TOOLS.values() for alias in tool.aliases}}
-"""Other programs' names of tools → ours."""
-
-
 def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int) -> dict[str, Tool]:
     """Return the tools a sub-agent may call; at depth 0 it can't start agents."""
     never = {"ask_user", *PLAN_TOOLS, *(() if depth > 0 else AGENT_TOOLS)}
@@ -71,7 +67,7 @@ def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int
             n for n in tools if n not in (*AGENT_TOOLS, *ONLY_AGENTS, *TASK_LOOP, *never)
         ]
     else:
-        wanted = {n if n in tools else _OURS.get(n, n) for n in definition.tools}
+        wanted = {n if n in tools else ALIASES.get(n, n) for n in definition.tools}
         chosen = [n for n in tools if n in wanted and n not in never]
     end, schema = complete_task.TOOL, definition.output_schema
     end = end if schema is None else replace(end, args=_report_args(schema))
@@ -170,7 +166,9 @@ def load_agents(root: Path, home: Path, trusted: bool) -> Loaded[AgentDefinition
     problems = [*broken.values()]
     for name, agent in found.items():
         odd = [
-            t for t in agent.tools or () if t not in {*TOOLS, *_OURS, *ELSEWHERE} and not t.startswith("mcp_")
+            t
+            for t in agent.tools or ()
+            if t not in {*TOOLS, *ALIASES, *ELSEWHERE} and not t.startswith("mcp_")
         ]
         problems += [
             f"{agent.source}: agent {name!r} names {t!r}, no tool here.{nearest(t, [*TOOLS])}" for t in odd

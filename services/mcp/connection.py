@@ -92,29 +92,19 @@ class Connection:
         return "not started" if self._task is None else "connecting"
 
     def view(self) -> ServerView:
-        known = self.listing
-        return (
-            ServerView(
-                name=visible(self.spec.name),
-                status=self.status,
-                transport=self.spec.transport,
-                error=self.problem if self.status != "connected" else None,
-                warnings=known.refused,
-                version=self._version,
-                trust=self.spec.trust,
-                instructions=self._instructions,
-                resources=known.resources,
-                templates=known.templates,
-                prompts=known.prompts,
-            )
-            if self.usable
-            else ServerView(
-                name=visible(self.spec.name),
-                status=self.status,
-                transport=self.spec.transport,
-                error=self.problem or None,
-                trust=self.spec.trust,
-            )
+        known, status = self.listing, self.status
+        return ServerView(
+            name=visible(self.spec.name),
+            status=status,
+            transport=self.spec.transport,
+            error=None if status == "connected" else self.problem or None,
+            warnings=known.refused,
+            version=self._version,
+            trust=self.spec.trust,
+            instructions=self._instructions,
+            resources=known.resources,
+            templates=known.templates,
+            prompts=known.prompts,
         )
 
     async def ready(self) -> None:

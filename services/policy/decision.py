@@ -7,7 +7,7 @@ from typing import Literal, cast
 
 from pydantic import JsonValue
 
-from interlock.services.policy.beyond import lets_through
+from interlock.services.policy.harmless import lets_through
 from interlock.services.policy.matching import Match, allows, begins, meets, restricts
 from interlock.services.policy.rule import SHIPPED, TIER_NAMES, Rule, liftable
 from interlock.services.shell.model import ShellCommand, ShellLine

@@ -118,10 +118,17 @@ class Given:
         return replace(self, operands=(*self.operands, word))
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+class _Beyond(BaseModel):
+    """What a rule with a command prefix lets through."""
 
+    run: tuple[str, ...]
+    lets: dict[str, str]
+    """What → by which arguments; empty: whatever it takes."""
+
+
+class _Table(BaseModel):
     command: list[Row]
+    beyond: list[_Beyond]
 
 
 @cache
@@ -132,8 +139,12 @@ def document() -> Mapping[str, object]:
 
 @cache
 def _rows() -> Mapping[tuple[str, ...], Row]:
-    rows = _Table.model_validate(document()).command
-    return {tuple(name.split()): row for row in rows for name in row.run}
+    return {tuple(name.split()): row for row in _Table.model_validate(document()).command for name in row.run}
+
+
+@cache
+def _beyond() -> Mapping[tuple[str, ...], _Beyond]:
+    return {tuple(name.split()): row for row in _Table.model_validate(document()).beyond for name in row.run}
 
 
 _LONGEST_NAME = 5
@@ -254,3 +265,15 @@ def only_reads_anywhere(argv: Sequence[str]) -> bool:
 def leads_reader(argv: Sequence[str]) -> bool:
     """Whether its leading words say that it changes no file of the workspace that the program trusts."""
     return only_reads_anywhere(argv) or (len(argv) > 1 and argv[0] == "git" and argv[1] in _GIT_READS)
+
+
+_UNKNOWN = "interpreters, -c, config files, output files or network: none of its arguments is known"
+
+
+def lets_through(prefix: Sequence[str]) -> str:
+    """Say, for `policy check` and `doctor`, what may follow a rule's prefix; empty: nothing that matters."""
+    sizes = range(len(prefix), 0, -1)
+    row = next((row for size in sizes if (row := _beyond().get(tuple(prefix[:size])))), None)
+    if row is None:
+        return _UNKNOWN
+    return ", ".join(f"{what} ({how})" if how else what for what, how in row.lets.items())

@@ -17,7 +17,6 @@ from interlock.services.policy.checkers import to_checker
 from interlock.services.policy.fields import Problem, stand_in, to_rule, usable_tool_name
 from interlock.services.policy.rule import (
     ADMIN,
-    ALIASES,
     EXTENSION,
     SHIPPED,
     USER,
@@ -28,7 +27,7 @@ from interlock.services.policy.rule import (
 from interlock.state.calls import Risk
 from interlock.state.errors import SetupError
 from interlock.state.names import ELSEWHERE
-from interlock.tools.table import TOOLS
+from interlock.tools.table import ALIASES, TOOLS
 
 ADMIN_FOLDERS = (Path("/etc/gemini-cli/policies"), Path("/etc/interlock/policies"))
 _RULES = "policies"

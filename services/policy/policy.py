@@ -21,7 +21,6 @@ from interlock.services.policy.always import (
     target,
     where_saved,
 )
-from interlock.services.policy.beyond import lets_through
 from interlock.services.policy.checkers import CheckerAnswer, SafetyCheckers, lowered
 from interlock.services.policy.decision import (
     Explanation,
@@ -32,6 +31,7 @@ from interlock.services.policy.decision import (
     unless_widened,
 )
 from interlock.services.policy.fields import MODE_NAMES, Problem, settings_rules
+from interlock.services.policy.harmless import lets_through
 from interlock.services.policy.load import about_nothing, load_rules, shipped_rules
 from interlock.services.policy.matching import meets, names_it, protection, with_plan_file
 from interlock.services.policy.private import asked_if_private

@@ -9,10 +9,9 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from interlock.state.calls import ApprovalMode, CallView, Decision, Risk
-from interlock.state.names import OTHER_NAMES
 from interlock.state.subagent import INVESTIGATOR
 from interlock.state.text import clean
-from interlock.tools.table import TOOLS
+from interlock.tools.table import ALIASES, TOOLS
 
 # ---- patterns: regular expressions. RE2 matches in linear time, so none can block the loop
 
@@ -229,7 +228,6 @@ def _serves(rule: Rule, names: frozenset[str], scope: Scope) -> bool:
     return rule.decision != "allow" and any(n.startswith(f"mcp_{rule.server}_") for n in names)
 
 
-ALIASES = {**OTHER_NAMES, **{alias: tool.name for tool in TOOLS.values() for alias in tool.aliases}}
 SHELL_TOOLS = frozenset({"run_shell_command", "execute_command"})
 """Tools whose argument `command` is a line of bash."""
 _AGENT = "invoke_agent"

@@ -1,4 +1,4 @@
-"""blocks: the blocks of README and other pages that are generated from the code, so they always match it.
+"""generated: the blocks of README and other pages that are generated from the code, so they always match it.
 
 A block lies between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is `pipelines`, `tools`, `help`,
 `tour` (the demo's real output), `session` (its commands and keys), `chart NAME`, `diagram WORKFLOW` or `api MODULE`.
@@ -144,7 +144,7 @@ def main(args: Sequence[str]) -> int:
     """Run `--write | --check` over the pages of the working directory; print what changed or is stale."""
     pages = sorted((*Path().glob("*.md"), *Path().glob("docs/*.md")))
     if args not in (["--write"], ["--check"]):
-        print("usage: docs/blocks.py --write|--check", file=sys.stderr)
+        print("usage: docs/generated.py --write|--check", file=sys.stderr)
         return 2
     if args == ["--write"]:
         for path in write(pages):
