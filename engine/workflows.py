@@ -1,9 +1,9 @@
-"""workflows: finds, loads and records users' own workflows, and their own nodes in ours.
+"""workflows: finds, loads and records users' own workflows.
 
 A file `.interlock/workflows/NAME.py` of a trusted folder, or of the user's home, holds `WORKFLOW = Workflow(NAME, …)`;
 so does the target of an entry point in the group `interlock.workflows`. None is imported until it is requested by name
-or listed. A file named in settings, or an entry point of `interlock.processors`, holds
-`PROCESSORS = {PLACE: [node, …]}`; inside a workspace it counts only if that is trusted.
+or listed. `path/to/agent.py:graph`, and what a trusted folder's `langgraph.json` names, are graphs of LangGraph
+(`graph_files.py`).
 """
 
 import ast
@@ -11,24 +11,23 @@ import hashlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
+from interlock.engine.graph_files import LISTING, GraphFile, kept_graph, listed_in, named
 from interlock.engine.options import WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
 from interlock.graphs import PIPELINES, offer, pipeline
-from interlock.graphs._additions import COMPRESS, PLACES, Processor, with_processors
+from interlock.graphs._langgraph import is_graph
 from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.foreign import from_langgraph
 from interlock.services.config.settings import project_paths
 from interlock.services.trust import ProjectFile, ignored_line, is_trusted, shown_path
-from interlock.state.errors import ConfigError, InterlockError, RunError, SetupError, UntrustedError
-from interlock.state.node import spec_of
-from interlock.state.settings import Settings
+from interlock.state.errors import ConfigError, InterlockError, RunError, UntrustedError
 
 _HOW = "expected `WORKFLOW = Workflow({name!r}, build, Input, Output)` (interlock.workflow)"
 
@@ -40,9 +39,12 @@ class Source:
     name: str
     file: Path | None = None
     entry_point: EntryPoint | None = None
+    graph: GraphFile | None = None
 
     @property
     def place(self) -> str:
+        if self.graph is not None:
+            return str(self.graph.listing or self.graph.file)
         if self.file is not None:
             return str(self.file)
         assert self.entry_point is not None
@@ -51,12 +53,16 @@ class Source:
     @property
     def kept(self) -> dict[str, str]:
         """What a run records of its source, JSON-like."""
+        if self.graph is not None:
+            return self.graph.kept
         if self.file is not None:
             return {"file": str(self.file), "sha256": hashlib.sha256(_read(self.file)).hexdigest()}
         return {"entry_point": self.name}
 
     def load(self) -> Pipeline:
         """Import and check it. Raises `ConfigError`: one line with file, line and what was expected."""
+        if self.graph is not None:
+            return self.graph.load(self.name)
         if self.file is not None:
             return _from_file(self.file, self.name, _read(self.file))
         return _from_entry_point(self)
@@ -74,7 +80,7 @@ class Listed:
     """Why it can't be run; empty: it can."""
 
 
-def _installed(group: str) -> EntryPoints:
+def installed(group: str) -> EntryPoints:
     return _entry_points(group, tuple(sys.path))
 
 
@@ -89,8 +95,10 @@ def workspace_of(options: Options) -> Path:
 
 def sources(root: Path, home: Path, trusted: bool) -> dict[str, Source]:
     """Name → where it is declared; the project's win over the user's, the user's over installed ones."""
-    found = {point.name: Source(point.name, entry_point=point) for point in _installed(WORKFLOWS_GROUP)}
+    found = {point.name: Source(point.name, entry_point=point) for point in installed(WORKFLOWS_GROUP)}
     folders = [home / WORKFLOWS_FOLDER, *(_project(root, home) if trusted else ())]
+    for name, graph in (listed_in(root) if trusted else {}).items():
+        found[name] = Source(name, graph=graph)
     for file in (file for folder in folders for file in _files(folder)):
         found[_named(file)] = Source(_named(file), file)
     return found
@@ -124,6 +132,8 @@ def find_workflow(name: str, options: Options) -> tuple[Pipeline, dict[str, str]
     """
     if name in PIPELINES:
         return pipeline(name), None
+    if graph := named(name):
+        return graph.load(name), graph.kept
     found = _offered(options)
     if name in found:
         return pipeline(name), found[name].kept
@@ -131,6 +141,8 @@ def find_workflow(name: str, options: Options) -> tuple[Pipeline, dict[str, str]
     for file in (f for folder in _project(root, options.user_home) for f in _files(folder)):
         if _named(file) == name:
             raise _untrusted(name, file, root)
+    if not _trusts(root, options) and name in listed_in(root):
+        raise _untrusted(name, root / LISTING, root)
     return pipeline(name), None
 
 
@@ -143,6 +155,12 @@ def begun_with(run: str, workflow: str, options: Options) -> tuple[Pipeline, lis
     _offered(options)
     if not options.source or "file" not in options.source:
         return pipeline(workflow), []
+    if graph := kept_graph(options.source):
+        if graph.listing and not _trusts(graph.listing.parent, options):
+            raise _untrusted(workflow, graph.listing, graph.listing.parent)
+        loaded, shown = graph.load(workflow), shown_path(graph.file, workspace_of(options))
+        same = graph.kept == options.source
+        return loaded, [] if same else [_CHANGED.format(what="file", shown=shown)]
     file, root = Path(options.source["file"]), workspace_of(options)
     if not file.is_file():
         raise RunError(
@@ -157,9 +175,10 @@ def begun_with(run: str, workflow: str, options: Options) -> tuple[Pipeline, lis
     if source.kept == options.source:
         return chosen, []
     shown = shown_path(file, root)
-    return chosen, [
-        f"The workflow file {shown} has changed since this run began; it goes on by the file as it is."
-    ]
+    return chosen, [_CHANGED.format(what="workflow file", shown=shown)]
+
+
+_CHANGED = "The {what} {shown} has changed since this run began; it goes on by the file as it is."
 
 
 def _offered(options: Options) -> dict[str, Source]:
@@ -250,18 +269,20 @@ def _from_entry_point(source: Source) -> Pipeline:
         raise ConfigError(_explained(file, source.name, b"", error)) from error
 
 
-class _Misdeclared(Exception):  # noqa: N818 - becomes a line
+class Misdeclared(Exception):  # noqa: N818 - becomes a line
     """The value of WORKFLOW or PROCESSORS can't be used."""
 
 
 def _checked(found: Any, name: str, doc: str) -> Pipeline:
+    if is_graph(found):
+        found = from_langgraph(found, name)
     if not isinstance(found, Pipeline):
-        raise _Misdeclared(f"WORKFLOW is {found!r}" if found is not None else "there is no WORKFLOW")
+        raise Misdeclared(f"WORKFLOW is {found!r}" if found is not None else "there is no WORKFLOW")
     if found.name != name:
-        raise _Misdeclared(f"its name is {found.name!r}, which isn't {name!r}, the file's")
+        raise Misdeclared(f"its name is {found.name!r}, which isn't {name!r}, the file's")
     graph = found.build()
     if loop := graph.unbounded():
-        raise _Misdeclared(
+        raise Misdeclared(
             f"{', '.join(map(repr, loop))} could follow each other for ever; expected a `loop(g, …, most=N)` on the "
             "way, or a person"
         )
@@ -282,7 +303,7 @@ def _explained(file: Path, name: str, code: bytes, error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         version = ".".join(map(str, sys.version_info[:2]))
         return f"{file}:{error.lineno or 1}: {error.msg}; expected what Python {version} can read."
-    if isinstance(error, _Misdeclared):
+    if isinstance(error, Misdeclared):
         expected = "" if "expected" in what else f"; {_HOW.format(name=name)}"
         return f"{file}:{line}: {what}{expected}."
     if isinstance(error, InterlockError):
@@ -303,91 +324,3 @@ def line_of(file: Path, code: bytes, error: BaseException, variable: str = "WORK
     assigned = (s for s in statements if isinstance(s, ast.Assign | ast.AnnAssign))
     named = [s.lineno for s in assigned if variable in ast.unparse(s).partition("=")[0]]
     return named[-1] if named else max(1, len(code.splitlines()))
-
-
-_PROCESSORS_GROUP = "interlock.processors"
-
-_HOW_PROCESSORS = "expected `PROCESSORS = {PLACE: [node, …]}` with the places " + ", ".join(PLACES)
-_TALKING = ("main", "task")
-"""Workflows that have these places."""
-
-
-def processor_files(settings: Settings, root: Path, home: Path, trusted: bool) -> list[Path]:
-    """Real paths; relative ones start at the workspace. Files inside it count only if it is trusted."""
-    paths = (Path(os.path.realpath(path)) for path in settings.processor_files(root, home))
-    return [path for path in paths if trusted or not path.is_relative_to(root)]
-
-
-def placed(chosen: Pipeline, files: Sequence[Path]) -> Pipeline:
-    """Return the workflow with its active processors. Raises `ConfigError`: one line with file, line, expected."""
-    if chosen.name not in _TALKING:
-        return chosen
-    found = [p for source in (*map(_processors_in, files), *_installed_processors()) for p in source]
-    if twice := next((p.name for p in found if sum(p.name == o.name for o in found) > 1), None):
-        raise ConfigError(
-            f"Two processors are called {twice!r} (place and function). Rename one of the functions."
-        )
-    if not found:
-        return chosen
-    try:
-        made = with_processors(chosen, tuple(found))
-        made.declared()  # checks that every node fits the state
-        return made
-    except SetupError as error:
-        raise ConfigError(f"A processor doesn't fit {chosen.name!r}: {error}") from error
-
-
-def _installed_processors() -> Iterator[list[Processor]]:
-    for point in _installed(_PROCESSORS_GROUP):
-        try:
-            yield [*_declared_processors(point.load())]
-        except (Exception, SystemExit) as error:
-            what = " ".join(str(error).split())
-            raise ConfigError(
-                f"Entry point {point.value} of {_PROCESSORS_GROUP}: {type(error).__name__}: {what}; {_HOW_PROCESSORS}."
-            ) from error
-
-
-def _processors_in(file: Path) -> list[Processor]:
-    try:
-        code = file.read_bytes()
-    except OSError as error:
-        raise ConfigError(
-            f"{file}: can't be read ({error.strerror}); setting `processors` names it."
-        ) from None
-    return _loaded_processors(file, code)
-
-
-@cache
-def _loaded_processors(file: Path, code: bytes) -> list[Processor]:
-    """Cached by content."""
-    try:
-        return [*_declared_processors(executed(file, code).__dict__.get("PROCESSORS"))]
-    except (Exception, SystemExit) as error:
-        line = line_of(file, code, error, "PROCESSORS")
-        kind = "" if isinstance(error, _Misdeclared) else f"{type(error).__name__}: "
-        raise ConfigError(
-            f"{file}:{line}: {kind}{' '.join(str(error).split())}; {_HOW_PROCESSORS}."
-        ) from error
-
-
-def _declared_processors(found: Any) -> Iterator[Processor]:
-    if not isinstance(found, Mapping):
-        raise _Misdeclared(f"PROCESSORS is {found!r}" if found is not None else "there is no PROCESSORS")
-    for place, nodes in cast(Mapping[Any, Any], found).items():
-        if place not in PLACES:
-            raise _Misdeclared(f"there is no place {place!r}")
-        several = isinstance(nodes, list | tuple)
-        for node in cast(Sequence[Any], nodes) if several else [nodes]:
-            yield _processor(place, node)
-
-
-def _processor(place: str, node: Any) -> Processor:
-    if node == COMPRESS:
-        if place != "after_tool":
-            raise _Misdeclared(f"{COMPRESS!r} may stand at after_tool, not at {place}")
-        return Processor(place, f"{place}_{COMPRESS}", None)
-    spec = spec_of(node) if callable(node) else None
-    if spec is None or spec.labels or not node.__name__.isidentifier():
-        raise _Misdeclared(f"{node!r} at {place} is no function under @node without labels")
-    return Processor(place, f"{place}_{node.__name__}", cast(Any, node))

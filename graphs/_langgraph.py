@@ -5,7 +5,8 @@ import LangGraph themselves, because commands that only read rows need the names
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from copy import copy
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -116,3 +117,91 @@ def raise_id_clock(newest: str) -> None:
 def lost_nodes(values: Mapping[str, Any], nodes: Collection[str]) -> list[str]:
     """Nodes that a checkpoint leads to and a graph with these nodes lacks."""
     return [node for node in pending_nodes(values) if node not in nodes]
+
+
+def is_graph(found: object) -> bool:
+    """Whether it is a graph of LangGraph: a `StateGraph`, one that is compiled, or an `@entrypoint`."""
+    from langgraph.graph import StateGraph
+    from langgraph.pregel import Pregel
+
+    return isinstance(found, StateGraph | Pregel)
+
+
+def compiled_graph(graph: Any) -> Any:
+    """The graph, compiled if it isn't. Raises `ValueError` if it can't be."""
+    from langgraph.graph import StateGraph
+
+    return cast(Any, graph).compile() if isinstance(graph, StateGraph) else graph
+
+
+def with_saver(compiled: Any, saver: Any, store: Any) -> Any:
+    """A copy of somebody's compiled graph that keeps its state with our saver, and memories in `store` or its own."""
+    made = copy(compiled)
+    made.checkpointer, made.store = saver, compiled.store or store
+    return made
+
+
+def named_types(compiled: Any) -> set[tuple[str, ...]]:
+    """Classes (module, name) that the types of a graph, and of the graphs inside it, name: they may be loaded again."""
+    from langgraph._internal._serde import build_serde_allowlist
+
+    found: set[tuple[str, ...]] = set()
+    for graph in (compiled, *(inner for _, inner in compiled.get_subgraphs(recurse=True))):
+        builder = getattr(graph, "builder", None)
+        schemas: list[Any] = [*builder.schemas] if builder else []
+        schemas += [graph.context_schema] if graph.context_schema else []
+        found |= build_serde_allowlist(schemas=schemas, channels=graph.channels)
+    return found
+
+
+def storable_types() -> frozenset[tuple[str, ...]]:
+    """Classes (module, name) that LangGraph stores and loads again in any graph."""
+    from langgraph._internal._serde import curated_core_allowlist
+    from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
+
+    return frozenset(SAFE_MSGPACK_TYPES) | curated_core_allowlist()
+
+
+def fields_of(compiled: Any) -> dict[str, Any] | None:
+    """Key → type of a graph's input; None: any value is one."""
+    builder = getattr(compiled, "builder", None)
+    if builder is None:
+        return None
+    from typing import get_type_hints
+
+    try:
+        hints = get_type_hints(builder.input_schema, include_extras=True)
+    except (NameError, TypeError):
+        hints = {}
+    return {key: hints.get(key, Any) for key in builder.schemas[builder.input_schema]}
+
+
+def input_type(compiled: Any) -> Any:
+    """The class of a graph's input; None: it names none."""
+    builder = getattr(compiled, "builder", None)
+    return builder.input_schema if builder else None
+
+
+def task_in(tags: Sequence[str] | None, metadata: Mapping[str, Any] | None) -> tuple[str, str, str] | None:
+    """Task id, namespace and node of a callback's run, if it is that of a whole node."""
+    if not metadata or not any(tag.startswith("graph:step:") for tag in tags or ()):
+        return None
+    namespace = str(metadata.get("langgraph_checkpoint_ns", ""))
+    return namespace.rpartition(":")[2], namespace, str(metadata.get("langgraph_node", ""))
+
+
+def streaming_handler() -> Any:
+    """Base class of callback handlers for which models stream their tokens, also where a node only `invoke`s them."""
+    from langchain_core.callbacks import BaseCallbackHandler
+    from langchain_core.tracers._streaming import _StreamingCallbackHandler  # pyright: ignore[reportPrivateUsage]
+
+    class Streaming(BaseCallbackHandler, _StreamingCallbackHandler[Any]):
+        run_inline = True
+
+        def tap_output_aiter(self, run_id: Any, output: Any) -> Any:  # noqa: ARG002
+            return output
+
+        def tap_output_iter(self, run_id: Any, output: Any) -> Any:  # noqa: ARG002
+            return output
+
+    return Streaming

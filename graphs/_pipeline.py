@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from inspect import signature
 from typing import Any, cast, get_args
 
@@ -337,6 +337,8 @@ class Pipeline:
     """Input field that the positional PROMPT fills (★)."""
     hands_over_to: str = ""
     """Output field that names the run that carries on its work; the engine drives that run next."""
+    notes: tuple[str, ...] = ()
+    """Warnings that a run begins with."""
     needs_model: bool = False
     """Requires a model: refused before it starts without a key. Others do what they can."""
 
@@ -375,23 +377,23 @@ class Pipeline:
         except ValidationError as error:
             raise input_error(self.input, error) from error
 
+    def title(self, input: WorkflowInput) -> str:
+        """What lists call a run with this input."""
+        return str(getattr(input, self.prompt_field or "", "") or self.name)
+
+    async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
+        """Drive its compiled graph until nothing is due."""
+        await app.ainvoke(graph_input, config, context=deps, durability="sync", control=control)
+
     def compile(
         self, checkpointer: BaseCheckpointSaver[Any] | None = None, depth: int | None = None
     ) -> Compiled:
-        """The compiled graph of a run: the workflow wrapped in its session.
-
-        It is declared once per process, which takes 60 ms. `depth`: levels of sub-agents.
-        """
+        """The compiled graph of a run: the workflow wrapped in its session. `depth`: levels of sub-agents."""
         return self.declared(depth).compile(checkpointer)
 
     def declared(self, depth: int | None = None) -> Graph:
         """The declaration that `compile` compiles."""
+        from interlock.graphs._additions import rooted_of
+
         nests = "depth" in signature(self.build).parameters
-        return _rooted(self.build, depth if nests else None)
-
-
-@cache
-def _rooted(build: Callable[..., Graph], depth: int | None) -> Graph:
-    from interlock.graphs._additions import rooted
-
-    return cast(Any, rooted(cast(Any, build() if depth is None else build(depth))))  # as in `subgraph`
+        return cast(Any, rooted_of(cast(Any, self.build), depth if nests else None))  # as in `subgraph`

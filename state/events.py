@@ -114,6 +114,13 @@ class NodeEnd(Event, frozen=True):
     route: str | None = None
 
 
+class CustomEvent(Event, frozen=True):
+    """Data that a node of somebody's own graph wrote to its stream."""
+
+    type: Literal["custom"] = "custom"
+    data: JsonValue
+
+
 class ApprovalRequired(Event, frozen=True):
     """A person must decide; fields as in the approval request."""
 

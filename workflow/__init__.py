@@ -11,8 +11,8 @@ from pydantic import Field
 
 from interlock.graphs import main, pipeline, tools
 from interlock.graphs._pipeline import Graph
-from interlock.graphs._pipeline import Pipeline as Workflow
 from interlock.graphs._placed import agent, approve, ask_person, loop
+from interlock.graphs.foreign import Workflow
 from interlock.nodes.workflow import CALLS, ask_model, call, place_calls, results
 from interlock.state.calls import ToolResult, merge_by_key
 from interlock.state.deps import Deps

@@ -226,11 +226,15 @@ def subgraphs(graph: Compiled) -> dict[str, Compiled]:
     """The nodes that are themselves graphs."""
     nodes: dict[str, Any] = graph.nodes
     return {
-        name: part.compiled
-        for name in graph.builder.nodes
+        name: part.compiled if isinstance(part, Part) else part
+        for name in _names(graph)
         for part in nodes[name].subgraphs
-        if isinstance(part, Subgraph)
     }
+
+
+def _names(graph: Any) -> list[str]:
+    """Its nodes in order; an `@entrypoint` is one."""
+    return [*graph.builder.nodes] if hasattr(graph, "builder") else [*graph.nodes]
 
 
 def connections(graph: Compiled) -> list[Edge]:
@@ -240,19 +244,23 @@ def connections(graph: Compiled) -> list[Edge]:
         old = merged.get((edge.source, edge.target), edge)
         labels = tuple(dict.fromkeys(old.labels + edge.labels))
         merged[edge.source, edge.target] = replace(edge, labels=labels, each=old.each or edge.each)
-    place = {name: i for i, name in enumerate((START, *graph.builder.nodes, END))}
+    place = {name: i for i, name in enumerate((START, *_names(graph), END))}
     return sorted(merged.values(), key=lambda e: (place[e.source], place[e.target]))
 
 
 def _declared(graph: Compiled) -> Iterator[Edge]:
+    if not hasattr(graph, "builder"):
+        for name in _names(graph):
+            yield from (Edge(START, name), Edge(name, END))
+        return
     for source, target in graph.builder.edges:
         yield Edge(source, target)
-    for sources, target in graph.builder.waiting_edges:
-        for source in sources:
-            yield Edge(source, target)
+    for source, target in _waited(graph):
+        yield Edge(source, target)
     for source, branches in graph.builder.branches.items():
         for branch in branches.values():
-            ends = {str(label): target for label, target in (branch.ends or {}).items()}
+            # Without a map, a foreign graph's router may lead anywhere.
+            ends = {str(label): t for label, t in (branch.ends or _anywhere(graph, source)).items()}
             if isinstance(branch.path, Branch) and branch.path.sends:
                 # `Graph.fan_out` lists the payloads' target first, then the target without any.
                 for i, target in enumerate(ends.values()):
@@ -260,6 +268,24 @@ def _declared(graph: Compiled) -> Iterator[Edge]:
             else:
                 for label, target in ends.items():
                     yield Edge(source, target, (label,))
+
+    for source, spec in graph.builder.nodes.items():  # where a foreign node's `Command` may lead
+        named: Any = spec.ends
+        labels: dict[str, str] = dict(named) if isinstance(named, dict) else dict.fromkeys(named, "")  # pyright: ignore[reportUnknownArgumentType]
+        for target, label in labels.items():
+            yield Edge(source, target, (label,) if label else ())
+        led = {*graph.builder.branches, *(start for start, _ in (*graph.builder.edges, *_waited(graph)))}
+        if not labels and source not in led:  # LangGraph ends there
+            yield Edge(source, END)
+
+
+def _waited(graph: Compiled) -> Iterator[tuple[str, str]]:
+    for sources, target in graph.builder.waiting_edges:
+        yield from ((source, target) for source in sources)
+
+
+def _anywhere(graph: Compiled, source: str) -> dict[str, str]:
+    return {name: name for name in (*_names(graph), END) if name != source}
 
 
 def places(graph: Compiled, place: Place = ()) -> Iterator[tuple[Place, Compiled]]:
@@ -284,7 +310,7 @@ def extract(graph: Compiled, depth: int = 1, path: RunPath | None = None, place:
 
     nodes = [
         Node(_id(place, n), n, "graph" if n in inner else "step", count(n), mark(n))
-        for n in graph.builder.nodes
+        for n in _names(graph)
         if n not in opened
     ]
     edges = tuple(

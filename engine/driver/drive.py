@@ -22,12 +22,14 @@ from interlock.engine.driver.lease import Lease
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store import Store, diagnosed
 from interlock.engine.store.approvals import ready_answers
+from interlock.engine.store.foreign import given_answers, saver_for
 from interlock.engine.store.leases import fence, lost
 from interlock.engine.store.lineage import how_it_ended
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._langgraph import is_internal, lost_nodes
 from interlock.graphs._pipeline import Compiled, Graph, Pipeline
+from interlock.graphs.foreign import Foreign
 from interlock.services.models import turn_tracing_off
 from interlock.state.deps import RunInfo, Token
 from interlock.state.errors import RunError
@@ -181,6 +183,7 @@ class Drive:
         """`rewired`: what takes the place of its services in a replay."""
         self.store = store
         self.lease = lease
+        self.pipeline = pipeline
         self.bus = bus
         self.stop = stop
         self.refusal = ""
@@ -203,7 +206,7 @@ class Drive:
         turn_tracing_off()  # the environment could make LangGraph send its runs to a tracing service
         connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse, lease.epoch)
         self.services = rewired(compose(prepared, info, store, connections))
-        self._saver = Saver(self.conn, steps, pipeline.outcome)
+        self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
         self._graph = pipeline.declared(prepared.settings.agents.max_depth)
         self.app: Compiled = self._graph.compile(self._saver)
         self.config: Any = {"configurable": {"thread_id": lease.run}, "recursion_limit": RECURSION_LIMIT}
@@ -244,20 +247,23 @@ class Drive:
 
     async def _stream(self, graph_input: Any) -> None:
         try:
-            await self.app.ainvoke(  # pyright: ignore[reportUnknownMemberType]
-                graph_input,
-                self.config,
-                context=self.services.deps,
-                durability="sync",
-                control=self.stop.control,
+            await self.pipeline.advance(
+                self.app, graph_input, self.config, self.services.deps, self.stop.control
             )
         except GraphDrained:
             return
         finally:
             self.conn.flush(last=True)
 
-    def _answers(self, snapshot: StateSnapshot) -> dict[str, bool]:
-        """Interrupt id → resume, for pending ones with a recorded answer or whose subtask is over."""
+    def _answers(self, snapshot: StateSnapshot) -> dict[str, Any]:
+        """Interrupt id → what it is resumed with, for pending ones with an answer or whose subtask is over."""
+        if isinstance(self.pipeline, Foreign):
+            self.awaited = {item.id for item in pending(snapshot)}
+            return {
+                name: given
+                for name, given in given_answers(self.conn, self.lease.run).items()
+                if name in self.awaited
+            }
         waiting = {item.id: child_in(item.value) for item in pending(snapshot)}
         self.awaited = {*waiting}
         answered = {name: True for name in ready_answers(self.conn, self.lease.run) if name in waiting}

@@ -12,7 +12,9 @@ from interlock.engine.options import Decision, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
 from interlock.engine.store import note_error
 from interlock.engine.store.approvals import number_requests, supersede
+from interlock.engine.store.runs import end_run
 from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.foreign import Foreign
 from interlock.prompts import load
 from interlock.state.calls import ToolResult, cancelled
 from interlock.state.conversation import refusals_in, warnings_of
@@ -44,11 +46,15 @@ def conclude(
         status, code = "waiting", EXIT_CODES["waiting"]
         waiting = redact.json(_requests(drive, snapshot))
     else:
-        status = (output := _dumped(pipeline.leave(snapshot.values, context))).get("status", "done")
-        details = _named(output.get("error")) or details
+        output = _dumped(pipeline.leave(snapshot.values, context))
+        how = _told(pipeline, output)
+        status = how.get("status", "done")
+        details = _named(how.get("error")) or details
         code = EXIT_CODES.get(details["type"] if details else status, EXIT_CODES.get(status, 1))
     if drive.lease.held:  # otherwise another process has the run and its row
         note_error(drive.conn, run, details)
+        if isinstance(pipeline, Foreign) and status == "done":
+            end_run(drive.conn, run)
     return Outcome(
         run=run,
         workflow=pipeline.name,
@@ -59,10 +65,20 @@ def conclude(
         stats=context.stats(),
         pending=waiting,
         resume_command=f"interlock resume {run}" if _goes_on(pipeline, status, output) else None,
-        carried_on_by=output.get(pipeline.hands_over_to),
+        carried_on_by=_told(pipeline, output).get(pipeline.hands_over_to),
         trace=redact(_trace(error)),
-        warnings=redact.json([*warnings, *(warnings_of(refusals_in(snapshot.values)) if output else ())]),
+        warnings=redact.json([*warnings, *_refusals(pipeline, snapshot, output)]),
     )
+
+
+def _told(pipeline: Pipeline, output: dict[str, Any]) -> dict[str, Any]:
+    """The output where it says how the run ended: a foreign graph's keys are its own."""
+    return {} if isinstance(pipeline, Foreign) else output
+
+
+def _refusals(pipeline: Pipeline, snapshot: StateSnapshot, output: dict[str, Any]) -> list[str]:
+    ours = output and not isinstance(pipeline, Foreign)
+    return warnings_of(refusals_in(snapshot.values)) if ours else []
 
 
 def _trace(error: Exception | None) -> str:

@@ -7,6 +7,7 @@ from interlock.engine.driver.drive import Drive
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.read import RunRow
 from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.foreign import Foreign
 from interlock.state.errors import UserError
 from interlock.state.events import ErrorEvent
 from interlock.state.messages import Message
@@ -19,7 +20,14 @@ def first_state(
     chosen: Pipeline, input: WorkflowInput, drive: Drive, context: WorkflowContext, prepared: RunConfig
 ) -> dict[str, Any]:
     """The initial state of the run's graph."""
+    if isinstance(chosen, Foreign):
+        return chosen.enter(input, context)
     return {**chosen.enter(input, context), **_channels(prepared), **hooked(drive, "startup")}
+
+
+def graph_input(chosen: Pipeline, first: dict[str, Any], drive: Drive, session: str) -> Any:
+    """What a graph begins with, of the state that its run's row holds."""
+    return chosen.started(first) if isinstance(chosen, Foreign) else {**first, **hooked(drive, session)}
 
 
 def _channels(prepared: RunConfig) -> dict[str, str]:

@@ -16,7 +16,7 @@ from interlock.engine.driver.following import carried_on, of_the_run
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.driver.notify import Notifications, watched
 from interlock.engine.driver.outcome import conclude, end_cut_short, left_to_driver, result_event, unrecorded
-from interlock.engine.driver.passes import first_state, hooked, modes_asked, next_pass, postponed
+from interlock.engine.driver.passes import first_state, graph_input, hooked, modes_asked, next_pass, postponed
 from interlock.engine.driver.prepare import (
     RunConfig,
     check_input,
@@ -27,13 +27,14 @@ from interlock.engine.driver.prepare import (
     without_secrets,
 )
 from interlock.engine.options import Decision, Options, Outcome, Renderer
+from interlock.engine.processors import placed, processor_files
 from interlock.engine.read import ENDED, find_run
 from interlock.engine.store import Store, diagnosed, first_input, keep_rights, read_options
 from interlock.engine.store.approvals import ready_answers, record_decisions
 from interlock.engine.store.lineage import above, deepest, topmost
 from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.runs import NewRun, insert_run, new_run_id
-from interlock.engine.workflows import begun_with, find_workflow, placed, processor_files
+from interlock.engine.workflows import begun_with, find_workflow
 from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline
 from interlock.prompts import digest, load
@@ -82,10 +83,11 @@ async def begin(
         chosen, source = find_workflow(workflow, options)
     inputs = chosen.validated(input)
     prepared = prepare(with_input(replace(options, source=source), inputs), chosen.needs_model)
+    prepared.warnings.extend(chosen.notes)
     check_input(inputs, prepared)
     store = Store(options.home)
     store.open()
-    prompt = clean(str(getattr(inputs, chosen.prompt_field or "", "") or chosen.name))
+    prompt = clean(chosen.title(inputs))
     title = without_secrets(prompt, prepared)[:200]
     kept = {**prepared.redact.json(kept_options(prepared.options)), "context_prompts": digest("context")}
     name, root = run_id or new_run_id(), str(prepared.workspace.root)
@@ -93,7 +95,7 @@ async def begin(
     async def start(drive: Drive, context: WorkflowContext) -> Any:
         first = first_state(chosen, inputs, drive, context, prepared)
         insert_run(drive.conn, NewRun(name, chosen.name, root, title, kept, first))
-        return first
+        return graph_input(chosen, first, drive, "startup")
 
     outcome = await _driven(store, chosen, prepared, name, renderers, start, stop)
     outcome = await _through_tasks(outcome, store, options, renderers, stop)
@@ -191,8 +193,8 @@ async def _resumed(
         elif snapshot.tasks:
             postponed(drive, asked, snapshot.values)
             return answers
-        if not snapshot.values:  # killed before its first checkpoint, or only handed over
-            return {**first_input(drive.conn, row.run, asked), **hooked(drive, "startup")}
+        if snapshot.created_at is None:  # killed before its first checkpoint, or only handed over
+            return graph_input(chosen, first_input(drive.conn, row.run, asked), drive, "startup")
         if (more := next_pass(chosen, row, text, context)) is None:
             return None
         del more["approval_mode"]  # an approved plan or the model may have changed it
@@ -308,10 +310,10 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: 
         drive.bus(ErrorEvent(severity="warning", message=warning))
     error: Exception | None = None
     snapshot: StateSnapshot | None = None
-    graph_input = await first(drive, context)
+    begun = await first(drive, context)
     try:
-        if graph_input is not None or await is_due(drive):
-            snapshot = await _uncut(drive, drive.advance(graph_input, prepared.limits.timeout_s))
+        if begun is not None or await is_due(drive):
+            snapshot = await _uncut(drive, drive.advance(begun, prepared.limits.timeout_s))
     except Exception as problem:
         error = problem  # becomes the outcome: work so far is kept, and the run can be resumed
     try:

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from interlock.engine.options import Decision
-from interlock.engine.read import Request, check_edit, place_of, waiting_requests
+from interlock.engine.read import Request, check_edit, is_foreign, place_of, waiting_requests
 from interlock.engine.store import Store, explained, put
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.lineage import RELATED
@@ -54,12 +54,13 @@ class SqlApprovals:
         return found[0] if found else None
 
     def _name(self, request: ApprovalRequest) -> str:
-        """RUN-BATCH.CALL, both from 1, whichever call of a batch asks first. Hooks: RUN-hN."""
+        """RUN-BATCH.CALL, both from 1, whichever call of a batch asks first. Hooks: RUN-hN; foreign nodes: RUN-qN."""
         if (call := request.attempt) is None:
+            who = request.key.partition(":")[0]
             (before,) = self.conn.execute(
-                "select count(*) from approvals where run = ? and key like 'hook:%'", (self.run,)
+                "select count(*) from approvals where run = ? and key like ? || ':%'", (self.run, who)
             ).fetchone()
-            return f"{self.run}-h{before + 1}"
+            return f"{self.run}-{'h' if who == 'hook' else 'q'}{before + 1}"
         keys = self.conn.execute(
             "select key from approvals where run = ? and key not like 'hook:%' order by seq", (self.run,)
         ).fetchall()
@@ -245,7 +246,8 @@ def _answer(waiting: dict[str, Request], name: str, decision: Decision) -> Answe
     if decision.choice == "modify":
         args = json.loads(json.dumps(clean_json(dict(decision.args or {}))))
         check_edit(request, args)
-        _check_arguments(name, request["tool_name"], args)
+        if not is_foreign(name):  # its tools may have the names of ours
+            _check_arguments(name, request["tool_name"], args)
     return Answer(
         choice=decision.choice,
         feedback=clean(decision.feedback) if decision.feedback else None,

@@ -200,3 +200,9 @@ def set_status(conn: Connection, run: str, status: str, outcome: str, step: int)
     conn.execute(
         "update runs set status = ?, outcome = ?, step = ? where run = ?", (status, outcome, step, run)
     )
+
+
+def end_run(conn: sqlite3.Connection, run: str) -> None:
+    """Note that a run is done, where its checkpoints alone don't say so."""
+    with transaction(conn):
+        conn.execute("update runs set status = 'done', outcome = 'done' where run = ?", (run,))

@@ -13,7 +13,8 @@ from travel.trees import tree_of
 from interlock import prompts
 from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.read import list_runs
-from interlock.graphs._pipeline import Graph, _rooted
+from interlock.graphs._additions import rooted_of
+from interlock.graphs._pipeline import Graph
 
 Replies = list[dict[str, Any]]
 
@@ -180,11 +181,11 @@ def test_a_changed_edge_is_named_with_its_step(desk: Desk, monkeypatch: pytest.M
         route(graph, source, router, {**targets, **swapped})
 
     monkeypatch.setattr(Graph, "route", changed)
-    _rooted.cache_clear()
+    rooted_of.cache_clear()
     try:
         found = desk("replay", run, "--json").json["divergence"]
     finally:
-        _rooted.cache_clear()
+        rooted_of.cache_clear()
     assert found["step"] == expected - 1, "the state before it names the node that is due"
     assert found["keys"] == ["branch:to:finish", "branch:to:next-speaker"]
 

@@ -1,0 +1,201 @@
+"""graph_files: LangGraph graphs in files: `path/to/agent.py:graph`, and those that a `langgraph.json` names."""
+
+import hashlib
+import importlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from dotenv import dotenv_values
+
+from interlock.graphs._langgraph import is_graph
+from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.foreign import from_langgraph
+from interlock.state.errors import ConfigError, InterlockError
+from interlock.state.text import nearest
+
+LISTING = "langgraph.json"
+_USUAL = ("graph", "agent", "app", "workflow")
+
+
+@dataclass(frozen=True)
+class GraphFile:
+    """Where a graph is: a file, and its name there; `listing`: the `langgraph.json` that names it."""
+
+    file: Path
+    attribute: str = ""
+    listing: Path | None = None
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """What a run records of it."""
+        code = self.file.read_bytes() if self.file.is_file() else b""
+        listing = {"listing": str(self.listing)} if self.listing else {}
+        sha = {"sha256": hashlib.sha256(code).hexdigest()}
+        return {"file": str(self.file), "graph": self.attribute, **listing, **sha}
+
+    def load(self, name: str) -> Pipeline:
+        """Raises `ConfigError`: one line with file, line, what was expected and what to do."""
+        if not self.file.is_file():
+            raise ConfigError(
+                f"There is no file {str(self.file)!r}; expected a Python file with a LangGraph graph."
+            )
+        if self.listing:
+            _prepare(self.listing)
+        module = _module(self.file, self.file.read_bytes())
+        found = _found(module, self.file, self.attribute)
+        try:
+            return from_langgraph(found, name, _first_line(module, found))
+        except InterlockError as error:
+            raise ConfigError(f"{self.file}: {error}") from error
+
+
+def named(text: str) -> GraphFile | None:
+    """The graph file that a person typed: `agent.py:graph` or `agent.py`; None: it is a workflow's name."""
+    path, colon, attribute = text.rpartition(":")
+    if not colon:
+        path, attribute = text, ""
+    if not path.endswith(".py"):
+        return None
+    return GraphFile(Path(os.path.realpath(Path(path).expanduser())), attribute)
+
+
+def kept_graph(source: Mapping[str, str]) -> GraphFile | None:
+    """The graph that a run recorded; None: its source is another."""
+    if "graph" not in source:
+        return None
+    listing = Path(source["listing"]) if "listing" in source else None
+    return GraphFile(Path(source["file"]), source["graph"], listing)
+
+
+def listed_in(folder: Path) -> dict[str, GraphFile]:
+    """Name → graph of a folder's `langgraph.json`. Raises `ConfigError` if that can't be read."""
+    listing = folder / LISTING
+    if not listing.is_file():
+        return {}
+    try:
+        graphs: object = json.loads(listing.read_text(encoding="utf-8")).get("graphs", {})
+    except (ValueError, OSError, AttributeError) as error:
+        raise ConfigError(f"{listing}: {error}; expected a JSON object with `graphs`.") from error
+    found: dict[str, GraphFile] = {}
+    for name, place in cast("dict[str, Any]", graphs if isinstance(graphs, dict) else {}).items():
+        text = str(place.get("path", "") if isinstance(place, dict) else place)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        path, _, attribute = text.rpartition(":")
+        if path.endswith(".py"):
+            found[name] = GraphFile(Path(os.path.realpath(folder / path)), attribute, listing)
+    return found
+
+
+def _prepare(listing: Path) -> None:
+    """Make a project's own folders importable, and its variables known, as LangGraph's server does."""
+    settings: dict[str, Any] = json.loads(listing.read_text(encoding="utf-8"))
+    for place in settings.get("dependencies", ()):
+        folder = listing.parent / str(place)
+        if str(place).startswith(".") and folder.is_dir():
+            _importable(folder)
+    env: Any = settings.get("env") or {}
+    file = listing.parent / env if isinstance(env, str) else None
+    if file is not None:
+        env = dotenv_values(file) if file.is_file() else {}
+    for name, value in cast("dict[str, Any]", env).items():
+        os.environ.setdefault(name, str(value))
+
+
+def _importable(folder: Path) -> None:
+    if (place := os.path.realpath(folder)) not in sys.path:
+        sys.path.insert(0, place)
+
+
+@cache
+def _module(file: Path, code: bytes) -> ModuleType:
+    """Import the file; cached by content. What it prints goes to stderr."""
+    try:
+        with redirect_stdout(sys.stderr):
+            return _in_package(file) or _alone(file, code)
+    except ModuleNotFoundError as error:
+        if error.name is None or (file.parent / error.name.replace(".", "/")).exists():
+            raise ConfigError(_broken(file, error)) from error
+        missing = error.name.partition(".")[0]
+        raise ConfigError(
+            f"{file}:{_line(file, error)}: no module {missing!r} here; install what has it beside Interlock: "
+            f"{sys.executable} -m pip install {missing.replace('_', '-')}"
+        ) from error
+    except (Exception, SystemExit) as error:
+        raise ConfigError(_broken(file, error)) from error
+
+
+def _alone(file: Path, code: bytes) -> ModuleType:
+    """Import under a name made of the path: a run finds the classes of its state there again."""
+    name = f"{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
+    spec = spec_from_file_location(name, file)
+    assert spec is not None
+    _importable(file.parent)
+    made = module_from_spec(spec)
+    sys.modules[name] = made
+    try:
+        exec(compile(code, str(file), "exec"), made.__dict__)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return made
+
+
+def _in_package(file: Path) -> ModuleType | None:
+    """Import a file of a package by its own name, so that its relative imports work; None: it is in none."""
+    parts, folder = [file.stem], file.parent
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    if len(parts) == 1:
+        return None
+    _importable(folder)
+    made = importlib.import_module(".".join(parts))
+    return made if os.path.realpath(made.__file__ or "") == str(file) else None
+
+
+def _found(module: ModuleType, file: Path, attribute: str) -> Any:
+    graphs = {name: one for name, one in vars(module).items() if is_graph(one) and not name.startswith("_")}
+    if attribute:
+        if not hasattr(module, attribute):
+            hint = nearest(attribute, graphs) or f" It has the graphs: {', '.join(graphs) or 'none'}."
+            raise ConfigError(f"{file} has no {attribute!r}.{hint}")
+        return getattr(module, attribute)
+    usual = [name for name in _USUAL if name in graphs]
+    if not (chosen := usual[:1] or ([*graphs] if len(graphs) == 1 else [])):
+        several = f"Name one: {file.name}:{'|'.join(graphs)}" if graphs else "Expected one, such as `graph`."
+        raise ConfigError(
+            f"{file} has {len(graphs) or 'no'} graph{'s' * (len(graphs) != 1)} of LangGraph. {several}"
+        )
+    return graphs[chosen[0]]
+
+
+def _first_line(module: ModuleType, found: Any) -> str:
+    text = str(module.__doc__ or getattr(found, "name", "") or "").strip().partition("\n")[0]
+    return text.rstrip(".") or "a LangGraph graph"
+
+
+def _broken(file: Path, error: BaseException) -> str:
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        return f"{file}:{error.lineno or 1}: {error.msg}; expected what this Python can read."
+    what = " ".join(str(error).split()).rstrip(".")
+    return f"{file}:{_line(file, error)}: {type(error).__name__}: {what}; the file can't be imported."
+
+
+def _line(file: Path, error: BaseException) -> int:
+    return next(reversed([*_lines(file, error)]), 1)
+
+
+def _lines(file: Path, error: BaseException) -> Iterator[int]:
+    at = error.__traceback__
+    while at is not None:
+        if at.tb_frame.f_code.co_filename == str(file):
+            yield at.tb_lineno
+        at = at.tb_next

@@ -1,0 +1,175 @@
+"""foreign: the checkpoints of somebody's own graph, and the requests that its interrupts are."""
+
+import sqlite3
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
+from langgraph.store.base import BaseStore, Op, Result
+from langgraph.store.sqlite import SqliteStore
+
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.saver import Saver
+from interlock.engine.store.steps import StepLog
+from interlock.graphs import _langgraph
+from interlock.graphs._asking import requests_of, value_of
+from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.foreign import Foreign
+from interlock.services.sqlite import BUSY_TIMEOUT_S, later
+from interlock.state.calls import Answer, ApprovalRequest
+from interlock.state.errors import RunError
+from interlock.state.journal import Approvals
+
+
+class ForeignSaver(Saver):
+    """Commits every checkpoint and every task's writes at once: a node that isn't ours may have had effects.
+
+    Its methods may be called by threads: a node without `async` may invoke a graph of its own.
+    """
+
+    def __init__(
+        self, conn: Connection, steps: StepLog, workflow: Foreign, approvals: Approvals, memory: Any
+    ) -> None:
+        """`memory`: the store that nodes find as `runtime.store`."""
+        super().__init__(conn, steps)
+        serde: Any = self.serde
+        self.serde = serde.with_msgpack_allowlist(workflow.types)
+        self.memory = memory
+        self._known = workflow.types | _langgraph.storable_types()
+        self._approvals = approvals
+        self._one = threading.RLock()
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        values = checkpoint["channel_values"]
+        self._check({key: values[key] for key in new_versions if key in values})
+        with self._one:
+            made = super().put(config, checkpoint, metadata, new_versions)
+            self._commit()
+        return made
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        self._check({channel: value for channel, value in writes if channel not in _langgraph.BOOKKEEPING})
+        given = dict(writes)
+        with self._one:
+            thread = str(config["configurable"]["thread_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
+            for item in given.get("__interrupt__", ()):
+                self._ask(thread, item, len(given.get("__resume__", ())), task_path)
+            super().put_writes(config, writes, task_id, task_path)
+            self._commit()
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        with self._one:
+            return super().get_tuple(config)
+
+    def _ask(self, thread: str, item: Any, ordinal: int, task_path: str) -> None:
+        """Write the interrupt's requests; the same task's earlier ones, under the same id, are over."""
+        node = task_path.rpartition(", ")[2].strip("'()") or "node"
+        keys: list[str] = []
+        for request in requests_of(item, ordinal, node):
+            self._approvals.ask(request)
+            keys.append(request.key)
+        waits = "update approvals set interrupt = ? where run = ? and "
+        self.conn.later("approvals", waits + "interrupt = ?", (None, thread, item.id))
+        for key in keys:
+            self.conn.later("approvals", waits + "key = ?", (item.id, thread, key))
+
+    def _note_waiting(self, thread: str, interrupts: Any) -> None:
+        """They are noted already."""
+
+    def _status(self, values: dict[str, Any]) -> tuple[str, str]:  # noqa: ARG002 - only LangGraph knows what is due
+        return "open", ""
+
+    def _is_over(self, namespace: str) -> bool:
+        return ":" in namespace  # without, a graph that remembers from call to call
+
+    def _check(self, values: Mapping[str, Any]) -> None:
+        """Raises `RunError` that names the key and the type of what wouldn't come back as it is."""
+        for key, value in values.items():
+            wrong = _foreign_class(value, self._known) or self._unwritable(value)
+            if wrong:
+                name = key.removeprefix("branch:to:")
+                raise RunError(
+                    f"State key {name!r} holds a value that can't be stored: {wrong}. Expected JSON-like values, "
+                    "messages, or pydantic models, dataclasses and enums that the state's types name."
+                )
+
+    def _unwritable(self, value: Any) -> str:
+        try:
+            self.serde.dumps_typed(value)
+        except Exception as error:  # whatever its own methods raise
+            return f"{type(value).__name__} ({' '.join(str(error).split())})"
+        return ""
+
+
+def saver_for(
+    workflow: Pipeline, conn: Connection, steps: StepLog, approvals: Approvals, path: Path
+) -> Saver:
+    """The saver of a drive; `path`: of the store, where a foreign graph's memories are, too."""
+    if not isinstance(workflow, Foreign):
+        return Saver(conn, steps, workflow.outcome)
+    return ForeignSaver(conn, steps, workflow, approvals, Memory(path))
+
+
+class Memory(BaseStore):
+    """LangGraph's store of what outlives runs (`runtime.store`), in our file; opened on first use: most need none."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._made: SqliteStore | None = None
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        if self._made is None:
+            conn = sqlite3.connect(
+                self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+            self._made = SqliteStore(conn)
+            self._made.setup()
+        return self._made.batch(ops)
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        return self.batch(ops)
+
+
+def _foreign_class(value: Any, known: frozenset[tuple[str, ...]], deep: int = 0) -> str:
+    """The first class inside that would be loaded as plain data; empty: none."""
+    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if value is None or kind in (str, int, float, bool, bytes) or deep > 20:
+        return ""
+    if kind in (list, tuple, set, frozenset, dict):
+        inner: Any = [*value.values()] if isinstance(value, dict) else value
+        return next(filter(None, (_foreign_class(one, known, deep + 1) for one in inner)), "")
+    if (kind.__module__, kind.__qualname__) in known or (kind.__module__, kind.__name__) in known:
+        return ""
+    if isinstance(value, BaseException) or kind.__module__.partition(".")[0] in ("numpy", "langgraph"):
+        return ""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def given_answers(conn: Connection, run: str) -> dict[str, Any]:
+    """Interrupt id → the value to resume it with, for those whose requests are all answered."""
+    rows = conn.execute(
+        "select interrupt, request, answer from approvals where run = ? and interrupt is not null "
+        "and superseded = 0 order by interrupt, seq",
+        (run,),
+    ).fetchall()
+    found: dict[str, Any] = {}
+    for name, several in groupby(rows, key=lambda row: row[0]):
+        asked = [
+            (ApprovalRequest.model_validate_json(r), a and Answer.model_validate_json(a))
+            for _, r, a in several
+        ]
+        if all(answer for _, answer in asked):
+            found[name] = value_of(asked)
+    return found

@@ -1,0 +1,107 @@
+"""_asking: an interrupt of a foreign graph as requests to a person, and their answers as the value it resumes with."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import yaml
+from pydantic import JsonValue, TypeAdapter
+
+from interlock.state.calls import Answer, ApprovalRequest, CallView, Choice
+
+_PREFIX = "interrupt:"
+_CHOICES: Mapping[str, Choice] = {"approve": "proceed_once", "edit": "modify", "reject": "reject"}
+"""Decision of LangChain's human-in-the-loop middleware → ours."""
+
+
+def requests_of(item: Any, ordinal: int, node: str) -> list[ApprovalRequest]:
+    """`ordinal`: how many interrupts of the same task were answered before; LangGraph gives them all one id."""
+    value, key = item.value, f"{_PREFIX}{item.id}.{ordinal}"
+    if actions := _actions(value):
+        return [_approval(f"{key}:{i}", *action) for i, action in enumerate(actions)]
+    text = readable(value)
+    asked: dict[str, JsonValue] = {"question": text}
+    if isinstance(schema := item.response_schema, dict):
+        asked["schema"] = cast("dict[str, JsonValue]", schema)
+    return [
+        ApprovalRequest(
+            key=f"{key}:0",
+            what="question",
+            kind="question",
+            call=CallView(id=item.id, name=node, args={}),
+            reason=f"node {node!r} asks",
+            preview=text,
+            choices=("proceed_once",),
+            questions=(asked,),
+        )
+    ]
+
+
+def _approval(key: str, action: Mapping[str, Any], allowed: Sequence[str]) -> ApprovalRequest:
+    args: dict[str, JsonValue] = plain(dict(action.get("args") or {}))
+    choices: tuple[Choice, ...] = tuple(choice for name, choice in _CHOICES.items() if name in allowed)
+    return ApprovalRequest(
+        key=key,
+        kind="approval",
+        call=CallView(id=key, name=str(action["name"]), args=args),
+        reason=" ".join(str(action.get("description") or "the agent asks before it runs this").split()),
+        preview=readable(args),
+        choices=choices or ("proceed_once", "reject"),
+        parameters=(*args,),
+    )
+
+
+def _actions(value: Any) -> list[tuple[Mapping[str, Any], Sequence[str]]]:
+    """The actions of the middleware's payload, each with the decisions that it allows; empty: it is another's."""
+    if not isinstance(value, dict) or not {"action_requests", "review_configs"} <= value.keys():
+        return []
+    payload = cast("dict[str, Any]", value)
+    allowed = {config["action_name"]: config["allowed_decisions"] for config in payload["review_configs"]}
+    return [(action, allowed.get(action["name"], [*_CHOICES])) for action in payload["action_requests"]]
+
+
+_ANY: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON; what has no JSON, as its text."""
+    try:
+        return _ANY.dump_python(value, mode="json", fallback=str, warnings=False)
+    except (ValueError, TypeError):  # such as a key that is no text
+        return str(value)
+
+
+def readable(value: Any) -> str:
+    """The payload for people: a text as it is, anything else as YAML."""
+    shown = plain(value)
+    if isinstance(shown, str):
+        return shown
+    if not isinstance(shown, dict | list):
+        return json.dumps(shown)
+    return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=1000).strip()
+
+
+def value_of(asked: Sequence[tuple[ApprovalRequest, Any]]) -> Any:
+    """What an interrupt resumes with: a list of decisions for actions, else the JSON or the text of the answer."""
+    request, answer = asked[0]
+    if request.kind == "question":
+        return given(answer.text or "", request.questions[0].get("schema"))
+    return {"decisions": [_decision(request, answer) for request, answer in asked]}
+
+
+def _decision(request: ApprovalRequest, answer: Answer) -> dict[str, Any]:
+    if answer.choice == "modify":
+        return {"type": "edit", "edited_action": {"name": request.call.name, "args": answer.args or {}}}
+    if answer.choice == "reject":
+        return {"type": "reject", **({"message": answer.feedback} if answer.feedback else {})}
+    return {"type": "approve"}
+
+
+def given(text: str, schema: Any = None) -> Any:
+    """An answer's JSON; what is none, or is asked for as a text, is a text."""
+    if isinstance(schema, dict) and cast("dict[str, Any]", schema).get("type") == "string":
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

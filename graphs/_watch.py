@@ -1,0 +1,130 @@
+"""_watch: what the nodes, models and tools of a foreign graph do, as steps and events."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from langgraph.errors import GraphBubbleUp
+
+from interlock.graphs._asking import plain
+from interlock.graphs._langgraph import streaming_handler, task_in
+from interlock.state.deps import Deps
+from interlock.state.events import MessageEvent, NodeEnd, NodeStart, Thought, ToolResultEvent, ToolUse
+
+_Base: Any = streaming_handler()
+
+
+class Watch(_Base):
+    """LangChain's callbacks, called in the task or thread that they are about."""
+
+    raise_error = True
+
+    def __init__(self, deps: Deps, workflow: str) -> None:
+        self._deps, self._workflow = deps, workflow
+        self._nodes: dict[UUID, tuple[str, str, str, float]] = {}
+        self._tools: dict[UUID, tuple[str, str, float]] = {}
+        self._streamed: set[UUID] = set()
+        self.failed = ""
+        """The innermost node that raised."""
+
+    def on_chain_start(
+        self,
+        serialized: Any,  # noqa: ARG002
+        inputs: Any,  # noqa: ARG002
+        *,
+        run_id: UUID,
+        tags: Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        if (found := task_in(tags, metadata)) is None:
+            return
+        task, namespace, node = found
+        self._deps.steps.started(task, namespace, node, self._workflow)
+        self._nodes[run_id] = (
+            task,
+            node,
+            str((metadata or {}).get("checkpoint_id", "")),
+            time.perf_counter(),
+        )
+        self._deps.emit(NodeStart(workflow=self._workflow, node=node, checkpoint_id=self._nodes[run_id][2]))
+
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
+        self._end(run_id, [*map(str, outputs)] if isinstance(outputs, dict) else [])  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        if run_id not in self._nodes:
+            return
+        if isinstance(error, Exception) and not isinstance(error, GraphBubbleUp):
+            self.failed = self.failed or self._nodes[run_id][1]
+        self._nodes.pop(run_id)
+
+    def _end(self, run_id: UUID, keys: list[str]) -> None:
+        if (known := self._nodes.pop(run_id, None)) is None:
+            return
+        task, node, checkpoint, started = known
+        ms = (time.perf_counter() - started) * 1000
+        self._deps.steps.ended(task, ms, keys)
+        self._deps.emit(
+            NodeEnd(workflow=self._workflow, node=node, checkpoint_id=checkpoint, duration_ms=round(ms, 3))
+        )
+        self.failed = ""  # a node of a graph inside it raised, and it went on
+
+    def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **_: Any) -> None:
+        """Asked for by LangChain; what is said is told as it comes."""
+
+    def on_llm_new_token(self, token: Any, *, run_id: UUID, chunk: Any = None, **_: Any) -> None:
+        self._streamed.add(run_id)
+        message = getattr(chunk, "message", None)
+        self._say(message.text if message is not None else str(token), message, delta=True)
+
+    def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
+        if run_id in self._streamed:
+            return self._streamed.discard(run_id)
+        for generation in (one for several in response.generations for one in several):
+            self._say(generation.text, getattr(generation, "message", None), delta=False)
+
+    def _say(self, text: str, message: Any, *, delta: bool) -> None:
+        for block in getattr(message, "content_blocks", None) or ():
+            if block.get("type") == "reasoning" and block.get("reasoning"):
+                self._deps.emit(Thought(content=block["reasoning"]))
+        if text:
+            self._deps.emit(MessageEvent(role="assistant", content=str(text), delta=delta))
+
+    def on_tool_start(
+        self,
+        serialized: Mapping[str, Any] | None,
+        input_str: str,
+        *,
+        run_id: UUID,
+        inputs: Any = None,
+        **more: Any,
+    ) -> None:
+        name = str((serialized or {}).get("name") or more.get("name") or "tool")
+        args: Any = plain(inputs if isinstance(inputs, dict) else {"input": input_str})
+        args = {key: value for key, value in args.items() if key not in _INJECTED}
+        self._tools[run_id] = (name, str(more.get("tool_call_id") or run_id), time.perf_counter())
+        self._deps.emit(ToolUse(tool_name=name, tool_id=self._tools[run_id][1], parameters=args))
+
+    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
+        failed = getattr(output, "status", "") == "error"
+        self._tool(run_id, "error" if failed else "success", str(getattr(output, "text", output)))
+
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        waits = isinstance(error, GraphBubbleUp)
+        self._tool(
+            run_id, "cancelled" if waits else "error", "" if waits else f"{type(error).__name__}: {error}"
+        )
+
+    def _tool(self, run_id: UUID, status: Any, text: str) -> None:
+        if (known := self._tools.pop(run_id, None)) is None:
+            return
+        ms = round((time.perf_counter() - known[2]) * 1000)
+        self._deps.emit(
+            ToolResultEvent(tool_name=known[0], tool_id=known[1], status=status, output=text, duration_ms=ms)
+        )
+
+
+_INJECTED = frozenset({"runtime", "state", "store", "config"})
+"""Arguments that LangGraph gives a tool, not a model."""

@@ -1,0 +1,201 @@
+"""foreign: a LangGraph graph that knows nothing of Interlock, as a workflow: same runner, saver, requests and events.
+
+It keeps its own state, context and nodes. What is ours comes from outside: the saver, the memory store, a callback
+handler that turns its nodes, models and tools into events (`_watch.py`), and requests for its interrupts
+(`_asking.py`).
+"""
+
+import sysconfig
+import traceback
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from langgraph.errors import GraphDrained
+from pydantic import ConfigDict
+
+from interlock.graphs._asking import plain
+from interlock.graphs._given import check_given, model_of, prompt_of, taken
+from interlock.graphs._langgraph import compiled_graph, is_graph, named_types, with_saver
+from interlock.graphs._pipeline import Pipeline
+from interlock.graphs._printing import printed_aside
+from interlock.graphs._watch import Watch
+from interlock.state.deps import Deps, Stopped
+from interlock.state.errors import InterlockError, RunError, SetupError
+from interlock.state.events import CustomEvent
+from interlock.state.run import WorkflowInput, WorkflowOutput
+from interlock.state.workflow import WorkflowContext
+
+DEPS: ContextVar[Deps] = ContextVar("deps of the run that a foreign graph is driven by")
+
+
+class ForeignInput(WorkflowInput):
+    """What was given to the graph; the fields around it are ours, so that its own may have their names."""
+
+    given: Any = None
+
+
+class ForeignOutput(WorkflowOutput):
+    """The values of the graph's output."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class NodeError(RunError):
+    """A node of somebody's graph raised."""
+
+    kind = "node"
+
+
+@dataclass(frozen=True)
+class ForeignGraph:
+    """What the engine asks of a declared graph."""
+
+    name: str
+    graph: Any
+    retired: frozenset[str] = frozenset()
+    subgraphs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    declared: tuple[Any, ...] = ()
+
+    def compile(self, checkpointer: Any = None) -> Any:
+        """The graph, with our saver and the memory store that comes with it."""
+        made = with_saver(self.graph, checkpointer, getattr(checkpointer, "memory", None))
+        made.name = self.name
+        return made
+
+    def unbounded(self) -> list[str]:
+        """LangGraph bounds loops at run time."""
+        return []
+
+
+@dataclass(frozen=True)
+class Foreign(Pipeline):
+    """Somebody's graph as a workflow."""
+
+    graph: Any = field(kw_only=True)
+    types: frozenset[tuple[str, ...]] = frozenset()
+    """Classes that its checkpoints may hold."""
+
+    def declared(self, depth: int | None = None) -> Any:  # noqa: ARG002 - a pipeline's signature
+        return self.build()
+
+    def validated(self, values: Mapping[str, Any]) -> WorkflowInput:
+        given = check_given(self.graph, self.name, dict(values), self.prompt_field)
+        return ForeignInput.model_validate({"given": given})
+
+    def title(self, input: WorkflowInput) -> str:
+        given = input.given if isinstance(input, ForeignInput) else None
+        text: Any = cast(Any, given).get(self.prompt_field) if isinstance(given, dict) else given
+        return text if isinstance(text, str) and text else self.name
+
+    def _entered(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:  # noqa: ARG002
+        assert isinstance(input, ForeignInput)
+        given: Any = plain(input.given)
+        return cast("dict[str, Any]", given) if isinstance(given, dict) else {"input": given}
+
+    def started(self, first: dict[str, Any]) -> Any:
+        return taken(self.graph, first)
+
+    def _left(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:  # noqa: ARG002
+        wanted: Any = self.graph.output_channels
+        found: Any = values
+        if isinstance(values, dict) and not isinstance(wanted, str):
+            found = {key: values[key] for key in wanted if key in values}
+        shown = plain(found)
+        return ForeignOutput.model_validate(shown if isinstance(shown, dict) else {"output": shown})
+
+    async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
+        token = DEPS.set(deps)
+        watch = Watch(deps, self.name)
+        # Its own limit of supersteps counts, else LangGraph's.
+        own = {key: value for key, value in config.items() if key != "recursion_limit"}
+        own["callbacks"] = [watch]
+        try:
+            with deps.cancel.guarded(), printed_aside():
+                await self._streamed(app, graph_input, own, deps, control)
+        except Stopped as stop:
+            raise GraphDrained from stop
+        except (InterlockError, GraphDrained):
+            raise
+        except Exception as error:
+            raise NodeError(_line(watch.failed or "the graph", error)) from error
+        finally:
+            DEPS.reset(token)
+
+    async def _streamed(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
+        stream = app.astream(
+            graph_input,
+            config,
+            context=None,
+            durability="sync",
+            control=control,
+            stream_mode=["custom"],
+            subgraphs=True,
+        )
+        async for _, _, data in stream:
+            deps.emit(CustomEvent(data=plain(data)))
+
+
+def from_langgraph(graph: Any, name: str = "", summary: str = "") -> Foreign:
+    """Make a workflow of a LangGraph graph: a `StateGraph`, compiled or not, or an `@entrypoint`.
+
+    Raises `SetupError` for anything else, or a graph that can't be compiled.
+    """
+    if not is_graph(graph):
+        raise SetupError(f"{graph!r} is no graph of LangGraph; expected a StateGraph or an @entrypoint.")
+    name = name or str(getattr(graph, "name", "") or "graph")
+    try:
+        compiled = compiled_graph(graph)
+    except ValueError as error:
+        raise SetupError(f"The graph {name!r} can't be compiled: {error}") from error
+    notes = ("The graph's own checkpointer isn't used: Interlock keeps its state.",)
+    kind = model_of(compiled, name)
+    return Foreign(
+        name,
+        lambda: ForeignGraph(name, compiled),  # pyright: ignore[reportArgumentType] - what the engine asks of a graph
+        kind,
+        ForeignOutput,
+        graph=compiled,
+        summary=summary,
+        outcome="",
+        prompt_field=prompt_of(compiled, kind),
+        notes=notes if compiled.checkpointer not in (None, False, True) else (),
+        types=frozenset(named_types(compiled)),
+    )
+
+
+class Workflow(Pipeline):
+    """A workflow that users run by name."""
+
+    @staticmethod
+    def from_langgraph(graph: Any, name: str = "", summary: str = "") -> Foreign:
+        """A workflow made of a LangGraph graph that knows nothing of Interlock.
+
+        `graph`: a `StateGraph`, compiled or not, or an `@entrypoint`. Raises `SetupError` for anything else.
+        """
+        return from_langgraph(graph, name, summary)
+
+
+_FRAMES = 3
+"""Of their own code, in an error's line."""
+_STDLIB = sysconfig.get_path("stdlib")
+
+
+def _line(node: str, error: Exception) -> str:
+    """`plan: ValueError: no steps (agent.py:12 in plan < agent.py:40 in split)`: theirs, so no bug of ours."""
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [f for f in frames if not _is_library(f.filename)] or frames[-1:]
+    shown = (f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in theirs[-_FRAMES:])
+    what = " ".join(str(error).split())
+    return f"Node {node!r} failed: {type(error).__name__}: {what} ({' > '.join(shown)})"
+
+
+def _is_library(file: str) -> bool:
+    """Whether it is one of the libraries that call nodes, or of ours."""
+    parts = Path(file).parts
+    return "site-packages" in parts or file.startswith(("<frozen", _STDLIB)) or _OURS in Path(file).parents
+
+
+_OURS = Path(__file__).parents[1]

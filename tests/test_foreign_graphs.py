@@ -1,0 +1,215 @@
+"""LangGraph graphs that know nothing of Interlock: run, drawn, parked, killed and resumed as they are."""
+
+import json
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
+from interlock.engine.diagrams import render
+from interlock.engine.read import list_runs, path, steps
+from interlock.engine.workflows import find_workflow
+from interlock.state.errors import ConfigError, InputError, UntrustedError
+
+AGENT = '''
+"""Plans, and carries its plan out."""
+import operator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated
+from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+class Kind(Enum):
+    QUICK = "quick"
+
+class Step(BaseModel):
+    text: str
+    kind: Kind = Kind.QUICK
+
+@dataclass
+class Info:
+    count: int
+
+class State(TypedDict):
+    topic: str
+    steps: Annotated[list[Step], operator.add]
+    info: Info
+    log: Annotated[list[str], operator.add]
+
+def plan(state: State):
+    print("planning")
+    return {"steps": [Step(text=state["topic"])], "info": Info(1), "log": ["plan"]}
+
+async def work(state: State):
+    kinds = type(state["steps"][0]).__name__, state["steps"][0].kind is Kind.QUICK, type(state["info"]).__name__
+    return {"log": [f"work {kinds}"]}
+
+def ask(state):
+    answer = interrupt({"question": "go on?", "steps": [step.text for step in state["steps"]]})
+    return {"log": [f"answer {answer!r}"]}
+
+class Inner(TypedDict):
+    steps: list[Step]
+    log: list[str]
+
+inner = StateGraph(Inner).add_node("ask", ask).add_edge(START, "ask").compile()
+builder = StateGraph(State).add_node("plan", plan).add_node("work", work).add_node("review", inner)
+builder = builder.add_edge(START, "plan").add_edge("plan", "work").add_edge("work", "review")
+graph = builder.compile()
+'''
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    (tmp_path / "ws").mkdir()
+    return Options(home=tmp_path / "state", workspace=tmp_path / "ws", user_home=tmp_path, env={})
+
+
+def written(options: Options, text: str, name: str = "agent.py") -> str:
+    file = (options.workspace or Path()) / name
+    file.write_text(textwrap.dedent(text), encoding="utf-8")
+    return str(file)
+
+
+def answered(outcome: Outcome, options: Options, *texts: str) -> Outcome:
+    decisions = [
+        Decision(request["id"], "proceed_once", text=text)
+        for request, text in zip(outcome.pending, texts, strict=True)
+    ]
+    return resume_sync(outcome.run, decisions=decisions, options=options)
+
+
+def test_a_graph_runs_from_its_file_and_its_own_classes_come_back(
+    options: Options, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parked = run_sync(f"{written(options, AGENT)}:graph", {"topic": "tea"}, options=options)
+    (request,) = parked.pending
+    assert (parked.status, request["kind"], request["preview"]) == (
+        "waiting",
+        "question",
+        "question: go on?\nsteps:\n- tea",
+    )
+    done = answered(parked, options, '{"sure": true}')
+    assert (done.status, done.output["log"][-2:]) == (
+        "done",
+        ["work ('Step', True, 'Info')", "answer {'sure': True}"],
+    )
+    (row,) = list_runs(options.home)
+    assert (row.status, row.title) == ("done", "tea")
+    assert path(steps(options.home, row.run)) == [("plan", 1), ("work", 1), ("review", 1)]
+    assert "planning" not in capsys.readouterr().out  # stdout is for the answer
+
+
+def test_it_is_drawn_with_the_graphs_inside_it(options: Options) -> None:
+    workflow, _ = find_workflow(written(options, AGENT), options)
+    drawn = render(workflow, depth=2)
+    assert isinstance(drawn, str)
+    assert all(
+        line in drawn
+        for line in (
+            'subgraph review["review"]',
+            "plan --> work",
+            "review___start__ --> review_ask",
+            "review_ask --> review___end__",
+        )
+    )
+
+
+ENDLESS = """
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
+
+class State(TypedDict, total=False):
+    text: str
+    count: int
+
+def first(state):
+    return {"count": 1}
+
+def breaks(state):
+    return split(state["text"])
+
+def split(text):
+    raise ValueError("no words")
+
+class Odd:
+    pass
+
+def odd(state):
+    return {"text": Odd()}
+
+broken = StateGraph(State).add_node(first).add_node(breaks).add_edge(START, "first").add_edge("first", "breaks")
+strange = StateGraph(State).add_node(odd).add_edge(START, "odd")
+"""
+
+
+def test_an_error_of_theirs_is_theirs_with_node_and_lines(options: Options) -> None:
+    failed = run_sync(f"{written(options, ENDLESS)}:broken", {"text": "a"}, options=options)
+    assert failed.error == {
+        "type": "node",
+        "message": "Node 'breaks' failed: ValueError: no words (agent.py:13 in breaks > agent.py:16 in split)",
+    }
+
+
+def test_what_cannot_be_stored_is_named_at_the_first_step(options: Options) -> None:
+    failed = run_sync(f"{written(options, ENDLESS)}:strange", {"text": "a"}, options=options)
+    assert failed.error is not None
+    message = failed.error["message"]
+    assert message.startswith("State key 'text' holds a value that can't be stored: agent_")
+    assert ".Odd. Expected JSON-like values" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "input", "message"),
+    [
+        (AGENT, "agent.py:grph", {}, "agent.py has no 'grph'. Did you mean 'graph'?"),
+        (
+            "graph = 1",
+            "agent.py:graph",
+            {},
+            "1 is no graph of LangGraph; expected a StateGraph or an @entrypoint.",
+        ),
+        ("x = 1", "agent.py", {}, "agent.py has no graphs of LangGraph. Expected one, such as `graph`."),
+        ("\nimport no_such_thing", "agent.py", {}, "agent.py:2: no module 'no_such_thing' here; install"),
+        (
+            "\n1 / 0",
+            "agent.py",
+            {},
+            "agent.py:2: ZeroDivisionError: division by zero; the file can't be imported.",
+        ),
+        ("def (", "agent.py", {}, "agent.py:1: invalid syntax; expected"),
+        ("", "none.py", {}, "expected a Python file with a LangGraph graph."),
+        (
+            AGENT,
+            "agent.py",
+            {"topc": "x"},
+            "Input field 'topc': there is none of this name. Did you mean 'topic'?",
+        ),
+        (AGENT, "agent.py", {"info": {"n": 1}}, "Input field 'info.count': Field required."),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    options: Options, text: str, name: str, input: dict[str, Any], message: str
+) -> None:
+    folder = Path(written(options, text)).parent
+    with pytest.raises((ConfigError, InputError)) as error:
+        run_sync(str(folder / name), input, options=options)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_langgraph_json_counts_once_its_folder_is_trusted(options: Options, tmp_path: Path) -> None:
+    written(options, AGENT)
+    listing = {"graphs": {"tea": "./agent.py:graph"}, "dependencies": ["."], "env": {"TEA": "1"}}
+    (tmp_path / "ws" / "langgraph.json").write_text(json.dumps(listing), encoding="utf-8")
+    with pytest.raises(UntrustedError, match=r"Workflow 'tea' stands only in langgraph.json"):
+        run_sync("tea", {"topic": "x"}, options=options)
+    trusted = replace(options, skip_trust=True)
+    parked = run_sync("tea", {"topic": "x"}, options=trusted)
+    assert (parked.workflow, answered(parked, trusted, "yes").output["log"][-1]) == ("tea", "answer 'yes'")
