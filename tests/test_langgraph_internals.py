@@ -6,17 +6,32 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send, interrupt
+from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from interlock.graphs import _langgraph
 
 ROOT = Path(__file__).parent.parent
-INTERNALS = ("langgraph.pregel._", "branch:to:", "__pregel_", "__start__", "_last_v6_timestamp", ".do_write(")
+INTERNALS = (
+    *("langgraph.pregel._", "langgraph._internal", "langchain_core.tracers._"),
+    *("branch:to:", "__pregel_", "__start__", "_last_v6_timestamp", ".do_write("),
+)
+    "langgraph.pregel._",
+    "langgraph._internal",
+    "langchain_core.tracers._",
+    "branch:to:",
+    "__pregel_",
+    "__start__",
+    "_last_v6_timestamp",
+    ".do_write(",
+)
 
 
 class State(TypedDict, total=False):
@@ -188,3 +203,52 @@ def test_new_ids_sort_after_the_one_that_raised_the_clock(monkeypatch: pytest.Mo
     monkeypatch.setattr(ids, "_last_v6_timestamp", None)
     _langgraph.raise_id_clock(ahead)
     assert str(uuid6(clock_seq=2)) > ahead
+
+
+class Kept(BaseModel):
+    text: str
+
+
+class Holds(TypedDict, total=False):
+    kept: list[Kept]
+
+
+def test_the_types_of_a_graph_and_of_those_inside_it_name_what_may_be_loaded() -> None:
+    inner = StateGraph(Holds).add_node("look", lambda _: {}).add_edge(START, "look")
+    outer = declared("a", "in", **{"in": inner.compile()}).compile()
+    assert (Kept.__module__, "Kept") in _langgraph.named_types(outer)
+    assert _langgraph.fields_of(inner.compile()) == {"kept": list[Kept]}
+    assert ("langchain_core.messages.ai", "AIMessage") in _langgraph.storable_types()
+
+
+def test_a_callback_knows_the_task_of_a_whole_node() -> None:
+    seen: list[Any] = []
+
+    class Looks(_langgraph.streaming_handler()):
+        def on_chain_start(self, *_: Any, tags: Any = None, metadata: Any = None, **__: Any) -> None:
+            seen.append(_langgraph.task_in(tags, metadata))
+
+    app = declared("a", "b").compile()
+    app.invoke({"done": []}, {"callbacks": [Looks()]})
+    found = [task for task in seen if task]
+    assert [node for _, _, node in found] == ["a", "b"]
+    assert all(namespace == f"{node}:{task}" for task, namespace, node in found)
+
+
+def test_a_model_streams_for_our_handler_although_it_is_only_invoked() -> None:
+    tokens: list[str] = []
+
+    class Hears(_langgraph.streaming_handler()):
+        def on_llm_new_token(self, token: str, **_: Any) -> None:
+            tokens.append(token)
+
+    model = GenericFakeChatModel(messages=iter([AIMessage("one two")]))
+    model.invoke("?", {"callbacks": [Hears()]})
+    assert tokens == ["one", " ", "two"]
+
+
+def test_a_copy_of_a_compiled_graph_takes_another_saver_and_leaves_the_original() -> None:
+    app, saver = declared("a").compile(), InMemorySaver()
+    copied = _langgraph.with_saver(app, saver, None)
+    copied.invoke({"done": []}, CONFIG)
+    assert (copied.get_state(CONFIG).values, app.checkpointer) == ({"done": ["a"]}, None)

@@ -226,7 +226,7 @@ def subgraphs(graph: Compiled) -> dict[str, Compiled]:
     """The nodes that are themselves graphs."""
     nodes: dict[str, Any] = graph.nodes
     return {
-        name: part.compiled if isinstance(part, Part) else part
+        name: part.compiled if isinstance(part, Subgraph) else part
         for name in _names(graph)
         for part in nodes[name].subgraphs
     }

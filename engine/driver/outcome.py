@@ -47,14 +47,10 @@ def conclude(
         waiting = redact.json(_requests(drive, snapshot))
     else:
         output = _dumped(pipeline.leave(snapshot.values, context))
-        how = _told(pipeline, output)
-        status = how.get("status", "done")
-        details = _named(how.get("error")) or details
+        status = _told(pipeline, output).get("status", "done")
+        details = _named(_told(pipeline, output).get("error")) or details
         code = EXIT_CODES.get(details["type"] if details else status, EXIT_CODES.get(status, 1))
-    if drive.lease.held:  # otherwise another process has the run and its row
-        note_error(drive.conn, run, details)
-        if isinstance(pipeline, Foreign) and status == "done":
-            end_run(drive.conn, run)
+    _note(drive, pipeline, status, details)
     return Outcome(
         run=run,
         workflow=pipeline.name,
@@ -69,6 +65,14 @@ def conclude(
         trace=redact(_trace(error)),
         warnings=redact.json([*warnings, *_refusals(pipeline, snapshot, output)]),
     )
+
+
+def _note(drive: Drive, pipeline: Pipeline, status: str, details: dict[str, str] | None) -> None:
+    if not drive.lease.held:  # another process has the run and its row
+        return
+    note_error(drive.conn, drive.lease.run, details)
+    if isinstance(pipeline, Foreign) and status == "done":
+        end_run(drive.conn, drive.lease.run)
 
 
 def _told(pipeline: Pipeline, output: dict[str, Any]) -> dict[str, Any]:

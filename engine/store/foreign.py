@@ -1,8 +1,8 @@
 """foreign: the checkpoints of somebody's own graph, and the requests that its interrupts are."""
 
-import sqlite3
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from interlock.graphs import _langgraph
 from interlock.graphs._asking import requests_of, value_of
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign
-from interlock.services.sqlite import BUSY_TIMEOUT_S, later
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.errors import RunError
 from interlock.state.journal import Approvals
@@ -99,9 +98,8 @@ class ForeignSaver(Saver):
         for key, value in values.items():
             wrong = _foreign_class(value, self._known) or self._unwritable(value)
             if wrong:
-                name = key.removeprefix("branch:to:")
                 raise RunError(
-                    f"State key {name!r} holds a value that can't be stored: {wrong}. Expected JSON-like values, "
+                    f"State key {key!r} holds a value that can't be stored: {wrong}. Expected JSON-like values, "
                     "messages, or pydantic models, dataclasses and enums that the state's types name."
                 )
 
@@ -127,14 +125,12 @@ class Memory(BaseStore):
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._open = ExitStack()
         self._made: SqliteStore | None = None
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         if self._made is None:
-            conn = sqlite3.connect(
-                self._path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-            )
-            self._made = SqliteStore(conn)
+            self._made = self._open.enter_context(SqliteStore.from_conn_string(str(self._path)))
             self._made.setup()
         return self._made.batch(ops)
 

@@ -202,7 +202,7 @@ def set_status(conn: Connection, run: str, status: str, outcome: str, step: int)
     )
 
 
-def end_run(conn: sqlite3.Connection, run: str) -> None:
+def end_run(conn: Connection, run: str) -> None:
     """Note that a run is done, where its checkpoints alone don't say so."""
-    with transaction(conn):
+    with conn.transaction():
         conn.execute("update runs set status = 'done', outcome = 'done' where run = ?", (run,))
