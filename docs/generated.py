@@ -13,6 +13,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -187,8 +188,11 @@ def _entry(module: ModuleType, name: str) -> Iterator[str]:
         yield f"```python\n{'async ' if inspect.iscoroutinefunction(thing) else ''}def {_signature(name, thing)}\n```\n"
     yield f"{doc}\n"
     if inspect.isclass(thing):
-        yield from _fields(thing)
-        yield from _methods(thing)
+        base = thing.__base__
+        inherits = is_dataclass(base) and not any(isinstance(s, ast.AnnAssign) for s in _body(thing))
+        for cls in (base, thing) if inherits and base else (thing,):
+            yield from _fields(cls)
+            yield from _methods(cls)
 
 
 def _is_ours(thing: Any) -> bool:
@@ -222,7 +226,8 @@ def _docstring(after: list[ast.stmt]) -> str:
 
 def _methods(cls: type) -> Iterator[str]:
     """List the public methods of the class's own body that have a docstring."""
-    for name, member in vars(cls).items():
+    for name, found in vars(cls).items():
+        member = found.__func__ if isinstance(found, staticmethod) else found
         if inspect.isfunction(member) and not name.startswith("_") and (doc := inspect.getdoc(member)):
             yield f"- `{_signature(name, member)}`: {' '.join(doc.split())}"
     yield ""

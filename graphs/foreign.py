@@ -167,7 +167,7 @@ def from_langgraph(graph: Any, name: str = "", summary: str = "") -> Foreign:
 
 
 class Workflow(Pipeline):
-    """A workflow that users run by name."""
+    """A workflow that users run by name: a `Graph` with its input and output, or any graph of LangGraph."""
 
     @staticmethod
     def from_langgraph(graph: Any, name: str = "", summary: str = "") -> Foreign:

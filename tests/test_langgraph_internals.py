@@ -23,15 +23,6 @@ INTERNALS = (
     *("langgraph.pregel._", "langgraph._internal", "langchain_core.tracers._"),
     *("branch:to:", "__pregel_", "__start__", "_last_v6_timestamp", ".do_write("),
 )
-    "langgraph.pregel._",
-    "langgraph._internal",
-    "langchain_core.tracers._",
-    "branch:to:",
-    "__pregel_",
-    "__start__",
-    "_last_v6_timestamp",
-    ".do_write(",
-)
 
 
 class State(TypedDict, total=False):
@@ -214,7 +205,7 @@ class Holds(TypedDict, total=False):
 
 
 def test_the_types_of_a_graph_and_of_those_inside_it_name_what_may_be_loaded() -> None:
-    inner = StateGraph(Holds).add_node("look", lambda _: {}).add_edge(START, "look")
+    inner: Any = StateGraph(Holds).add_node("look", lambda _: {}).add_edge(START, "look")
     outer = declared("a", "in", **{"in": inner.compile()}).compile()
     assert (Kept.__module__, "Kept") in _langgraph.named_types(outer)
     assert _langgraph.fields_of(inner.compile()) == {"kept": list[Kept]}
