@@ -19,7 +19,7 @@ class Toy:
     ) -> None:
         self.client = Client(options)
         self._read, self._say = read, say
-        self.run = ""
+        self.run, self._place = "", ""
         self._driving: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
         self._key: asyncio.Future[str] | None = None
@@ -55,8 +55,10 @@ class Toy:
         """Wait until nothing is driven."""
         if self._driving:
             await self._driving
+        while self._following and self._place != self.client.end(self.run):
+            await asyncio.sleep(0.05)
         if self._following:
-            await self._following
+            self._following.cancel()
         self._driving = self._following = None
 
     async def _drive(self, prompt: str) -> None:
@@ -84,11 +86,9 @@ class Toy:
 
     async def _show(self, run: str, cursor: str) -> None:
         async with aclosing(self.client.follow(run, cursor)) as found:
-            async for event, _ in found:
-                if isinstance(event, Standing):
-                    if event.status not in ("running", "waiting"):
-                        return
-                else:
+            async for event, place in found:
+                self._place = place or self._place
+                if not isinstance(event, Standing):
                     self._event(event)
 
     def _event(self, event: Event) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from toy_front import Toy
 
-from interlock.engine.client import Client, Decision, Options, Outcome, Pending
+from interlock.engine.client import ENDED, Client, Decision, Options, Outcome, Pending
 from interlock.engine.client.following import Followed, Standing
 from interlock.engine.client.record import Cursor
 from interlock.engine.client.requests import decided, keyed
@@ -91,7 +91,7 @@ async def _until_over(client: Client, run: str, cursor: str = "") -> list[Follow
     async with aclosing(client.follow(run, cursor)) as events:
         async for one in events:
             found.append(one)
-            if isinstance(one.event, Standing) and one.event.status not in ("running", "waiting"):
+            if isinstance(one.event, Standing) and one.event.status in ENDED:
                 break
     return found
 
