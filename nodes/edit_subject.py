@@ -9,7 +9,7 @@ from langgraph.runtime import Runtime
 from interlock.nodes.helper_model import Answered, Question, T, ask_json, asking, parsed
 from interlock.nodes.tools_results import CALL, earlier_calls
 from interlock.state.calls import CallKey, CallView, ToolResult, key_of
-from interlock.state.deps import Deps, Stop, in_thread
+from interlock.state.deps import Deps, StopFlag, in_thread
 from interlock.state.edit import FIXER_TIMEOUT_S, EditState, FixAnswer, TargetAnswer
 from interlock.tools._content import TextFile, decode
 from interlock.tools.matcher.edit import Placed, Problem, excerpt, placed, repaired
@@ -52,7 +52,7 @@ class Edit:
         """Place the edit; in a thread, as large texts take a while."""
         return await in_thread(self._at, find)
 
-    def _at(self, stop: Stop, find: Callable[..., Placed | Problem]) -> Placed | Problem:
+    def _at(self, stop: StopFlag, find: Callable[..., Placed | Problem]) -> Placed | Problem:
         tried, work = self.strings, Work(check=stop.check)
         return find(self.shown, self.text, tried.old, tried.new, tried.expected, work=work)
 
@@ -60,7 +60,7 @@ class Edit:
         """Place the edit with corrected strings."""
         return await in_thread(self._repaired)
 
-    def _repaired(self, stop: Stop) -> Placed | None:
+    def _repaired(self, stop: StopFlag) -> Placed | None:
         tried = self.strings
         return repaired(self.text, tried.old, tried.new, tried.expected, work=Work(check=stop.check))
 

@@ -331,7 +331,7 @@ async def to_its_end(work: Awaitable[T]) -> T:
         raise
 
 
-class Stop:
+class StopFlag:
     """Stop flag for threads, which can't be ended from outside: long work polls it."""
 
     def __init__(self) -> None:
@@ -345,9 +345,9 @@ class Stop:
             raise Stopped
 
 
-async def in_thread(work: Callable[Concatenate[Stop, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def in_thread(work: Callable[Concatenate[StopFlag, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
     """The result of `work(stop, ...)` run in a thread. If the awaiting task is cancelled, `stop` is set."""
-    stop = Stop()
+    stop = StopFlag()
     try:
         return await asyncio.to_thread(work, stop, *args, **kwargs)
     except asyncio.CancelledError:

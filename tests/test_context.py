@@ -17,7 +17,7 @@ from interlock.prompts import load
 from interlock.services.context.environment import git_summary, tree
 from interlock.services.context.references import resolve
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.state.deps import Stop
+from interlock.state.deps import StopFlag
 from interlock.state.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
@@ -393,6 +393,6 @@ def test_an_ignored_tree_is_never_walked(work: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "scandir", watched)
     folder = FolderWorkspace(work)
     tree(work, folder.ignored_in)
-    resolve(Stop(), "@src/**/*.py @*.md", folder)
+    resolve(StopFlag(), "@src/**/*.py @*.md", folder)
     assert str(work / "src") in opened
     assert [path for path in opened if "build" in path or "node_modules" in path] == []

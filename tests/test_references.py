@@ -14,7 +14,7 @@ from interlock.engine import run_sync
 from interlock.services.context.references import references, resolve
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.state.context import Reference
-from interlock.state.deps import Stop
+from interlock.state.deps import StopFlag
 from interlock.state.errors import InputError
 
 
@@ -64,7 +64,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def named(work: Path, prompt: str) -> dict[str, Reference]:
-    return {r.path: r for r in resolve(Stop(), prompt, FolderWorkspace(work))}
+    return {r.path: r for r in resolve(StopFlag(), prompt, FolderWorkspace(work))}
 
 
 def text_of(reference: Reference) -> str:

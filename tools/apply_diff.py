@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pydantic import Field
 
 from interlock.state.calls import ToolError
-from interlock.state.deps import Stop, in_thread
+from interlock.state.deps import StopFlag, in_thread
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
 from interlock.tools._content import TextFile, line_at
 from interlock.tools._opening import open_target, trouble
@@ -30,7 +30,9 @@ async def plan(args: ApplyDiffArgs, context: ToolContext, earlier: Mapping[str, 
     return await in_thread(_plan, args, context, earlier)
 
 
-def _plan(stop: Stop, args: ApplyDiffArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
+def _plan(
+    stop: StopFlag, args: ApplyDiffArgs, context: ToolContext, earlier: Mapping[str, bytes]
+) -> FileChange:
     context.workspace.readable(args.path)  # errors quote the file's text
     target = open_target(args.path, context, earlier)
     if target.file is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
-from interlock.state.deps import Stop, in_thread
+from interlock.state.deps import StopFlag, in_thread
 from interlock.state.tooling import Args, Tool, ToolContext, Workspace
 from interlock.tools._opening import kind_of
 from interlock.tools.search.ripgrep import has_magic, literal, matcher
@@ -39,7 +39,7 @@ async def run(args: GlobArgs, context: ToolContext) -> ToolResult:
     return await in_thread(_find, args, context.workspace)
 
 
-def _find(stop: Stop, args: GlobArgs, workspace: Workspace) -> ToolResult:
+def _find(stop: StopFlag, args: GlobArgs, workspace: Workspace) -> ToolResult:
     start = workspace.readable(args.dir_path)
     kind = kind_of(workspace, start)
     if kind == "missing":

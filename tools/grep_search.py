@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import Field
 
 from interlock.state.calls import ToolResult
-from interlock.state.deps import Stop, in_thread
+from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Tool, ToolContext, Workspace
 from interlock.tools._opening import NotAFileError, kind_of, trouble
@@ -100,7 +100,7 @@ def _wider(search: Search, args: GrepSearchArgs, lines: Sequence[Line], matches:
 
 
 def _select(
-    stop: Stop, grep: Grep, lines: Sequence[Line], args: GrepSearchArgs, search: Search
+    stop: StopFlag, grep: Grep, lines: Sequence[Line], args: GrepSearchArgs, search: Search
 ) -> tuple[list[Line], int]:
     """The lines to show (matches up to the limits, with their context), and the number of matches.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
-from interlock.state.deps import Stop, in_thread
+from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import clean, counted
 from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
 from interlock.tools._content import MOST_CHARS, decode, lines_of
@@ -34,7 +34,7 @@ async def run(args: ListCodeDefinitionNamesArgs, context: ToolContext) -> ToolRe
     return await in_thread(_list, args.path, context.workspace)
 
 
-def _list(stop: Stop, path: str, workspace: Workspace) -> ToolResult:
+def _list(stop: StopFlag, path: str, workspace: Workspace) -> ToolResult:
     if not installed():
         raise ToolError("not_installed", f"list_code_definition_names needs the extra `code`: {EXTRA}.")
     start = workspace.readable(path)

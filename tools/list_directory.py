@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
-from interlock.state.deps import Stop, in_thread
+from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import clean
 from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
 from interlock.tools._opening import entry_kind, kind_of, open_directory, trouble
@@ -34,7 +34,7 @@ async def run(args: ListDirectoryArgs, context: ToolContext) -> ToolResult:
     return await in_thread(_list, args, context.workspace)
 
 
-def _list(stop: Stop, args: ListDirectoryArgs, workspace: Workspace) -> ToolResult:
+def _list(stop: StopFlag, args: ListDirectoryArgs, workspace: Workspace) -> ToolResult:
     path = workspace.readable(args.dir_path)
     shown = workspace.relative(path)
     if kind_of(workspace, path) in ("file", "other"):
@@ -68,7 +68,7 @@ class _Seen(NamedTuple):
     note: str
 
 
-def _seen(stop: Stop, workspace: Workspace, directory: Path, entry: os.DirEntry[str]) -> _Seen:
+def _seen(stop: StopFlag, workspace: Workspace, directory: Path, entry: os.DirEntry[str]) -> _Seen:
     """Examine an entry while its directory is open; links only if they may be followed."""
     stop.check()
     kind, note = entry_kind(entry), ""

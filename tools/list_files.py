@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
-from interlock.state.deps import Stop, in_thread
+from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Tool, ToolContext, Workspace
 from interlock.tools import list_directory
@@ -32,7 +32,7 @@ async def run(args: ListFilesArgs, context: ToolContext) -> ToolResult:
     return await in_thread(_below, args.path, context.workspace)
 
 
-def _below(stop: Stop, path: str, workspace: Workspace) -> ToolResult:
+def _below(stop: StopFlag, path: str, workspace: Workspace) -> ToolResult:
     start = workspace.readable(path)
     kind = kind_of(workspace, start)
     if kind == "missing":

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ConfigDict, Field
 
 from interlock.state.calls import ToolError, ToolResult
-from interlock.state.deps import Stop, in_thread
+from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import clean
 from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
 from interlock.state.workspace import ignored_text
@@ -65,7 +65,7 @@ async def run(args: ReadManyFilesArgs, context: ToolContext) -> ToolResult:
 
 
 def read_files(
-    stop: Stop, args: ReadManyFilesArgs, workspace: Workspace, most_chars: int = MOST_CHARS
+    stop: StopFlag, args: ReadManyFilesArgs, workspace: Workspace, most_chars: int = MOST_CHARS
 ) -> ToolResult:
     """The files' texts, at most `most_chars` characters in total."""
     chosen = _choose(stop, args, workspace)
@@ -88,7 +88,7 @@ def read_files(
     return _result(parts, left_out, chosen.problems)
 
 
-def _choose(stop: Stop, args: ReadManyFilesArgs, workspace: Workspace) -> _Chosen:
+def _choose(stop: StopFlag, args: ReadManyFilesArgs, workspace: Workspace) -> _Chosen:
     chosen = _Chosen()
     excluded = [_relative_test(pattern, workspace) for pattern in args.exclude]
     defaults = [matcher(pattern) for pattern in _DEFAULT_EXCLUDES] if args.use_default_excludes else []
@@ -108,7 +108,7 @@ def _relative_test(pattern: str, workspace: Workspace) -> Callable[[str], bool]:
 
 
 def _matches(
-    stop: Stop, pattern: str, args: ReadManyFilesArgs, workspace: Workspace, problems: list[ToolError]
+    stop: StopFlag, pattern: str, args: ReadManyFilesArgs, workspace: Workspace, problems: list[ToolError]
 ) -> Iterator[tuple[Path, Path | None]]:
     """Yield files with the folder that the pattern names; None: it names the file itself."""
     try:

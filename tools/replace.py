@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field
 
 from interlock.state.calls import ToolError
-from interlock.state.deps import Stop, in_thread
+from interlock.state.deps import StopFlag, in_thread
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
 from interlock.tools._content import TextFile, line_at, lines_of
 from interlock.tools._opening import Target, open_target
@@ -41,7 +41,9 @@ async def plan(args: ReplaceArgs, context: ToolContext, earlier: Mapping[str, by
     return await in_thread(_plan, args, context, earlier)
 
 
-def _plan(stop: Stop, args: ReplaceArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
+def _plan(
+    stop: StopFlag, args: ReplaceArgs, context: ToolContext, earlier: Mapping[str, bytes]
+) -> FileChange:
     context.workspace.readable(args.file_path)  # errors quote the file's text
     target = open_target(args.file_path, context, earlier)
     old, new = args.old_string.replace("\r\n", "\n"), args.new_string.replace("\r\n", "\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 from interlock.services.context.memory import without_code
 from interlock.state.calls import ToolError
 from interlock.state.context import Reference
-from interlock.state.deps import Stop
+from interlock.state.deps import StopFlag
 from interlock.state.errors import InputError
 from interlock.state.messages import DataPart, Part, TextPart
 from interlock.state.text import clean
@@ -56,7 +56,7 @@ def references(prompt: str) -> Iterator[str]:
             yield path
 
 
-def resolve(stop: Stop, prompt: str, workspace: Workspace) -> list[Reference]:
+def resolve(stop: StopFlag, prompt: str, workspace: Workspace) -> list[Reference]:
     """Resolve the references; a word that neither names a file nor looks like a path is skipped."""
     room = _Room()
     found: list[Reference] = []
@@ -98,13 +98,13 @@ def _plain(name: str, data: bytes, room: _Room) -> Reference:
     return _text(name, f"--- {name} ---\n\n{heading(part)}{part.text}", "file")
 
 
-def shown_file(stop: Stop, path: str, workspace: Workspace) -> Reference:
+def shown_file(stop: StopFlag, path: str, workspace: Workspace) -> Reference:
     """Resolve a single path."""
     found = attached(path, workspace, _Room(), stop)
     return found or Reference(path, "missing", f"No file {path!r}.")
 
 
-def attached(path: str, workspace: Workspace, room: "_Room", stop: Stop) -> Reference | None:
+def attached(path: str, workspace: Workspace, room: "_Room", stop: StopFlag) -> Reference | None:
     try:
         real = workspace.readable(path)
     except PathRefused as refused:
@@ -131,7 +131,7 @@ def attached(path: str, workspace: Workspace, room: "_Room", stop: Stop) -> Refe
     return _read(stop, path, real, workspace, room)
 
 
-def _elsewhere(path: str, workspace: Workspace, stop: Stop) -> list[str]:
+def _elsewhere(path: str, workspace: Workspace, stop: StopFlag) -> list[str]:
     """The files that git doesn't ignore whose path ends with this one: `@login.py` means `auth/login.py`."""
     ending = tuple(part for part in Path(path).parts if part != ".")
     files = (file for root in workspace.roots for file in workspace.walk(root, stop=stop.check))
@@ -161,7 +161,7 @@ def _shown_bytes(shown: str, data: bytes, room: _Room) -> Reference | None:
     return Reference(shown, status, f"{len(data)} bytes", (text, part))
 
 
-def _read(stop: Stop, path: str, real: Path, workspace: Workspace, room: _Room) -> Reference:
+def _read(stop: StopFlag, path: str, real: Path, workspace: Workspace, room: _Room) -> Reference:
     if room.chars < MOST_COLUMNS:  # not even a line would fit
         return Reference(path, "left out", f"the files before it hold {MOST_CHARS:,} characters already")
     try:

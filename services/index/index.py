@@ -19,7 +19,7 @@ from interlock.services.index.ranking import Meanings, by_words, columns, ranked
 from interlock.services.index.sources import Indexed, Source, indexed, left_out_around, read, sources
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolError
-from interlock.state.deps import Stop, in_thread
+from interlock.state.deps import StopFlag, in_thread
 from interlock.state.search import Asked, Candidates, Hit, IndexInfo, Progress
 from interlock.state.tooling import Workspace
 from interlock.tools._syntax import LANGUAGES
@@ -160,7 +160,7 @@ class WorkspaceIndex:
             self._file.close()
 
     async def _in_turn(self, work: Callable[..., T], *args: object) -> T:
-        def locked(stop: Stop) -> T:
+        def locked(stop: StopFlag) -> T:
             with self._one, explained(self._file.path, sqlite3.DatabaseError):
                 self._check = stop.check
                 self._check()

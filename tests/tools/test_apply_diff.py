@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from patience import lines_run
 from tool_calls import Calls
 
-from interlock.state.deps import Stop, Stopped
+from interlock.state.deps import StopFlag, Stopped
 from interlock.state.tooling import FileChange
 from interlock.tools._content import TextFile
 from interlock.tools.apply_diff import applied
@@ -191,7 +191,7 @@ def test_blocks_of_one_call_share_their_comparisons_and_end_when_asked() -> None
     )
     assert many < 1.5 * few
     assert applied("f", file, [Block(("    value_7 = compute(7, other)",), ("z",), 0)], Work(0)).done
-    stop = Stop()
+    stop = StopFlag()
     stop.ask()
     with pytest.raises(Stopped):
         applied("f", file, nearly, Work(check=stop.check))
