@@ -56,7 +56,7 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
         _impossible(deps, key, call, preview, is_foreseen(deps, earlier))
         return {"label": "impossible", "status": moved(state["status"], "fail")}
     asks = state["asks"] + 1
-    choices = deps.policy.choices(call, risk, verdict, state["approval_mode"])
+    choices = await asyncio.to_thread(deps.policy.choices, call, risk, verdict, state["approval_mode"])
     rules = ((c, deps.policy.narrow(call, risk, c, state["approval_mode"])) for c in choices if "always" in c)
     request = ApprovalRequest(
         attempt=key,

@@ -118,7 +118,7 @@ async def _execute(
             if isinstance(computed, ToolResult):
                 return computed
             planned = computed
-        if asked or not deps.policy.only_reads(run.call):
+        if asked or not await asyncio.to_thread(deps.policy.only_reads, run.call):
             await deps.snapshots.before(run.key)
         deps.journal.intend(run.key, run.call, planned)
     work = deps.toolset.run(replace(run, planned=planned))

@@ -340,7 +340,7 @@ class Policy(Protocol):
         ...
 
     def only_reads(self, call: CallView) -> bool:
-        """Whether a call with effects is a command known to change nothing."""
+        """Whether a call with effects is a command known to change nothing. May block for seconds."""
         ...
 
     def reach(self, call: CallView, risk: Risk, mode: str) -> Reach:
@@ -358,7 +358,10 @@ class Policy(Protocol):
     def choices(
         self, call: CallView, risk: Risk, verdict: Verdict, mode: str = "default"
     ) -> tuple[Choice, ...]:
-        """The answers a person may give. In plan mode, always means until the plan ends, and isn't saved."""
+        """The answers a person may give. In plan mode, always means until the plan ends, and isn't saved.
+
+        May block for seconds.
+        """
         ...
 
     def narrow(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:

@@ -21,12 +21,13 @@ class Comparison(SequenceMatcher[str]):
     """Matches two lists of lines or words, in bounded time even if they are long and very similar."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
-        super().__init__(None, old, new, autojunk=False)
+        self._small = len(old) * len(new) <= _SMALL
+        super().__init__(None, *((old, new) if self._small else ("", "")), autojunk=False)
         self._old, self._new = old, new
 
     def get_matching_blocks(self) -> list[Match]:
         """For long lists: common prefix and suffix, lines unique to both, and matches in between."""
-        if len(self._old) * len(self._new) <= _SMALL:
+        if self._small:
             return super().get_matching_blocks()
         blocks: list[Match] = []
         for i, j, size in [*_common(self._old, self._new), (len(self._old), len(self._new), 0)]:
@@ -43,27 +44,27 @@ def _common(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, 
     end = min(_alike(old[::-1], new[::-1]), min(len(old), len(new)) - start)
     yield 0, 0, start
     numbers: dict[str, int] = {}
-    one, other = ([numbers.setdefault(piece, len(numbers)) for piece in pieces] for pieces in (old, new))
-    i = j = start
-    last = (len(old) - end, len(new) - end)
-    for a, b in [*_anchors(one, other, start, end), last]:
+    parts = (pieces[start : len(pieces) - end] for pieces in (old, new))
+    one, other = ([numbers.setdefault(piece, len(numbers)) for piece in pieces] for pieces in parts)
+    i = j = 0
+    last = (len(one), len(other))
+    for a, b in [*_anchors(one, other), last]:
         if (a - i) * (b - j) <= _MOST_COMPARED:
             for op in LCSseq.opcodes(one[i:a], other[j:b]):
                 if op.tag == "equal":
-                    yield i + op.src_start, j + op.dest_start, op.src_end - op.src_start
+                    yield start + i + op.src_start, start + j + op.dest_start, op.src_end - op.src_start
         if (a, b) != last:
-            yield a, b, 1
+            yield start + a, start + b, 1
         i, j = a + 1, b + 1
-    yield *last, end
+    yield len(old) - end, len(new) - end, end
 
 
-def _anchors(old: list[int], new: list[int], start: int, end: int) -> list[tuple[int, int]]:
-    """Positions of pieces unique on both sides between prefix and suffix: the longest sequence in both orders."""
+def _anchors(old: list[int], new: list[int]) -> list[tuple[int, int]]:
+    """Positions of pieces unique on both sides: the longest sequence in both orders."""
     places: list[dict[int, int]] = []
     for pieces in (old, new):
-        part = pieces[start : len(pieces) - end]
-        counts = Counter(part)
-        places.append({piece: start + at for at, piece in enumerate(part) if counts[piece] == 1})
+        counts = Counter(pieces)
+        places.append({piece: at for at, piece in enumerate(pieces) if counts[piece] == 1})
     pairs = [(at, places[1][piece]) for piece, at in places[0].items() if piece in places[1]]
     tails: list[int] = []
     rows: list[int] = []
@@ -106,6 +107,8 @@ def _lines(data: bytes | None) -> list[str] | None:
 
 def _visible_endings(raw: str) -> str:
     """Uniform CRLF isn't shown; with mixed line endings every CR is, as an edit may change them."""
+    if "\r" not in raw:
+        return raw
     plain = raw.replace("\r\n", "\n")
     return plain if raw.count("\r\n") == raw.count("\n") else raw.replace("\r\n", "␍\n")
 

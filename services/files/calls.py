@@ -40,6 +40,8 @@ class FileCalls:
         default_factory=dict[tuple[str, ...], FileChange | ToolError]
     )
     """What calls make of the files they found: each preview needs that of every call before it."""
+    _foreseeing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Previews of a batch are made side by side: without it each would compute what all need."""
 
     async def preview(
         self, tool: Tool, args: BaseModel, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
@@ -86,7 +88,8 @@ class FileCalls:
         files: dict[str, bytes] = {}
         for tool, args in earlier:
             with suppress(ToolError):  # a failing call changes nothing
-                done = await self._foresee(tool, args, context, files)
+                async with self._foreseeing:
+                    done = await self._foresee(tool, args, context, files)
                 files[done.path] = done.after
         return files
 

@@ -1,5 +1,6 @@
 """policy: decides what is allowed, asked about or denied: rules in tiers, and shell lines part by part."""
 
+import asyncio
 import os
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -138,7 +139,10 @@ class RulePolicy:
     ) -> Verdict:
         """`check`, followed by the safety checkers; a failing checker denies."""
         hints = self.annotations(call.name)
-        verdict = self.check(call, risk, mode, session, hints)
+        if _line(call) is None:
+            verdict = self.check(call, risk, mode, session, hints)
+        else:  # git may be asked what it would show, which can take seconds
+            verdict = await asyncio.to_thread(self.check, call, risk, mode, session, hints)
         verdict = lowered(verdict, await self.checked(call, risk, mode, verdict, hints))
         return await self.unless_private(call, risk, mode, verdict)
 
@@ -179,7 +183,7 @@ class RulePolicy:
         return explanation(decided, choices, next(rules, None))
 
     def only_reads(self, call: CallView) -> bool:
-        """Whether it is a shell line known to change nothing."""
+        """Whether it is a shell line known to change nothing. May ask git, as `check` and `choices` do."""
         line = _line(call)
         return line is not None and only_reads(call, line, self._workspace)
 

@@ -15,6 +15,7 @@ from interlock.services.toolset import BuiltinToolset
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult
 from interlock.state.settings import Settings
 from interlock.state.tooling import Processes, ToolRun
+from interlock.tools import replace as replace_tool
 
 KEY = CallKey(message="m", index=0)
 
@@ -199,6 +200,30 @@ def test_a_preview_is_made_on_what_earlier_calls_leave(root: Path) -> None:
     assert state.on_disk == sha256(b"one\ntwo\n")
     assert shown.problem is None
     assert (root / "a").read_text() == "one\ntwo\n"
+
+
+def test_previews_made_side_by_side_compute_each_edit_at_most_twice(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once as what a later one finds, and once as its own."""
+    (root / "a").write_text("".join(f"line {n}\n" for n in range(9)))
+    computed: list[object] = []
+    plan = replace_tool._plan
+
+    def counted(*given: Any) -> Any:
+        computed.append(given)
+        return plan(*given)
+
+    monkeypatch.setattr(replace_tool, "_plan", counted)
+    calls = [replace(f"line {n}", f"{n}", call_id=f"c{n}") for n in range(9)]
+
+    async def all_of_them() -> list[Preview]:
+        toolset = fresh(root)
+        return await asyncio.gather(*(toolset.preview(call, calls[:n]) for n, call in enumerate(calls)))
+
+    shown = asyncio.run(all_of_them())
+    assert [f"-line {n}\n+{n}\n" in one.text for n, one in enumerate(shown)] == [True] * 9
+    assert len(computed) == 2 * len(calls) - 1
 
 
 def test_a_preview_says_what_would_go_wrong(root: Path) -> None:

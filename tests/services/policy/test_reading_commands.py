@@ -1,7 +1,9 @@
 """Plain reading commands need no approval; whatever may write, run something or read elsewhere does."""
 
+import asyncio
 import os
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import yaml
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.secrets.environment import tool_environment
-from interlock.state.calls import CallView
+from interlock.state.calls import CallView, Verdict
 from interlock.state.settings import Settings
 
 IDENTITY = {
@@ -234,6 +236,28 @@ def test_git_shows_no_file_of_its_history_that_tools_may_not_read(
 ) -> None:
     policy, lines = policy_of(history), text.replace("\n", "; ").split("; ")
     assert [line for line in lines if decision(policy, line) != verdict] == []
+
+
+def test_the_loop_goes_on_while_git_is_asked(
+    history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git answers only after the loop has done something else."""
+    git, asked, answer = tmp_path / "git", tmp_path / "asked", tmp_path / "answer"
+    wait = f"touch {asked}; while [ ! -e {answer} ]; do sleep 0.02; done"
+    git.write_text(f'#!/bin/sh\n{wait}\nexec {shutil.which("git")} "$@"\n')
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    async def other_work() -> None:
+        while not asked.exists():
+            await asyncio.sleep(0.01)
+        answer.touch()
+
+    async def both() -> tuple[Verdict, None]:
+        call = CallView(id="1", name="run_shell_command", args={"command": "git log -p -1 -- a.txt"})
+        return await asyncio.gather(policy_of(history).decide(call, "execute", "default"), other_work())
+
+    assert asyncio.run(both())[0].decision == "allow"
 
 
 def test_a_rule_for_git_log_lets_no_format_run_gpg(make, shell) -> None:
