@@ -14,6 +14,7 @@ from langgraph.types import Send
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
+from interlock.graphs._charted import charted, check_moves, plain
 from interlock.graphs._fusing import Run
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import RunError, SetupError
@@ -57,7 +58,7 @@ def check_keys(what: str, keys: type, state: type) -> None:
     for key, kind in hints_of(keys).items():
         if key not in known:
             raise SetupError(f"{what} {key!r}, which {state.__name__} lacks; it has {sorted(known)}.")
-        if known[key] != kind:
+        if plain(known[key]) != plain(kind):
             raise SetupError(f"{what} {key!r} as {kind}, {state.__name__} has it as {known[key]}.")
 
 
@@ -76,7 +77,7 @@ def check_shared(what: str, subgraph: type, state: type) -> None:
             f"{what}: {subgraph.__name__} and {state.__name__} share no key, so nothing can be handed over."
         )
     for key in both:
-        if mine[key] != theirs[key]:
+        if plain(mine[key]) != plain(theirs[key]):
             raise SetupError(f"{what} has {key!r} as {theirs[key]}, {state.__name__} has it as {mine[key]}.")
 
 
@@ -219,6 +220,7 @@ def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) ->
     spec = spec_of(function)
     acts = spec is None or not spec.fusable
     tried = _tried(function, spec, where)
+    governed = charted((*channels_of(contract.state).items(),), contract.writes)
 
     async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
         if acts:
@@ -238,6 +240,7 @@ def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) ->
             raise GraphDrained from stop
         ms = (time.perf_counter() - started) * 1000
         _check_update(where, update, contract)
+        check_moves(where, governed, state, update)
         deps.steps.ended(info.task_id, ms, list(update))
         runtime.stream_writer(
             NodeEnd(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id, duration_ms=round(ms, 3))

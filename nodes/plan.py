@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime
 from interlock.nodes.main import append_text, turn_end
 from interlock.prompts import render
 from interlock.state.calls import CallView, ToolResult
-from interlock.state.charts import ApprovalModeChart, step
+from interlock.state.charts import ApprovalModeChart, mode_of, step
 from interlock.state.conversation import fresh_conversation
 from interlock.state.deps import Deps, to_its_end
 from interlock.state.errors import RunError
@@ -184,9 +184,7 @@ def reviewing(now: PlanMode) -> PlanMode:
 
 
 def _moved(now: PlanMode, event: str) -> PlanMode:
-    mode = now.get("approval_mode", "default")
-    state = f"plan.{now.get('plan_phase') or 'requirements'}" if mode == "plan" else mode
-    mode, _, phase = step(ApprovalModeChart, state, event).partition(".")
+    mode, _, phase = step(ApprovalModeChart, mode_of(now) or "default", event).partition(".")
     return {**now, "approval_mode": mode, "plan_phase": phase}
 
 

@@ -1,6 +1,6 @@
 """charts: statecharts for runs, approval modes and tool calls. State stays plain data; `step` advances it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -64,7 +64,7 @@ class ToolCallChart(StateChart[Any]):
 
 
 class ApprovalModeChart(StateChart[Any]):
-    """What calls may do without approval (`pipelines.md` §11). `use_…`: a person switched modes."""
+    """What calls may do without approval (`pipelines.md` §11). `use_…`: a person switched modes; no node may."""
 
     default = State(initial=True)
     auto_edit = State()
@@ -89,6 +89,7 @@ class ApprovalModeChart(StateChart[Any]):
     approve_default = plan.review.to(default)
     approve_auto_edit = plan.review.to(auto_edit)
     carried_out = auto_edit.to(default)
+    use_plan = default.to(plan) | auto_edit.to(plan) | yolo.to(plan)
     use_default = default.from_(auto_edit, yolo, plan)
     use_auto_edit = auto_edit.from_(default, yolo, plan)
     use_yolo = yolo.from_(default, auto_edit, plan)
@@ -147,3 +148,24 @@ def step(chart: type[Chart], state: str, event: str) -> str:
         raise RunError(
             f"{chart.__name__}: event {event!r} is illegal in {state!r}; legal: {legal}."
         ) from None
+
+
+@cache
+def reached(chart: type[Chart], state: str) -> frozenset[str]:
+    """The states that events lead to from this one, without a person's. From none, as before a start: every state."""
+    moves = {(old, new) for (old, event), new in _table(chart).items() if not event.startswith("use_")}
+    if not state:
+        return frozenset(name_of(leaf) for leaf in _leaves(chart.states))
+    found, ahead = {state}, [state]
+    while ahead:
+        at = ahead.pop()
+        following = {new for old, new in moves if old == at} - found
+        found |= following
+        ahead += following
+    return frozenset(found)
+
+
+def mode_of(values: Mapping[str, Any]) -> str:
+    """The state of `ApprovalModeChart` that a run is in: its mode, and within plan mode the phase."""
+    mode = str(values.get("approval_mode") or "")
+    return f"plan.{values.get('plan_phase') or 'requirements'}" if mode == "plan" else mode

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from typing_extensions import TypedDict
 
+from interlock.state.charted import ApprovalModeState
 from interlock.state.conversation import Refusals
 from interlock.state.tools import ToolsState
 
@@ -24,7 +25,7 @@ class CommandIn(TypedDict, total=False):
     """What the calling graph passes in: the prompt, and the rules it runs under."""
 
     prompt: str
-    approval_mode: str
+    approval_mode: ApprovalModeState
     plan_phase: str
 
 

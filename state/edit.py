@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, Field, model_validator
 
 from interlock.state.calls import OneCall
+from interlock.state.charted import ApprovalModeState
 from interlock.state.run import Closed, Labelled, WorkflowInput, WorkflowOutput
 
 FIXER_TIMEOUT_S = 40.0
@@ -87,7 +88,7 @@ class EditState(Labelled, OneCall, total=False):
     error: dict[str, str]
     """The first error, {code, message}: reported if nothing helps."""
     edit_status: str
-    approval_mode: str
+    approval_mode: ApprovalModeState
     approval: str
     """Key of the approval request; empty: none was needed."""
     asks: int

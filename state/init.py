@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from interlock.state.charted import ApprovalModeState
 from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.run import ErrorInfo, Labelled, WorkflowInput, WorkflowOutput
 
@@ -43,6 +44,6 @@ class InitState(Conversation, BatchEnd, Labelled, total=False):
     """File name; initially the requested one, or empty."""
     stood: str
     """Hash of the file's previous text; empty: it didn't exist."""
-    approval_mode: str
+    approval_mode: ApprovalModeState
     reminders: int
     status: str

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from interlock.state.charted import ApprovalModeState
 from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.hooks import HookedPrompt
 from interlock.state.run import ErrorInfo, WorkflowInput, WorkflowOutput
@@ -37,7 +38,7 @@ class ApprovedPlan(NamedTuple):
 class PlanMode(TypedDict, total=False):
     """What a run knows of its plan."""
 
-    approval_mode: str
+    approval_mode: ApprovalModeState
     approved_plan: bool
     """A person approved the plan in `plan_file`."""
     plan_phase: str

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, Field, JsonValue
 from typing_extensions import TypedDict
 
+from interlock.state.charted import ApprovalModeState
 from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
 
 AUTO = "auto"
@@ -37,7 +38,7 @@ class RouteOutput(WorkflowOutput):
 class Routing(TypedDict, total=False):
     """State shared with the requesting turn."""
 
-    approval_mode: str
+    approval_mode: ApprovalModeState
     approved_plan: bool
     failed_model: str
     """The model that just became unavailable and needs a fallback; empty: none."""

@@ -6,6 +6,7 @@ from pydantic import Field, JsonValue
 from typing_extensions import TypedDict
 
 from interlock.state.calls import OneCall
+from interlock.state.charted import ApprovalModeState
 from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.messages import Frozen
 from interlock.state.run import Closed, Labelled, WorkflowInput, WorkflowOutput, newest
@@ -102,7 +103,7 @@ class SubagentState(Labelled, OneCall, Conversation, BatchEnd, total=False):
     """Key of the parent's call, which the result answers."""
     prompt: str
     """Chain record (detached) of the task until it is in the conversation."""
-    approval_mode: str
+    approval_mode: ApprovalModeState
     approved_plan: bool
     time_left_s: float
     """Time limit of the next turn."""
@@ -121,7 +122,7 @@ class SubagentIn(OneCall, total=False):
     """What a parent passes in: the call, and the rules it runs under."""
 
     agent: str
-    approval_mode: str
+    approval_mode: ApprovalModeState
 
 
 class SubagentOut(TypedDict, total=False):

@@ -6,6 +6,7 @@ from pydantic import Field, JsonValue, model_validator
 from typing_extensions import TypedDict
 
 from interlock.state.calls import CallOutcome, OneCall, merge_by_key
+from interlock.state.charted import ApprovalModeState, CallState
 from interlock.state.conversation import BatchEnd, LoopEnd
 from interlock.state.hooks import HookWait
 from interlock.state.plan import PlanMode
@@ -69,8 +70,8 @@ class ToolsState(Labelled, PlanMode, BatchEnd, LoopEnd, total=False):
 class DecideState(HookWait, OneCall, total=False):
     """One call on its way to `ready` or to an answer without execution. Started by `Send`."""
 
-    approval_mode: str
-    status: str
+    approval_mode: ApprovalModeState
+    status: CallState
     """The call's current state (`state/charts.py`, ToolCallChart)."""
     asks: int
     """How often a person was asked about this call; stale requests are asked again."""
@@ -110,7 +111,7 @@ class ExecuteState(HookWait, OneCall, total=False):
     by_hook: bool
     kind: str
     """tool, question, agent or review."""
-    approval_mode: str
+    approval_mode: ApprovalModeState
     asks: int
     """How often a plan was shown or input requested; a plan that changed meanwhile is shown again."""
     given: str
@@ -119,7 +120,7 @@ class ExecuteState(HookWait, OneCall, total=False):
     """Why the outcome of the call is unknown, as a sentence; empty: the run itself was killed or stopped."""
     input_problem: str
     """What is wrong with the last answer to a form; empty: nothing."""
-    status: str
+    status: CallState
     shortened: str
     """Chain record (detached) of what replaces a long output, or one a hook blocked; empty: the output itself."""
     hook_notes: str
@@ -138,7 +139,7 @@ class ExecuteOut(TypedDict, total=False):
 class DecideSend(OneCall, total=False):
     """Payload that starts a decision."""
 
-    approval_mode: str
+    approval_mode: ApprovalModeState
 
 
 class ExecuteSend(OneCall, total=False):
@@ -147,4 +148,4 @@ class ExecuteSend(OneCall, total=False):
     approval: str
     by_hook: bool
     kind: str
-    approval_mode: str
+    approval_mode: ApprovalModeState

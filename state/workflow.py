@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import JsonValue, ValidationError
 
 from interlock.state.calls import merge_by_key
+from interlock.state.charted import ApprovalModeState
 from interlock.state.conversation import BatchEnd
 from interlock.state.deps import Transcript
 from interlock.state.errors import InputError
@@ -27,7 +28,7 @@ class WorkflowContext:
     transcript: Transcript
     journal: Journal
     model: str
-    approval_mode: str
+    approval_mode: ApprovalModeState
     limits: Limits
     stats: Callable[[], dict[str, Any]]
     usage: Callable[[str], Usage]
@@ -98,7 +99,7 @@ class ToolState(BatchEnd, Labelled, total=False):
 
     head: str
     """The conversation, ending with the calls to run, and later with their answers; absent or empty: none."""
-    approval_mode: str
+    approval_mode: ApprovalModeState
     message: str
     """Record of the last calls."""
     count: int
@@ -111,7 +112,7 @@ class AgentState(Labelled, total=False):
     head: str
     """The conversation, as a chain record; absent or empty: none. The next agent continues it."""
     model: str
-    approval_mode: str
+    approval_mode: ApprovalModeState
     max_turns: int
     """Model turns per task."""
     max_session_turns: int

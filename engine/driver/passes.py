@@ -8,6 +8,7 @@ from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.read import RunRow
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign
+from interlock.state.charts import ApprovalModeChart, mode_of, step
 from interlock.state.errors import UserError
 from interlock.state.events import ErrorEvent
 from interlock.state.messages import Message
@@ -40,6 +41,14 @@ def modes_asked(prepared: RunConfig, **more: str | None) -> dict[str, str]:
     protocol = prepared.options.protocol
     asked = {"mode": prepared.options.mode, "protocol": protocol and prepared.protocol_of(protocol), **more}
     return {name: value for name, value in asked.items() if value}
+
+
+def switched(asked: Mapping[str, str], now: Mapping[str, Any]) -> Mapping[str, str]:
+    """What is asked, if the person may switch the run's approval mode to it. Raises `RunError`."""
+    mode, before = asked.get("approval_mode"), mode_of(now)
+    if mode and before and mode != before.partition(".")[0]:
+        step(ApprovalModeChart, before, f"use_{mode}")
+    return asked
 
 
 def postponed(drive: Drive, asked: Mapping[str, str], now: Mapping[str, Any]) -> None:

@@ -16,7 +16,15 @@ from interlock.engine.driver.following import carried_on, of_the_run
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.driver.notify import Notifications, watched
 from interlock.engine.driver.outcome import conclude, end_cut_short, left_to_driver, result_event, unrecorded
-from interlock.engine.driver.passes import first_state, graph_input, hooked, modes_asked, next_pass, postponed
+from interlock.engine.driver.passes import (
+    first_state,
+    graph_input,
+    hooked,
+    modes_asked,
+    next_pass,
+    postponed,
+    switched,
+)
 from interlock.engine.driver.prepare import (
     RunConfig,
     check_input,
@@ -198,7 +206,7 @@ async def _resumed(
         if (more := next_pass(chosen, row, text, context)) is None:
             return None
         del more["approval_mode"]  # an approved plan or the model may have changed it
-        return {**more, **head, **asked, **hooked(drive, "resume")}
+        return {**more, **head, **switched(asked, snapshot.values), **hooked(drive, "resume")}
 
     try:
         return await _driven(store, chosen, prepared, row.run, renderers, following, stop, rewire)

@@ -87,7 +87,7 @@ class ForeignSaver(Saver):
     def _note_waiting(self, thread: str, interrupts: Any) -> None:
         """They are noted already."""
 
-    def _status(self, values: dict[str, Any]) -> tuple[str, str]:  # noqa: ARG002 - only LangGraph knows what is due
+    def _status(self, values: dict[str, Any], before: str) -> tuple[str, str]:  # noqa: ARG002 - LangGraph knows
         return "open", ""
 
     def _is_over(self, namespace: str) -> bool:

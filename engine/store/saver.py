@@ -68,6 +68,7 @@ class Saver(BaseCheckpointSaver[int]):
         self._waiting: dict[tuple[str, str], _Rows] = {}
         self._stored: dict[str, set[str]] = {}
         """Thread → nested namespaces with rows on disk."""
+        self._statuses: dict[str, str] = {}
         if conn.buffers:
             conn.join(self)
 
@@ -89,8 +90,8 @@ class Saver(BaseCheckpointSaver[int]):
         self._waiting.clear()
 
     def give_up(self) -> None:
-        self._waiting.clear()
-        self._stored.clear()
+        for kept in (self._waiting, self._stored, self._statuses):
+            kept.clear()
 
     def get_next_version(self, current: int | None, channel: None) -> int:  # noqa: ARG002 # pyright: ignore[reportIncompatibleMethodOverride]
         """Integers: 18 bytes less per channel and step than the default (`engine.md` 3)."""
@@ -264,7 +265,8 @@ class Saver(BaseCheckpointSaver[int]):
             self._delete(thread, ns)
 
     def _move_run(self, thread: str, checkpoint: Checkpoint, metadata: CheckpointMetadata) -> None:
-        status, outcome = self._status(checkpoint["channel_values"])
+        status, outcome = self._status(checkpoint["channel_values"], self._before(thread))
+        self._statuses[thread] = status
         self.steps.root_step = metadata.get("step", 0)
         self.conn.later(
             "runs",
@@ -272,8 +274,15 @@ class Saver(BaseCheckpointSaver[int]):
             (metadata.get("step", 0), time.time(), status, outcome, thread),
         )
 
-    def _status(self, values: dict[str, Any]) -> tuple[str, str]:
-        return status_of(values, self._outcome)
+    def _status(self, values: dict[str, Any], before: str) -> tuple[str, str]:
+        return status_of(values, self._outcome, before)
+
+    def _before(self, thread: str) -> str:
+        """The run's status so far."""
+        if thread not in self._statuses:
+            row = self.conn.execute("select status from runs where run = ?", (thread,)).fetchone()
+            self._statuses[thread] = row[0] if row else "open"
+        return self._statuses[thread]
 
     def _is_over(self, namespace: str) -> bool:  # noqa: ARG002 - for graphs that keep some
         """Whether a nested graph's rows end with the superstep that it ran in."""
@@ -325,13 +334,18 @@ def _place(config: RunnableConfig) -> tuple[str, str]:
     return str(where["thread_id"]), str(where.get("checkpoint_ns", ""))
 
 
-def status_of(values: dict[str, Any], key: str) -> tuple[str, str]:
-    """A root checkpoint's (status, outcome): `open` while a node or a task is due, else how it ended."""
+def status_of(values: dict[str, Any], key: str, before: str = "open") -> tuple[str, str]:
+    """A root checkpoint's (status, outcome): `open` while a node or a task is due, else how it ended.
+
+    `before`: the run's status so far. Raises `RunError` for a move that its chart doesn't have.
+    """
+    # Who drives is in the lease; an open run that writes a checkpoint is running.
+    running = "running" if before == "open" else step(RunChart, before, "drive")
     if _langgraph.is_due(values):
         return "open", ""
     outcome = str(values.get(key) or "done")
     event = "finish" if outcome in ENDED_WELL else "cancel" if outcome == "cancelled" else "fail"
-    return step(RunChart, "running", event), "done" if event == "finish" else outcome
+    return step(RunChart, running, event), "done" if event == "finish" else outcome
 
 
 def raise_id_clock(conn: Connection, thread: str) -> None:
