@@ -28,7 +28,7 @@ DOCUMENTS = [ROOT / name for name in ("README.md", "CHANGELOG.md", "docs/api.md"
 SOURCES = [
     *sorted((ROOT / "nodes").glob("loop_*.py")),
     ROOT / "tools" / "table.py",
-    ROOT / "engine" / "docs.py",
+    ROOT / "docs" / "generated.py",
 ]
 UNIT = "Let me think about what could be wrong with it now"
 assert len(UNIT) == 50
