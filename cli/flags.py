@@ -33,6 +33,8 @@ def add_running_flags(parser: Parser) -> None:
     flag(group, "--mode MODE", "mode of work: architect, code, ask, debug, … (interlock modes)")
     protocols = one_of(("auto", "native", "json", "xml"))
     flag(group, "--protocol NAME", "how the model calls tools: auto, native, json, xml", type=protocols)
+    profiles = one_of(("auto", "full", "small"))
+    flag(group, "--prompt-profile NAME", "auto, full, or small: short prompt, six tools", type=profiles)
     flag(group, "--no-loop-check", "don't stop a model that repeats itself")
     flag(group, "--record-responses FILE", "write the model's replies as a script", type=Path)
     flag(group, "--fake-responses FILE", "play such a script back, without a model", type=Path)
@@ -79,6 +81,7 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
         approval_mode=_approval_mode(args),
         mode=args.mode,
         protocol=args.protocol,
+        prompt_profile=args.prompt_profile,
         include_directories=tuple(existing_folder(Path(d), "--include-directories") for d in more),
         limits={name: vars(args)[name] for name in _LIMITS if vars(args)[name] is not None},
         record_to=Path(args.record_responses).absolute() if args.record_responses else None,

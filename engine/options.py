@@ -43,6 +43,7 @@ class Options:
     mode: str | None = None
     """Working mode; None keeps the run's own."""
     protocol: str | None = None
+    prompt_profile: str | None = None
     task_path: str = ""
     """For a subtask: ids of the calls that started it; selects its scripted replies."""
     overrides: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -3,10 +3,11 @@
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from langgraph.runtime import Runtime
 
+from interlock.nodes.system_sections import MAIN, SECTIONS, SMALL, SMALL_TASK, TASK, Section
 from interlock.prompts import render
 from interlock.state.context import IGNORE_FILE, RuleFile
 from interlock.state.deps import Deps
@@ -19,113 +20,8 @@ from interlock.state.system_prompt import SystemPromptState, changes, sections_o
 from interlock.state.text import clean
 from interlock.tools.table import TASK_LOOP
 
-_COMMANDS = frozenset({"run_shell_command", "execute_command"})
-_WRITING = frozenset({"write_file", "replace", "write_to_file", "apply_diff", "insert_content"})
-_Only = Literal[
-    "git",
-    "unattended",
-    "open",
-    "sandboxed",
-    "offline",
-    "native",
-    "xml",
-    "search",
-    "browser",
-    "diff",
-    "mcp",
-    "told by servers",
-    "several reads",
-]
 _OF = {"search": "codebase_search", "browser": "browser_action", "diff": "apply_diff"}
 """Feature → its tool."""
-
-
-@dataclass(frozen=True)
-class Section:
-    """One file, and the conditions for including it."""
-
-    prompt: str
-    tools: frozenset[str] = frozenset()
-    """Included only if one of these exists; empty: always."""
-    only: _Only | None = None
-    """Included only in a git repository; if nobody is at the terminal; by where commands run: on the machine, in a
-    sandbox, or in one without network; by call syntax; by what is available."""
-    shared: bool = True
-    """Sub-agents get it too, after their own prompt."""
-
-    @property
-    def name(self) -> str:
-        return self.prompt.rpartition("/")[2]
-
-
-def _of_tool(*names: str) -> frozenset[str]:
-    return frozenset(names)
-
-
-_XML = (Section("task/xml", only="xml"), Section("task/tools", only="xml"))
-_SKILLS = Section("main/skills", tools=_of_tool("activate_skill"))
-_SURROUNDINGS = (
-    Section("main/unattended", only="unattended", shared=False),
-    Section("main/sandbox_none", tools=_COMMANDS, only="open"),
-    Section("main/sandbox_bubblewrap", tools=_COMMANDS, only="sandboxed"),
-    Section("main/sandbox_offline", tools=_COMMANDS, only="offline"),
-    Section("main/git", tools=_COMMANDS, only="git"),
-)
-MAIN = (
-    Section("main/preamble", shared=False),
-    Section("main/mandates"),
-    Section("main/changes", tools=_WRITING | _COMMANDS),
-    Section("main/workflows", shared=False),
-    Section("main/planning", tools=_of_tool("enter_plan_mode")),
-    Section("main/delegation", tools=_of_tool("invoke_agent")),
-    _SKILLS,
-    Section("main/search", tools=_of_tool("codebase_search")),
-    Section("main/todos", tools=_of_tool("write_todos")),
-    Section("main/answers", shared=False),
-    *_XML,
-    Section("main/calls"),
-    Section("main/edits", tools=_WRITING),
-    Section("main/commands", tools=_COMMANDS),
-    Section("main/results"),
-    Section("main/data"),
-    Section("main/questions", tools=_of_tool("ask_user")),
-    *_SURROUNDINGS,
-    Section("main/servers", only="told by servers"),
-)
-TASK = (
-    Section("task/role"),
-    Section("task/markdown"),
-    Section("task/tool_use"),
-    Section("task/native", only="native"),
-    *_XML,
-    Section("task/guidelines"),
-    Section("task/guidelines_search", only="search"),
-    Section("task/mcp", only="mcp"),
-    Section("task/capabilities"),
-    Section("task/capabilities_reading", tools=_of_tool("list_files", "search_files")),
-    Section("task/capabilities_definitions", tools=_of_tool("list_code_definition_names")),
-    Section("task/capabilities_browser", only="browser"),
-    Section("task/capabilities_mcp", only="mcp"),
-    Section("task/modes"),
-    Section("task/rules"),
-    Section("task/rules_reads", tools=_of_tool("read_many_files"), only="several reads"),
-    Section("task/rules_edits", tools=_WRITING),
-    Section("task/rules_files", tools=_WRITING),
-    Section("task/rules_diff", only="diff"),
-    Section("task/rules_todos", tools=_of_tool("update_todo_list")),
-    Section("task/rules_questions", tools=_of_tool("ask_followup_question")),
-    Section("main/mandates"),
-    Section("main/changes", tools=_WRITING | _COMMANDS),
-    Section("main/commands", tools=_COMMANDS),
-    _SKILLS,
-    Section("main/results"),
-    Section("main/data"),
-    *_SURROUNDINGS,
-    Section("task/system"),
-    Section("task/objective"),
-    Section("task/instructions"),
-)
-SECTIONS = {section.name: section for section in (*MAIN, *TASK)}
 
 
 @dataclass(frozen=True)
@@ -184,6 +80,10 @@ def text_of(section: Section, facts: Facts, rules: Sequence[RuleFile], deps: Dep
 
 _Slots = Callable[[Facts, Sequence[RuleFile], Deps], dict[str, str]]
 _SLOTS: Mapping[str, _Slots] = {
+    "main/small": lambda _facts, _rules, deps: {
+        "workspace": str(deps.info.workspace),
+        "system": platform.system(),
+    },
     "task/role": lambda facts, _rules, _deps: {"role": facts.mode.role if facts.mode else _NO_MODE},
     "task/tools": lambda facts, _rules, _deps: {"tools": catalogue(facts.tools)},
     "task/mcp": lambda facts, _rules, _deps: {"servers": _servers(facts.servers)},
@@ -325,11 +225,13 @@ async def gather(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemProm
     deps = runtime.context
     await deps.mcp.ready()
     agent, facts = bool(state.get("agent")), facts_of(state, deps)
-    table = TASK if state.get("flavour") == "task" and not agent else MAIN
+    in_task = state.get("flavour") == "task" and not agent
+    small, full = (SMALL_TASK, TASK) if in_task else (SMALL, MAIN)
+    table = small if deps.info.brief and not agent else full
     names = [s.name for s in table if facts.stands(s) and (s.shared or not agent)]
     if agent:
         return {"sections": [_AGENT, *names, _CONTRACT]}
-    if table is MAIN and facts.mode:
+    if not in_task and facts.mode:
         names[1:1] = [_MODE]
     return {"sections": [*names, _APPENDED]}
 

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -150,6 +151,8 @@ class BuiltinToolset:
     models: Models | None = None
     emit: Emit = lambda _: None
     """Receives events about model requests."""
+    brief: bool = False
+    """Declare the tools in few words."""
 
     def __post_init__(self) -> None:
         aliases = {alias: tool for tool in self.tools.values() for alias in tool.aliases}
@@ -161,7 +164,7 @@ class BuiltinToolset:
 
     @cached_property
     def _declared(self) -> list[ToolDeclaration]:
-        return [
+        declared = [
             ToolDeclaration(
                 name=name,
                 description=tool.description,
@@ -170,6 +173,7 @@ class BuiltinToolset:
             for name, tool in self.tools.items()
             if tool.installed()
         ]
+        return [*map(in_few_words, declared)] if self.brief else declared
 
     def info(self, name: str) -> ToolInfo | None:
         tool = self._names.get(name)
@@ -311,6 +315,28 @@ class BuiltinToolset:
         if problem := replies[-1].problem:
             raise ToolError("model", problem)
         return replies[-1].message
+
+
+_WORTH = frozenset({"start_line", "end_line", "dir_path", "include_pattern", "file_pattern"})
+"""Arguments that a small model is told of though it needn't give them."""
+_SENTENCE = re.compile(r"(.+?[.:])(?=\s|$)", re.DOTALL)
+
+
+def in_few_words(tool: ToolDeclaration) -> ToolDeclaration:
+    """The declaration with first sentences only, of the arguments that matter."""
+    required = tool.parameters.get("required", ())
+    properties = {
+        name: {**schema, "description": _first(schema.get("description", ""))}
+        for name, schema in tool.parameters["properties"].items()
+        if name in required or name in _WORTH
+    }
+    brief = {**tool.parameters, "properties": properties}
+    return tool.model_copy(update={"description": _first(tool.description), "parameters": brief})
+
+
+def _first(text: str) -> str:
+    match = _SENTENCE.match(text)
+    return match[1] if match else text
 
 
 def nearest_names(name: str, known: Iterable[str]) -> list[str]:

@@ -46,6 +46,8 @@ class RunInfo:
     agent: str = ""
     """Path of the sub-agent; empty: the root."""
     interactive: bool = False
+    brief: bool = False
+    """The model gets the small system prompt and few tools."""
 
 
 class Clock(Protocol):

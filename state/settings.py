@@ -51,6 +51,9 @@ class ModelSettings(_Section):
     token_limits: dict[str, int] = Field(default_factory=dict[str, int], alias="tokenLimits")
     prices: dict[str, Price] = Field(default_factory=dict[str, Price])
     """Model name, alias or provider → price; needed for a budget in US dollars."""
+    prompt_profile: Literal["auto", "full", "small"] = Field("auto", alias="promptProfile")
+    """How much system prompt and how many tools models get; `auto`: little if the window is under 32k, or the server
+    slow."""
     max_session_turns: int = Field(-1, alias="maxSessionTurns", ge=-1)
     temperature: float | None = None
     compression_threshold: float = Field(0.5, alias="compressionThreshold", gt=0, le=1)

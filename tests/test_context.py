@@ -12,7 +12,7 @@ import pytest
 from patience import HANG_S, until
 from places import Place
 
-from interlock.nodes.system_prompt import MAIN
+from interlock.nodes.system_sections import MAIN
 from interlock.prompts import load
 from interlock.services.context.environment import git_summary, tree
 from interlock.services.context.references import resolve

@@ -1,6 +1,7 @@
 """Small models on a server of this machine: calls as JSON under a schema, found out and remembered; a short prompt."""
 
 import json
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 from commands import Ended, execute
 from local_server import Local, delta
+
+from interlock.state.text import estimate_tokens
 
 Interlock = Callable[..., Ended]
 
@@ -97,3 +100,45 @@ def test_a_model_that_calls_nothing_is_constrained_from_its_third_turn_on(
 def test_json_in_an_answer_is_only_text_where_calls_are_native(interlock: Interlock, local: Local) -> None:
     local.turns += [FENCED]
     assert ended(interlock("--protocol", "native", "-o", "json", "-p", "x"))["response"] == FENCED
+
+
+OFFERED = {
+    "main": ["read_file", "list_directory", "grep_search", "replace", "write_file", "run_shell_command"],
+    "plan": ["read_file", "list_directory", "grep_search", "write_file", "exit_plan_mode"],
+    "task": [
+        "read_file",
+        "search_files",
+        "replace",
+        "write_to_file",
+        "execute_command",
+        "attempt_completion",
+    ],
+}
+
+
+@pytest.mark.parametrize("protocol", ["native", "json"])
+@pytest.mark.parametrize("name", OFFERED)
+def test_a_small_window_gets_a_short_prompt_and_the_tools_that_matter(
+    name: str, protocol: str, interlock: Interlock, local: Local
+) -> None:
+    done = said("", "attempt_completion", result="done") if name == "task" else said("done")
+    local.turns += [done]
+    flags = ["--approval-mode", "plan"] if name == "plan" else ["-y"]
+    command = ["run", "task", "do it", "--mode", "code"] if name == "task" else ["-p", "do it"]
+    interlock(*command, *flags, "--protocol", protocol, "--max-turns", "1")
+    request = local.asked[0]
+    system = request["messages"][0]["content"]
+    if protocol == "native":
+        assert [tool["function"]["name"] for tool in request["tools"]] == OFFERED[name]
+        system += json.dumps(request["tools"])
+    else:
+        assert re.findall(r"\n- (\w+)\(", system) == OFFERED[name]
+    assert estimate_tokens(system) <= 1_200
+    forbidden = {"plan": ("run_shell_command",), "task": ("grep_search",), "main": ("attempt_completion",)}
+    assert not any(tool in system for tool in forbidden[name])
+
+
+def test_a_prompt_may_be_asked_for(interlock: Interlock, local: Local) -> None:
+    local.turns += ["done"]
+    interlock("-p", "do it", "--prompt-profile", "full", "--protocol", "native")
+    assert len(local.asked[0]["tools"]) > 10

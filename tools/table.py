@@ -36,6 +36,21 @@ TASK_LOOP = frozenset(
     }
 )
 """Only offered in the task loop; elsewhere other tools do the same."""
+_FEW = ("read_file", "list_directory", "grep_search", "replace", "write_file", "run_shell_command")
+_FEW_OF_TASK = (
+    *("read_file", "search_files", "replace", "write_to_file", "execute_command"),
+    "attempt_completion",
+)
+_FEW_OF_PLANS = ("read_file", "list_directory", "grep_search", "write_file", "exit_plan_mode")
+
+
+def few_tools(workflow: str, approval_mode: str) -> tuple[str, ...]:
+    """The tools that matter most, for models that get a short prompt."""
+    if workflow == "task":
+        return _FEW_OF_TASK
+    return _FEW_OF_PLANS if approval_mode == "plan" else _FEW
+
+
 OTHERS_OF_TASK = frozenset(
     {
         *("list_directory", "grep_search", "write_file", "replace", "run_shell_command", "write_todos"),

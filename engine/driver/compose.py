@@ -37,7 +37,7 @@ from interlock.state.deps import Deps, RunInfo, Token
 from interlock.state.events import Emit
 from interlock.state.tooling import Tool, Toolset
 from interlock.tools import activate_skill, apply_diff, update_todo_list
-from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS
+from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, few_tools
 
 if TYPE_CHECKING:
     from interlock.services.index.index import WorkspaceIndex
@@ -268,6 +268,7 @@ def _toolset(
         models=models,
         emit=emit,
         index=index,
+        brief=prepared.is_brief,
     )
     if not prepared.settings.mcp_servers:
         return own
@@ -291,6 +292,10 @@ def _tools(prepared: RunConfig) -> dict[str, Tool]:
 
 def _of_the_root(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) -> dict[str, Tool]:
     """Omit tools that end a sub-agent or belong to another loop, and those that start one if settings allow none."""
+    if prepared.is_brief and info.workflow not in _ALL_TOOLS:
+        return {
+            name: tools[name] for name in few_tools(info.workflow, prepared.approval_mode) if name in tools
+        }
     hidden = {*ONLY_AGENTS, *(() if prepared.settings.agents.max_depth else AGENT_TOOLS)}
     if info.workflow == "task":
         hidden |= OTHERS_OF_TASK

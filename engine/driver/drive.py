@@ -197,12 +197,9 @@ class Drive:
         fence(self.conn, lease)
         steps = StepLog(prepared.redact, self.conn, lease.run)
         raise_id_clock(self.conn, lease.run)
-        info = RunInfo(
-            run=lease.run,
-            workflow=pipeline.name,
-            workspace=prepared.workspace.root,
-            interactive=prepared.options.interactive,
-        )
+        options, root = prepared.options, prepared.workspace.root
+        interactive, brief = options.interactive, prepared.is_brief
+        info = RunInfo(lease.run, pipeline.name, root, interactive=interactive, brief=brief)
         turn_tracing_off()  # the environment could make LangGraph send its runs to a tracing service
         connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse, lease.epoch)
         self.services = rewired(compose(prepared, info, store, connections))

@@ -125,6 +125,7 @@ def _alias(root: Path, model: str | None) -> tuple[str, Path] | None:
 _KEPT = (
     "model",
     "approval_mode",
+    "prompt_profile",
     "overrides",
     "include_directories",
     "allowed_tools",
@@ -173,6 +174,14 @@ class RunConfig:
     def facts(self) -> ModelFacts:
         """What is known of the models; a server nearby is asked when it first matters."""
         return ModelFacts(self.settings, self.env, self.options.home, ask=self.options.fake is None)
+
+    @cached_property
+    def is_brief(self) -> bool:
+        """Whether the model gets the small system prompt and few tools."""
+        wanted = self.options.prompt_profile or self.settings.model.prompt_profile
+        if wanted != "auto" or self.options.fake is not None:
+            return wanted == "small"
+        return self.facts.is_small(resolve(self.settings, self.model))
 
     def protocol_of(self, wanted: str) -> str:
         """How the main model calls tools, `auto` resolved as far as that is known."""

@@ -57,9 +57,10 @@ class ModelFacts:
 
     def limit(self, model: str) -> int:
         """The window in tokens: as set, as its server says, as known by name."""
-        server = self.server(model)
-        window = (server.models or {}).get(model.partition(":")[2])
-        return limit(self._settings, model, window)
+        windows = self.server(model).models or {}
+        # Llama.cpp serves one model, under whatever name it is asked for.
+        only = next(iter(windows.values())) if len(windows) == 1 else None
+        return limit(self._settings, model, windows.get(model.partition(":")[2]) or only)
 
     def first_token_s(self, model: str, elsewhere: float) -> float:
         own = entry_of(self._settings, model).first_token_timeout_s

@@ -81,7 +81,7 @@ def asked(url: str, key: str, model: str) -> Server:
         if not listed:
             return Server(url, True)
         owners = (str(one.get("owned_by")) for one in listed)
-        kinds = [_OWNERS[owner] for owner in owners if owner in _OWNERS]
+        kinds: list[Kind] = [_OWNERS[owner] for owner in owners if owner in _OWNERS]
         kind: Kind = kinds[0] if kinds else ""
         models = {str(one.get("id")): _number(one.get("max_model_len")) for one in listed}
         if kind == "llama.cpp":
