@@ -1,6 +1,7 @@
 """LangGraph graphs that know nothing of Interlock: run, drawn, parked, killed and resumed as they are."""
 
 import json
+import sys
 import textwrap
 from dataclasses import replace
 from pathlib import Path
@@ -119,6 +120,34 @@ def test_it_is_drawn_with_the_graphs_inside_it(options: Options) -> None:
             "review_ask --> review___end__",
         )
     )
+
+
+REMEMBERS = """
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
+
+class State(TypedDict, total=False):
+    text: str
+    before: str
+
+def remember(state, runtime):
+    found = runtime.store.get(("notes",), "last")
+    runtime.store.put(("notes",), "last", {"text": state["text"]})
+    return {"before": found.value["text"] if found else ""}
+
+graph = StateGraph(State).add_node(remember).add_edge(START, "remember")
+"""
+
+
+def test_memories_outlive_a_run_and_need_an_extra_that_is_named_where_it_is_missing(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"{written(options, REMEMBERS)}:graph"
+    assert run_sync(name, {"text": "tea"}, options=options).output["before"] == ""
+    assert run_sync(name, {"text": "ink"}, options=options).output["before"] == "tea"
+    monkeypatch.setitem(sys.modules, "langgraph.store.sqlite", None)
+    failed = run_sync(name, {"text": "ice"}, options=options).error or {}
+    assert "needs the extra `memory`: install interlock-agent[memory]" in failed["message"]
 
 
 ENDLESS = """

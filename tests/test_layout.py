@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tomllib
 from functools import cache
-from importlib.metadata import packages_distributions
+from importlib.metadata import distribution, packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -188,6 +188,22 @@ def test_what_is_imported_is_declared() -> None:
         assert top in makers, f"{top} isn't installed here: .venv/bin/python -m pip install -e '.[dev]'"
         offered = {maker.lower().replace("_", "-") for maker in makers[top]}
         assert offered & declared, f"{top} is imported: declare one of {sorted(offered)} in pyproject.toml"
+
+
+def test_what_is_imported_at_once_is_in_the_base() -> None:
+    """`langgraph` is a namespace of several packages, of which an extra may bring one."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    base = {re.split(r"[<>=;\[ ]", name)[0].lower() for name in project["dependencies"]}
+    makers = {name for name in packages_distributions()["langgraph"] if name.lower() not in base}
+    others = {str(f.locate()) for name in makers for f in distribution(name).files or ()}
+    at_once = {
+        node.module
+        for path in MODULES
+        for node in tree(path).body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("langgraph.")
+    }
+    found = {name: spec.origin for name in sorted(at_once) if (spec := find_spec(str(name)))}
+    assert not {name for name, origin in found.items() if str(origin) in others}
 
 
 def test_every_room_is_a_typed_package_that_checkers_find() -> None:

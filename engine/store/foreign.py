@@ -10,7 +10,6 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
 from langgraph.store.base import BaseStore, Op, Result
-from langgraph.store.sqlite import SqliteStore
 
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.saver import Saver
@@ -126,12 +125,19 @@ class Memory(BaseStore):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._open = ExitStack()
-        self._made: SqliteStore | None = None
+        self._made: BaseStore | None = None
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         if self._made is None:
-            self._made = self._open.enter_context(SqliteStore.from_conn_string(str(self._path)))
-            self._made.setup()
+            try:
+                from langgraph.store.sqlite import SqliteStore
+            except ImportError:
+                raise RunError(
+                    "The graph keeps memories (runtime.store), which needs the extra `memory`: install "
+                    "interlock-agent[memory], and resume the run."
+                ) from None
+            self._made = made = self._open.enter_context(SqliteStore.from_conn_string(str(self._path)))
+            made.setup()
         return self._made.batch(ops)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
