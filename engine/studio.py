@@ -5,9 +5,9 @@ nodes need them. The input is the workflow's, as for `interlock run WORKFLOW --i
 fields of `Decision`, `{"choice": "proceed_once"}`, or with a text: `approve`, `reject`, or the answer to a question.
 Events go to the stream's `custom` part.
 
-What carries on an ended run's work isn't driven here: it is a run of its own, the server knows no thread for it, and only
-the server's client can begin one. The plan's output names it as `main_run`; it waits in this store, and goes on with
-`INTERLOCK_HOME=STUDIO_HOME interlock resume RUN`.
+What carries on an ended run's work isn't driven here: it is a run of its own, the server knows no thread for it, and
+only the server's client can begin one. The plan's output names it as `main_run`; it waits in this store, and goes on
+with `INTERLOCK_HOME=STUDIO_HOME interlock resume RUN`.
 """
 
 import os
