@@ -116,6 +116,21 @@ def _bytes(store: Path) -> dict[str, Any]:
     }
 
 
+def fuse_nothing() -> None:
+    """Give every node a superstep of its own, as LangGraph does by itself (`engine.md` 23)."""
+    from langgraph.graph import END, START
+
+    from interlock.graphs import _fusing
+
+    async def begun(self: Any, state: dict[str, Any], runtime: Any) -> _fusing.Begun:
+        targets = await self._targets(START, state, runtime)
+        return _fusing.Begun([target for target in targets if target != END], state, {})
+
+    chain: Any = _fusing.Wiring
+    chain._lone = chain._following = lambda *_: None
+    chain.begun = begun
+
+
 def _in_own_process(kind: str, url: str = "") -> dict[str, Any]:
     done = subprocess.run([sys.executable, __file__, kind, url], capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -130,7 +145,9 @@ def _measure(kind: str, url: str) -> None:
         lines = 3 if kind == "long" else 60
         (folder / "work" / "notes.txt").write_text("a line of some length, to be read\n" * lines)
         env = {"PATH": os.environ["PATH"], "HOME": name}
-        if kind in ("script", "long"):
+        if kind == "unfused":
+            fuse_nothing()
+        if kind in ("script", "long", "unfused"):
             turns = LONG if kind == "long" else TURNS
             (folder / "script.json").write_text(
                 json.dumps([*[_reply("tool_calls")] * turns, {"text": "done"}])
@@ -183,6 +200,10 @@ def main() -> int:
     print(
         f"memory: peak {own['peak_mb']:.0f} MB scripted, {whole['peak_mb']:.0f} MB with the Gemini client; "
         f"turn 300 less turn 20: {grown[0]:.1f} and {grown[1]:.1f} MB"
+    )
+    cpu = [sorted(told["cpu"])[TURNS // 2] for told in (own, _in_own_process("unfused"))]
+    print(
+        f"CPU a turn: {cpu[0]:.1f} ms; a superstep for each node: {cpu[1]:.1f} ms; ratio {cpu[1] / cpu[0]:.1f}"
     )
     long = _in_own_process("long")["cpu"]
     early, late = (sorted(long[i] for i in window) for window in (EARLY, LATE))

@@ -135,7 +135,7 @@ def history_parser() -> Parser:
     made = Parser(
         "history",
         "RUN [--all] [--json]",
-        "Every step of a run. STEP is what `show --at` and `diff` take.",
+        "Every step of a run, and the nodes on the way to it. STEP is what `show --at` and `diff` take.",
         [("interlock history latest", ""), ("interlock history latest --all", "with the steps inside each")],
     )
     made.run_flag()
@@ -158,7 +158,8 @@ def history(args: Args) -> int | None:
 def _step_cells(step: Step) -> tuple[str, ...]:
     at = time.strftime("%H:%M:%S", time.localtime(step.started))
     node = "  " * step.depth + step.node
-    return (str(step.step), at, node, elapsed(step.ms / 1000), ", ".join(step.keys), step.route or "")
+    number = str(step.step) if step.saved else ""  # the others ran on the way to it
+    return (number, at, node, elapsed(step.ms / 1000), ", ".join(step.keys), step.route or "")
 
 
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")

@@ -231,22 +231,26 @@ class Step(NamedTuple):
     keys: tuple[str, ...]
     """State keys it changed."""
     route: str | None
+    saved: bool
+    """A checkpoint of the root came next. Nodes without ran between two, in the step of the next one that has."""
 
 
 def steps(home: Path, run: str) -> list[Step]:
     """Every executed node, in the order they ended."""
-    return [_step(row) for row in views.steps(home, run)]
+    rows = views.steps(home, run)
+    last = {row["root_step"]: row["seq"] for row in rows if not row["namespace"]}
+    return [_step(row, row["seq"] == last.get(row["root_step"])) for row in rows]
 
 
 step_rows = views.steps
 """As `diagrams.run_path` reads them."""
 
 
-def _step(row: Row) -> Step:
+def _step(row: Row, saved: bool) -> Step:
     keys = tuple(k for k in row["keys"].split(",") if k)
     depth = row["namespace"].count("|") + 1 if row["namespace"] else 0
     node, times = (row["workflow"], row["node"]), (row["started"], row["ms"])
-    return Step(row["root_step"] + 1, depth, *node, *times, keys, row["route"])
+    return Step(row["root_step"] + 1, depth, *node, *times, keys, row["route"], saved)
 
 
 def path(taken: list[Step], depth: int = 0) -> list[tuple[str, int]]:

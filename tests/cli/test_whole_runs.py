@@ -63,6 +63,10 @@ def test_a_run_parks_is_decided_one_by_one_and_goes_on(run: Run, tmp_path: Path)
     assert "not b" in shown
     assert "unchanged" in run("show", "latest", "--verify").out
     assert "open_prompt" in run("history", "latest").out
+    past = run("history", "latest", "--json").json
+    numbered = [row["step"] for row in past["steps"] if row["saved"]]
+    assert numbered == [point["step"] for point in past["checkpoints"] if point["step"] > 0]
+    assert len(past["steps"]) > len(numbered), "nodes on the way to a checkpoint are shown, too"
     assert "+ assistant: I'll write it. [calls write_file, write_file]" in run("diff", "latest", "1", "2").out
     assert "has no step 99" in run("show", "latest", "--at", "99").err
     state = json.loads(run("show", "latest", "--at", "2", "--json").out)
