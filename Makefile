@@ -11,7 +11,7 @@ TESTS ?= -n 3 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test sweeps properties check diagrams pictures bench
+.PHONY: help run test sweeps properties check diagrams pictures bench release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ pictures: $(VENV)/installed-dev ## record README's pictures: a newcomer's first 
 
 bench: $(VENV)/installed ## start-up, overhead per turn, bytes per turn, memory, modules an approval passes
 	@$(RUN) benchmarks/run.py
+
+release: $(VENV)/installed-dev ## build sdist and wheel into dist/, checked and tried in a clean environment
+	.ci/release dist
 
 # Stamps: nothing is installed again until pyproject.toml changes.
 $(VENV)/installed: pyproject.toml | $(BIN)/python

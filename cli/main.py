@@ -21,6 +21,9 @@ _STARTING = frozenset({"prompt", "run", "resume", "hooks", "policy", "mcp", "dia
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line, by default this process's own; returns the exit code (`cli.md`, Exit codes)."""
+    if sys.platform == "win32":
+        print("interlock: Windows isn't supported. Install and run Interlock in WSL.", file=sys.stderr)
+        return 1
     code = _run(list(sys.argv[1:] if arguments is None else arguments), own_process=arguments is None)
     if arguments is None and not _is_watched():
         # Lease, store and streams are closed; this skips Python's own cleanup, which takes half a second.

@@ -213,6 +213,14 @@ def test_every_room_is_a_typed_package_that_checkers_find() -> None:
         assert (ROOT / ".links" / "interlock" / room).resolve() == ROOT / room
 
 
+def test_windows_is_refused_in_one_line_before_anything_of_it_is_missing() -> None:
+    missing = "sys.modules.update(dict.fromkeys(('fcntl', 'resource', 'termios', 'pwd')))"
+    code = f"import sys; sys.platform = 'win32'; {missing}; from interlock.cli.main import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code, "runs"], capture_output=True, text=True, check=False)
+    says = "interlock: Windows isn't supported. Install and run Interlock in WSL.\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", says)
+
+
 PROBE = """
 import os, socket, sys
 from importlib import import_module
