@@ -5,12 +5,14 @@ medium, and says who is asked (`Asker`); what follows a drive happens here. Noth
 driven, and a front end that only looks needs no more than sqlite3.
 """
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from interlock import engine
 from interlock.engine.client.views import Views, settings_of
 from interlock.engine.driver.settling import Asker, at_once, settled
 from interlock.engine.options import (
@@ -28,7 +30,7 @@ from interlock.engine.store import diagnosed, state_home
 
 if TYPE_CHECKING:
     from interlock.engine.client.changes import Change, Rewind
-    from interlock.engine.client.following import Followed, LiveDrive, LiveDrives
+    from interlock.engine.client.following import Followed, LiveDrives
     from interlock.engine.driver.drive import Stop
     from interlock.engine.travel.another_model import GoneOn
     from interlock.engine.travel.fork import Forked
@@ -94,12 +96,8 @@ class Client(Views):
 
         `asker`: who decides what comes up; without one the run parks. `stop` ends it early; without it, signals do.
         """
-        from interlock import engine
-
-        with self._driven(stop) as drive:
-            outcome = await engine.run(
-                workflow, input, options=self.options, renderers=[*renderers, drive], stop=drive.stop
-            )
+        begin = partial(engine.run, workflow, input, options=self.options)
+        outcome = await self._driven(begin, renderers, stop)
         return await self.settle(outcome, asker, renderers=renderers, stop=stop)
 
     async def go_on(
@@ -117,7 +115,10 @@ class Client(Views):
 
         `instead`: the prompt replaces whatever an interrupted run was about to do.
         """
-        outcome = await self._resume(run, self.options, renderers, stop, decisions, prompt, instead)
+        resume = partial(
+            engine.resume, run, prompt=prompt, decisions=decisions, options=self.options, instead=instead
+        )
+        outcome = await self._driven(resume, renderers, stop)
         return await self.settle(outcome, asker, renderers=renderers, stop=stop)
 
     async def settle(
@@ -131,7 +132,8 @@ class Client(Views):
         """Ask about what waits, and go on, for as long as somebody decides."""
 
         async def resume(run: str, decisions: Sequence[Decision]) -> Outcome:
-            return await self._resume(run, _ongoing(self.options), renderers, stop, decisions)
+            drive = partial(engine.resume, run, decisions=decisions, options=_ongoing(self.options))
+            return await self._driven(drive, renderers, stop)
 
         if asker is None or (stop and stop.why):
             return outcome
@@ -146,8 +148,6 @@ class Client(Views):
         asker: Asker | None = None,
     ) -> Outcome:
         """`start` without an event loop: each drive has its own, and who is asked may block."""
-        from interlock import engine
-
         outcome = engine.run_sync(workflow, input, options=self.options, renderers=renderers)
         return self._settled_sync(outcome, asker, renderers)
 
@@ -161,8 +161,6 @@ class Client(Views):
         asker: Asker | None = None,
     ) -> Outcome:
         """`go_on` without an event loop."""
-        from interlock import engine
-
         outcome = engine.resume_sync(
             run, prompt=prompt, decisions=decisions, options=self.options, renderers=renderers
         )
@@ -170,42 +168,19 @@ class Client(Views):
 
     def _settled_sync(self, outcome: Outcome, asker: Asker | None, renderers: Sequence[Renderer]) -> Outcome:
         async def resume(run: str, decisions: Sequence[Decision]) -> Outcome:
-            from interlock import engine
-
             options = _ongoing(self.options)
             return engine.resume_sync(run, decisions=decisions, options=options, renderers=renderers)
 
         return at_once(settled(self.home, outcome, asker, resume)) if asker else outcome
 
-    async def _resume(
-        self,
-        run: str,
-        options: Options,
-        renderers: Sequence[Renderer],
-        stop: "Stop | None",
-        decisions: Sequence[Decision],
-        prompt: str | None = None,
-        instead: bool = False,
+    async def _driven(
+        self, drive: Callable[..., Awaitable[Outcome]], renderers: Sequence[Renderer], stop: "Stop | None"
     ) -> Outcome:
-        from interlock import engine
-
-        with self._driven(stop) as drive:
-            return await engine.resume(
-                run,
-                decisions=decisions,
-                prompt=prompt,
-                options=options,
-                renderers=[*renderers, drive],
-                stop=drive.stop,
-                instead=instead,
-            )
-
-    @contextmanager
-    def _driven(self, stop: "Stop | None") -> "Generator[LiveDrive]":
+        """Drive where followers hear it, and `stop` finds it."""
         from interlock.engine.driver.drive import stoppable
 
-        with stoppable(stop) as given, self.drives.drive(given) as drive:
-            yield drive
+        with stoppable(stop) as given, self.drives.drive(given) as live:
+            return await drive(renderers=[*renderers, live], stop=given)
 
     def stop(self, run: str | None = None) -> bool:
         """Stop a run that this process drives, or all of them, cleanly; False: there is none. From any thread."""

@@ -1,16 +1,17 @@
 """views: everything that a front end looks at, as the typed rows that `--json` prints. Imports neither LangGraph nor
 pydantic until the content of messages or files is asked for."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from interlock.engine import read
 from interlock.engine.options import Options
-from interlock.engine.read import Request, RunRow, Step, calls
-from interlock.engine.read.calls import Agent, Call, Reason
-from interlock.engine.store import checkpoints
-from interlock.engine.store.checkpoints import RootCheckpoint
+from interlock.engine.read import RunRow
+from interlock.engine.read import calls as of_calls
+from interlock.engine.read.calls import Call
+from interlock.engine.store import checkpoints as of_states
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,11 +21,25 @@ if TYPE_CHECKING:
     from interlock.state.settings import Settings
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
 def settings_of(folder: Path) -> "Settings":
     """A folder's settings as they are now. Raises `ConfigError`."""
     from interlock.engine.travel import files
 
     return files.settings_of(folder)
+
+
+def _at_home(function: Callable[Concatenate[Path, P], R]) -> Callable[Concatenate["Views", P], R]:
+    """A method that asks `function` about the client's state directory."""
+
+    @wraps(function)
+    def method(self: "Views", *args: P.args, **kwargs: P.kwargs) -> R:
+        return function(self.home, *args, **kwargs)
+
+    return method
 
 
 class Views:
@@ -34,25 +49,25 @@ class Views:
         self.options = options
         self.home = options.home
 
-    def runs(self, status: str | None = None) -> list[RunRow]:
-        """All runs, most recently changed first. Raises `StoreError`."""
-        return read.list_runs(self.home, status)
+    runs = _at_home(read.list_runs)
+    requests = _at_home(read.waiting_requests)
+    past_requests = _at_home(read.past_requests)
+    idle = _at_home(read.idle)
+    steps = _at_home(read.steps)
+    step_rows = _at_home(read.step_rows)
+    checkpoints = _at_home(of_states.root_checkpoints)
+    state = _at_home(of_states.state_at)
+    state_within = _at_home(of_states.state_within)
+    calls = _at_home(of_calls.calls)
+    results = _at_home(of_calls.results)
+    agents = _at_home(of_calls.agents)
+    reasons = _at_home(of_calls.reasons)
+    answered = _at_home(of_calls.answered)
+    models = _at_home(read.models)
 
     def run(self, name: str, workspace: Path | None = None) -> RunRow:
         """A run by id, unique prefix or `latest`, of a workspace, by default this folder. Raises `UserError`."""
         return read.find_run(self.home, name, workspace or self.options.workspace)
-
-    def requests(self, run: str | None = None) -> list[Request]:
-        """What waits for a person, in one run (for a task: in its subtask) or in all."""
-        return read.waiting_requests(self.home, run)
-
-    def past_requests(self, run: str) -> dict[str, str]:
-        """What became of requests that no longer wait, by id and by number."""
-        return read.past_requests(self.home, run)
-
-    def idle(self, run: str) -> str:
-        """Why nothing waits in a run, and what to do."""
-        return read.idle(self.home, run)
 
     def innermost(self, run: str) -> str:
         """The subtask that a task waits for, else the run itself."""
@@ -60,25 +75,9 @@ class Views:
 
         return deepest(self.home, run)
 
-    def steps(self, run: str) -> list[Step]:
-        """Every executed node, in the order they ended."""
-        return read.steps(self.home, run)
-
-    def step_rows(self, run: str) -> list[Any]:
-        """The steps as `diagrams` reads them."""
-        return read.step_rows(self.home, run)
-
     def path(self, run: str) -> list[tuple[str, int]]:
         """The root graph's nodes in order, with consecutive repetitions counted."""
         return read.path([step for step in self.steps(run) if not step.node.startswith("__")])
-
-    def checkpoints(self, run: str) -> list[RootCheckpoint]:
-        """The run's root steps, oldest first."""
-        return checkpoints.root_checkpoints(self.home, run)
-
-    def state(self, run: str, step: int | None = None) -> dict[str, Any]:
-        """The state after a root step, by default the newest. Raises `UserError` naming the steps there are."""
-        return checkpoints.state_at(self.home, run, step)
 
     def current_state(self, run: str) -> dict[str, Any]:
         """The newest state; empty for a run that was killed before its first checkpoint."""
@@ -86,10 +85,6 @@ class Views:
             return self.state(run)
         except UserError:
             return {}
-
-    def state_within(self, run: str) -> dict[str, Any]:
-        """The state of the graph that works inside the newest step."""
-        return checkpoints.state_within(self.home, run)
 
     def messages(self, run: str, state: dict[str, Any], key: str = "head") -> "list[Message]":
         """The messages up to the record that a state names."""
@@ -103,33 +98,9 @@ class Views:
 
         return dropped(self.home, run)
 
-    def calls(self, run: str) -> list[Call]:
-        """Tool calls in the order they finished; those without a result last."""
-        return calls.calls(self.home, run)
-
     def call(self, run: str, name: str) -> Call:
         """A call by its number in `calls`, from 1, or by its id. Raises `UserError`."""
-        return calls.of_call(self.calls(run), name, run)
-
-    def results(self, run: str) -> dict[str, dict[str, Any]]:
-        """Call id → the complete result of each finished call."""
-        return calls.results(self.home, run)
-
-    def agents(self, run: str) -> list[Agent]:
-        """Every sub-agent started, each below its parent, in call order."""
-        return calls.agents(self.home, run)
-
-    def reasons(self, run: str) -> list[Reason]:
-        """Reasons that nodes gave for their decisions."""
-        return calls.reasons(self.home, run)
-
-    def answered(self, run: str) -> Iterator[dict[str, Any]]:
-        """Requests that were answered, by whom and when."""
-        return calls.answered(self.home, run)
-
-    def models(self, run: str) -> dict[str, dict[str, int]]:
-        """Model → requests and tokens."""
-        return read.models(self.home, run)
+        return of_calls.of_call(self.calls(run), name, run)
 
     def costs(self, run: str) -> dict[str, dict[str, Any]]:
         """`models`, with what each cost in US dollars; null where the settings have no price."""
