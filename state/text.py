@@ -150,6 +150,21 @@ def is_diff(text: str) -> bool:
     return bool(diff_stat(text)) or text.startswith("--- ")
 
 
+def elapsed(seconds: float) -> str:
+    """`12 ms`, `1.2 s`, `45 s`, `3 min`, `2 h 05`, `3 d`."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 172_800:
+        return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f}"
+    return f"{seconds / 86_400:.0f} d"
+
+
 def counted(number: int, what: str) -> str:
     """`1 call`, `3 calls`, `1,200 calls`."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

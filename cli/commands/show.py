@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.parsing import Args, Parser, flag, number
-from interlock.cli.render.calls import call_in_full, call_lines, calls_in_full, decision_words
+from interlock.cli.render.calls import call_in_full, call_lines, calls_in_full
 from interlock.cli.render.output import (
     Paint,
     ago,
@@ -21,6 +21,7 @@ from interlock.cli.render.output import (
 )
 from interlock.cli.render.pending import screen
 from interlock.engine.client import Agent, Client, RunRow, path
+from interlock.engine.client.deciders import decision_words
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:

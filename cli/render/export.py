@@ -6,9 +6,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.render.calls import came_to, clock, decision_words, who_decided
 from interlock.cli.render.output import amount, counted, cut, elapsed, is_diff, one_line, way
 from interlock.engine.client import Call
+from interlock.engine.client.deciders import came_to, clock, decision_words, who_decided
 from interlock.engine.client.requests import brief
 from interlock.state.text import harmless, visible, visible_json
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from interlock.state.text import counted as counted
 from interlock.state.text import cut as cut
 from interlock.state.text import diff_stat as diff_stat
+from interlock.state.text import elapsed as elapsed
 from interlock.state.text import harmless, visible, visible_json
 from interlock.state.text import is_diff as is_diff
 from interlock.state.text import one_line as one_line
@@ -96,21 +97,6 @@ class Paint:
 def plain(output: str) -> str:
     """A line of a program's output without colours; if it overwrites itself, its last state."""
     return harmless(_SEQUENCE.sub("", output).rstrip("\r").rpartition("\r")[2])
-
-
-def elapsed(seconds: float) -> str:
-    """`12 ms`, `1.2 s`, `45 s`, `3 min`, `2 h 05`, `3 d`."""
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    if seconds < 6000:
-        return f"{seconds / 60:.0f} min"
-    if seconds < 172_800:
-        return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f}"
-    return f"{seconds / 86_400:.0f} d"
 
 
 def ago(then: float, now: float | None = None) -> str:

@@ -7,15 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from interlock.cli.driving import View
-from interlock.cli.render.events import (
-    RunningCall,
-    agent_end,
-    bar,
-    call_facts,
-    call_mark,
-    call_summary,
-    notice,
-)
+from interlock.cli.render.events import RunningCall, bar, call_mark
 from interlock.cli.render.output import (
     Paint,
     amount,
@@ -32,6 +24,7 @@ from interlock.cli.render.output import (
 from interlock.cli.render.pending import screen
 from interlock.engine.client import Decision, Outcome, Pending
 from interlock.engine.client.requests import PLAN_REVIEW
+from interlock.engine.client.words import agent_end, call_facts, call_summary, notice
 from interlock.state.errors import InterlockError
 from interlock.state.events import (
     AgentBlocked,

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import set_cell_size
 from rich.text import Text
 
-from interlock.cli.render.events import RunningCall, agent_end, bar, call_facts, call_mark, call_summary
+from interlock.cli.render.events import RunningCall, bar, call_mark
 from interlock.cli.render.output import amount, counted, elapsed, one_line, plain
 from interlock.cli.session.page import hanging
+from interlock.engine.client.words import agent_end, call_facts, call_summary
 from interlock.state.errors import ENDED_WELL
 from interlock.state.events import (
     AgentEnd,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from interlock.cli.render.events import notice
 from interlock.cli.render.output import one_line
 from interlock.cli.session import blocks
 from interlock.cli.session.blocks import Work
@@ -15,6 +14,7 @@ from interlock.cli.session.markdown import MarkdownStream
 from interlock.cli.session.page import Page, ansi, fold, hanging, safe
 from interlock.cli.session.painting import Turns
 from interlock.cli.session.theme import Theme
+from interlock.engine.client.words import notice
 from interlock.state.events import (
     AgentEnd,
     AgentStart,
