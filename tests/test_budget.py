@@ -71,9 +71,9 @@ def test_a_budget_in_dollars_needs_a_price(tmp_path: Path) -> None:
 
 
 def test_a_budget_in_dollars_needs_the_price_of_every_model_that_may_be_chosen(tmp_path: Path) -> None:
-    prices = {"model": {"prices": {"pro": {"input": 1.0, "output": 10.0}}}}
-    stage = Stage(tmp_path / "stage", [], prices, {"max_budget_usd": 2.0})
-    with pytest.raises(InputError, match=r"price of 'gemini-3\.8-flash'"):
+    unknown = {"model": {"aliases": {"pro": "gemini-2.5-pro", "flash": "gemini-unheard-of"}}}
+    stage = Stage(tmp_path / "stage", [], unknown, {"max_budget_usd": 2.0})
+    with pytest.raises(InputError, match=r"price of 'gemini-unheard-of'"):
         stage.run("main", {"prompt": "go"}, model="auto", env={"GEMINI_API_KEY": "k", "PATH": "/bin"})
 
 

@@ -142,3 +142,22 @@ def test_a_prompt_may_be_asked_for(interlock: Interlock, local: Local) -> None:
     local.turns += ["done"]
     interlock("-p", "do it", "--prompt-profile", "full", "--protocol", "native")
     assert len(local.asked[0]["tools"]) > 10
+
+
+def test_models_are_listed_with_what_is_known_of_them(
+    interlock: Interlock, local: Local, tmp_path: Path
+) -> None:
+    local.turns += [NATIVE, "plum"]
+    interlock("-p", "which word?")
+    env = {**local.env, "GEMINI_API_KEY": "k"}
+    rows = {row["model"]: row for row in json.loads(execute(tmp_path, "models", "--json", env=env).stdout)}
+    assert rows["openai:qwen"] == {
+        "model": "openai:qwen",
+        "window": 16_384,
+        "window_known": True,
+        "price": "0",
+        "protocol": "native",
+        "tried": True,
+    }
+    gemini = rows["gemini-2.5-pro"]
+    assert (gemini["window"], gemini["price"], gemini["tried"]) == (1_048_576, "1.25 / 10", False)

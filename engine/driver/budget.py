@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from interlock.engine.store.lineage import first_task, with_subtasks
 from interlock.engine.store.usage import Usage
+from interlock.services.models.known import known
 from interlock.services.models.names import names_of
 from interlock.state.deps import Stopped
 from interlock.state.messages import ModelCall
@@ -97,7 +98,7 @@ class RunBudget:
                 f"Raise it and go on with: {again} --max-tokens N"
             )
         if limits.max_budget_usd is not None:
-            if price_of(self.model, model) is None:
+            if price_of(self.model, model, most=True) is None:
                 return f"{no_price(model)} Go on with: {again}"
             if used.usd >= limits.max_budget_usd:
                 return (
@@ -138,14 +139,20 @@ class RunBudget:
         )
 
     def _cost(self, model: str, input: int, out: int) -> float:
-        price = price_of(self.model, model)
+        if self.limits.max_budget_usd is None:
+            return 0.0
+        price = price_of(self.model, model, most=True)
         return (input * price.input + out * price.output) / 1e6 if price else 0.0
 
 
-def price_of(settings: ModelSettings, model: str) -> Price | None:
-    """Look up the price by the model's name, one of its aliases, or its provider."""
+def price_of(settings: ModelSettings, model: str, *, most: bool = False) -> Price | None:
+    """Look up the price by the model's name, one of its aliases, or its provider, else in the table of models.
+
+    `most`: that of the longest requests, where they cost more.
+    """
     prices: Mapping[str, Price] = settings.prices
-    return next((prices[name] for name in names_of(settings, model) if name in prices), None)
+    own = next((prices[name] for name in names_of(settings, model) if name in prices), None)
+    return own or (known(model).most if most else known(model).price)
 
 
 def no_price(model: str) -> str:

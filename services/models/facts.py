@@ -8,7 +8,8 @@ from typing import Literal
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from interlock.services.files.filesystem import locked, replace_file
-from interlock.services.models.names import entry_of, limit, provider_of
+from interlock.services.models.known import known
+from interlock.services.models.names import entry_of, gemini_key, limit, provider_of, resolve
 from interlock.services.models.servers import Server, server_of
 from interlock.state.messages import Reply
 from interlock.state.settings import Settings
@@ -55,12 +56,23 @@ class ModelFacts:
             self._servers[model] = server_of(model, self._env, ask=self._ask)
         return self._servers[model]
 
+    def window(self, model: str) -> tuple[int, bool]:
+        """The window in tokens, and whether it is known: set, told by the server, or in the table of models."""
+        own = limit(self._settings, model, -1)
+        found = own if own > 0 else self._told(model) or known(model).window
+        if found is None and provider_of(model) == "gemini":
+            return limit(self._settings, model), True
+        return found or limit(self._settings, model), found is not None
+
     def limit(self, model: str) -> int:
         """The window in tokens: as set, as its server says, as known by name."""
+        return limit(self._settings, model, self._told(model))
+
+    def _told(self, model: str) -> int | None:
         windows = self.server(model).models or {}
         # Llama.cpp serves one model, under whatever name it is asked for.
         only = next(iter(windows.values())) if len(windows) == 1 else None
-        return limit(self._settings, model, windows.get(model.partition(":")[2]) or only)
+        return windows.get(model.partition(":")[2]) or only
 
     def first_token_s(self, model: str, elsewhere: float) -> float:
         own = entry_of(self._settings, model).first_token_timeout_s
@@ -126,3 +138,14 @@ class ModelFacts:
 
     def _key(self, model: str) -> str:
         return f"{model} {self.server(model).url}".strip()
+
+
+def offered(settings: Settings, env: Mapping[str, str], facts: ModelFacts) -> list[str]:
+    """The models that settings name and credentials serve, then all those of servers nearby."""
+    named = [settings.model.name, *settings.model.aliases, *(n for n in settings.models if ":" in n)]
+    resolved = dict.fromkeys(resolve(settings, name) for name in named)
+    found = [name for name in resolved if provider_of(name) != "gemini" or gemini_key(env)]
+    for provider in ("openai", "ollama"):
+        served = facts.server(f"{provider}:").models or {}
+        found += [f"{provider}:{name}" for name in served if f"{provider}:{name}" not in found]
+    return [name for name in found if provider_of(name) != "script"]
