@@ -12,6 +12,8 @@ from interlock.cli.catalog import COMMANDS, did_you_mean, execute, near, parser_
 from interlock.state.errors import InterlockError, StoppedError, UserError
 from interlock.state.text import visible
 
+VERSION = "0.1.0"
+"""As in `pyproject.toml`: asking the package's metadata takes half of `--version`."""
 _DRIVING = frozenset({"run", "resume", "init"})
 """Commands whose output can be for programs; without one, `prompt`."""
 _OUTPUT_FLAG = re.compile(r"\0(?:-o[\0=]?|--output-format[\0=])(json|stream-json)\0")
@@ -111,9 +113,7 @@ def _dispatch(argv: list[str], own_process: bool) -> int:
 
         return answer(argv[1:])
     if argv[:1] in (["-v"], ["--version"]):
-        from importlib.metadata import version
-
-        print(f"interlock {version('interlock-agent')}")
+        print(f"interlock {VERSION}")
         return 0
     try:
         Path.home()

@@ -4,6 +4,7 @@ import json
 import shlex
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,10 @@ def test_fast_commands_import_nothing_heavy(made: Any, command: str) -> None:
 
 def test_the_entry_point_answers() -> None:
     entry = Path(sys.executable).with_name("interlock")
-    assert subprocess.check_output([entry, "--version"], text=True).startswith("interlock 0.")
+    assert (
+        subprocess.check_output([entry, "--version"], text=True)
+        == f"interlock {version('interlock-agent')}\n"
+    )
     shown = subprocess.run([entry, "--help"], capture_output=True, text=True, check=False)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "start here:" in shown.stdout
