@@ -15,12 +15,13 @@ _RUNS = f"""
 select c.run, c.workflow, c.parent, c.workspace, c.title, c.created, c.updated, c.status, c.outcome, c.step,
        c.error, l.host, l.boot, l.pid, l.started, coalesce(l.held, 0) as held,
        (select count(*) from approvals a where a.run = c.run and {_WAITS}) as waiting,
-       (select count(*) from runs r where r.parent = c.run and r.subtask_of = c.run
-        and r.status not in ('done', 'cancelled')) as below,
+       coalesce(s.number, 0) as below,
        coalesce({IS_SUBTASK}, false) as subtask,
        (select coalesce(sum(input_tokens + output_tokens), 0) from model_calls m
         where m.run = c.run) as tokens
 from runs c left join lease l on l.run = c.run
+left join (select parent, count(*) as number from runs where subtask_of = parent
+           and status not in ('done', 'cancelled') group by parent) s on s.parent = c.run
 order by c.updated desc
 """
 
