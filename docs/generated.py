@@ -1,11 +1,13 @@
 """generated: the blocks of README and other pages that are generated from the code, so they always match it.
 
 A block lies between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is `pipelines`, `tools`, `help`,
-`tour` (the demo's real output), `session` (its commands and keys), `chart NAME`, `diagram WORKFLOW` or `api MODULE`.
+`settings` (every key), `tour` (the demo's real output), `session` (its commands and keys), `chart NAME`,
+`diagram WORKFLOW` or `api MODULE`.
 """
 
 import ast
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -15,9 +17,12 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import is_dataclass
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import ModuleType, NoneType
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
 
 from interlock.cli.session.commands import page as session_page
 from interlock.engine.diagrams import mermaid, render
@@ -25,6 +30,7 @@ from interlock.engine.diagrams.shape import extract_chart
 from interlock.graphs import PIPELINES
 from interlock.state.charts import CHARTS
 from interlock.state.errors import UserError
+from interlock.state.settings import Settings
 from interlock.tools.table import TOOLS
 
 HERE = Path(__file__).resolve().parent
@@ -77,7 +83,7 @@ _RISKS = {
 
 def pipelines() -> str:
     """A table of all workflows, linked to their diagrams."""
-    rows = [f"| `{name}` | {what} | [diagram](diagrams/{name}.mmd) |" for name, what in PIPELINES.items()]
+    rows = [f"| `{name}` | {what} | [diagram](../diagrams/{name}.mmd) |" for name, what in PIPELINES.items()]
     return "\n".join(["| Workflow | What it does | |", "|---|---|---|", *rows]) + "\n"
 
 
@@ -99,7 +105,59 @@ def help_text() -> str:
     return f"```text\n{done.stdout.rstrip()}\n```\n"
 
 
-_BLOCKS = {"pipelines": pipelines, "tools": tools, "help": help_text, "tour": tour, "session": session_page}
+_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null", Any: "any"}
+
+
+def settings() -> str:
+    """A table of every key of the settings files. Raises `UserError` for a key that nothing describes."""
+    rows = [f"| `{key}` | {kind} | {default} | {what} |" for key, kind, default, what in _keys(Settings, "")]
+    return "\n".join(["| Key | Type | Default | What it does |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def _keys(section: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, str]]:
+    said = _strings_below(section)
+    for name, field in section.model_fields.items():
+        key, kind = prefix + (field.alias or name), field.annotation
+        inner = [part for part in (kind, *get_args(kind)[1:]) if _is_section(part)]
+        if inner:
+            yield from _keys(inner[0], f"{key}." if inner[0] is kind else f"{key}.NAME.")
+            continue
+        what = " ".join((field.description or said.get(name, "")).split()).replace("|", "\\|")
+        if not what:
+            raise UserError(f"Setting {key} has no description. Add a string below it in state/settings.py.")
+        default = field.get_default(call_default_factory=True)
+        shown = "required" if field.is_required() else f"`{json.dumps(default, ensure_ascii=False)}`"
+        yield key, _type(kind), shown, what
+
+
+def _strings_below(cls: type) -> dict[str, str]:
+    pairs = pairwise(_body(cls))
+    return {ast.unparse(a.target): _docstring([b])[2:] for a, b in pairs if isinstance(a, ast.AnnAssign)}
+
+
+def _is_section(kind: Any) -> bool:
+    return inspect.isclass(kind) and get_origin(kind) is None and issubclass(kind, BaseModel)
+
+
+def _type(kind: Any) -> str:
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return " or ".join(f"`{value}`" for value in args)
+    if origin is list:
+        return f"list of {_type(args[0])}"
+    if origin is dict:
+        return f"object of {_type(args[1])}"
+    return " or ".join(map(_type, args)) if args else _TYPES[kind]
+
+
+_BLOCKS = {
+    "pipelines": pipelines,
+    "tools": tools,
+    "settings": settings,
+    "help": help_text,
+    "tour": tour,
+    "session": session_page,
+}
 
 
 def _text(name: str) -> str:

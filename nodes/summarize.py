@@ -15,7 +15,8 @@ from interlock.state.calls import key_of
 from interlock.state.deps import Deps
 from interlock.state.messages import Message
 from interlock.state.node import node
-from interlock.state.settings import PAGED, SHELL, OutputRule, Settings, is_long, rule_of
+from interlock.state.output_rules import PAGED, SHELL, is_long, rule_of
+from interlock.state.settings import OutputRule, Settings
 from interlock.state.summarize import HEAD_SHARE, SummarizeState
 from interlock.state.text import clean, estimate_tokens
 

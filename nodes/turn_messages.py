@@ -25,8 +25,8 @@ from interlock.state.messages import (
     open_calls,
 )
 from interlock.state.node import node
+from interlock.state.output_rules import SHELL
 from interlock.state.run import HookEvent
-from interlock.state.settings import SHELL
 from interlock.state.text import clean, estimate_tokens, is_visible
 from interlock.state.turn import TurnState
 

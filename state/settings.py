@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from interlock.state.calls import ApprovalMode
 from interlock.state.names import ALIASES
-from interlock.state.text import estimate_tokens
 
 
 class _Section(BaseModel):
@@ -19,6 +18,7 @@ class OutputRule(_Section):
     """How a tool's long outputs are shortened."""
 
     how: Literal["summarize", "truncate", "off"] = "summarize"
+    """Summarise a long output with a model, cut it to its ends, or leave it whole."""
     token_budget: int = Field(2000, alias="tokenBudget", gt=0)
     """Estimated tokens: longer outputs are summarised, within this budget."""
 
@@ -27,7 +27,9 @@ class Price(_Section):
     """US dollars per million tokens."""
 
     input: float = Field(ge=0)
+    """Price of a million input tokens, in US dollars."""
     output: float = Field(ge=0)
+    """Price of a million output tokens, in US dollars."""
 
 
 class ModelEntry(_Section):
@@ -44,18 +46,24 @@ class ModelEntry(_Section):
 
 
 class ModelSettings(_Section):
-    name: str = Field("auto", description="alias, Gemini id, provider:model or script:FILE")
+    name: str = Field(
+        "auto", description="The model: an alias, a Gemini id, `provider:model` or `script:FILE`."
+    )
     aliases: dict[str, str] = Field(default_factory=lambda: dict(ALIASES))
+    """Alias → model id."""
     roles: dict[str, str] = Field(default_factory=dict[str, str])
     """Role → alias, overriding the defaults in `services/models`."""
     token_limits: dict[str, int] = Field(default_factory=dict[str, int], alias="tokenLimits")
+    """Model name or alias → tokens of its context window."""
     prices: dict[str, Price] = Field(default_factory=dict[str, Price])
     """Model name, alias or provider → price; needed for a budget in US dollars."""
     prompt_profile: Literal["auto", "full", "small"] = Field("auto", alias="promptProfile")
     """How much system prompt and how many tools models get; `auto`: little if the window is under 32k, or the server
     slow."""
     max_session_turns: int = Field(-1, alias="maxSessionTurns", ge=-1)
+    """Maximum model turns across all prompts of a run; -1: no limit."""
     temperature: float | None = None
+    """Sampling temperature; null: the default of the pipeline or provider."""
     compression_threshold: float = Field(0.5, alias="compressionThreshold", gt=0, le=1)
     """Share of the model's window at which the conversation is compressed (gemini-cli: 0.5)."""
     summarize_tool_output: dict[str, OutputRule] = Field(
@@ -77,7 +85,9 @@ class ModelSettings(_Section):
     reply_limits: dict[str, int] = Field(default_factory=dict[str, int], alias="replyLimits")
     """Model → its own `max_reply_tokens`."""
     disable_loop_detection: bool = Field(False, alias="disableLoopDetection")
+    """Don't stop a model that repeats itself."""
     skip_next_speaker_check: bool = Field(False, alias="skipNextSpeakerCheck")
+    """End a turn without asking a model whether the agent should continue."""
 
 
 class ShellSettings(_Section):
@@ -106,6 +116,7 @@ class ToolSettings(_Section):
     sandbox: bool | str = False
     """Run shell commands in a sandbox; a string is one of gemini-cli's sandbox names."""
     sandbox_network: bool = Field(False, alias="sandboxNetworkAccess")
+    """Allow the network in the sandbox."""
     sandbox_paths: list[str] = Field(default_factory=list[str], alias="sandboxAllowedPaths")
     """Absolute or from `~/`; paths outside the workspace that commands may change or, ending in `:ro`, read."""
     reading_commands: bool = Field(True, alias="readingCommands")
@@ -128,13 +139,18 @@ class ToolSettings(_Section):
 
 class FileFiltering(_Section):
     respect_git_ignore: bool = Field(True, alias="respectGitIgnore")
+    """Skip files that git ignores."""
     respect_gemini_ignore: bool = Field(True, alias="respectGeminiIgnore")
+    """Skip files listed in `.geminiignore`."""
     custom_ignore_files: list[str] = Field(default_factory=list[str], alias="customIgnoreFilePaths")
+    """More ignore files, relative to the workspace."""
 
 
 class ContextSettings(_Section):
     file_name: str | list[str] = Field(default_factory=lambda: ["GEMINI.md", "AGENTS.md"], alias="fileName")
+    """Names of memory files."""
     include_directories: list[str] = Field(default_factory=list[str], alias="includeDirectories")
+    """Folders outside the workspace that tools may use."""
     language: str = ""
     """Language the task loop's model writes to the user in; empty: the user's."""
     instructions: str = ""
@@ -170,6 +186,7 @@ class SnapshotSettings(_Section):
     """Copies of the workspace's files around each change, for fork, rewind and undo."""
 
     enabled: bool = True
+    """Save the workspace's files around each change."""
     max_file_mb: float = Field(20, alias="maxFileMb", ge=0)
     """Larger files are skipped."""
     max_files: int = Field(100_000, alias="maxFiles", ge=0)
@@ -189,6 +206,7 @@ class OAuthSettings(_Section):
     client_id: str = Field("", alias="clientId")
     """Client id if registered by hand; empty: registered dynamically."""
     client_secret: str = Field("", alias="clientSecret")
+    """Client secret, if the server requires one."""
     redirect_uri: str = Field("", alias="redirectUri")
     """Local address the browser is redirected to; empty: a free port."""
 
@@ -199,13 +217,19 @@ class McpServer(_Section):
     type: Literal["stdio", "sse", "http", "streamable-http"] | None = None
     """Only needed to distinguish SSE from HTTP with `url`; `httpUrl` always means streamable HTTP."""
     command: str = ""
+    """Program of a server on stdio."""
     args: list[str] = Field(default_factory=list[str])
+    """Arguments of the program."""
     env: dict[str, str] = Field(default_factory=dict[str, str])
+    """Environment variables for the program."""
     cwd: str = ""
-    """Default: the workspace."""
+    """Working directory of the program; empty: the workspace."""
     url: str = ""
+    """Address of a server that speaks streamable HTTP or SSE."""
     http_url: str = Field("", alias="httpUrl")
+    """Address of a server that speaks streamable HTTP."""
     headers: dict[str, str] = Field(default_factory=dict[str, str])
+    """HTTP headers sent with each request."""
     timeout_ms: float = Field(600_000, alias="timeout", gt=0)
     """Request timeout in milliseconds (gemini-cli: 10 minutes)."""
     trust: bool = False
@@ -215,13 +239,15 @@ class McpServer(_Section):
     include_tools: list[str] | None = Field(None, alias="includeTools")
     """Its only tools that count, by the server's names; null: all."""
     exclude_tools: list[str] = Field(default_factory=list[str], alias="excludeTools")
-    """Wins over `includeTools`."""
+    """Tools that don't count, by the server's names; beats `includeTools`."""
     disabled: bool = False
+    """Don't start the server."""
     oauth: OAuthSettings = Field(default_factory=lambda: OAuthSettings.model_validate({}))
 
 
 class HooksConfig(_Section):
     enabled: bool = True
+    """Run hooks."""
     disabled: list[str] = Field(default_factory=list[str])
     """Names or commands of hooks that don't run."""
     notifications: bool = True
@@ -273,16 +299,21 @@ class TaskSettings(_Section):
     auto_approval: bool = Field(True, alias="autoApprovalEnabled")
     """False: the settings below and `alwaysAllow` of servers are ignored. Reading never needs approval."""
     allow_write: bool = Field(False, alias="alwaysAllowWrite")
+    """Allow edits without approval."""
     allow_execute: bool = Field(False, alias="alwaysAllowExecute")
-    """Only commands that begin like one of `allowedCommands`."""
+    """Allow commands without approval if they begin like one of `allowedCommands`."""
     allowed_commands: list[str] = Field(default_factory=list[str], alias="allowedCommands")
+    """Command prefixes that `alwaysAllowExecute` covers."""
     denied_commands: list[str] = Field(default_factory=list[str], alias="deniedCommands")
-    """Applies without `alwaysAllowExecute` too."""
+    """Command prefixes that are denied, with or without `alwaysAllowExecute`."""
     allow_browser: bool = Field(False, alias="alwaysAllowBrowser")
+    """Allow `browser_action` without approval."""
     allow_mcp: bool = Field(False, alias="alwaysAllowMcp")
-    """Servers' resources; their tools by the server's `alwaysAllow`."""
+    """Allow reading servers' resources without approval; for tools see the server's `alwaysAllow`."""
     allow_mode_switch: bool = Field(False, alias="alwaysAllowModeSwitch")
+    """Allow `switch_mode` without approval."""
     allow_subtasks: bool = Field(False, alias="alwaysAllowSubtasks")
+    """Allow `new_task` without approval."""
 
 
 class NotifySettings(_Section):
@@ -316,6 +347,7 @@ class NotifySettings(_Section):
 
 class GeneralSettings(_Section):
     default_approval_mode: ApprovalMode = Field("default", alias="defaultApprovalMode")
+    """Approval mode of a run that no flag sets."""
     vim_mode: bool = Field(False, alias="vimMode")
     """Use vi keys in a session."""
     notify: NotifySettings = Field(default_factory=lambda: NotifySettings.model_validate({}))
@@ -364,33 +396,3 @@ class Settings(_Section):
 
     def processor_files(self, root: Path, home: Path) -> list[Path]:
         return [home / name[2:] if name.startswith("~/") else root / name for name in self.processors]
-
-
-SHELL = frozenset({"run_shell_command", "execute_command"})
-_MCP = "mcp_"
-PAGED = frozenset(
-    {
-        *("read_file", "read_many_files", "list_directory", "glob", "grep_search", "search_file_content"),
-        *("search_files", "list_files", "list_code_definition_names", "codebase_search"),
-    }
-)
-"""Reads and searches do their own paging, and a summarised read breaks the next edit, so no setting changes that."""
-_OWN_CHARS = 1000
-"""Characters a tool adds around output that it has already cut at the same limit."""
-_OFF = OutputRule(how="off", tokenBudget=1)
-
-
-def rule_of(settings: Settings, tool: str) -> OutputRule:
-    """The tool's rule; by default shell and MCP output is summarised, and settings override per tool."""
-    if tool in PAGED:
-        return _OFF
-    if chosen := settings.model.summarize_tool_output.get(tool):
-        return chosen
-    return OutputRule.model_validate({}) if tool in SHELL or tool.startswith(_MCP) else _OFF
-
-
-def is_long(settings: Settings, rule: OutputRule, text: str) -> bool:
-    """Whether to shorten: truncation has its own limit in characters, a summary its budget in tokens."""
-    if rule.how == "truncate":
-        return len(text) > settings.tools.truncate_at + _OWN_CHARS
-    return rule.how == "summarize" and estimate_tokens(text) > rule.token_budget

@@ -9,14 +9,15 @@ from pathlib import Path
 
 from patience import HANG_S
 
+_STOP = """trap 'echo "$BASH_COMMAND: exit $?" >&2; exit 99' ERR"""
 _BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def followed(page: Path, work: Path, cwd: Path) -> "subprocess.CompletedProcess[str]":
-    """Exits with 0 if each command returned the code noted after it (`  # exit N`), else with 99."""
+    """Exits with 0 if each command returned the code noted after it (`# exit N`), else with 99."""
     env = {**os.environ, "WORK": str(work), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     return subprocess.run(
-        ["bash", "-c", "\n".join(_script(page.read_text()))],
+        ["bash", "-Ec", "\n".join([_STOP, *_script(page.read_text())])],
         cwd=cwd,
         env=env,
         capture_output=True,
@@ -32,7 +33,6 @@ def _script(text: str) -> Iterator[str]:
             first, _, code = block.partition("\n")
             yield f"cat > {first.removeprefix('# file: ')} <<'END OF FILE'\n{code}END OF FILE"
             continue
-        for line in filter(str.strip, block.splitlines()):
-            command, _, code = line.partition("  # exit ")
-            told = re.sub(r"[^\w ./-]", "", command)[:60]
-            yield f'{command}\nrc=$?; [ $rc = {code or 0} ] || {{ echo "{told}: exit $rc" >&2; exit 99; }}'
+        yield re.sub(
+            r"^(.*\S) +# exit (\d+)$", r"{ rc=0; \1 || rc=$?; [ $rc = \2 ]; }", block, flags=re.MULTILINE
+        )

@@ -38,7 +38,7 @@ def test_blocks_are_filled_and_the_rest_stays(tmp_path: Path) -> None:
     assert text.count("\n<!-- end -->\nbetween\n") == 4
     assert "old" not in text.split("\n")
     for name, what in PIPELINES.items():
-        assert f"| `{name}` | {what} | [diagram](diagrams/{name}.mmd) |\n" in text
+        assert f"| `{name}` | {what} | [diagram](../diagrams/{name}.mmd) |\n" in text
     for name in TOOLS:
         assert f"| `{name}` | " in text
     assert f"```mermaid\n{render('turn')!s}```\n" in text
@@ -50,7 +50,7 @@ def test_blocks_are_filled_and_the_rest_stays(tmp_path: Path) -> None:
     [
         (
             page("pipeline"),
-            r"No generated block 'pipeline'; expected one of \['pipelines', 'tools', 'help', 'tour', 'session'\]",
+            r"No generated block 'pipeline'; expected one of \['pipelines', 'tools', 'settings', 'help', 'tour',",
         ),
         (page("diagram trun"), "No workflow 'trun'"),
         ("<!-- generated: tools -->\n", "has no end. Close it with: <!-- end -->"),
@@ -76,12 +76,12 @@ def test_the_command_checks_and_mends_the_pages_here(
     assert docs.main([]) == 2
 
 
-def test_the_script_and_the_program_that_readme_shows_work(
+def test_the_script_and_the_program_that_pages_show_work(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (script,) = re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)
-    (program,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    texts = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("models.md", "headless.md")]
+    (script,) = re.findall(r"<<'YAML'\n(.*?)YAML\n", texts[0], re.DOTALL)
+    (program,) = re.findall(r"```python\n(.*?)```", texts[1], re.DOTALL)
     (tmp_path / "replies.yaml").write_text(script)
     (tmp_path / "test_it.py").write_text(
         "import unittest\nclass T(unittest.TestCase):\n  def test(self): self.fail()\n"

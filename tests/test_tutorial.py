@@ -1,6 +1,10 @@
-"""The tutorial and the scaffold work as shown, word for word."""
+"""The tutorial, the scaffold and every command block of the pages work as shown, word for word."""
 
 import re
+import shutil
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,42 @@ from interlock.cli.main import main
 
 pytestmark = pytest.mark.sweep  # half a minute: creates environments, runs tests of tests
 
-PAGE = Path(__file__).parent.parent / "docs" / "tutorial.md"
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "tutorial.md"
+PAGES = ["README.md", *(f"docs/{p.name}" for p in sorted(ROOT.glob("docs/*.md")) if p != PAGE)]
+BLOCK = re.compile(r"^ *```sh\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_each_command_block_works_in_a_fresh_shell_or_says_what_it_needs(
+    name: str, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the demo's repository, where the latest run waits, or, for travel, is done."""
+    sys.path.insert(0, str(ROOT / "docs"))
+    import demo
+
+    work, kept, page = tmp_path / "shop", tmp_path / "kept", tmp_path / "page.md"
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    demo._make_repository(work)
+    replies = (ROOT / "docs" / "demo.yaml").read_text()
+    (tmp_path / "replies.yaml").write_text(re.sub(r"^- expect: .*\n  ", "- ", replies, flags=re.MULTILINE))
+    ask = f"interlock -p fix -m script:{tmp_path}/replies.yaml"
+    ask += " --allowed-tools 'run_shell_command(python3 -m unittest)'  # exit 75\n"
+    page.write_text(f"```sh\n{ask}{'interlock resume latest --approve all' * ('travel' in name)}\n```\n")
+    assert followed(page, work, work).returncode == 0
+    shutil.copytree(work, kept / "work")
+    shutil.copytree(home, kept / "home", symlinks=True)
+    for found in BLOCK.findall((ROOT / name).read_text()):
+        block = textwrap.dedent(found)
+        if block.startswith("# needs "):
+            subprocess.run(["bash", "-n", "-c", block], check=True)
+            continue
+        for folder, source in ((work, "work"), (home, "home")):
+            shutil.rmtree(folder)
+            shutil.copytree(kept / source, folder, symlinks=True)
+        page.write_text(f"```sh\n{block}```\n")
+        done = followed(page, work, work)
+        assert done.returncode == 0, block + done.stdout[-2000:] + done.stderr[-2000:]
 
 
 def test_the_tutorial_works_as_it_is_written(tmp_path: Path) -> None:
