@@ -21,7 +21,8 @@ from rich.terminal_theme import DIMMED_MONOKAI
 from rich.text import Text
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "tests"))
+sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
+import demo  # noqa: E402 - beside this file
 from fake_gemini.fake import FakeGemini  # noqa: E402 - beside the tests
 from session.terminal import Terminal  # noqa: E402 - beside the tests
 
@@ -90,8 +91,6 @@ def main() -> None:
 
 def made_shop(folder: Path) -> Path:
     """A git repository with a failing test; the demo's."""
-    from interlock.cli import demo
-
     demo._make_repository(folder / "shop")
     (folder / "shop" / ".gitignore").write_text("__pycache__/\n")
     return folder / "shop"
