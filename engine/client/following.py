@@ -78,6 +78,9 @@ class LiveDrives:
         finally:
             self.open.remove(made)
 
+    def drives(self, run: str) -> bool:
+        return any(drive.run == run for drive in [*self.open])
+
     def tell(self, run: str, event: Event) -> None:
         with self._lock:
             for wanted, loop, queue in self._queues:
@@ -104,17 +107,22 @@ async def follow(home: Path, run: str, cursor: str, drives: LiveDrives) -> Async
     with drives.heard(run) as pieces:
         try:
             while True:
-                if changed() or time.monotonic() - looked > _ALIVE_S:
-                    looked = time.monotonic()
-                    stands = standing(home, run)  # before the record, which may keep growing
-                    for event in place.unread(await asyncio.to_thread(events, home, run)):
-                        yield Followed(event, str(place))
-                    if stands != stood:
-                        stood = stands
-                        yield Followed(stands, str(place))
-                for event in await _next(pieces):
+                driven = drives.drives(run)  # before the pieces: a drive that has ended has told its last one
+                for event in await _next(pieces) if stood else []:
                     if not _is_recorded(event):
                         yield Followed(event, "")
+                if not (changed() or time.monotonic() - looked > _ALIVE_S):
+                    continue
+                stands = standing(home, run)  # before the record, which may keep growing
+                if driven and stands.status != "running" and stood:
+                    looked = 0.0  # its drive is about to end: how it ended comes behind its last piece
+                    continue
+                looked = time.monotonic()
+                for event in place.unread(await asyncio.to_thread(events, home, run)):
+                    yield Followed(event, str(place))
+                if stands != stood:
+                    stood = stands
+                    yield Followed(stands, str(place))
         finally:
             changed.close()
 
@@ -127,6 +135,7 @@ def standing(home: Path, run: str) -> Standing:
 
 async def _next(pieces: "asyncio.Queue[Event]") -> list[Event]:
     """What came since the last look; waits a moment for the first."""
+    await asyncio.sleep(0)  # what another thread told already arrives
     try:
         found = [await asyncio.wait_for(pieces.get(), _LOOK_S)]
     except TimeoutError:

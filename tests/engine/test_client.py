@@ -3,15 +3,17 @@
 import asyncio
 import queue
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from toy_front import Toy
 
 from interlock.engine.client import ENDED, Client, Decision, Options, Outcome, Pending
-from interlock.engine.client.following import Followed, Standing
+from interlock.engine.client.following import Followed, LiveDrives, Standing
 from interlock.engine.client.record import Cursor
 from interlock.engine.client.requests import decided, keyed
 from interlock.state.errors import UserError
@@ -141,6 +143,7 @@ def test_a_result_that_comes_after_a_later_call_is_neither_lost_nor_told_twice()
 
 _ELSEWHERE = """
 import sys
+import time
 from pathlib import Path
 from interlock.engine.client import Client, Options
 home, work, script, run = sys.argv[1:]
@@ -171,7 +174,16 @@ def test_what_another_process_does_is_followed_by_what_it_commits(tmp_path: Path
     assert all(one.cursor for one in found)
 
 
-def test_a_drive_of_this_process_is_followed_with_each_piece(tmp_path: Path) -> None:
+def test_pieces_that_lag_behind_the_record_are_told_before_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell = LiveDrives.tell
+
+    def slow(self: LiveDrives, run: str, event: Event) -> None:
+        time.sleep(0.1)
+        tell(self, run, event)
+
+    monkeypatch.setattr(LiveDrives, "tell", slow)
     stage = Stage(tmp_path, _WORK)
     client = Client(stage.options)
     parked = client.start_sync("main", {"prompt": "write a file"})
@@ -183,6 +195,7 @@ def test_a_drive_of_this_process_is_followed_with_each_piece(tmp_path: Path) -> 
 
     found = asyncio.run(followed())
     assert _kinds(found) == _RECORDED
+    assert isinstance(found[-1].event, Standing)
     pieces = [one.event for one in found if not one.cursor]
     assert "Written." in "".join(e.content for e in pieces if isinstance(e, MessageEvent) and e.delta)
 
