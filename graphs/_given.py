@@ -110,7 +110,7 @@ def _messages(key: str, value: Any) -> Any:
     many: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
     try:
         return TypeAdapter(list[AnyMessage]).validate_python(many)
-    except ValidationError:
+    except (ValidationError, TypeError):
         pass  # other forms than LangChain's own JSON: OpenAI's, pairs, plain texts
     try:
         return convert_to_messages(many)

@@ -1,6 +1,7 @@
 """kills: check that a workflow killed at any commit ends like an undisturbed one."""
 
 import os
+import re
 import shutil
 import signal
 import threading
@@ -93,14 +94,18 @@ def _drive(stage: Stage, workflow: str | Pipeline, input: Mapping[str, Any], per
         outcome = stage.resume(begun[0].run, *map(person, stage.waiting(begun[0].run)))
     else:
         outcome = stage.run(workflow, input)
-    while outcome.status == "waiting":
-        outcome = stage.resume(outcome.run, *map(person, outcome.pending))
+    outcome = stage.settle(outcome, person)
     (stage.folder / "moments").write_text(str(len(seen)))
     (stage.folder / "outcome").write_text(_outcome_text(outcome))
 
 
 def _outcome_text(outcome: Outcome) -> str:
-    return f"{outcome.status}\n{outcome.output}\n{outcome.error}"
+    text, known = f"{outcome.status}\n{outcome.output}\n{outcome.error}", dict[str, str]()
+    return _RANDOM.sub(lambda found: known.setdefault(found[0], f"id{len(known)}"), text)
+
+
+_RANDOM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Ids such as those of LangChain's messages; numbered in their order, as every run has its own."""
 
 
 def _count(at: int) -> list[str]:

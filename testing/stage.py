@@ -5,6 +5,7 @@ Tables of scenes are played there: what model and people say, and the path taken
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ from interlock.state.errors import UserError
 
 Person = Callable[[Pending], Decision]
 """Decides one request."""
+_ANSWERS = 20
+"""To one question, before a test gives up."""
 
 
 def said(request: Pending, what: str) -> Decision:
@@ -130,8 +133,21 @@ class Stage:
         self, workflow: str | Path | Pipeline, input: Mapping[str, Any], person: Person = agrees
     ) -> Outcome:
         """Start the workflow and apply the person's decisions until it ends."""
-        outcome = self.run(workflow, input)
+        return self.settle(self.run(workflow, input), person)
+
+    def settle(self, outcome: Outcome, person: Person = agrees) -> Outcome:
+        """Apply the person's decisions until the run ends.
+
+        Raises `UserError` where it never would: nothing to decide waits, or a question comes again for every answer.
+        """
+        asked = Counter[str]()
         while outcome.status == "waiting":
+            asked.update(request["preview"] or request["reason"] for request in outcome.pending)
+            if not asked:
+                raise UserError(f"Run {outcome.run!r} waits, but no request of it does.")
+            if asked.most_common(1)[0][1] > _ANSWERS:
+                text = asked.most_common(1)[0][0]
+                raise UserError(f"{text!r} was answered {_ANSWERS} times and is asked again: no answer fits.")
             outcome = self.resume(outcome.run, *map(person, outcome.pending))
         return outcome
 

@@ -1,0 +1,48 @@
+"""Killed before or after any commit and resumed, a graph that knows nothing of Interlock ends as if undisturbed."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.engine import Decision
+from interlock.engine.options import Pending
+from interlock.state.errors import UserError
+from interlock.testing import Stage, kill_everywhere
+
+SHAPES = Path(__file__).with_name("foreign_shapes.py")
+LOG: dict[str, Any] = {"text": "tea"}
+GIVEN: dict[str, dict[str, Any]] = {
+    "line": LOG,
+    "asked": LOG,
+    "twice": LOG,
+    "validated": LOG,
+    "edited": LOG,
+    "parallel": LOG,
+    "sent": LOG,
+    "nested": LOG,
+    "invoking": LOG,
+    "handing": LOG,
+    "typed": {"name": "tea"},
+    "loop": LOG,
+    "talk": {"messages": "tea"},
+    "functional": {"input": "tea"},
+}
+
+
+def answers(request: Pending) -> Decision:
+    return Decision(request["id"], "proceed_once", text="7")
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_killed_at_commits_it_ends_as_the_undisturbed_one(name: str, tmp_path: Path) -> None:
+    """At one in fifteen; KILL_EVERY=1 takes all."""
+    every = int(os.environ.get("KILL_EVERY", "15"))
+    assert kill_everywhere(Stage, f"{SHAPES}:{name}", GIVEN[name], tmp_path, person=answers, every=every) >= 2
+
+
+def test_an_answer_that_never_fits_ends_the_test_instead_of_hanging(tmp_path: Path) -> None:
+    """By default, a person says yes."""
+    with pytest.raises(UserError, match=r"was answered 20 times and is asked again: no answer fits\."):
+        Stage(tmp_path).play(f"{SHAPES}:validated", LOG)
