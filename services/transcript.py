@@ -7,14 +7,12 @@ from copy import copy
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from interlock.services.files.filesystem import store_file
+from interlock.services.files.blobs import Blobs
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.errors import RunError
 from interlock.state.messages import Message
 
 FORMAT = "interlock-chain-1"
-INLINE_BYTES = 8192
-"""Longer bodies are stored in `outputs/`, named by their own hash (`design.md`)."""
 
 
 def record_id(parent: str, body: bytes) -> str:
@@ -57,7 +55,7 @@ class ChainTranscript:
 
     def __init__(self, records: ChainRecords, outputs: Path, run: str, redact: Redactor = SHAPES) -> None:
         self._records = records
-        self._outputs = outputs
+        self._blobs = Blobs(outputs)
         self._run = run
         self.redact = redact
         self.recorded: Callable[[str, Message], Message] | None = None
@@ -146,10 +144,7 @@ class ChainTranscript:
 
     def _write(self, parent: str, body: bytes, message: Message | None) -> str:
         name = record_id(parent, body)
-        file = None
-        if len(body) > INLINE_BYTES:
-            file = hashlib.sha256(body).hexdigest() + ".json"
-            store_file(self._outputs, file, body)
+        file = self._blobs.keep(body)
         self._records.add(name, self._run, StoredRecord(parent, b"" if file else body, file))
         self._cache[name] = (parent, message)
         return name
@@ -168,9 +163,4 @@ class ChainTranscript:
 
     def _row(self, record: str) -> tuple[str, bytes | None] | None:
         row = self._records.find(record)
-        if row is None:
-            return None
-        if row.file:
-            path = self._outputs / row.file
-            return row.parent, path.read_bytes() if path.exists() else None
-        return row.parent, row.body
+        return row and (row.parent, self._blobs.read(row.body, row.file))

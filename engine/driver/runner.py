@@ -75,6 +75,22 @@ class Rewire:
     workflow: Callable[[Pipeline], Pipeline] = lambda own: own
 
 
+@dataclass(frozen=True)
+class _Door:
+    """What a drive has in common with those that follow it."""
+
+    store: Store
+    options: Options
+    renderers: Sequence[Renderer]
+    stop: Stop
+    rewire: Rewire | None = None
+
+    @property
+    def for_others(self) -> "_Door":
+        """For other runs that the drive goes on with."""
+        return replace(self, options=of_the_run(self.options))
+
+
 async def begin(
     workflow: str | Pipeline,
     input: Mapping[str, Any],
@@ -105,9 +121,9 @@ async def begin(
         insert_run(drive.conn, NewRun(name, chosen.name, root, title, kept, first))
         return graph_input(chosen, first, drive, "startup")
 
-    outcome = await _driven(store, chosen, prepared, name, renderers, start, stop)
-    outcome = await _through_tasks(outcome, store, options, renderers, stop)
-    return await _carried_on(outcome, store, options, renderers, stop) if follow else outcome
+    door = _Door(store, options, renderers, stop)
+    outcome = await _through_tasks(await _driven(door, chosen, prepared, name, start), door)
+    return await _carried_on(outcome, door) if follow else outcome
 
 
 async def go_on(
@@ -127,62 +143,45 @@ async def go_on(
     """
     store = Store(options.home)
     store.open()
+    door = _Door(store, options, renderers, stop, rewire)
     run = deepest(store.home, find_run(store.home, run, options.workspace).run)
     later = prompt if prompt and not instead and find_run(store.home, run).status not in ENDED else ""
     now = None if later else prompt
-    outcome = await _resumed(run, store, decisions, now, options, renderers, stop, rewire, instead)
-    outcome = await _through_tasks(outcome, store, options, renderers, stop, rewire)
+    outcome = await _through_tasks(await _resumed(run, door, decisions, now, instead), door)
     if follow and rewire is None:
-        outcome = await _carried_on(outcome, store, options, renderers, stop)
+        outcome = await _carried_on(outcome, door)
     if later and outcome.status in ENDED_WELL and not stop.why:
         return await go_on(outcome.run, [], later, options, renderers, stop, rewire)
     return replace(outcome, warnings=[*outcome.warnings, *([_UNSENT] if later else [])])
 
 
-async def _through_tasks(
-    outcome: Outcome,
-    store: Store,
-    options: Options,
-    renderers: Sequence[Renderer],
-    stop: Stop,
-    rewire: Rewire | None = None,
-) -> Outcome:
+async def _through_tasks(outcome: Outcome, door: _Door) -> Outcome:
     """Drive started subtasks, and the parents of finished ones, in turn; report the end as the topmost task's."""
-    options = of_the_run(options)
-    while outcome.workflow == "task" and not stop.why:
-        run, below = outcome.run, deepest(store.home, outcome.run)
+    home = door.store.home
+    while outcome.workflow == "task" and not door.stop.why:
+        run, below = outcome.run, deepest(home, outcome.run)
         waits = outcome.status == "waiting" and not outcome.pending and below != run
-        following = (
-            below if waits else above(store.home, run) if outcome.status in ("done", "cancelled") else None
-        )
+        following = below if waits else above(home, run) if outcome.status in ("done", "cancelled") else None
         if following is None:
             break
-        outcome = await _resumed(following, store, [], None, options, renderers, stop, rewire)
-    if outcome.workflow != "task" or (top := topmost(store.home, outcome.run)) == outcome.run:
+        outcome = await _resumed(following, door.for_others)
+    if outcome.workflow != "task" or (top := topmost(home, outcome.run)) == outcome.run:
         return outcome
     return replace(outcome, run=top, resume_command=f"interlock resume {top}")
 
 
-async def _carried_on(
-    outcome: Outcome, store: Store, options: Options, renderers: Sequence[Renderer], stop: Stop
-) -> Outcome:
-    options = of_the_run(options)
-    return await carried_on(
-        outcome, stop, lambda run: _resumed(run, store, [], None, options, renderers, stop)
-    )
+async def _carried_on(outcome: Outcome, door: _Door) -> Outcome:
+    return await carried_on(outcome, door.stop, lambda run: _resumed(run, door.for_others))
 
 
 async def _resumed(
     run: str,
-    store: Store,
-    decisions: Sequence[Decision],
-    prompt: str | None,
-    options: Options,
-    renderers: Sequence[Renderer],
-    stop: Stop,
-    rewire: Rewire | None = None,
+    door: _Door,
+    decisions: Sequence[Decision] = (),
+    prompt: str | None = None,
     instead: bool = False,
 ) -> Outcome:
+    store, options = door.store, door.options
     row = find_run(store.home, run, options.workspace)
     kept = restored(options, _kept(store, row.run), row.workspace)
     chosen, changed = begun_with(row.run, row.workflow, kept)
@@ -209,7 +208,7 @@ async def _resumed(
         return {**more, **head, **switched(asked, snapshot.values), **hooked(drive, "resume")}
 
     try:
-        return await _driven(store, chosen, prepared, row.run, renderers, following, stop, rewire)
+        return await _driven(door, chosen, prepared, row.run, following)
     except BusyError as error:
         return left_to_driver(row, decisions, error)
 
@@ -225,23 +224,14 @@ def with_own_nodes(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
     return placed(chosen, processor_files(prepared.settings, root, home, prepared.trusted))
 
 
-async def _driven(
-    store: Store,
-    chosen: Pipeline,
-    prepared: RunConfig,
-    run: str,
-    renderers: Sequence[Renderer],
-    first: _First,
-    stop: Stop,
-    rewire: Rewire | None = None,
-) -> Outcome:
+async def _driven(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First) -> Outcome:
     """Acquire the run, drive it, release it."""
-    replays, rewire = rewire is not None, rewire or Rewire()
+    store, stop, rewire = door.store, door.stop, door.rewire or Rewire()
     chosen = rewire.workflow(with_own_nodes(chosen, prepared))
     prepared = await _unless_stopped(with_discovered(prepared, store.home), run, stop)
-    bus = EventBus(renderers, redact=prepared.redact)
+    bus = EventBus(door.renderers, redact=prepared.redact)
     lease = await _acquired(store, run, prepared.options.stale_after_s, stop)
-    wanted = prepared.settings.general.notify.wanted and not replays
+    wanted = prepared.settings.general.notify.wanted and door.rewire is None
     notifications = watched(prepared, store.home, run) if wanted else None
 
     async def driven(lease: Lease, first: _First) -> tuple[Outcome, set[str]]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from interlock.engine.store import views
 from interlock.engine.store.views import Row
+from interlock.services.files.blobs import Blobs
 from interlock.state.errors import UserError
 
 _Place = tuple[str, int]
@@ -191,10 +192,8 @@ def _with_args(
 
 def _as_json(home: Path, text: str | bytes | None, file: str | None) -> dict[str, Any]:
     """Parse the row's text, or the file in `outputs/` that it names."""
-    if file:
-        path = home / "outputs" / file
-        text = path.read_bytes() if path.exists() else None
-    return json.loads(text) if text else {}
+    body = Blobs(home / "outputs").read(text, file)
+    return json.loads(body) if body else {}
 
 
 class Agent(NamedTuple):

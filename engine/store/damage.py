@@ -10,6 +10,7 @@ from interlock.engine.store import reading, sqlite
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Column, Connection
 from interlock.engine.store.tables import TABLES
+from interlock.services.files.blobs import Blobs
 from interlock.services.transcript import continued_by, record_id
 from interlock.state.messages import Message
 
@@ -87,16 +88,14 @@ def damage(home: Path, run: str) -> Iterator[str]:
     with reading(home) as conn:
         if conn is None:
             return
+        blobs = Blobs(home / "outputs")
         rows = conn.execute(
             "select id, parent, body, file from chain where run = ? order by id", (run,)
         ).fetchall()
         known = {row["id"] for row in conn.execute("select id from chain")}
         head = _newest(home, conn, run)
         for row in rows:
-            body: object = row["body"]
-            if row["file"]:
-                file = home / "outputs" / row["file"]
-                body = file.read_bytes() if file.exists() else None
+            body = blobs.read(row["body"], row["file"])
             if not isinstance(body, bytes) or record_id(row["parent"], body) != row["id"]:
                 yield f"record {row['id'][:12]}… was changed, or its file is missing"
             elif not row["parent"] and (old := continued_by(body)) and old not in known:

@@ -1,6 +1,5 @@
 """hook_calls: the log of hooks that fired: an intent before each, its reply after, so that a kill loses neither."""
 
-import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +8,9 @@ from typing import Literal, NamedTuple
 
 from interlock.engine.store import put
 from interlock.engine.store.connection import Connection
-from interlock.services.files.filesystem import store_file
+from interlock.services.files.blobs import Blobs
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.reply import Reply
-from interlock.services.transcript import INLINE_BYTES
 from interlock.state.run import HookEvent
 
 WHOLE = ""
@@ -75,12 +73,9 @@ class HookLog:
 
     def finish(self, firing: Firing, hook: str, reply: Reply, *, last: bool) -> None:
         """Commit a hook's reply; `last` also closes the firing."""
-        body = reply.model_dump_json().encode()
-        file = None
-        if len(body) > INLINE_BYTES:
-            file = hashlib.sha256(body).hexdigest() + ".json"
-            store_file(self.outputs, file, body)
-        row = (None if file else body.decode(), file, time.time(), self.epoch)
+        text = reply.model_dump_json()
+        file = Blobs(self.outputs).keep(text.encode())
+        row = (None if file else text, file, time.time(), self.epoch)
         with self.conn.transaction() as conn:
             conn.execute(
                 "update hook_calls set state = 'done', reply = ?, reply_file = ?, done_at = ?, epoch = ? "

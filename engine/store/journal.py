@@ -13,9 +13,8 @@ from pydantic import JsonValue
 from interlock.engine.store import put
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLE
-from interlock.services.files.filesystem import store_file
+from interlock.services.files.blobs import Blobs
 from interlock.services.secrets.redaction import SHAPES, Redactor
-from interlock.services.transcript import INLINE_BYTES
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult
 from interlock.state.deps import Transcript
 from interlock.state.errors import RunError
@@ -105,10 +104,8 @@ class SqlJournal:
 
     def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
         row = self._row(key) or self._new(call, "done")
-        text, file = self.redact.result(result).model_dump_json(), None
-        if len(body := text.encode()) > INLINE_BYTES:
-            file = hashlib.sha256(body).hexdigest() + ".json"
-            store_file(self.outputs, file, body)
+        text = self.redact.result(result).model_dump_json()
+        file = Blobs(self.outputs).keep(text.encode())
         done = row._replace(
             state="done",
             result=None if file else text,

@@ -17,6 +17,7 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLES
+from interlock.services.files.blobs import Blobs
 from interlock.services.files.filesystem import remove_untouched
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import BusyError
@@ -146,8 +147,7 @@ def _files(conn: Connection, outputs: Path, run: str | None) -> set[str]:
     for text, file in rows:
         named = file if isinstance(file, str) and _RECORD.fullmatch(file) else None
         found |= {named} if named else set()
-        whole = outputs / named if named else None
-        body = whole.read_bytes() if whole and whole.exists() else text
+        body = Blobs(outputs).read(text, named) or text
         found.update(
             _KEPT.findall(body.decode(errors="replace") if isinstance(body, bytes) else str(body or ""))
         )
