@@ -20,8 +20,8 @@ from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome
 from interlock.state.loop_check import RAN_ON
 from interlock.state.main import MainState
 from interlock.state.messages import Message, Origin
-from interlock.state.node import node
-from interlock.state.plan import PLAN_NAME
+from interlock.state.node import node, task_of
+from interlock.state.plan import MOVES_MARK, PLAN_NAME
 from interlock.state.run import is_hooked
 from interlock.state.text import is_visible, nearest
 
@@ -242,22 +242,24 @@ async def finish(state: MainState, runtime: Runtime[Deps]) -> MainState:
         )
         return {"status": "invalid_stream", "error": {"type": "invalid_stream", "message": message}}
     if state["turn_status"] == "ok" and (refused := open_refusal(refusals_in(state))):
-        return {"status": "failed", "error": refusal(refused, runtime.context.info.run), **carried_out(state)}
+        error = refusal(refused, runtime.context.info.run)
+        return {"status": "failed", "error": error, **carried_out(state, runtime)}
     try:
-        return {"status": _STATUS[state["turn_status"]], **carried_out(state)}
+        return {"status": _STATUS[state["turn_status"]], **carried_out(state, runtime)}
     except KeyError:
         raise RunError(
             f"main ended after a turn that was {state['turn_status']!r}; expected {sorted(_STATUS)}."
         ) from None
 
 
-def carried_out(state: MainState) -> MainState:
+def carried_out(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """The mode after a plan was carried out: edits are asked about again if they were allowed for the plan only."""
     if (state["turn_status"], state.get("plan_verdict")) != ("ok", "approve_auto_edit"):
         return {}
-    mode = state["approval_mode"]
-    after = step(ApprovalModeChart, mode, "carried_out") if mode == "auto_edit" else mode
-    return {"approval_mode": after, "plan_verdict": ""}
+    if state["approval_mode"] != "auto_edit":
+        return {"plan_verdict": ""}
+    runtime.context.steps.reasoned(task_of(runtime, "A mode's move"), f"{MOVES_MARK}carried_out")
+    return {"approval_mode": step(ApprovalModeChart, "auto_edit", "carried_out"), "plan_verdict": ""}
 
 
 def append_text(runtime: Runtime[Deps], head: str, text: str, origin: Origin = "nudge") -> str:

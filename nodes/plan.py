@@ -16,8 +16,16 @@ from interlock.state.deps import Deps, to_its_end
 from interlock.state.errors import RunError
 from interlock.state.events import HandOver
 from interlock.state.messages import Message
-from interlock.state.node import node
-from interlock.state.plan import PLAN_NAME, REMINDERS, ApprovedPlan, PlanMode, PlanState, PlanStep
+from interlock.state.node import node, task_of
+from interlock.state.plan import (
+    MOVES_MARK,
+    PLAN_NAME,
+    REMINDERS,
+    ApprovedPlan,
+    PlanMode,
+    PlanState,
+    PlanStep,
+)
 
 _WRITES = ("write_file", "replace")
 _KEPT = ("approval_mode", "mode", "protocol")
@@ -52,6 +60,7 @@ _FRESH: PlanState = {
 async def open_plan(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     """The rules go right before the prompt; policy enforces them."""
     deps = runtime.context
+    note_moves(runtime, ["use_plan"])
     rules = render("plan/mode", folder=str(deps.plans.folder), file=state["plan_name"] or PLAN_NAME)
     return {
         "asked": state["prompt"],
@@ -133,20 +142,37 @@ def after_tools(state: PlanState) -> Literal["results", "approved", "rejected or
     return "rejected or stopped" if ended else "results"
 
 
+class _Tracked(PlanMode, total=False):
+    """Plan mode on its way through a batch."""
+
+    moves: list[str]
+    """Events of `ApprovalModeChart`, oldest first."""
+
+
+def note_moves(runtime: Runtime[Deps], events: Sequence[str]) -> None:
+    """Record the chart's events with the step, so that a diagram can draw the way."""
+    if events:
+        runtime.context.steps.reasoned(task_of(runtime, "A mode's move"), MOVES_MARK + ", ".join(events))
+
+
 def track(
     before: PlanMode, batch: Sequence[tuple[CallView, ToolResult]], risk: Callable[[str], str]
-) -> PlanMode:
-    """The keys that changed, call by call. Only successful calls count."""
+) -> tuple[PlanMode, list[str]]:
+    """The keys that changed, and the chart's events, call by call. Only successful calls count."""
     # The phase was held during a review: replay what came before it in the batch, and its outcome.
-    now: PlanMode = _moved(before, "no_review") if before.get("plan_phase") == "review" else {**before}
+    reviewed = before.get("plan_phase") == "review"
+    now: _Tracked = _moved({**before}, "no_review") if reviewed else {**before}
     for call, result in batch:
         if result.status == "success" or result.meta.get("plan") == "cancel":
             now = _after(now, call, result.meta, risk(call.name))
+    moves = now.pop("moves", [])
+    if moves[:2] == ["no_review", "exit_plan_mode"]:  # only replayed: the review began in its group
+        moves = moves[2:]
     changed = {key: value for key, value in now.items() if before.get(key) != value}
-    return PlanMode(**changed)  # pyright: ignore[reportArgumentType]
+    return PlanMode(**changed), moves  # pyright: ignore[reportArgumentType]
 
 
-def _after(now: PlanMode, call: CallView, meta: Mapping[str, Any], risk: str) -> PlanMode:
+def _after(now: _Tracked, call: CallView, meta: Mapping[str, Any], risk: str) -> _Tracked:
     if call.name == "enter_plan_mode":
         return _moved(now, "enter_plan_mode")
     if call.name == "write_todos" and now.get("plan_steps"):
@@ -163,11 +189,11 @@ def _after(now: PlanMode, call: CallView, meta: Mapping[str, Any], risk: str) ->
     return _moved(now, "read") if risk == "read" and phase == "requirements" else now
 
 
-def _reviewed(now: PlanMode, event: str, meta: Mapping[str, Any]) -> PlanMode:
+def _reviewed(now: _Tracked, event: str, meta: Mapping[str, Any]) -> _Tracked:
     if not event:  # there was no plan to review
         return now
     silent = event == "reject" and not meta.get("feedback")
-    decided: PlanMode = {**_moved(_moved(now, "exit_plan_mode"), event), "plan_verdict": event}
+    decided: _Tracked = {**_moved(_moved(now, "exit_plan_mode"), event), "plan_verdict": event}
     if silent:
         decided = {**decided, "plan_verdict": "reject_silently"}
     if "plan_file" not in meta:
@@ -178,14 +204,15 @@ def _reviewed(now: PlanMode, event: str, meta: Mapping[str, Any]) -> PlanMode:
     return {**decided, "plan_file": file, "approved_plan": True, "plan_steps": steps, "plan_text": text}
 
 
-def reviewing(now: PlanMode) -> PlanMode:
-    """The state while a person reviews the plan."""
-    return now if now.get("plan_phase") == "review" else _moved(now, "exit_plan_mode")
+def reviewing(now: PlanMode) -> str:
+    """The phase while a person reviews the plan."""
+    in_review = now.get("plan_phase") == "review"
+    return "review" if in_review else _moved({**now}, "exit_plan_mode").get("plan_phase", "")
 
 
-def _moved(now: PlanMode, event: str) -> PlanMode:
+def _moved(now: _Tracked, event: str) -> _Tracked:
     mode, _, phase = step(ApprovalModeChart, mode_of(now) or "default", event).partition(".")
-    return {**now, "approval_mode": mode, "plan_phase": phase}
+    return {**now, "approval_mode": mode, "plan_phase": phase, "moves": [*now.get("moves", ()), event]}
 
 
 def _todos(call: CallView) -> list[Mapping[str, Any]]:

@@ -7,7 +7,7 @@ from typing import cast
 from langgraph.runtime import Runtime
 
 from interlock.nodes.context import shown_memory
-from interlock.nodes.plan import reviewing, track
+from interlock.nodes.plan import note_moves, reviewing, track
 from interlock.nodes.tools_results import as_sent, recorded_of, result_event
 from interlock.prompts import load, render
 from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, cancelled, failure, outcome_of
@@ -146,7 +146,9 @@ async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     found: ToolsState = {"group": group, "kinds": kinds, "reading": reading}
     if "review" not in kinds.values() or state["approval_mode"] != "plan":
         return found
-    return {**found, "plan_phase": reviewing(_plan_of(state)).get("plan_phase", "")}
+    if state.get("plan_phase") != (phase := reviewing(_plan_of(state))):
+        note_moves(runtime, ["exit_plan_mode"])
+    return {**found, "plan_phase": phase}
 
 
 def _info(deps: Deps, key: CallKey) -> tuple[ToolInfo, bool]:
@@ -206,7 +208,8 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         "noted_epoch": epoch,
         "refused": refusals_after(refusals_in(state), shown, lambda name: _risk(deps, name)),
     }
-    moved = track(_plan_of(state), done, lambda name: _risk(deps, name))
+    moved, moves = track(_plan_of(state), done, lambda name: _risk(deps, name))
+    note_moves(runtime, moves)
     ended: ToolsState = {**_todos(deps, done), **_loop_end(deps, done)}
     return {**collected, **_stop(deps, state, outcomes, done), **moved, **ended}
 

@@ -144,10 +144,15 @@ def step(chart: type[Chart], state: str, event: str) -> str:
     try:
         return _table(chart)[state, event]
     except KeyError:
-        legal = sorted(e for s, e in _table(chart) if s == state)
+        legal = sorted(moves_in(chart, state))
         raise RunError(
             f"{chart.__name__}: event {event!r} is illegal in {state!r}; legal: {legal}."
         ) from None
+
+
+def moves_in(chart: type[Chart], state: str) -> dict[str, str]:
+    """Event → state, for every event that is legal in this state."""
+    return {event: target for (source, event), target in _table(chart).items() if source == state}
 
 
 @cache

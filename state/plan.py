@@ -16,6 +16,9 @@ PLAN_NAME = "plan.md"
 REMINDERS = 2
 """How many times a model that stops without a plan is told to continue."""
 
+MOVES_MARK = "approval-mode: "
+"""Begins the reason of a step that moved the approval mode; the chart's events follow."""
+
 PlanStatus = Literal["approved", "rejected", "failed", "cancelled"]
 
 

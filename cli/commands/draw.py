@@ -30,6 +30,11 @@ def diagram_parser() -> Parser:
             ("interlock diagram main --depth 2 -o main.svg", "graphs inside it drawn open, too"),
             ("interlock diagram --run latest -o run.svg", "the way that the latest run took"),
             ("interlock diagram approval-mode", "what leads from mode to mode, and through plan mode"),
+            ("interlock diagram approval-mode --run latest", "the way of a run's mode, with who decided"),
+            (
+                "interlock diagram tool-call --run latest --call 2",
+                "the life of a call; see: show RUN --calls",
+            ),
         ],
     )
     made.add_argument(
@@ -39,6 +44,7 @@ def diagram_parser() -> Parser:
     flag(made, "--format FORMAT", "mermaid (default), dot, svg, png", type=formats)
     flag(made, "--depth N", "levels of graphs drawn open", type=number(int, 1), default=1)
     flag(made, "--run RUN", "mark the path of this run, with counts")
+    flag(made, "--call N", "with tool-call: this call of the run, by number or id")
     flag(made, "-o --output FILE", "its extension gives the format", type=Path)
     flag(made, "-C --workspace --cd DIR", "a workflow of the folder DIR; default: the run's", type=Path)
     flag(made, "--skip-trust", "trust that folder, this once")
@@ -50,19 +56,19 @@ def diagram(args: Args) -> int | None:
     workflow = args.workflow or (run.workflow if run else None)
     if workflow is None:
         raise UserError("Which one? Give a WORKFLOW or --run RUN. List them with: interlock workflows")
-    if run and run.workflow != workflow:
+    from interlock.state.charts import CHARTS
+
+    if run and run.workflow != workflow and workflow not in CHARTS:
         raise UserError(f"Run {run.run!r} is one of {run.workflow!r}, not of {workflow!r}.")
     ending = args.output.suffix.lstrip(".").lower() if args.output else ""
     shape = args.format or _ENDINGS.get(ending, "mermaid")
     if shape == "png" and args.output is None and sys.stdout.isatty():
         raise UserError("A PNG can't be shown in a terminal. Name a file: -o FILE.png")
-    from interlock.state.charts import CHARTS
-
     chosen = workflow
     if workflow not in CHARTS:
         options = options_here(args)
         chosen = _pipeline(workflow, replace(options, workspace=Path(run.workspace)) if run else options)
-    drawn = _drawn(chosen, shape, args.depth, run)
+    drawn = _drawn(chosen, shape, args.depth, run, args.call)
     _put(drawn.encode() if isinstance(drawn, str) else drawn, args.output)
 
 
@@ -71,9 +77,15 @@ def _pipeline(workflow: str, options: Options) -> "Pipeline":
     return Client(options).workflow(workflow, with_own_nodes=True)
 
 
-def _drawn(workflow: "Pipeline | str", shape: str, depth: int, run: RunRow | None) -> str | bytes:
+def _drawn(
+    workflow: "Pipeline | str", shape: str, depth: int, run: RunRow | None, call: str | None = None
+) -> str | bytes:
     from interlock.engine.diagrams import path_of, render
+    from interlock.state.charts import CHARTS
 
+    if isinstance(workflow, str) and workflow in CHARTS:
+        life = Client.at_home().life(run.run, workflow, call) if run else None
+        return render(workflow, shape, depth, life=life)
     path = path_of(Client.at_home().step_rows(run.run), run.status) if run else None
     return render(workflow, shape, depth, path)
 

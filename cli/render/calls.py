@@ -18,9 +18,10 @@ def call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
     if len(made) > _CALLS:
         yield paint(f"        … {len(made) - _CALLS} earlier calls: interlock show {run} --calls", "dim")
     for number, call in enumerate(made[-_CALLS:]):
-        mark = "✗" if call.failed else _MARKS.get(call.status or "", "?" if call.state == "intent" else "·")
+        unknown = call.state == "intent" and not call.under_way
+        mark = "✗" if call.failed else _MARKS.get(call.status or "", "?" if unknown else "·")
         took = f" · {elapsed(call.ms / 1000)}" if call.ms else ""
-        what = {"intent": "outcome unknown", "scheduled": "not run yet"}.get(call.state, call.summary)
+        what = call.summary if call.state == "done" else came_to(call)
         about = f"{call.tool} {cut(brief(call.args), 60)} · {one_line(what, 80)}{took}"
         yield f"{'calls' if number == 0 else '':<8}{mark} {about}"
         if who := who_decided(call):

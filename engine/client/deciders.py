@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from interlock.engine.read.calls import Call
-from interlock.state.text import one_line
+from interlock.state.text import elapsed, one_line
 
 _CHOICES = {
     "proceed_once": "once",
@@ -40,7 +40,8 @@ def _stands(decision: DecisionRow, later: list[dict[str, Any]]) -> bool:
 
 
 def sentence(decision: DecisionRow) -> str:
-    by = {"policy": _policy, "hook": _hook, "person": _person}.get(str(decision["by"]))
+    """Who decided what, in a line; empty: nothing worth one."""
+    by = {"policy": _policy, "hook": _hook, "person": _person}.get(str(decision.get("by")))
     return by(decision) if by else ""
 
 
@@ -93,7 +94,11 @@ def change(decision: DecisionRow) -> str:
 
 
 def came_to(call: Call) -> str:
-    return "failed" if call.failed else call.status or call.state
+    """How the call ended, or `running for 9 s`, `outcome unknown`, `not run yet`."""
+    if call.under_way and call.started:
+        return f"running for {elapsed(time.time() - call.started)}"
+    open_ = {"intent": "outcome unknown", "scheduled": "not run yet"}
+    return "failed" if call.failed else call.status or open_[call.state]
 
 
 def clock(at: float) -> str:

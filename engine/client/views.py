@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from interlock.engine import read
+from interlock.engine.client.deciders import sentence
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow
 from interlock.engine.read import calls as of_calls
@@ -15,6 +16,7 @@ from interlock.engine.store import checkpoints as of_states
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
+    from interlock.engine.read.lives import Life
     from interlock.engine.workflows import Listed
     from interlock.graphs._pipeline import Pipeline
     from interlock.state.messages import Message
@@ -101,6 +103,24 @@ class Views:
     def call(self, run: str, name: str) -> Call:
         """A call by its number in `calls`, from 1, or by its id. Raises `UserError`."""
         return of_calls.of_call(self.calls(run), name, run)
+
+    def life(self, run: str, chart: str, call: str | None = None) -> "Life":
+        """The way that the run's mode, or a call, took through its statechart. Raises `UserError`."""
+        from interlock.engine.read import lives
+
+        if chart not in ("tool-call", "approval-mode"):
+            raise UserError(
+                f"The way of a run through {chart!r} isn't recorded. Its status: interlock show {run}"
+            )
+        if chart == "tool-call" and call is None:
+            raise UserError(
+                f"Which call? Name it with --call N. List them with: interlock show {run} --calls"
+            )
+        found = lives.mode_life(self.home, run) if call is None else lives.call_life(self.home, run, call)
+        moves = (
+            move._replace(why=move.why or sentence(move.by)) if move.by else move for move in found.moves
+        )
+        return found._replace(moves=tuple(moves))
 
     def costs(self, run: str) -> dict[str, dict[str, Any]]:
         """`models`, with what each cost in US dollars; null where the settings have no price."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from graphviz import Digraph
 
+from interlock.engine.diagrams.chart import extract_chart
 from interlock.engine.diagrams.picture import png, svg
 from interlock.engine.diagrams.shape import (
     Diagram,
@@ -18,12 +19,12 @@ from interlock.engine.diagrams.shape import (
     RunPath,
     connections,
     extract,
-    extract_chart,
     path_of,
     places,
     run_path,
     subgraphs,
 )
+from interlock.engine.read.lives import Life
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._pipeline import Compiled, Pipeline
 from interlock.state.charts import CHARTS
@@ -37,10 +38,15 @@ FORMATS = ("mermaid", "dot", "svg", "png")
 
 
 def render(
-    workflow: str | Pipeline, format: str = "mermaid", depth: int = 1, path: RunPath | None = None
+    workflow: str | Pipeline,
+    format: str = "mermaid",
+    depth: int = 1,
+    path: RunPath | None = None,
+    life: Life | None = None,
 ) -> str | bytes:
-    """Draw a workflow, with `depth` levels of graphs expanded, or a statechart. With `path`, what the run took is
-    coloured and counted, and the rest is grey. Returns text for mermaid and dot, else bytes.
+    """Draw a workflow, with `depth` levels of graphs expanded, or a statechart. With the `path` that a run took, or the
+    `life` that went through a chart, what was taken is coloured and counted, and the rest is grey. Returns text for
+    mermaid and dot, else bytes.
     """
     if format not in FORMATS:
         raise UserError(f"No diagram format {format!r}; expected one of {', '.join(FORMATS)}.")
@@ -49,7 +55,7 @@ def render(
     name = workflow if isinstance(workflow, str) else workflow.name
     if (chart := CHARTS.get(name)) and depth > 1:
         raise UserError(f"The statechart {name!r} has no graphs inside it to draw open. Leave --depth out.")
-    diagram = extract_chart(name, chart) if chart else extract(_graph(workflow, path), depth, path)
+    diagram = extract_chart(name, chart, life) if chart else extract(_graph(workflow, path), depth, path)
     if format == "mermaid":
         return mermaid(diagram)
     source = dot(diagram)
@@ -198,7 +204,13 @@ def _class(node: Node) -> str:
 
 
 def _escape(text: str) -> str:
-    return text.replace("#", "#35;").replace('"', "#quot;").replace("<", "&lt;").replace(">", "&gt;")
+    return (
+        text.replace("#", "#35;")
+        .replace('"', "#quot;")
+        .replace("<", "&lt;")
+        .replace(">", "&gt;")
+        .replace("\n", "<br/>")
+    )
 
 
 def _id(name: str) -> str:
@@ -247,7 +259,7 @@ def _fill(graph: Any, diagram: Diagram) -> None:
         _fill(inner, cluster)
         graph.subgraph(inner)
     for edge in diagram.edges:
-        label = f"{_GAP}{edge.text}{_GAP}" if edge.text else ""
+        label = "\n".join(f"{_GAP}{line}{_GAP}" for line in edge.text.splitlines())
         graph.edge(edge.source, edge.target, label=label, **_edge_style(edge))
 
 

@@ -7,12 +7,10 @@ from itertools import pairwise
 from typing import Any, Literal, Protocol
 
 from langgraph.graph import END, START
-from statemachine import State, StateChart
 
 from interlock.graphs._fusing import Branch
 from interlock.graphs._pipeline import Compiled
 from interlock.graphs._subgraph import Subgraph
-from interlock.state.charts import leaf_of, name_of
 
 Place = tuple[str, ...]
 """Names of the nodes around a graph, outermost first; `()` is the workflow itself."""
@@ -194,11 +192,13 @@ class Edge:
     each: bool = False
     """One task per payload (LangGraph's `Send`)."""
     count: int | None = None
+    notes: tuple[str, ...] = ()
+    """Lines below the label: who decided."""
 
     @property
     def text(self) -> str:
         times = f"×{self.count}" if self.count and self.count > 1 else ""
-        return f"{' · '.join(self.labels)} {times}".strip()
+        return "\n".join((f"{' · '.join(self.labels)} {times}".strip(), *self.notes)).strip()
 
 
 @dataclass(frozen=True)
@@ -335,40 +335,3 @@ def extract(graph: Compiled, depth: int = 1, path: RunPath | None = None, place:
 
 def _id(place: Place, name: str) -> str:
     return ".".join((*place, name))
-
-
-def extract_chart(name: str, chart: type[StateChart[Any]]) -> Diagram:
-    """A statechart: states as nodes, events as labels; a compound state is drawn expanded."""
-    ends = [Node(END, "end", "end")] if any(s.final for s in chart.states) else []
-    return Diagram(
-        "",
-        name,
-        (
-            Node(START, "start", "start"),
-            *(Node(s.id, s.id, "step") for s in chart.states if not s.states),
-            *ends,
-        ),
-        (
-            *(Edge(START, name_of(leaf_of(s))) for s in chart.states if s.initial),
-            *_moves(chart.states),
-            *(Edge(s.id, END) for s in chart.states if s.final),
-        ),
-        tuple(_compound(s) for s in chart.states if s.states),
-    )
-
-
-def _compound(state: State) -> Diagram:
-    nodes = tuple(Node(name_of(s), s.id, "step") for s in state.states)
-    return Diagram(name_of(state), state.id, nodes, tuple(_moves(state.states)))
-
-
-def _moves(states: Iterable[State]) -> list[Edge]:
-    """One edge per pair of states; events handled by a compound state leave from its frame."""
-    merged: dict[tuple[str, str], list[str]] = {}
-    for state in states:
-        for transition in state.transitions:
-            events = [e.id for e in transition.events]
-            if transition.target is not None and events:  # the entry into a compound state has none
-                target = name_of(leaf_of(transition.target))
-                merged.setdefault((name_of(state), target), []).extend(events)
-    return [Edge(s, t, tuple(dict.fromkeys(events))) for (s, t), events in merged.items()]

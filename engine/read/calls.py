@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from interlock.engine.read import find_run
 from interlock.engine.store import views
 from interlock.engine.store.views import Row
 from interlock.services.files.blobs import Blobs
@@ -64,6 +65,8 @@ class Call(NamedTuple):
     started: float | None
     """Unix time, seconds; null: it never ran."""
     ended: float | None
+    under_way: bool
+    """It is running now."""
     id: str
     """The conversation's id for it; empty: its record is gone."""
     key: str
@@ -80,14 +83,25 @@ def calls(home: Path, run: str) -> list[Call]:
     decided = _decisions(home, run)
     arguments = {(r["message"], r["idx"], r["attempt"]): _args(home, r) for r in rows}
     last = {(r["message"], r["idx"]): r["attempt"] for r in sorted(rows, key=lambda r: r["attempt"])}
+    drive = views.drive(home, run) if any(r["state"] == "intent" for r in rows) and _runs(home, run) else None
     made: list[Call] = []
     for row in rows:
         place = (row["message"], row["idx"])
         if row["state"] == "scheduled" and row["attempt"] < last[place]:
             continue  # its arguments were changed again before anything ran
         found = [_with_args(home, d, row, arguments) for d in decided.get(place, ())]
-        made.append(_call(home, row, [d for d in found if d["attempt"] <= row["attempt"]]))
+        found = [d for d in found if d["attempt"] <= row["attempt"]]
+        made.append(_call(home, row, found, row["state"] == "intent" and row["epoch"] == drive))
     return made
+
+
+def _runs(home: Path, run: str) -> bool:
+    return find_run(home, run).status == "running"
+
+
+def decisions_on(home: Path, run: str, message: str, index: int) -> list[dict[str, Any]]:
+    """Decisions on a call, oldest first, by the record that made it and its index there."""
+    return _decisions(home, run).get((message, index), [])
 
 
 def of_call(made: list[Call], name: str, run: str) -> Call:
@@ -113,7 +127,7 @@ def _result(home: Path, row: Row) -> dict[str, Any]:
     }
 
 
-def _call(home: Path, row: Row, decided: list[dict[str, Any]]) -> Call:
+def _call(home: Path, row: Row, decided: list[dict[str, Any]], under_way: bool) -> Call:
     result = _result(home, row)
     meta: dict[str, Any] = result.get("meta") or {}
     error: dict[str, Any] = result.get("error") or {}
@@ -132,6 +146,7 @@ def _call(home: Path, row: Row, decided: list[dict[str, Any]]) -> Call:
         ms=ms,
         started=started,
         ended=ended,
+        under_way=under_way,
         id=_asked(home, row).get("id", ""),
         key=f"{row['message']}.{row['idx']}.{row['attempt']}",
         decided=decided,

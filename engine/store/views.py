@@ -89,6 +89,12 @@ def calls(home: Path, run: str) -> list[Row]:
     )
 
 
+def drive(home: Path, run: str) -> int | None:
+    """The number of the drive that holds the run's lease; None: nobody does."""
+    found = select(home, "select epoch from lease where run = ? and held", run)
+    return found[0]["epoch"] if found else None
+
+
 def decisions(home: Path, run: str) -> list[Row]:
     """Decisions on calls, oldest first: message, idx, attempt, at, body."""
     return select(home, "select * from decisions where run = ? order by at", run)
