@@ -1,7 +1,8 @@
 """turn: one model turn, from the limit checks to an answer that may enter the conversation.
 
-`call_model` is repeated while its stream is invalid, at most 4 times, and once more through `route` with another model;
-a limit, an overflow, a loop, an error, a hook or an answer ends it. Hook nodes are skipped if no hooks are set.
+`wait_retry` leads back to `call_model`: at most 4 times while its stream is invalid, at most 10 while its connection
+fails; then, once, `route` with another model. A limit, an overflow, a loop, an error, a hook or an answer ends it. Hook
+nodes are skipped if no hooks are set.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.context import ide_context
 from interlock.nodes.turn_messages import mask_tool_outputs
-from interlock.nodes.turn_reply import after_model, call_model, check_stream, note_loop
+from interlock.nodes.turn_reply import after_model, call_model, check_stream, note_loop, wait_retry
 from interlock.nodes.turn_request import (
     after_loop_check,
     before_model,
@@ -36,7 +37,8 @@ def build() -> Graph:
     g.subgraph("compress", compress.build)
     g.subgraph("loop-check", loop_check.build)
     g.subgraph("route", route.build)
-    g.nodes(mask_tool_outputs, ide_context, check_context, use_model, call_model, check_stream, note_loop)
+    g.nodes(mask_tool_outputs, ide_context, check_context, use_model)
+    g.nodes(call_model, check_stream, wait_retry, note_loop)
     asked = {"ask": "call_model", "ended": END}
     hooks(
         g,
@@ -58,7 +60,8 @@ def build() -> Graph:
     g.edge("route", "use_model")
     g.by_label("use_model", {"usable": "call_model", "hooked": "before_model", "none left": END})
     g.edge("call_model", "check_stream")
-    tried = {"again": "call_model", "unavailable": "route"}
+    tried = {"retry": "wait_retry", "unavailable": "route"}
+    g.by_label("wait_retry", {"again": "call_model", "another model": "route", "too long": END})
     g.by_label("check_stream", {**tried, "loop": "note_loop", "whole": "after_model", "end": END})
     g.edge("note_loop", END)
     return g

@@ -31,6 +31,8 @@ _BLOCKED = {
 }
 """Finish reasons that a retry doesn't change."""
 
+_UNNOTICED_S = 0.5
+"""What a wait may lack of its planned length and still be told, and waited, as planned."""
 _CALLS = 2 * LONGEST_CYCLE
 """Trailing messages of a history that contain the longest cycle's calls with their answers."""
 
@@ -76,27 +78,29 @@ class LoopWatch:
 @node(
     reads=(
         *(*REQUEST, "hooked", "protocol", "attempt", "stream_problem", "unavailable", "loop_keys"),
-        "time_left_s",
+        *("time_left_s", "retry"),
     ),
     writes=(
-        *("candidate", "stream_problem", "finish_reason", "last_prompt_tokens", "error"),
+        *("candidate", "stream_problem", "finish_reason", "last_prompt_tokens", "error", "retry"),
         *("unavailable", "failed_model", "loop_keys", "loop_found", "protocol"),
     ),
     memoized=True,
 )
 async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
-    """Record the answer as a candidate; `check_stream` decides whether it enters the conversation."""
-    if state["attempt"] > 1:
-        await _wait(state, runtime)
+    """Record the answer as a candidate; `check_stream` decides whether it enters the conversation.
+
+    A single attempt: `wait_retry` leads to the next one.
+    """
+    clock = runtime.context.clock
+    started, retry = clock.monotonic(), state.get("retry")
+    left_s = state.get("time_left_s")
     try:
-        async with asyncio.timeout(state.get("time_left_s")):
+        async with asyncio.timeout(left_s and max(0.0, left_s - (retry["spent_s"] if retry else 0.0))):
             reply, watch = await _ask(state, runtime)
     except TimeoutError:
-        message = f"The answer took longer than the {state['time_left_s']:.1f} s that were left."
-        return {"candidate": "", "error": {"type": "timeout", "message": message}, "failed_model": ""}
+        return {"candidate": "", "retry": None, **_late(left_s)}
     except ModelError as error:
-        model = state.get("request_model") or state["sticky_model"]
-        return {"candidate": "", **failure(error, model, state.get("unavailable", {}))}
+        return {"candidate": "", **_failed(error, clock.monotonic() - started, state, runtime.context)}
     usage, reason = reply.usage.model_dump(), reply.finish_reason or "none"
     runtime.stream_writer(Finished(reason=reason, usage=usage, duration_ms=reply.duration_ms))
     update: TurnState = {
@@ -127,7 +131,7 @@ async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWat
     if state["attempt"] > 1:
         again = load("run/continue_stream").text(problem=state["stream_problem"])
         request.messages.append(Message(role="user", origin="continue", content=again))
-    model = deps.settings.model
+    model, retry = deps.settings.model, state.get("retry")
     limit = model.reply_limits.get(request.model, model.max_reply_tokens)
     loops = not model.disable_loop_detection
     watch = LoopWatch(deps.transcript.read(state["head"]), state.get("loop_keys", []), limit, loops)
@@ -141,6 +145,8 @@ async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWat
         withheld=request.withheld,
         protocol=state.get("protocol") or "native",
         temperature=request.temperature,
+        attempts=1,
+        failures=retry["failures"] if retry else 0,
         watch=watch.see,
     )
     held = is_hooked(state, "AfterModel")
@@ -158,25 +164,48 @@ def _shown(item: TextDelta | ThoughtDelta) -> Event:
     return Thought(content=item.text)
 
 
-async def _wait(state: TurnState, runtime: Runtime[Deps]) -> None:
-    """Wait before retrying after an invalid stream: 1, 2, 4 s."""
-    settings = runtime.context.settings.model
-    delay = settings.stream_retry_delay_s * 2 ** (state["attempt"] - 2)
-    runtime.stream_writer(Retry(reason=state["stream_problem"], delay_s=delay, attempt=state["attempt"]))
-    await asyncio.sleep(delay)
+def _late(left_s: float | None) -> TurnState:
+    message = f"The answer took longer than the {left_s:.1f} s that were left."
+    return {"error": {"type": "timeout", "message": message}, "failed_model": ""}
+
+
+def _failed(error: ModelError, took_s: float, state: TurnState, deps: Deps) -> TurnState:
+    """The plan for the next attempt; if there is none, the error stands."""
+    before, left_s = state.get("retry"), state.get("time_left_s")
+    failures, spent_s = (before["failures"], before["spent_s"]) if before else (0, 0.0)
+    plan = deps.models.plan(error, failures + 1, spent_s + took_s)
+    if not plan["at"]:
+        model = state.get("request_model") or state["sticky_model"]
+        stands = failure(error, model, state.get("unavailable", {}))
+        return {**stands, "retry": plan if error.retryable else None}
+    if left_s is not None and plan["spent_s"] >= left_s:
+        return {**_late(left_s), "retry": {**plan, "at": 0}}
+    return {"retry": plan}
 
 
 @node(
     reads=(
         *("head", "hooked", "said", "candidate", "attempt", "stream_problem", "finish_reason"),
-        *("error", "failed_model", "rerouted", "loop_found"),
+        *("error", "failed_model", "rerouted", "loop_found", "retry"),
     ),
-    writes=("head", "reply", "said", "turn_status", "attempt", "stream_problem", "rerouted", "error"),
-    labels=("again", "unavailable", "loop", "whole", "end"),
+    writes=(
+        "head",
+        "reply",
+        "said",
+        "turn_status",
+        "attempt",
+        "stream_problem",
+        "rerouted",
+        "error",
+        "retry",
+    ),
+    labels=("retry", "unavailable", "loop", "whole", "end"),
     fusable=True,
 )
 async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Only a complete answer enters the conversation: here or, if hooks see it first, after them."""
+    if not state["candidate"] and state.get("retry"):
+        return {"label": "retry", "turn_status": ""}
     if error := state.get("error"):
         if state.get("failed_model") and not state["rerouted"]:
             return {"label": "unavailable", "turn_status": "", "rerouted": True}
@@ -199,10 +228,39 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     runtime.stream_writer(InvalidStream(reason=problem))
     if state["attempt"] < STREAM_ATTEMPTS:
         again: TurnState = {"attempt": state["attempt"] + 1, "stream_problem": problem, "turn_status": ""}
-        return {**again, "label": "again"}
+        return {**again, "retry": runtime.context.models.plan(problem, state["attempt"]), "label": "retry"}
     again_with = f"Try again with: interlock resume {runtime.context.info.run}"
     text = f"{STREAM_ATTEMPTS} answers in a row were invalid; the last: {problem}. {again_with}"
     return _ended("invalid_stream", "invalid_stream", text)
+
+
+@node(
+    reads=("retry", "attempt", "error", "failed_model", "rerouted"),
+    writes=("turn_status", "rerouted", "retry"),
+    labels=("again", "another model", "too long"),
+    nondeterministic=True,
+)
+async def wait_retry(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
+    """Wait until the next try is due: after a kill or a stop, for what is left of the wait.
+
+    If another try is pointless, another model is asked, once in a turn; else the error ends the turn.
+    """
+    deps, retry, steps = runtime.context, state["retry"], runtime.context.steps
+    if not retry or not retry["at"]:
+        if state.get("failed_model") and not state["rerouted"]:
+            return {"label": "another model", "turn_status": "", "rerouted": True, "retry": None}
+        return {"label": "too long", "turn_status": "error"}
+    attempt = retry["failures"] + 1 if retry["failures"] else state["attempt"]
+    delay_s = min(retry["delay_s"], max(0.0, retry["at"] - deps.clock.now()))
+    if delay_s > retry["delay_s"] - _UNNOTICED_S:
+        delay_s = retry["delay_s"]
+    steps.reasoned(
+        task_of(runtime, "wait_retry"), f"attempt {attempt} after {delay_s:.3g} s: {retry['reason']}"
+    )
+    runtime.stream_writer(Retry(reason=retry["reason"], delay_s=round(delay_s, 3), attempt=attempt))
+    steps.commit()
+    await asyncio.sleep(delay_s)
+    return {"label": "again"}
 
 
 def _ended(status: str, kind: str, message: str) -> TurnState:

@@ -185,6 +185,10 @@ class Steps(Protocol):
         """Record a decision on a call, made by the node or through it; once per task."""
         ...
 
+    def commit(self) -> None:
+        """Commit what the run has done so far: a wait follows."""
+        ...
+
     def spent_s(self, namespace: str) -> float:
         """Seconds worked by nodes below a namespace, excluding waits for people; survives kills."""
         ...

@@ -6,7 +6,9 @@ from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
+from typing_extensions import TypedDict
 
+from interlock.state.errors import ModelError
 from interlock.state.events import Emit
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -214,11 +216,26 @@ class ModelCall:
     temperature: float | None = None
     timeout_s: float | None = None
     attempts: int | None = None
-    """Connection attempts; default 10."""
+    """Connection attempts of this call; default 10."""
+    failures: int = 0
+    """Attempts in a row that failed before this call."""
     feature: Feature = ""
     watch: "Callable[[TextDelta | ThoughtDelta], str | None] | None" = None
     """Sees each piece of text or thought before it is yielded. A returned string aborts the answer: the piece isn't
     yielded, and the reply has finish reason `abandoned`, this string as its problem, and no calls."""
+
+
+class RetryPlan(TypedDict):
+    """Why the last try at an answer failed, and when the next one is due."""
+
+    reason: str
+    failures: int
+    """Connections in a row that failed; 0: an answer came, but was invalid."""
+    spent_s: float
+    """Seconds of attempts since the first of these, with the waits, this one included."""
+    delay_s: float
+    at: float
+    """Unix time of the next try; 0: there is none."""
 
 
 class ThoughtDelta(BaseModel):
@@ -276,6 +293,13 @@ class Models(Protocol):
         """Yield thoughts and text as they stream, the `Reply` last. Raises `ModelError` after the last attempt.
 
         Retries connection errors (never after the first chunk shown) and emits `retry`.
+        """
+        ...
+
+    def plan(self, problem: ModelError | str, failed: int, spent_s: float = 0) -> RetryPlan:
+        """When to try again after so many failures in a row: without an answer (an error), or with an invalid one.
+
+        If it is pointless, the error's text then says so.
         """
         ...
 

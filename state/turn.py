@@ -8,6 +8,7 @@ from interlock.state.context import IDE_FIELD, Ide
 from interlock.state.conversation import Conversation
 from interlock.state.hooks import HookWait
 from interlock.state.loop_check import LoopWatch
+from interlock.state.messages import RetryPlan
 from interlock.state.plan import PlanStep
 from interlock.state.route import Routing
 from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput, newest
@@ -66,6 +67,8 @@ class TurnState(HookWait, Conversation, Routing, total=False):
     """Chain record of an answer not yet accepted by `check_stream`."""
     stream_problem: str
     """Why the last try was invalid; empty: it wasn't."""
+    retry: RetryPlan | None
+    """What went wrong last while trying for this answer; null or absent: nothing."""
     rerouted: bool
     """This turn has already switched models; it does so once at most."""
     said: str

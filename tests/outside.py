@@ -36,7 +36,7 @@ INSIDE: Mapping[str, frozenset[str]] = {
     # What it writes belongs to the run; its folder has the run's name.
     "plans": frozenset({"folder", "placed", "write", "hand_over"}),
     "steps": frozenset(
-        {"started", "ended", "undone", "handed_on", "taken_up", "routed", "reasoned", "decided"}
+        {"started", "ended", "undone", "handed_on", "taken_up", "routed", "reasoned", "decided", "commit"}
     ),
 }
 RECORDED = frozenset(

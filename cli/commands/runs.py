@@ -159,7 +159,8 @@ def _step_cells(step: Step) -> tuple[str, ...]:
     at = time.strftime("%H:%M:%S", time.localtime(step.started))
     node = "  " * step.depth + step.node
     number = str(step.step) if step.saved else ""  # the others ran on the way to it
-    return (number, at, node, elapsed(step.ms / 1000), ", ".join(step.keys), step.route or "")
+    went = ": ".join(part for part in (step.route, one_line(step.reason, 120)) if part)
+    return (number, at, node, elapsed(step.ms / 1000), ", ".join(step.keys), went)
 
 
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")

@@ -233,6 +233,8 @@ class Step(NamedTuple):
     route: str | None
     saved: bool
     """A checkpoint of the root came next. Nodes without ran between two, in the step of the next one that has."""
+    reason: str
+    """Why the node decided as it did, or what it waited for; empty: it gave none."""
 
 
 def steps(home: Path, run: str) -> list[Step]:
@@ -250,7 +252,7 @@ def _step(row: Row, saved: bool) -> Step:
     keys = tuple(k for k in row["keys"].split(",") if k)
     depth = row["namespace"].count("|") + 1 if row["namespace"] else 0
     node, times = (row["workflow"], row["node"]), (row["started"], row["ms"])
-    return Step(row["root_step"] + 1, depth, *node, *times, keys, row["route"], saved)
+    return Step(row["root_step"] + 1, depth, *node, *times, keys, row["route"], saved, row["reason"] or "")
 
 
 def path(taken: list[Step], depth: int = 0) -> list[tuple[str, int]]:

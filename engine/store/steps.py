@@ -111,6 +111,10 @@ class StepLog:
     def decided(self, task: str, key: CallKey, what: DecisionRecord) -> None:
         self._decided.setdefault(task, []).append(_DecisionNote(key, what, time.time()))
 
+    def commit(self) -> None:
+        if self._conn is not None:
+            self._conn.flush()
+
     def spent_s(self, namespace: str) -> float:
         """Seconds spent by finished nodes; those that ran in parallel count once."""
         total, until = 0.0, 0.0

@@ -101,7 +101,7 @@ def _function(file: Path, name: str) -> Node:
     raise ConfigError(f"{file}: no function {name!r} under @node.{nearest(name, nodes)} It has: {has}.")
 
 
-_UNLIKE = ("noted_epoch", "route_ms", "time_left_s")
+_UNLIKE = ("noted_epoch", "route_ms", "time_left_s", "retry")
 """State keys that depend on the driving process or a clock."""
 
 

@@ -34,6 +34,7 @@ from interlock.state.messages import (
     ModelCall,
     ModelItem,
     Reply,
+    RetryPlan,
     ToolDeclaration,
     estimate_message,
 )
@@ -153,12 +154,25 @@ class ChatModels:
                 if error.retryable and answer.shown:
                     answer.cut(error)
                     break
-                delay_s = self._backoff.delay_s(failures, error)
-                if not self._goes_on(error, failures, call.attempts or ATTEMPTS, started, delay_s):
+                spent_s = self._clock.monotonic() - started
+                delay_s = self._delay_s(error, failures, call.attempts or ATTEMPTS, spent_s)
+                if delay_s is None:
                     raise
                 await self._wait(error, failures, delay_s, emit)
-                request = replace(request, attempt=failures)
+                request = replace(request, attempt=call.failures + failures)
         yield self._record(call, request, answer, started)
+
+    def plan(self, problem: ModelError | str, failed: int, spent_s: float = 0) -> RetryPlan:
+        """Plan the next try after so many in a row that failed, or whose answers were invalid."""
+        if isinstance(problem, str):
+            failures, delay_s = 0, self._settings.model.stream_retry_delay_s * 2 ** (failed - 1)
+        else:
+            failures, delay_s = failed, self._delay_s(problem, failed, ATTEMPTS, spent_s)
+        plan: RetryPlan = {"reason": str(problem), "failures": failures, "spent_s": 0, "delay_s": 0, "at": 0}
+        if delay_s is None:
+            return plan
+        at = self._clock.now() + delay_s
+        return {**plan, "spent_s": spent_s + delay_s, "delay_s": delay_s, "at": at}
 
     def resolve(self, name: str) -> str:
         """Resolve an alias to a model name. Raises `UserError` with the nearest names if it can't be a model."""
@@ -205,6 +219,7 @@ class ChatModels:
             role=call.role,
             ordinal=self._log.ordinal(self._agent, call.role),
             feature=call.feature,
+            attempt=call.failures,
         )
 
     def _estimated(self, request: Request) -> int:
@@ -248,16 +263,14 @@ class ChatModels:
             explained.args = (self._redact(str(explained)),)  # clients quote the URL, which contains the key
             raise explained from error
 
-    def _goes_on(
-        self, error: ModelError, failures: int, attempts: int, started: float, delay_s: float
-    ) -> bool:
-        """Whether to make another attempt after `delay_s`; if it is pointless, the error's text is extended."""
+    def _delay_s(self, error: ModelError, failures: int, attempts: int, spent_s: float) -> float | None:
+        """Return the seconds to wait before another attempt, or None; then the error's text may say why."""
         if not error.retryable or failures >= min(attempts, error.attempts or attempts):
-            return False
-        elapsed_s = self._clock.monotonic() - started
-        why = self._backoff.refusal(error, failures, elapsed_s, delay_s, self._clock.now())
+            return None
+        delay_s = self._backoff.delay_s(failures, error)
+        why = self._backoff.refusal(error, failures, spent_s, delay_s, self._clock.now())
         error.args = (f"{error} {why}",) if why else error.args
-        return not why
+        return None if why else delay_s
 
     async def _wait(self, error: ModelError, failures: int, delay_s: float, emit: Emit) -> None:
         emit(Retry(agent=self._agent, reason=str(error), delay_s=round(delay_s, 3), attempt=failures + 1))

@@ -2,7 +2,7 @@
 
 The reply is chosen by what the run has recorded, not by what this process did: by its ordinal per (agent, role). So a
 killed run continues where it was. Entries with `error` belong to the reply after them: the attempts of a request get
-them in order, each once per process; after a kill the request is repeated, and so are its errors. `engine.md` 20.
+them in order, each once per process; a run that was killed continues after those it had met. `engine.md` 20.
 """
 
 import asyncio
@@ -203,8 +203,8 @@ class ScriptProvider:
                 f"reply {request.ordinal} was asked for (counted from 0). Add one to the file."
             )
         group = groups[request.ordinal]
-        met = self._met.get(key, 0)
-        self._met[key] = min(met + 1, len(group) - 1)
+        met = min(max(self._met.get(key, 0), request.attempt), len(group) - 1)
+        self._met[key] = met + 1
         return group[met]
 
     def _groups(self) -> dict[tuple[str, str], list[list[Scripted]]]:

@@ -6,6 +6,8 @@ import signal
 import sqlite3
 import subprocess
 import tarfile
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -324,3 +326,34 @@ def test_runs_of_an_earlier_version_are_gone_on_with(
 )
 def test_what_an_earlier_version_wrote_of_a_call_in_one_string_is_read(stored: Any, outcome: Any) -> None:
     assert outcome_of(stored) == outcome
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_the_rest_of_a_wait_for_a_model_goes_on_after_a_kill_or_a_stop(
+    tmp_path: Path, how: signal.Signals, code: int
+) -> None:
+    busy = {"error": {"status": 503, "retry_after": 6}}
+    again = {"error": {"status": 429, "retry_after": 0, "message": "slow down"}}
+    place = Place(tmp_path / "p", [busy, again, {"text": ""}, {"text": "done"}])
+    process = place.start("-m", place.model, "-p", "go", "-o", "stream-json")
+    assert process.stdout is not None
+    told = next(event for event in map(json.loads, process.stdout) if event["type"] == "retry")
+    assert told["delay_s"] == 6
+    time.sleep(1)
+    process.send_signal(how)
+    assert process.ends()[0] == code
+    events = list[Any]()
+    options = replace(place.given, overrides={"model": {"streamRetryDelay": 0}})
+    outcome = resume_sync("latest", options=options, renderers=[events.append])
+    assert (outcome.status, outcome.output["response"]) == ("done", "done")
+    retries = [event for event in events if event.type == "retry"]
+    assert 0 <= retries[0].delay_s <= 5, "what is left of the wait, not all of it"
+    # The attempt before the kill isn't made, nor counted, again.
+    assert [event.attempt for event in retries] == [2, 3, 2]
+    lines = place.start("history", "latest", "--all").ends()[1].splitlines()
+    tries = [line for line in lines if " call_model " in line or " wait_retry " in line]
+    assert [line.split()[1] for line in tries] == ["call_model", "wait_retry"] * 3 + ["call_model"]
+    for line, words in zip(
+        tries[1::2], ("2 after 503", "3 after 0 s 429 slow down", "2 after 0 s empty"), strict=True
+    ):
+        assert "again: attempt" in line and [w for w in words.split() if w not in line] == [], line

@@ -99,7 +99,8 @@ HELPERS = [
     *(speaker("user") for _ in range(3)),
 ]
 GONE = {"error": {"status": 404, "message": "no such model"}}
-SESSION = [*TURNS[:_LOST_MODEL], GONE, *TURNS[_LOST_MODEL:], *HELPERS]
+BUSY = {"error": {"status": 503}}
+SESSION = [*TURNS[:2], BUSY, BUSY, *TURNS[2:_LOST_MODEL], GONE, *TURNS[_LOST_MODEL:], *HELPERS]
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,10 @@ def crossed(scene: Scene) -> dict[str, int]:
         "models": len(models),
         "chains": len(chains),
         "masked": sum(m.text.startswith("<tool_output_masked>") for part in chains for m in part),
-        **{name: nodes[name] for name in ("accept", "nudge", "continue", "summarize", "mask_tool_outputs")},
+        **{
+            name: nodes[name]
+            for name in ("wait_retry", "accept", "nudge", "continue", "summarize", "mask_tool_outputs")
+        },
     }
 
 
