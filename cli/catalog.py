@@ -19,6 +19,7 @@ _LISTED = {
         ("work", "run WORKFLOW [PROMPT]", "run any workflow, with JSON input or a batch of them"),
         ("work", "resume RUN", "decide what waits, and go on; also after a crash or Ctrl-C"),
         ("work", "init [HINT]", "look at this repository and write GEMINI.md; asks first"),
+        ("acp", "acp", "serve an editor: Zed, JetBrains, Neovim, Emacs, Toad"),
     ),
     "Decide": (
         ("runs", "approvals [RUN]", "everything that waits for a person, across all runs"),

@@ -92,6 +92,8 @@ class Pending(TypedDict):
     kind: "RequestKind"
     agent: str
     """Path of the sub-agent that asks; empty: the run itself."""
+    call: str
+    """Id of the call that it is about."""
     tool_name: str
     args: dict[str, Any]
     reason: str

@@ -91,12 +91,14 @@ class Client(Views):
         renderers: Sequence[Renderer] = (),
         asker: Asker | None = None,
         stop: "Stop | None" = None,
+        run: str | None = None,
     ) -> Outcome:
         """Start a run and drive it until it is over, or what waits is left for later. Raises `InterlockError`.
 
         `asker`: who decides what comes up; without one the run parks. `stop` ends it early; without it, signals do.
+        `run`: its id, by default a new one.
         """
-        begin = partial(engine.run, workflow, input, options=self.options)
+        begin = partial(engine.run, workflow, input, options=self.options, run_id=run)
         outcome = await self._driven(begin, renderers, stop)
         return await self.settle(outcome, asker, renderers=renderers, stop=stop)
 
@@ -208,6 +210,30 @@ class Client(Views):
         from interlock.engine.driver.drive import stop_on_signals
 
         return stop_on_signals(stop)
+
+    def check_model(self) -> None:
+        """Raises what would stop a run before its first request: settings, trust, credentials."""
+        from interlock.engine.driver.prepare import prepare
+
+        prepare(self.options, needs_model=True)
+
+    def open_session(self, workspace: Path, run: str = "") -> str:
+        """A session of an editor, which shows `run`, by default one to be started under the session's id."""
+        from interlock.engine.store.sessions import open_session
+
+        return open_session(self.home, workspace, run)
+
+    def point_session(self, session: str, run: str, workspace: Path) -> None:
+        """Let a session show another run."""
+        from interlock.engine.store.sessions import point_session
+
+        point_session(self.home, session, run, workspace)
+
+    def sessions(self) -> dict[str, tuple[str, str]]:
+        """Session → its run, which may not have begun, and its workspace."""
+        from interlock.engine.store.sessions import sessions
+
+        return sessions(self.home)
 
     def remove(self, run: str) -> None:
         """Delete what a run recorded, not what it changed. Raises `UserError` while it is driven."""

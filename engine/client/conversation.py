@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending, RunRow
 from interlock.engine.client.following import Standing
 from interlock.engine.client.front import Front, Kind, Notice, Used
-from interlock.engine.client.record import events, newest
+from interlock.engine.client.record import MOST, events, newest
 from interlock.engine.client.thread import EngineThread
 from interlock.engine.driver.settling import settled
 from interlock.engine.store.sqlite import Changes
@@ -35,6 +35,13 @@ Work = Callable[[], Awaitable[None]]
 
 class Conversation:
     """What a person at one front end does with runs, one after the other."""
+
+    next_id: str | None = None
+    """Id of the run that the next prompt starts; None: any."""
+    leaves_waiting = True
+    """Whether a prompt starts another run if this one waits; else it goes on in place of what waits."""
+    shown_at_most = MOST
+    """Messages shown of a run that is taken up."""
 
     def __init__(
         self, options: Options, workflow: str, front: Front, before: Callable[[], None] = lambda: None
@@ -137,6 +144,11 @@ class Conversation:
     def pursue(self, work: Work) -> None:
         """Do something in place of the run: prompts wait for it, and `stop` ends it."""
         self._spawn(self._errors_shown(work))
+
+    def ask_again(self) -> None:
+        """Ask about everything that waits, also what was left for later."""
+        self._later.clear()
+        self._spawn(self._errors_shown(self._settled))
 
     async def go_on(self) -> None:
         """Resume the run without a prompt."""
@@ -274,11 +286,13 @@ class Conversation:
 
     async def _advanced(self, prompt: str | None, decisions: Sequence[Decision]) -> Outcome:
         """Start or resume the run, and take over the outcome of whichever run carried on its work."""
-        if self.run is None or (self.status == "waiting" and not decisions):
+        if self.run is None or (self.status == "waiting" and not decisions and self.leaves_waiting):
             self.run, self.status = None, ""
+            named, self.next_id = self.next_id, None
             client = Client(self._drive_options(new=True), self.client.drives)
             field = (await asyncio.to_thread(client.workflow, self.workflow)).prompt_field or "prompt"
-            work = client.start(self.workflow, {field: prompt} if prompt else {}, renderers=[self._event])
+            given = {field: prompt} if prompt else {}
+            work = client.start(self.workflow, given, renderers=[self._event], run=named)
         else:
             client = Client(self._drive_options(prompted=prompt is not None), self.client.drives)
             work = client.go_on(self.run, prompt, decisions, renderers=[self._event], instead=True)
@@ -318,14 +332,15 @@ class Conversation:
         """Show a run's conversation and its status."""
 
         async def shown() -> None:
-            recent, before = newest(await asyncio.to_thread(events, self.home, row.run))
+            found = await asyncio.to_thread(events, self.home, row.run)
+            recent, before = newest(found, self.shown_at_most)
             if before:
                 self.tell("beginning", "The beginning is left out.", row.run)
             for event in recent:
                 self.front.event(event)
-            self.front.ended()
             self.status = row.status
             await self._learn()
+            self.front.ended()
             self._stands()
             await self._settled()
 

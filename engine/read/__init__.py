@@ -164,6 +164,7 @@ def _fields(name: str, number: int, request: dict[str, Any]) -> Pending:
         "number": number,
         "kind": request["kind"],
         "agent": request.get("agent", ""),
+        "call": call["id"],
         "tool_name": call["name"],
         "args": call["args"],
         "reason": request["reason"],

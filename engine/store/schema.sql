@@ -189,3 +189,9 @@ create table if not exists lease (
     beat integer not null,            -- grows with every heartbeat; a clock isn't compared
     held integer not null             -- 1 while the owner drives
 ) without rowid;
+create table if not exists sessions (
+    session text primary key,         -- as an editor knows it; the id of its first run
+    run text not null,                -- that it shows now; it may not have begun
+    workspace text not null,
+    at real not null                  -- unix time of the last change of `run`
+) without rowid;

@@ -92,6 +92,7 @@ TABLES = (
     ),
     Table("steps", ("run", "seq"), "root_step < :step"),
     Table("snapshots", ("run", "message", "idx", "attempt"), "root_step < :step"),
+    Table("sessions", ("session",)),
     Table("lease", ("run",)),
     Table(
         "runs",

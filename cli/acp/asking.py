@@ -1,0 +1,134 @@
+"""asking: a pending request as the protocol's question, and the client's answer as a decision."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from interlock.cli.acp.drawing import Drawing, Update, diffs, text
+from interlock.cli.acp.wire import Wire
+from interlock.engine.client import Decision, Pending
+from interlock.engine.client.requests import Asked, Way, answered, asked, decided, ways
+from interlock.state.text import visible
+
+_KINDS = {"proceed_once": "allow_once", "reject": "reject_once"}
+"""Choice → kind of option; all others that are offered last."""
+
+
+def options(request: Pending) -> dict[str, tuple[Update, Decision]]:
+    """Option → how it is offered, and what it decides. `edit` isn't offered: no client asks for arguments."""
+    found: dict[str, tuple[Update, Decision]] = {}
+    if request["kind"] == "question":
+        questions = asked(request).questions
+        choices = questions[0].options if len(questions) == 1 else ()
+        for number, choice in enumerate(choices, 1):
+            option = {"optionId": f"option-{number}", "name": choice.label, "kind": "allow_once"}
+            found[option["optionId"]] = option, answered(request, [choice.label])
+    for way in ways(request):
+        if way.takes in ("arguments", "text") or way.choice == "cancel":
+            continue
+        name = way.text or way.choice
+        option = {
+            "optionId": name,
+            "name": _label(way, request),
+            "kind": _KINDS.get(way.choice, "allow_always"),
+        }
+        found[name] = option, decided(request, way)
+    return found
+
+
+def _label(way: Way, request: Pending) -> str:
+    """With what an *always* covers."""
+    covers = request["always"].get(way.choice, "")
+    label = "no" if way.choice == "reject" and not way.text else way.label
+    return visible(f"{label}: {covers}" if covers else label)
+
+
+def needs_text(request: Pending) -> bool:
+    """Whether only words answer it: no option can stand for them."""
+    return request["kind"] == "question" and not any(
+        o["kind"] == "allow_once" for o, _ in options(request).values()
+    )
+
+
+def shown(request: Pending, drawing: Drawing) -> Update:
+    """The call that a question is about, with what would happen."""
+    words = asked(request)
+    content: list[Update] = []
+    if words.preview and words.shows == "diff":
+        content += diffs(request["preview"], drawing.path(request["args"]))
+    elif words.preview:
+        content.append(_content(visible(words.preview)))
+    about = [*_about(words)]
+    return {
+        "toolCallId": call_name(request, drawing),
+        "title": words.headline,
+        "status": "pending",
+        "rawInput": request["args"],
+        "content": [*([_content("\n".join(about))] if about else []), *content],
+        "locations": drawing.locations(request["args"]),
+    }
+
+
+def _about(words: Asked) -> list[str]:
+    lines = [words.why, words.note]
+    lines += [f"- `{part.text}`: {part.decision}, {part.reason}" for part in words.parts]
+    for question in words.questions:
+        lines += [
+            question.text,
+            *(f"- {option.label}: {option.about}" for option in question.options if option.about),
+        ]
+    return [line for line in lines if line]
+
+
+def call_name(request: Pending, drawing: Drawing) -> str:
+    run = request["id"].rpartition("-")[0]
+    return drawing.name(run, request["agent"], request["call"])
+
+
+async def ask(wire: Wire, session: str, request: Pending, drawing: Drawing) -> Decision | None:
+    """The person's decision. None: it is left open. Raises `RpcError`."""
+    offered = options(request)
+    params = {
+        "sessionId": session,
+        "toolCall": shown(request, drawing),
+        "options": [option for option, _ in offered.values()],
+    }
+    answer = await wire.request("session/request_permission", params)
+    chosen = _mapping(_mapping(answer).get("outcome"))
+    if chosen.get("outcome") == "cancelled":
+        return cancelled(request)
+    found = offered.get(str(chosen.get("optionId")))
+    return found[1] if found and chosen.get("outcome") == "selected" else None
+
+
+async def ask_in_words(wire: Wire, session: str, request: Pending) -> Decision | None:
+    """The answers to a question, from a form. None: it is left open. Raises `RpcError`."""
+    questions = asked(request).questions
+    properties = {
+        f"answer{number}": {"type": "string", "title": question.text}
+        for number, question in enumerate(questions, 1)
+    } or {"answer1": {"type": "string", "title": request["preview"] or request["reason"]}}
+    schema = {"type": "object", "properties": properties, "required": [*properties]}
+    message = asked(request).headline
+    params = {"sessionId": session, "mode": "form", "message": message, "requestedSchema": schema}
+    answer = await wire.request("elicitation/create", params)
+    fields = _mapping(answer)
+    if fields.get("action") != "accept":
+        return cancelled(request) if fields.get("action") == "cancel" else None
+    given = _mapping(fields.get("content"))
+    texts = [str(given.get(name, "")) for name in properties]
+    return answered(request, texts) if all(one.strip() for one in texts) else None
+
+
+def cancelled(request: Pending) -> Decision | None:
+    """The decision of a person who stops the run at a request; None: it can't be stopped there."""
+    way = next((way for way in ways(request) if way.choice == "cancel"), None)
+    return decided(request, way) if way else None
+
+
+def _content(words: str) -> Update:
+    return {"type": "content", "content": text(words)}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    """What a client sent, which may be anything."""
+    return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {}

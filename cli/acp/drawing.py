@@ -1,0 +1,191 @@
+"""drawing: a run's events as the protocol's session updates."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from interlock.engine.client.words import agent_end, call_summary, notice
+from interlock.state.events import (
+    AgentEnd,
+    AgentStart,
+    ErrorEvent,
+    Event,
+    Finished,
+    MessageEvent,
+    Thought,
+    ToolOutput,
+    ToolResultEvent,
+    ToolStart,
+    ToolUse,
+)
+from interlock.state.text import visible
+from interlock.tools.table import TOOLS
+
+Update = dict[str, Any]
+_KINDS = {
+    "read": "read",
+    "write": "edit",
+    "execute": "execute",
+    "network": "fetch",
+    "question": "other",
+    "state": "think",
+}
+_KIND_OF = {
+    **dict.fromkeys(("glob", "grep_search", "search_files", "codebase_search"), "search"),
+    **dict.fromkeys(("switch_mode", "enter_plan_mode", "exit_plan_mode"), "switch_mode"),
+}
+"""Of tools whose risk doesn't say it."""
+_PATHS = ("file_path", "path", "dir_path")
+_TODOS = ("write_todos", "update_todo_list")
+_SHOWN_OUTPUT = 16_000
+"""Characters of a running command's output: the newest. Each update brings all of them."""
+_HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@.*$", re.MULTILINE)
+
+
+def text(content: str) -> Update:
+    return {"type": "text", "text": content}
+
+
+def said(kind: str, content: str) -> Update:
+    """`kind`: agent_message, agent_thought or user_message."""
+    return {"sessionUpdate": f"{kind}_chunk", "content": text(content)}
+
+
+class Drawing:
+    """Updates of one session. Calls are named by run, agent and id, so that they differ in a session of many runs."""
+
+    def __init__(self, workspace: Path) -> None:
+        self.workspace = workspace
+        self.run = ""
+        self.announced: set[str] = set()
+        self._args: dict[str, Mapping[str, Any]] = {}
+        self._output: dict[str, str] = {}
+        self._streamed = False
+        """Whether the answer came in pieces."""
+
+    def name(self, run: str, agent: str, call: str) -> str:
+        return "/".join(filter(None, (run, agent, call)))
+
+    def updates(self, event: Event, replaying: bool) -> Iterator[Update]:
+        """`replaying`: what the person said is shown, too."""
+        match event:
+            case MessageEvent() if event.agent:
+                return
+            case MessageEvent(role="user"):
+                if replaying:
+                    yield said("user_message", event.content)
+            case MessageEvent():
+                if event.content and (event.delta or not self._streamed):
+                    yield said("agent_message", event.content)
+                self._streamed = event.delta
+            case Thought() if not event.agent and event.content:
+                yield said("agent_thought", event.content)
+            case Finished() if not event.agent:
+                self._streamed = False
+            case ToolUse() | ToolStart() | ToolOutput() | ToolResultEvent():
+                yield from self._call(event)
+            case AgentStart():
+                yield said("agent_thought", f"{event.name}: {event.task}\n")
+            case AgentEnd():
+                yield said("agent_thought", f"{event.agent}: {agent_end(event)}\n")
+            case ErrorEvent():
+                yield said("agent_thought", f"{visible(event.message)}\n")
+            case _:
+                if line := notice(event, verbose=False):
+                    yield said("agent_thought", f"{line}\n")
+
+    def announce(self, name: str, tool: str, args: Mapping[str, Any], title: str) -> Update:
+        """A call that is first heard of."""
+        self.announced.add(name)
+        self._args[name] = args
+        return {
+            "sessionUpdate": "tool_call",
+            "toolCallId": name,
+            "title": title,
+            "kind": kind_of(tool),
+            "status": "pending",
+            "rawInput": dict(args),
+            "locations": self.locations(args),
+        }
+
+    def _call(self, event: ToolUse | ToolStart | ToolOutput | ToolResultEvent) -> Iterator[Update]:
+        name = self.name(self.run, event.agent, event.tool_id)
+        if isinstance(event, ToolOutput):
+            self._output[name] = (self._output.get(name, "") + event.text)[-_SHOWN_OUTPUT:]
+            yield _changed(name, content=[_content(self._output[name])])
+            return
+        args = event.parameters if isinstance(event, ToolUse | ToolStart) else None
+        if name not in self.announced:
+            yield self.announce(name, event.tool_name, args or {}, call_summary(event))
+        elif isinstance(event, ToolStart) and args is not None:
+            self._args[name] = args
+            more = {"rawInput": args, "locations": self.locations(args), "title": call_summary(event)}
+            yield _changed(name, **more)
+        if isinstance(event, ToolStart):
+            yield _changed(name, status="in_progress")
+        elif isinstance(event, ToolResultEvent):
+            self._output.pop(name, None)
+            yield self._result(name, event)
+            if event.tool_name in _TODOS and event.status == "success":
+                yield from _plan(self._args.get(name, {}))
+
+    def _result(self, name: str, event: ToolResultEvent) -> Update:
+        told = event.output or (event.error or {}).get("message", "") or event.exit
+        failed = event.status != "success" or event.exit
+        args = self._args.get(name, {})
+        changed = [*diffs(event.diff, self.path(args))] if event.diff else []
+        shown = changed or ([_content(visible(told[-_SHOWN_OUTPUT:]))] if told else [])
+        update = _changed(name, status="failed" if failed else "completed", content=shown)
+        if changed and (line := _HUNK.search(event.diff)):
+            update["locations"] = [{"path": self.path(args), "line": max(int(line[2]), 1)}]
+        return update
+
+    def path(self, args: Mapping[str, Any]) -> str:
+        """The absolute path that a call names; empty: none."""
+        named = next((str(args[key]) for key in _PATHS if args.get(key)), "")
+        return str(self.workspace / named) if named else ""
+
+    def locations(self, args: Mapping[str, Any]) -> list[Update]:
+        path, line = self.path(args), args.get("start_line")
+        return [{"path": path, **({"line": line} if isinstance(line, int) else {})}] if path else []
+
+
+def kind_of(tool: str) -> str:
+    return _KIND_OF.get(tool) or (_KINDS[TOOLS[tool].risk] if tool in TOOLS else "other")
+
+
+def diffs(diff: str, path: str) -> Iterator[Update]:
+    """A unified diff as texts before and after, one pair a hunk."""
+    starts = [*_HUNK.finditer(diff)]
+    for number, start in enumerate(starts):
+        end = starts[number + 1].start() if number + 1 < len(starts) else len(diff)
+        lines = [line for line in diff[start.end() + 1 : end].splitlines(keepends=True) if line[:1] != "\\"]
+        old = "".join(line[1:] for line in lines if line[:1] in "- ")
+        new = "".join(line[1:] for line in lines if line[:1] in "+ ")
+        made = start[1] == "0"
+        yield {"type": "diff", "path": path, "oldText": None if made else old, "newText": new}
+
+
+def _plan(args: Mapping[str, Any]) -> Iterator[Update]:
+    from interlock.state.task import steps_of
+
+    todos: Any = args.get("todos") or []
+    steps: list[Mapping[str, Any]] = [{**s} for s in steps_of(todos)] if isinstance(todos, str) else todos
+    entries = [
+        {
+            "content": str(step["description"]),
+            "priority": "medium",
+            "status": status if (status := step["status"]) in ("pending", "in_progress") else "completed",
+        }
+        for step in steps
+    ]
+    yield {"sessionUpdate": "plan", "entries": entries}
+
+
+def _changed(name: str, **fields: Any) -> Update:
+    return {"sessionUpdate": "tool_call_update", "toolCallId": name, **fields}
+
+
+def _content(shown: str) -> Update:
+    return {"type": "content", "content": text(shown)}

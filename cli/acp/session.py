@@ -1,0 +1,250 @@
+"""session: one session of an editor: a conversation whose events become updates, and whose questions go there."""
+
+import asyncio
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli import quick_start
+from interlock.cli.acp import asking
+from interlock.cli.acp.drawing import Drawing, Update, said
+from interlock.cli.acp.prompts import Block, given
+from interlock.cli.acp.wire import INTERNAL, INVALID, NO_LOGIN, PARAMS, RpcError, Wire
+from interlock.engine.client import Decision, Options, Pending
+from interlock.engine.client.conversation import UNFINISHED, Conversation
+from interlock.engine.client.front import Notice
+from interlock.state.errors import InterlockError
+from interlock.state.events import Event, Finished, HandOver, Init, Result
+
+if TYPE_CHECKING:
+    from interlock.cli.acp.settings import Chosen
+
+_ALL = 1_000_000
+"""Messages of a conversation that are shown again: all of them."""
+_STOP_REASONS = {53: "max_turn_requests", 57: "max_tokens", 130: "cancelled"}
+"""Exit code → why a turn stopped, where that isn't its end."""
+_TOLD = (56, 58, 124)
+"""Exit codes of a turn that ends with a reason for the person, and no failure."""
+_KNOWN = ("rejected", "refused", "denied")
+"""Errors that the calls have shown, and the model was told of."""
+
+
+class EditorSession:
+    """Shows a conversation in an editor (`Front`). Used from the event loop, but for `event`."""
+
+    def __init__(
+        self, name: str, options: Options, workspace: Path, wire: Wire, client: Mapping[str, Any]
+    ) -> None:
+        """`client`: the client's capabilities."""
+        self.name, self._wire, self._client = name, wire, client
+        self.talk = Conversation(replace(options, workspace=workspace), "main", self, quick_start.begin)
+        self.talk.leaves_waiting = False
+        self.talk.shown_at_most = _ALL
+        self.talk.next_id = name
+        self.drawing = Drawing(self.talk.workspace)
+        self._replaying = False
+        self._turn: asyncio.Future[None] | None = None
+        self._shown: asyncio.Future[None] | None = None
+        self._asking: tuple[str, asyncio.Future[Decision | None]] | None = None
+        self._answer = ""
+        """What the person said where a question is open that only words answer."""
+        self._cancelled = False
+        self._result: Result | None = None
+        self._problems: list[str] = []
+        self._pointed = name
+        self.chosen: Chosen | None = None
+
+    def begin(self) -> None:
+        self.talk.begin()
+        self._watching = asyncio.create_task(self.talk.watch())
+
+    def offer(self) -> None:
+        """Tell the client which commands there are."""
+
+    async def close(self) -> None:
+        self._watching.cancel()
+        self._withdraw()
+        await self.talk.close()
+
+    async def show(self, run: str, replay: bool = True) -> None:
+        """Go on with a run: show its conversation, then ask what is open. Raises `UserError`."""
+        self._shown = asyncio.get_running_loop().create_future()
+        self._replaying, self._muted = replay, not replay
+        self.talk.switch(run)
+        self.drawing.run = run
+        self.drawing.workspace = self.talk.workspace
+        try:
+            await self._shown
+        finally:
+            self._shown = None
+
+    async def prompt(self, blocks: Sequence[Block]) -> dict[str, Any]:
+        """One turn. Raises `RpcError` for a prompt that can't be used, and for a turn that failed."""
+        if self._turn is not None:
+            raise RpcError(INVALID, "A prompt is under way in this session: cancel it, or wait for its end.")
+        self._turn = asyncio.get_running_loop().create_future()
+        self._cancelled, self._result, self._problems = False, None, []
+        try:
+            with tempfile.TemporaryDirectory(prefix="interlock-") as spool:
+                await self._sent(blocks, Path(spool))
+            return self._ended()
+        finally:
+            self._turn = None
+
+    async def _sent(self, blocks: Sequence[Block], spool: Path) -> None:
+        talk = self.talk
+        found = given(blocks, talk.workspace, (talk.workspace, *talk.options.include_directories), spool)
+        if talk.busy:  # a question that was open when the session was loaded: the prompt comes in its place
+            self._withdraw()
+            while talk.busy and not self._cancelled:
+                await asyncio.sleep(0.01)
+            if self._cancelled:
+                return
+            self._turn = asyncio.get_running_loop().create_future()
+        attach = [*found.files]
+        talk.options = replace(talk.options, attach=tuple(attach), notes=(*talk.options.notes, *found.notes))
+        text = found.text or ("See what is attached." if attach or found.notes else "")
+        if not text and talk.status not in UNFINISHED:
+            raise RpcError(PARAMS, "The prompt is empty. Say what to do.")
+        if talk.status == "waiting" and any(map(asking.needs_text, self._open())):
+            self._answer = text
+            talk.ask_again()
+        else:
+            talk.submit(text)
+        await self._over()
+
+    async def _over(self) -> None:
+        """Wait until the conversation rests."""
+        assert self._turn is not None
+        await self._turn
+
+    def _open(self) -> list[Pending]:
+        return [r.fields for r in self.talk.client.requests(self.talk.run)] if self.talk.run else []
+
+    def _ended(self) -> dict[str, Any]:
+        result = self._result
+        if self._cancelled or (result and result.status == "cancelled"):
+            return {"stopReason": "cancelled"}
+        if result is None or (result.error and result.exit_code not in (*_STOP_REASONS, *_TOLD)):
+            error = (result and result.error) or {}
+            if problem := error.get("message") or "\n".join(self._problems):
+                code = NO_LOGIN if error.get("type") == "credentials" else INTERNAL
+                raise RpcError(code, problem, {"run": self.talk.run, **error})
+        elif result.error and result.error["type"] not in _KNOWN:
+            self.update(said("agent_message", f"\n{result.error['message']}\n"))
+        reason = _STOP_REASONS.get(result.exit_code if result else 0, "end_turn")
+        return {"stopReason": reason, **_usage(result)}
+
+    def cancel(self) -> None:
+        """Stop the turn. An open question is withdrawn; an answer that crosses this counts for nothing."""
+        self._cancelled = self._turn is not None
+        self._withdraw()
+        self.talk.cancel()
+
+    def _withdraw(self) -> None:
+        if self._asking is not None:
+            self._asking[1].cancel()
+
+    # What the conversation calls
+
+    def event(self, event: Event, /) -> None:
+        if event.type in ("finished", "tool_start"):
+            quick_start.settle()
+        if isinstance(event, Init):
+            self.drawing.run = event.session_id
+        elif isinstance(event, Result):
+            self._result = event
+        elif isinstance(event, HandOver):
+            self.drawing.run = event.run
+        if self._muted:
+            return
+        for update in self.drawing.updates(event, self._replaying):
+            self.update(update, droppable=event.type == "tool_output")
+        if isinstance(event, Finished) and not event.agent and self.chosen:
+            self.update(self.chosen.usage(event.usage))
+
+    def update(self, update: Update, *, droppable: bool = False) -> None:
+        params = {"sessionId": self.name, "update": update}
+        self._wire.notify("session/update", params, droppable=droppable)
+
+    def notice(self, notice: Notice, /) -> None:
+        if notice.kind == "problem":
+            self._problems.append(notice.text)
+        elif notice.kind in ("unsent", "elsewhere"):
+            self.update(said("agent_thought", f"{notice.text}\n"))
+        elif notice.kind == "unfinished" and self._turn is None:
+            again = "It stopped midway. /continue goes on; or say what to do instead."
+            self.update(said("agent_thought", f"{again}\n"))
+
+    def prompted(self, prompt: str, /) -> None:
+        """Nothing: the editor shows what was typed there."""
+
+    def moved(self) -> None:
+        if self.chosen:
+            self.chosen.tell()
+        if not self.talk.busy and self._turn and not self._turn.done():
+            self._turn.set_result(None)
+
+    def ended(self) -> None:
+        self._replaying = self._muted = False
+        if self.talk.run and self.talk.run != self._pointed:
+            self._pointed = self.talk.run
+            self.talk.client.point_session(self.name, self._pointed, self.talk.workspace)
+        if self._shown and not self._shown.done():
+            self._shown.set_result(None)
+
+    _muted = False
+
+    async def decide(self, _run: str, requests: Sequence[Pending], /) -> Sequence[Decision]:
+        made: list[Decision] = []
+        for request in requests:
+            self._asking = request["id"], asyncio.ensure_future(self._decision(request))
+            await asyncio.wait({self._asking[1]})
+            asked, self._asking = self._asking[1], None
+            if self._cancelled:
+                return [*made, *filter(None, map(asking.cancelled, requests[len(made) :]))]
+            if asked.cancelled():  # decided elsewhere, or given up for another prompt
+                continue
+            try:
+                decision = asked.result()
+            except (RpcError, InterlockError) as error:
+                self._problems.append(str(error))
+                break
+            if decision is None:
+                break
+            made.append(decision)
+        return made
+
+    async def _decision(self, request: Pending) -> Decision | None:
+        words, self._answer = self._answer, ""
+        if asking.needs_text(request):
+            if words:
+                return asking.answered(request, [words])
+            if self._client.get("elicitation") is not None:
+                return await asking.ask_in_words(self._wire, self.name, request)
+            self.update(said("agent_message", "\n".join(q.text for q in asking.asked(request).questions)))
+            return None
+        if (name := asking.call_name(request, self.drawing)) not in self.drawing.announced:
+            headline = asking.asked(request).headline
+            self.update(self.drawing.announce(name, request["tool_name"], request["args"], headline))
+        decision = await asking.ask(self._wire, self.name, request, self.drawing)
+        if decision and decision.choice == "cancel":
+            self._cancelled = True
+        return decision
+
+    def still_asked(self, waiting: Collection[str], /) -> None:
+        if self._asking and self._asking[0] not in waiting:
+            self._asking[1].cancel()
+
+    def take_back(self, texts: Sequence[str], /) -> None:
+        """Nothing: a session has no queue, because a second prompt is refused."""
+
+
+def _usage(result: Result | None) -> dict[str, Any]:
+    stats = result.stats if result else {}
+    if "total_tokens" not in stats:
+        return {}
+    names = {"totalTokens": "total_tokens", "inputTokens": "input_tokens", "outputTokens": "output_tokens"}
+    return {"usage": {name: int(stats.get(key) or 0) for name, key in names.items()}}

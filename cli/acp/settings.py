@@ -1,0 +1,96 @@
+"""settings: what a session runs with, as the protocol's modes and options, and how full the model's window is."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.acp.drawing import Update
+from interlock.cli.acp.wire import PARAMS, RpcError
+from interlock.engine.client import choices
+
+if TYPE_CHECKING:
+    from interlock.engine.client.conversation import Conversation
+
+_OWN = "-"
+"""Value of a mode of work that is none."""
+
+
+class Chosen:
+    """A session's modes and options. Changes count from the next prompt on."""
+
+    def __init__(self, talk: "Conversation", send: Callable[[Update], None]) -> None:
+        """Reads the settings. Raises `InterlockError`."""
+        self._talk, self._send = talk, send
+        self._models, self._modes = choices.models(talk), choices.modes(talk)
+        self._told = self._now()
+
+    def state(self) -> dict[str, Any]:
+        """As a new or loaded session is answered with."""
+        known = choices.approval_modes(self._talk)
+        modes = [{"id": name, "name": name, "description": about} for name, about in known.items()]
+        now = {"currentModeId": self._talk.approval_mode, "availableModes": modes}
+        return {"modes": now, "configOptions": self.options()}
+
+    def options(self) -> list[Update]:
+        talk = self._talk
+        work = {_OWN: "no mode of work", **self._modes}
+        models = {
+            **({talk.model: "now"} if talk.model not in self._models and talk.model else {}),
+            **self._models,
+        }
+        return [
+            _select("model", "Model", "model", talk.model or "auto", models),
+            _select("approval_mode", "Approvals", "mode", talk.approval_mode, choices.approval_modes(talk)),
+            _select("mode", "Mode of work", None, talk.mode or _OWN, work),
+        ]
+
+    def take_mode(self, name: str) -> None:
+        """Raises `UserError`."""
+        choices.take_approval_mode(self._talk, name)
+        self.tell()
+
+    def take(self, option: str, value: object) -> None:
+        """Raises `RpcError` and `UserError`."""
+        take = {
+            "model": choices.take_model,
+            "approval_mode": choices.take_approval_mode,
+            "mode": choices.take_mode,
+        }
+        if option not in take:
+            raise RpcError(PARAMS, f"No option {option!r}. There are {', '.join(take)}.")
+        if not isinstance(value, str):
+            raise RpcError(PARAMS, f"Option {option!r} takes a text, got {value!r}.")
+        if option == "mode" and value == _OWN:
+            raise RpcError(PARAMS, "A mode of work can be changed, and not be left.")
+        take[option](self._talk, value)
+        self.tell()
+
+    def tell(self) -> None:
+        """Send what has changed: a plan that was approved, or the model, may have."""
+        if (now := self._now()) == self._told:
+            return
+        if now[0] != self._told[0]:
+            self._send({"sessionUpdate": "current_mode_update", "currentModeId": now[0]})
+        self._told = now
+        self._send({"sessionUpdate": "config_option_update", "configOptions": self.options()})
+
+    def usage(self, used: Mapping[str, int]) -> Update:
+        """How much of the model's window the last request filled."""
+        from interlock.services.models.names import limit
+
+        settings = self._talk.client.settings(self._talk.workspace)
+        size = limit(settings, settings.model.aliases.get(self._talk.model, self._talk.model))
+        return {
+            "sessionUpdate": "usage_update",
+            "used": used.get("input", 0) + used.get("output", 0),
+            "size": size,
+        }
+
+    def _now(self) -> tuple[str, str, str]:
+        return self._talk.approval_mode, self._talk.model, self._talk.mode
+
+
+def _select(name: str, label: str, category: str | None, now: str, values: Mapping[str, str]) -> Update:
+    options = [{"value": value, "name": value, "description": about} for value, about in values.items()]
+    known = [*options] if now in values else [{"value": now, "name": now}, *options]
+    more = {"category": category} if category else {}
+    return {"type": "select", "id": name, "name": label, "currentValue": now, "options": known, **more}
