@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from interlock.engine.options import Decision, Options, Outcome, Pending, Renderer
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from interlock.state.events import Event
 
 _P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 async def run(
@@ -117,9 +118,11 @@ def fork_sync(
     return fork_run(home, run, at, workspace=workspace, in_place=in_place)
 
 
-def _in_own_loop(function: Callable[_P, Coroutine[Any, Any, Outcome]]) -> Callable[_P, Outcome]:
+def in_own_loop(function: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, _T]:
+    """`function` for callers without an event loop; the first signal stops what it drives."""
+
     @wraps(function)
-    def alone(*args: _P.args, **kwargs: _P.kwargs) -> Outcome:
+    def alone(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         import asyncio  # deferred: it costs the fast commands 20 ms
 
         from interlock.engine.driver.drive import signals_held
@@ -130,9 +133,9 @@ def _in_own_loop(function: Callable[_P, Coroutine[Any, Any, Outcome]]) -> Callab
     return alone
 
 
-run_sync = _in_own_loop(run)
+run_sync = in_own_loop(run)
 """`run` in its own event loop."""
-resume_sync = _in_own_loop(resume)
+resume_sync = in_own_loop(resume)
 """`resume` in its own event loop."""
 
 __all__ = [

@@ -39,7 +39,7 @@ from interlock.state.hooks import HookOutcome
 from interlock.state.messages import Frozen
 from interlock.state.names import WAIT, mcp_name
 from interlock.state.run import HookEvent
-from interlock.state.text import visible
+from interlock.state.text import first_fault, visible
 from interlock.state.tooling import Ended, PathRefused, Tool
 from interlock.tools.table import TOOLS
 
@@ -157,8 +157,7 @@ class PolicyCheck:
         try:
             args = tool.args.model_validate(call.args)
         except ValidationError as error:
-            place = ".".join(str(part) for part in error.errors()[0]["loc"])
-            raise InputError(describe(call.name, tool.args, error), f"args.{place}") from error
+            raise InputError(describe(call.name, tool.args, error), first_fault(error, "args")[0]) from error
         space = self._prepared.workspace
         try:
             for path, access in tool.paths(args):
@@ -172,10 +171,10 @@ def _question(fields: Mapping[str, Any]) -> Question:
     try:
         return Question.model_validate(fields)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        known = f"; expected {', '.join(Question.model_fields)}" if first["type"] == "extra_forbidden" else ""
-        raise InputError(f"{place}: {first['msg']}{known}.", place) from error
+        place, what = first_fault(error)
+        extra = error.errors()[0]["type"] == "extra_forbidden"
+        known = f"; expected {', '.join(Question.model_fields)}" if extra else ""
+        raise InputError(f"{place}: {what}{known}.", place) from error
 
 
 def _full_name(asked: Question) -> str:

@@ -38,6 +38,7 @@ from interlock.state.errors import RunError, SetupError
 from interlock.state.messages import Message
 from interlock.state.node import spec_of
 from interlock.state.run import WorkflowInput, WorkflowOutput, input_error
+from interlock.state.text import first_fault
 from interlock.state.workflow import WorkflowContext
 
 Compiled = CompiledStateGraph[Any, Deps, Any, Any]
@@ -364,11 +365,9 @@ class Pipeline:
         try:
             return self.output.model_validate(found)
         except ValidationError as error:
-            first = error.errors()[0]
-            raise RunError(
-                f"The output of {self.name!r}: {'.'.join(map(str, first['loc']))}: {first['msg']}; it ended with "
-                f"{sorted(values)} in its state."
-            ) from error
+            fault = ": ".join(first_fault(error))
+            ended = f"it ended with {sorted(values)} in its state."
+            raise RunError(f"The output of {self.name!r}: {fault}; {ended}") from error
 
     def validated(self, values: Mapping[str, Any]) -> WorkflowInput:
         """The typed input. Raises `InputError` naming the field and what was expected."""

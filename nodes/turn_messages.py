@@ -27,7 +27,7 @@ from interlock.state.messages import (
 from interlock.state.node import node
 from interlock.state.output_rules import SHELL
 from interlock.state.run import HookEvent
-from interlock.state.text import clean, estimate_tokens, is_visible
+from interlock.state.text import clean, estimate_tokens, first_fault, is_visible
 from interlock.state.turn import TurnState
 
 WORTH_TOKENS = 30_000
@@ -287,9 +287,7 @@ def read(kind: type[M], output: Mapping[str, JsonValue], field: str) -> M | None
     try:
         return kind.model_validate(output[field])
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in (field, *first["loc"]))
-        raise BadChangeError(f"{place}: {first['msg']}") from error
+        raise BadChangeError(": ".join(first_fault(error, field))) from error
 
 
 def replacement(event: HookEvent, outcome: HookOutcome, runtime: Runtime[Deps]) -> str:

@@ -22,6 +22,7 @@ from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.scripts import scripts_of
 from interlock.services.policy.load import workspace_files
 from interlock.state.errors import ConfigError
+from interlock.state.text import listed
 
 SEEN_FILE = Path(".interlock") / "seen_hooks.json"
 """Below the home directory: directory → hashes of hooks."""
@@ -196,9 +197,8 @@ def ignored_line(files: Iterable[ProjectFile], root: Path) -> list[str]:
     names = [_named(file, root) for file in files]
     if not names:
         return []
-    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return [
-        f"This folder isn't trusted, so these were ignored: {', '.join(names[:_MOST])}{more}. "
+        f"This folder isn't trusted, so these were ignored: {listed(names, _MOST)}. "
         "To let them count: interlock trust (once: --skip-trust)."
     ]
 

@@ -8,7 +8,10 @@ read: answers, thoughts, output of programs.
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 _BREAKS = re.compile(r"[ \t\r\n]+")
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -182,6 +185,18 @@ def nearest(name: str, known: Iterable[str], most: int = 1, cutoff: float = 0.5)
 
     near = get_close_matches(name, [*known], most, cutoff)
     return f" Did you mean {', '.join(map(repr, near))}?" if near else ""
+
+
+def first_fault(error: "ValidationError", *around: str) -> tuple[str, str]:
+    """Where the first fault of a validation is, dotted, with the names of what is around it; and what it is."""
+    first = error.errors(include_url=False)[0]
+    return ".".join(map(str, (*filter(None, around), *first["loc"]))), first["msg"]
+
+
+def listed(items: Sequence[str], most: int) -> str:
+    """`a, b and 3 more`."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
 
 
 def misfit(schema: Mapping[str, Any], value: object) -> str:

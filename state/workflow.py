@@ -18,7 +18,7 @@ from interlock.state.errors import InputError
 from interlock.state.journal import Journal
 from interlock.state.messages import Message, Usage
 from interlock.state.run import ErrorInfo, HistoryMessage, Labelled, Limits
-from interlock.state.text import clean_json
+from interlock.state.text import clean_json, first_fault
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,8 @@ def to_message(field: str, item: Mapping[str, Any]) -> Message:
     try:
         return Message.model_validate(clean_json(dict(item)))
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in (field, *first["loc"]))
-        raise InputError(f"Input field {place!r}: {first['msg']}.", place) from error
+        place, what = first_fault(error, field)
+        raise InputError(f"Input field {place!r}: {what}.", place) from error
 
 
 def append_history(transcript: Transcript, history: list[HistoryMessage]) -> str:

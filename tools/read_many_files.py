@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.deps import StopFlag, in_thread
-from interlock.state.text import clean
+from interlock.state.text import clean, listed
 from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
 from interlock.state.workspace import ignored_text
 from interlock.tools._content import MOST_CHARS, decode, heading, notice, page
@@ -189,9 +189,8 @@ def _content(args: ReadManyFilesArgs, workspace: Workspace, path: Path, named: b
 def _result(parts: list[str], left_out: list[str], problems: list[ToolError]) -> ToolResult:
     text = "\n".join([*parts, _END])
     if left_out:
-        more = f" and {len(left_out) - _MOST_NAMED} more" if len(left_out) > _MOST_NAMED else ""
-        names = ", ".join(left_out[:_MOST_NAMED])
-        text += f"\nNot shown, because there was no more room or they aren't text: {names}{more}."
+        names = listed(left_out, _MOST_NAMED)
+        text += f"\nNot shown, because there was no more room or they aren't text: {names}."
     if problems:
         text += "\n" + "\n".join(map(str, problems))
     count = f"{len(parts)} {'file' if len(parts) == 1 else 'files'}"

@@ -5,12 +5,12 @@ medium, and says who is asked (`Asker`); what follows a drive happens here. Noth
 driven, and a front end that only looks needs no more than sqlite3.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from interlock import engine
 from interlock.engine.client.views import Views, settings_of
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from interlock.engine.travel.fork import Forked
     from interlock.engine.travel.replay import Replayed
 
-T = TypeVar("T")
 __all__ = [
     "ENDED",
     "STATUSES",
@@ -258,7 +257,7 @@ class Client(Views):
         from interlock.engine.travel.replay import replay, swap_from
 
         swapped = swap_from(swap, until) if swap else None
-        return _in_own_loop(replay(self.home, run, until, swapped))
+        return engine.in_own_loop(replay)(self.home, run, until, swapped)
 
     def replay_with(
         self, run: str, model: str, step: int | None = None, renderers: Sequence[Renderer] = ()
@@ -266,7 +265,7 @@ class Client(Views):
         """Go on with another model from a step, by default the first, in a fork. Raises `UserError`."""
         from interlock.engine.travel.another_model import go_on_with
 
-        return _in_own_loop(go_on_with(self.home, run, model, step, renderers))
+        return engine.in_own_loop(go_on_with)(self.home, run, model, step, renderers)
 
     def end(self, run: str) -> str:
         """The place behind everything that a run's record holds now, for `follow`."""
@@ -291,15 +290,6 @@ class Client(Views):
         from interlock.engine.client import changes
 
         return changes.last_change(self.home, self.run(run))
-
-
-def _in_own_loop(work: Coroutine[Any, Any, T]) -> T:
-    import asyncio
-
-    from interlock.engine.driver.drive import signals_held
-
-    with signals_held():
-        return asyncio.run(work)
 
 
 def stopper() -> "Stop":

@@ -14,7 +14,7 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.lineage import how_it_ended
 from interlock.engine.store.model_calls import calls_made
-from interlock.engine.store.runs import NewRun, insert_child
+from interlock.engine.store.runs import ALPHABET, NewRun, insert_child
 from interlock.prompts import render
 from interlock.services.context.definitions import names_server_tool, own_tools
 from interlock.services.files.filesystem import write_atomically
@@ -84,13 +84,10 @@ class RunAgents:
         )
 
 
-_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
-
-
 def linked_id(key: str) -> str:
     """Derive a run id from the key, so that a start repeated after a kill doesn't create a second run."""
     digest = hashlib.sha256(key.encode()).digest()
-    return "".join(_LETTERS[byte % 32] for byte in digest[:8])
+    return "".join(ALPHABET[byte % 32] for byte in digest[:8])
 
 
 def begin_linked(

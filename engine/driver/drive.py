@@ -217,7 +217,7 @@ class Drive:
         """Drive until nothing is due or a person must decide; return the last snapshot, including nested ones."""
         timer = self._loop.call_later(timeout_s, self.stop, "timeout") if timeout_s else None
         try:
-            with self._errors():
+            with diagnosed(self.store.path):
                 while True:
                     await self._stream(graph_input)
                     snapshot = await self.app.aget_state(self.config, subgraphs=True)
@@ -236,7 +236,7 @@ class Drive:
 
         Raises `RunError` if today's graphs can't resume from it.
         """
-        with self._errors():
+        with diagnosed(self.store.path):
             snapshot = await self.app.aget_state(self.config, subgraphs=True)
             check_stored(self.lease.run, self._graph, self.app, snapshot, self._saver)
             answers = self._answers(snapshot)
@@ -266,11 +266,6 @@ class Drive:
         answered = {name: True for name in ready_answers(self.conn, self.lease.run) if name in waiting}
         over = {name: True for name, child in waiting.items() if child and how_it_ended(self.conn, child)}
         return {**answered, **over}
-
-    @contextmanager
-    def _errors(self) -> Generator[None]:
-        with diagnosed(self.store.path):
-            yield
 
     async def close(self) -> None:
         """End what the drive started, then close its connections."""

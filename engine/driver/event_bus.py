@@ -247,10 +247,10 @@ class _Outlet(threading.Thread):
         Drops an eighth more than needed, so that a stuck output doesn't cost a pass per event.
         """
         excess = self._weight + weight - self._limit + self._limit // 8
-        for may_go in (_is_droppable, _is_anything):
+        for of_any_kind in (False, True):
             kept: deque[tuple[Event, int]] = deque()
             for event, size in self._queue:
-                if excess > 0 and may_go(event):
+                if excess > 0 and (of_any_kind or _is_droppable(event)):
                     excess -= size
                     self._weight -= size
                     self._left_out += 1
@@ -268,7 +268,3 @@ def _is_droppable(event: Event) -> bool:
     if isinstance(event, MessageEvent):
         return event.delta
     return isinstance(event, (Thought, ToolOutput, Progress, NodeStart, NodeEnd))
-
-
-def _is_anything(_event: Event) -> bool:
-    return True

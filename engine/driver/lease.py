@@ -86,7 +86,9 @@ async def acquire(
             if not wait:
                 raise _busy(run, seen)
             seen = await _outlive(conn, store, run, seen, stale_after_s)
-        epoch = _take(conn, run, me, seen)
+        epoch = take(conn, run, me, seen)
+        if isinstance(epoch, LeaseRow):
+            raise _busy(run, epoch)
     return Lease(
         store.connect(patience_s=_PATIENCE_S), run, me, epoch, min(stale_after_s / 6, _BEAT_S), on_lost
     )
@@ -120,13 +122,6 @@ async def _outlive(
     if is_alive(seen.owner) and seen.owner.pid != os.getpid():
         await end_process(seen.owner)
     return seen
-
-
-def _take(conn: Connection, run: str, me: Owner, seen: LeaseRow | None) -> int:
-    row = take(conn, run, me, seen)
-    if isinstance(row, LeaseRow):
-        raise _busy(run, row)
-    return row
 
 
 def _busy(run: str, row: LeaseRow) -> BusyError:

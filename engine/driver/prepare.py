@@ -1,6 +1,6 @@
 """prepare: loads a run's settings, environment, workspace, policy and model, before anything is written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from interlock.engine.driver.rights import (
 )
 from interlock.engine.options import Options
 from interlock.services.config.formats import load_dotenv
-from interlock.services.config.settings import FOLDERS, HookLayer, load_settings, read_object
+from interlock.services.config.settings import FOLDERS, load_settings, read_object
 from interlock.services.context.definitions import Skill, load_agents, load_skills
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.services.hooks.configured import Hook, HookBook, event_named, load_hooks
@@ -220,7 +220,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     settings = loaded.settings
     if needs_model and options.fake is None:
         check_model(settings, dotenv.values, options, root, trusted)
-    places, hooks = _rule_places(options, root, trusted), _hooks(loaded.hooks, dotenv.values)
+    places, hooks = _rule_places(options, root, trusted), load_hooks(loaded.hooks, dotenv.values)
     redact, own = _redactor(settings, dotenv.values, options.home), _own(options, root, trusted)
     defined = Definitions(hooks.hooks, own.agents.values(), own.modes.all(), settings.mcp_servers)
     rules = run_rules(options, read_files(rule_files(places)), settings, defined, redact)
@@ -304,10 +304,6 @@ def _policy(options: Options, rules: RunRules, settings: Settings, workspace: Fo
     made = partial(RulePolicy, workspace=workspace, scope=scope, programs=programs)
     started = made(rules.then, rules.settings) if rules.changed else None
     return made(rules.now, settings, save_to=save_to, started=started)
-
-
-def _hooks(layers: Sequence[HookLayer], env: Mapping[str, str]) -> HookBook:
-    return load_hooks(layers, env) if layers else HookBook()
 
 
 def _sandbox(

@@ -21,7 +21,7 @@ from interlock.services.policy.rule import USER
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import Answer, ApprovalRequest, SavedRules, SessionRule
 from interlock.state.errors import UserError
-from interlock.state.text import clean, clean_json
+from interlock.state.text import clean, clean_json, first_fault
 from interlock.tools.table import TOOLS
 
 
@@ -273,9 +273,9 @@ def _check_arguments(name: str, tool: str, args: object) -> None:
     try:
         found.args.model_validate(args)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "arguments"
-        raise UserError(f"The arguments for {name!r} don't fit {tool!r}: {place}: {first['msg']}.") from error
+        place, what = first_fault(error)
+        place = place or "arguments"
+        raise UserError(f"The arguments for {name!r} don't fit {tool!r}: {place}: {what}.") from error
 
 
 def stored_interrupts(conn: Connection, run: str) -> list[tuple[str, str | None, str | None]]:

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.store import Store, reading, select
+from interlock.engine.store import Store, reading, select, views
 from interlock.engine.store.connection import Connection
 
 
@@ -102,13 +102,8 @@ def first_state_of(home: Path, run: str) -> dict[str, Any]:
 
 def answered_requests(home: Path, run: str) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
     """(id, request, answer) of each request that was answered, in the order asked."""
-    rows = select(
-        home,
-        "select id, request, answer from approvals where run = ? and answer is not null order by seq",
-        run,
-    )
-    for name, request, answer in rows:
-        yield name, json.loads(request), json.loads(answer)
+    for row in views.answered(home, run):
+        yield row["id"], json.loads(row["request"]), json.loads(row["answer"])
 
 
 class RecordedHook(NamedTuple):

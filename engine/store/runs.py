@@ -23,7 +23,7 @@ from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import BusyError
 from interlock.state.messages import Message
 
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Crockford's base 32: no letter looks like another."""
 _ID_LENGTH = 8
 """40 bits: among 10,000 runs in a store, the chance of a collision is 1 in 20,000; `insert_run` would refuse."""
@@ -44,7 +44,7 @@ class NewRun:
 
 def new_run_id() -> str:
     """A random id, short enough to type."""
-    return "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LENGTH))
+    return "".join(secrets.choice(ALPHABET) for _ in range(_ID_LENGTH))
 
 
 def insert_run(conn: Connection, run: NewRun) -> None:

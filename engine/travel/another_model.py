@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from interlock.engine.travel.replay import (
     Paths,
     Point,
     answer_again,
+    parting,
     points,
     prompts_after,
     recorded_run,
@@ -125,9 +127,5 @@ def _name(request: Any, tool: str, args: dict[str, Any]) -> str:
 
 def _other_way(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:
     """The first divergence in nodes; states are ignored, as they differ from the first reply on."""
-    for number in range(max(len(recorded), len(made))):
-        was, now = (side[number] if number < len(side) else None for side in (recorded, made))
-        sides = {"recorded": was.nodes if was else (), "replayed": now.nodes if now else ()}
-        if sides["recorded"] != sides["replayed"]:
-            return {"step": (was or now or recorded[-1]).step, **sides}
-    return None
+    sides = (parting(was, now) for was, now in zip_longest(recorded, made))
+    return next((one for one in sides if one["recorded"] != one["replayed"]), None)

@@ -13,6 +13,7 @@ from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots
 from interlock.services.snapshots.restore import Work, between, blocked, carry_out, finish_pending
 from interlock.services.snapshots.snapshots import Contents, Kept, Repository, repository_name
 from interlock.state.errors import UserError
+from interlock.state.text import listed
 
 if TYPE_CHECKING:
     from interlock.state.settings import Settings
@@ -227,8 +228,7 @@ def refuse_unkept(home: Path, run: RunRow, chosen: Iterable[Snapshot]) -> None:
 
 
 def _named(paths: list[str]) -> str:
-    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-    return ", ".join(map(repr, paths[:_NAMED])) + more
+    return listed([*map(repr, paths)], _NAMED)
 
 
 def marks(work: Work, now: Contents) -> Iterator[tuple[str, str]]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, cast
@@ -197,21 +198,20 @@ def points(home: Path, run: str) -> list[Point]:
 
 def divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:
     """The first step at which nodes or states differ."""
-    for old, new in zip(recorded, made, strict=False):
+    for old, new in zip_longest(recorded, made):
+        if old is None or new is None:
+            return {**parting(old, new), "keys": []}
         if (old.nodes, old.state) != (new.nodes, new.state):
-            keys = sorted(
-                k for k in {**old.values, **new.values} if old.values.get(k, ...) != new.values.get(k, ...)
-            )
-            return {"step": old.step, "recorded": old.nodes, "replayed": new.nodes, "keys": keys}
-    if len(recorded) == len(made):
-        return None
-    more = (recorded if len(recorded) > len(made) else made)[min(len(recorded), len(made))]
-    sides = (
-        {"recorded": more.nodes, "replayed": ()}
-        if len(recorded) > len(made)
-        else {"recorded": (), "replayed": more.nodes}
-    )
-    return {"step": more.step, **sides, "keys": []}
+            was, now = old.values, new.values
+            keys = sorted(k for k in {**was, **now} if was.get(k, ...) != now.get(k, ...))
+            return {**parting(old, new), "keys": keys}
+    return None
+
+
+def parting(old: Point | None, new: Point | None) -> dict[str, Any]:
+    """A step at which two paths part; None: that one has ended before."""
+    sides = {"recorded": old.nodes if old else (), "replayed": new.nodes if new else ()}
+    return {"step": one.step if (one := old or new) else 0, **sides}
 
 
 def _requests(home: Path, other: Path, run: str) -> list[str]:

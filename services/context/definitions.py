@@ -23,7 +23,7 @@ from interlock.state.command import MOST_PIECES, pieces
 from interlock.state.context import IGNORE_FILE, Commands, CustomCommand, RuleFile
 from interlock.state.names import ELSEWHERE
 from interlock.state.subagent import BUILT_IN, INVESTIGATOR, AgentDefinition, Report
-from interlock.state.text import clean, estimate_tokens, misfit, nearest
+from interlock.state.text import clean, estimate_tokens, first_fault, misfit, nearest
 from interlock.state.tooling import Tool, ToolContext, naming
 from interlock.tools import activate_skill, codebase_investigator, complete_task, invoke_agent
 from interlock.tools.table import ALIASES, TASK_LOOP, TOOLS
@@ -149,9 +149,8 @@ def _loaded(
 
 def _explained(error: Exception) -> str:
     if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        return f"{place!r}: {first['msg']}; it knows {', '.join(AgentDefinition.model_fields)}."
+        place, what = first_fault(error)
+        return f"{place!r}: {what}; it knows {', '.join(AgentDefinition.model_fields)}."
     return f"{' '.join(str(error).split())}."
 
 

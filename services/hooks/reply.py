@@ -20,7 +20,7 @@ from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.hooks import NO_REASON, HookDecision, HookOutcome, HookVerdict
 from interlock.state.messages import Frozen
 from interlock.state.run import HookEvent
-from interlock.state.text import clean, clean_json
+from interlock.state.text import clean, clean_json, first_fault
 from interlock.state.tooling import Ended, Processes
 
 BLOCKS = 2
@@ -146,9 +146,7 @@ def _reply(fields: Mapping[str, Any]) -> tuple[Reply, str]:
     try:
         answer = _Answer.model_validate(fields)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        return Reply(), f"its output can't be used: {place}: {first['msg']}"
+        return Reply(), f"its output can't be used: {': '.join(first_fault(error))}"
     specific = answer.specific or _Specific()
     reason = answer.reason or specific.permissionDecisionReason or ""
     reply = Reply(

@@ -17,7 +17,7 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError, field_valid
 from interlock.services.models.request import OWN_ID, Answer, CallPiece, Chunk, PerMessage, Request
 from interlock.state.errors import ModelAuthError, ModelError, RunError, UserError
 from interlock.state.messages import Frozen, Message, Usage, estimate_message
-from interlock.state.text import estimate_tokens
+from interlock.state.text import estimate_tokens, first_fault
 
 
 class ScriptedCall(Frozen):
@@ -89,10 +89,9 @@ def read_script(path: Path) -> list[Scripted]:
     try:
         return _ENTRIES.validate_python(_parsed(path, text))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where, what = first_fault(error)
         raise UserError(
-            f"Script {str(path)!r}, at {where or 'the top'!r}: {first['msg']}. Expected a list of replies "
+            f"Script {str(path)!r}, at {where or 'the top'!r}: {what}. Expected a list of replies "
             "{role, expect, text, thought, tool_calls, error, usage: {input, output, cached, thoughts}, delay_s}."
         ) from error
 

@@ -31,6 +31,7 @@ from interlock.services.policy.rule import (
 from interlock.state.calls import ApprovalMode, Decision, Risk
 from interlock.state.names import mcp_name
 from interlock.state.settings import Settings
+from interlock.state.text import first_fault
 
 _CONDITIONS = (
     "argsPattern",
@@ -193,10 +194,9 @@ def _pattern(field: str, text: str | None) -> Pattern | None:
 
 def first_error(error: ValidationError, fields: type[BaseModel]) -> str:
     """Format the first error, naming the field."""
-    detail = error.errors(include_url=False)[0]
-    place = ".".join(str(p) for p in detail["loc"])
-    message = detail["msg"].removeprefix("Value error, ")
-    if detail["type"] == "extra_forbidden":
+    place, message = first_fault(error)
+    message = message.removeprefix("Value error, ")
+    if error.errors()[0]["type"] == "extra_forbidden":
         return f"unknown key {place!r}, expected one of: {', '.join(fields.model_fields)}"
     return f"{place}: {message}" if place else message
 
