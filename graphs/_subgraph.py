@@ -46,7 +46,6 @@ class Subgraph:
 
     @property
     def input_schema(self) -> type:
-        """Its input type."""
         return self.graph.input or self.graph.state
 
     async def run(self, state: dict[str, Any], _: Runtime[Deps]) -> dict[str, Any]:

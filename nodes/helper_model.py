@@ -20,8 +20,6 @@ from interlock.state.node import task_of
 
 @dataclass(frozen=True)
 class Question:
-    """A question to a helper model."""
-
     role: str
     """classifier, next_speaker, …; settings map it to an alias."""
     messages: Sequence[Message]

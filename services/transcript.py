@@ -31,8 +31,6 @@ def continued_by(root: bytes) -> str:
 
 
 class StoredRecord(NamedTuple):
-    """A record as it is stored."""
-
     parent: str
     body: bytes
     """Empty if the bytes are in a file."""
@@ -100,7 +98,6 @@ class ChainTranscript:
         return found[::-1]
 
     def continued(self, head: str) -> str:
-        """See `Transcript.continued`."""
         while parent := self._record(head)[0]:
             head = parent
         row = self._row(head)

@@ -20,8 +20,6 @@ CompressStatus = Literal["noop", "compressed", "truncated", "failed_empty", "fai
 
 
 class CompressInput(WorkflowInput):
-    """Input of `compress`."""
-
     history: list[HistoryMessage] = Field(description="the conversation")
     force: bool = Field(False, description="compress below the threshold, and after a failed attempt, too")
     token_limit: int = Field(ge=1, description="the model's window, tokens")

@@ -32,8 +32,6 @@ IDE_FIELD = "what an editor shows, as in the file of --ide-context, which comes 
 
 
 class ContextInput(WorkflowInput):
-    """Input of `context`."""
-
     prompt: str = Field(min_length=1, description="what the user asks ★")
     history: list[HistoryMessage] = Field(
         default_factory=list[HistoryMessage], description="an earlier conversation"
@@ -54,8 +52,6 @@ class DeclaredTool(BaseModel):
 
 
 class ContextOutput(WorkflowOutput):
-    """Output of `context`."""
-
     system: str
     messages: list[dict[str, Any]]
     tools: list[DeclaredTool]

@@ -17,8 +17,6 @@ InitStatus = Literal["done", "unchanged", "failed", "cancelled", "stopped_by_hoo
 
 
 class InitInput(WorkflowInput):
-    """Input of `init`."""
-
     hint: str | None = Field(None, min_length=1, description="what else it shall look at, or hold ★")
     file: str | None = Field(
         None, description="one of `context.fileName`; default: the one that stands, else the first"
@@ -26,8 +24,6 @@ class InitInput(WorkflowInput):
 
 
 class InitOutput(WorkflowOutput):
-    """Output of `init`."""
-
     status: InitStatus
     file: str
     response: str = ""

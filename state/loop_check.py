@@ -60,8 +60,6 @@ LoopEvent = Annotated[
 
 
 class LoopCheckInput(WorkflowInput):
-    """Input of `loop-check`."""
-
     events: list[LoopEvent] = Field(description="what happened, in order")
     history: list[HistoryMessage] | None = Field(
         None, description="the conversation; with it a model is asked when a check is due"
@@ -69,8 +67,6 @@ class LoopCheckInput(WorkflowInput):
 
 
 class LoopCheckOutput(WorkflowOutput):
-    """Output of `loop-check`."""
-
     detected: bool
     kind: Kind | None
     detail: str

@@ -27,8 +27,6 @@ MainStatus = Literal[
 
 
 class MainInput(WorkflowInput):
-    """Input of `main`."""
-
     prompt: str = Field(min_length=1, description="what to do ★")
     history: list[HistoryMessage] = Field(
         default_factory=list[HistoryMessage], description="an earlier conversation"
@@ -37,8 +35,6 @@ class MainInput(WorkflowInput):
 
 
 class MainOutput(WorkflowOutput):
-    """Output of `main`."""
-
     status: MainStatus
     response: str
     history: list[dict[str, Any]]

@@ -15,8 +15,6 @@ ServerStatus = Literal["connected", "connecting", "failed", "disabled", "not sta
 
 
 class McpInput(WorkflowInput):
-    """Input of `mcp`."""
-
     action: McpAction = "list"
     server: str | None = Field(None, description="the server's name in settings; default for list: all")
     name: str | None = Field(None, description="call, prompt: the tool or prompt, as the server names it")
@@ -55,8 +53,6 @@ class ServerView(Frozen):
 
 
 class McpOutput(WorkflowOutput):
-    """Output of `mcp`."""
-
     status: Literal["done", "failed"]
     servers: list[dict[str, Any]]
     content: str | None = None

@@ -149,8 +149,6 @@ class ModeInput(WorkflowInput):
 
 
 class ModeOutput(WorkflowOutput):
-    """Output of `mode`."""
-
     modes: list[dict[str, Any]]
     current: str
     allowed: bool | None = None

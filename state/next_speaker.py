@@ -11,14 +11,10 @@ NEXT_SPEAKER_TIMEOUT_S = 20.0
 
 
 class NextSpeakerInput(WorkflowInput):
-    """Input of `next-speaker`."""
-
     history: list[HistoryMessage] = Field(description="the conversation")
 
 
 class NextSpeakerOutput(WorkflowOutput):
-    """Output of `next-speaker`."""
-
     next_speaker: Literal["user", "model"] | None
     reasoning: str
     decided_by: Literal["precheck", "model", "none"]

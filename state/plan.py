@@ -23,8 +23,6 @@ PlanStatus = Literal["approved", "rejected", "failed", "cancelled"]
 
 
 class PlanStep(TypedDict):
-    """One step of a plan."""
-
     text: str
     done: bool
 
@@ -57,8 +55,6 @@ class PlanMode(TypedDict, total=False):
 
 
 class PlanInput(WorkflowInput):
-    """Input of `plan`."""
-
     prompt: str = Field(min_length=1, description="what to plan ★")
     plan_file: str | None = Field(
         None, pattern=r"\.md$", description="name of the plan file in the run's plans directory (*.md)"
@@ -66,8 +62,6 @@ class PlanInput(WorkflowInput):
 
 
 class PlanOutput(WorkflowOutput):
-    """Output of `plan`."""
-
     status: PlanStatus
     plan_file: str | None = None
     steps: list[PlanStep] = Field(default_factory=list[PlanStep])

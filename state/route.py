@@ -17,8 +17,6 @@ Strategy = Literal["fallback", "override", "approval_mode", "classifier", "numer
 
 
 class RouteInput(WorkflowInput):
-    """Input of `route`."""
-
     request: str | list[dict[str, JsonValue]] = Field(description="the user's message, text or parts ★")
     history: list[HistoryMessage] = Field(default_factory=list[HistoryMessage])
     requested_model: str = Field(AUTO, description="auto, an alias or a model")
@@ -27,8 +25,6 @@ class RouteInput(WorkflowInput):
 
 
 class RouteOutput(WorkflowOutput):
-    """Output of `route`."""
-
     model: str
     strategy: Strategy
     reasoning: str

@@ -17,8 +17,6 @@ Progress = Callable[[int, int], None]
 
 
 class SearchInput(WorkflowInput):
-    """Input of `search`."""
-
     query: str | None = Field(None, description="what is looked for, in words ★; needed unless index is only")
     path: str | None = Field(None, description="a folder or file of the workspace; default: all of it")
     language: str | None = Field(None, description="only files in this language: python, typescript, …")
@@ -56,8 +54,6 @@ class IndexInfo(Frozen):
 
 
 class SearchOutput(WorkflowOutput):
-    """Output of `search`."""
-
     status: Literal["done", "failed"]
     results: list[Hit]
     index: IndexInfo

@@ -67,8 +67,6 @@ class AgentInstance(Frozen):
 
 
 class SubagentInput(WorkflowInput):
-    """Input of `subagent`."""
-
     agent: str = Field("generalist", min_length=1, description="name of the agent")
     prompt: str | None = Field(None, min_length=1, description="what it shall do ★")
     inputs: dict[str, JsonValue] | None = Field(
@@ -77,8 +75,6 @@ class SubagentInput(WorkflowInput):
 
 
 class SubagentOutput(WorkflowOutput):
-    """Output of `subagent`."""
-
     status: EndReason
     result: str
     reason: str
@@ -151,16 +147,12 @@ class Report(Closed):
 
 
 class InvestigateInput(WorkflowInput):
-    """Input of `investigate`."""
-
     objective: str = Field(
         min_length=1, description="the user's request word for word, and what else you want to know ★"
     )
 
 
 class InvestigateOutput(WorkflowOutput):
-    """Output of `investigate`."""
-
     status: EndReason
     report: Report | None = None
     partial: str | None = None

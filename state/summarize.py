@@ -16,8 +16,6 @@ SummarizeStatus = Literal["unchanged", "summarized", "truncated"]
 
 
 class SummarizeInput(WorkflowInput):
-    """Input of `summarize`."""
-
     tool: str = Field(min_length=1, description="name of the tool that wrote the text")
     text: str = Field(description="the output ★")
     max_output_tokens: int = Field(
@@ -29,8 +27,6 @@ class SummarizeInput(WorkflowInput):
 
 
 class SummarizeOutput(WorkflowOutput):
-    """Output of `summarize`."""
-
     text: str
     status: SummarizeStatus
     saved_to: str | None = None

@@ -24,8 +24,6 @@ class PromptKind(TypedDict, total=False):
 
 
 class SystemPromptInput(WorkflowInput):
-    """Input of `system-prompt`."""
-
     flavour: Flavour = Field("main", description="whose prompt: of the main loop or of the task loop")
     has: Has = Field(
         default_factory=dict[Literal["search", "mcp", "browser", "diff"], bool],
@@ -37,8 +35,6 @@ class SystemPromptInput(WorkflowInput):
 
 
 class SectionOut(BaseModel):
-    """One section of a system prompt."""
-
     model_config = ConfigDict(extra="forbid")
     name: str
     text: str
@@ -48,8 +44,6 @@ class SectionOut(BaseModel):
 
 
 class SystemPromptOutput(WorkflowOutput):
-    """Output of `system-prompt`."""
-
     text: str
     sections: list[SectionOut]
     source: str = Field(description="`generated`, or the file or flag that stands in its place")

@@ -44,8 +44,6 @@ def all_steps(text: str) -> str:
 
 
 class TaskInput(WorkflowInput):
-    """Input of `task`."""
-
     prompt: str = Field(min_length=1, description="what to do ★")
     resume: list[HistoryMessage] = Field(
         default_factory=list[HistoryMessage],
@@ -57,8 +55,6 @@ class TaskInput(WorkflowInput):
 
 
 class TaskOutput(WorkflowOutput):
-    """Output of `task`."""
-
     status: MainStatus
     result: str
     """The result submitted by `attempt_completion`; empty: none yet."""

@@ -14,8 +14,6 @@ from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, Workflo
 
 
 class ToolsInput(WorkflowInput):
-    """Input of `tools`."""
-
     calls: list[dict[str, Any]] = Field(
         default_factory=list[dict[str, Any]], description="the calls, each {id, name, args}"
     )

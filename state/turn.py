@@ -31,8 +31,6 @@ TurnStatus = Literal[
 
 
 class TurnInput(WorkflowInput):
-    """Input of `turn`."""
-
     request: str | list[dict[str, JsonValue]] = Field(description="the user's message, text or parts ★")
     history: list[HistoryMessage] = Field(default_factory=list[HistoryMessage])
     ide: Ide | None = Field(None, description=IDE_FIELD)
@@ -45,8 +43,6 @@ class TurnInput(WorkflowInput):
 
 
 class TurnOutput(WorkflowOutput):
-    """Output of `turn`."""
-
     status: TurnStatus
     text: str
     tool_calls: list[dict[str, Any]]

@@ -15,8 +15,6 @@ from interlock.state.errors import UserError
 
 @dataclass(frozen=True)
 class RootCheckpoint:
-    """One root checkpoint."""
-
     id: str
     step: int
     source: str

@@ -215,8 +215,6 @@ _TOLD = HookVerdict.model_fields.keys() & Reply.model_fields.keys()
 
 
 class HookReply(NamedTuple):
-    """One hook and its reply."""
-
     name: str
     source: str
     reply: Reply

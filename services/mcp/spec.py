@@ -167,8 +167,6 @@ _RESTRICTING: Mapping[str, bool] = {
 
 @dataclass(frozen=True)
 class ServerTool:
-    """One tool of one server."""
-
     name: str
     """`mcp_SERVER_TOOL`."""
     server: str

@@ -179,7 +179,6 @@ class ChatModels:
         return resolve(self._settings, name)
 
     def of_role(self, role: str) -> str:
-        """Return the model for a role."""
         return resolve(self._settings, role_model(self._settings, role))
 
     def for_agent(self, agent: str, temperature: float | None) -> "ChatModels":
