@@ -20,14 +20,9 @@ from interlock.state.workflow import WorkflowContext, append_history
 @cache
 def build() -> Graph:
     g = Graph("context", ContextState)
-    g.node("history", history)
-    g.node("environment", environment)
-    g.node("directory", directory)
-    g.node("ide", ide)
+    g.nodes(history, environment, directory, ide)
     g.subgraph("system-prompt", system_prompt.build, fusable=True)
-    g.node("memory", memory)
-    g.node("tool_declarations", tool_declarations)
-    g.node("at_files", at_files)
+    g.nodes(memory, tool_declarations, at_files)
 
     g.edge(START, "history")
     g.by_label("history", {"new": "environment", "begun": "system-prompt"})

@@ -26,11 +26,9 @@ _NEEDED = {"list": (), "call": ("server", "name"), "read": ("server", "uri"), "p
 def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents, as for `tools`."""
     g = Graph("mcp", McpState)
-    g.node("load", load)
-    g.node("connect", connect)
+    g.nodes(load, connect)
     g.subgraph("call", tools.build(depth))
-    g.node("read", read)
-    g.node("prompt", prompt)
+    g.nodes(read, prompt)
     g.node("format", format_answer)
 
     g.edge(START, "load")

@@ -22,11 +22,7 @@ def build() -> Graph:
     g = Graph("search", SearchState)
     g.node("scan", scan)
     g.node("hash", compare)
-    g.node("chunk", chunk)
-    g.node("embed", embed)
-    g.node("store", store)
-    g.node("query", query)
-    g.node("rank", rank)
+    g.nodes(chunk, embed, store, query, rank)
     g.node("format", format_results)
 
     g.edge(START, "scan")

@@ -18,10 +18,7 @@ from interlock.state.workflow import WorkflowContext
 
 def build() -> Graph:
     g = Graph("system-prompt", SystemPromptState)
-    g.node("load_override", load_override)
-    g.node("gather", gather)
-    g.node("assemble", assemble)
-    g.node("compare", compare)
+    g.nodes(load_override, gather, assemble, compare)
 
     g.edge(START, "load_override")
     g.by_label("load_override", {"file": END, "none": "gather"})
