@@ -121,14 +121,8 @@ def test_no_name_and_no_text_becomes_markup_of_the_report_or_hides_in_the_page(
     inside = [part for token in read for part in (token, *(token.children or ()))]
     assert not {part.type for part in inside} & {"html_block", "html_inline", "image", "link_open", "em_open"}
     headings = [read[n + 1].content for n, token in enumerate(read) if token.type == "heading_open"]
-    assert headings[1:] == [
-        "Conversation",
-        "Calls",
-        "Decisions of people",
-        "Files",
-        "Timeline",
-        "Tokens and cost",
-    ]
+    own = ["Path", "Conversation", "Files", "Calls", "Decisions of people", "Timeline", "Tokens and cost"]
+    assert headings[1:] == own
     svg = desk.cli("diagram", "main", "--format", "svg").out.encode()
     for summary in re.findall(
         r"<summary>.*?</summary>|<h1>.*?</h1>|<td>.*?</td>", export_page(told, svg), re.DOTALL
