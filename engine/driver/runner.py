@@ -12,7 +12,6 @@ from langgraph.types import StateSnapshot
 from interlock.engine.driver.compose import DriveServices, with_discovered
 from interlock.engine.driver.drive import Drive, Stop, is_due
 from interlock.engine.driver.event_bus import EventBus
-from interlock.engine.driver.following import carried_on, of_the_run
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.driver.notify import Notifications, watched
 from interlock.engine.driver.outcome import conclude, end_cut_short, left_to_driver, result_event, unrecorded
@@ -50,6 +49,7 @@ from interlock.services.context.references import attachments
 from interlock.state.deps import Stopped
 from interlock.state.errors import (
     ENDED_WELL,
+    EXIT_CODES,
     BusyError,
     RunError,
     StoppedError,
@@ -87,8 +87,9 @@ class _Door:
 
     @property
     def for_others(self) -> "_Door":
-        """For other runs that the drive goes on with."""
-        return replace(self, options=of_the_run(self.options))
+        """For runs that a drive goes on with: what was asked of another run doesn't count for them."""
+        kept: Any = dict.fromkeys(("workspace", "approval_mode", "mode", "model"))
+        return replace(self, options=replace(self.options, **kept, attach=(), notes=(), compress=False))
 
 
 async def begin(
@@ -171,7 +172,15 @@ async def _through_tasks(outcome: Outcome, door: _Door) -> Outcome:
 
 
 async def _carried_on(outcome: Outcome, door: _Door) -> Outcome:
-    return await carried_on(outcome, door.stop, lambda run: _resumed(run, door.for_others))
+    """Drive the run that carries on an ended one's work, if its pipeline names one; return how that ended."""
+    while run := outcome.carried_on_by:
+        if why := door.stop.why:
+            code, command = EXIT_CODES[why], f"interlock resume {run}"
+            return replace(outcome, run=run, status=why, exit_code=code, resume_command=command)
+        warnings = outcome.warnings
+        outcome = await _resumed(run, door.for_others)
+        outcome = replace(outcome, warnings=[*dict.fromkeys([*warnings, *outcome.warnings])])
+    return outcome
 
 
 async def _resumed(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from interlock.engine.read import find_run
 from interlock.engine.store import views
 from interlock.engine.store.views import Row
-from interlock.services.files.blobs import Blobs
+from interlock.services.files.filesystem import Blobs
 from interlock.state.errors import UserError
 
 _Place = tuple[str, int]

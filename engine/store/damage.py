@@ -10,7 +10,7 @@ from interlock.engine.store import reading, sqlite
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Column, Connection
 from interlock.engine.store.tables import TABLES
-from interlock.services.files.blobs import Blobs
+from interlock.services.files.filesystem import Blobs
 from interlock.services.transcript import continued_by, record_id
 from interlock.state.messages import Message
 

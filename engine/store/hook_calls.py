@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from interlock.engine.store import put
 from interlock.engine.store.connection import Connection
-from interlock.services.files.blobs import Blobs
+from interlock.services.files.filesystem import Blobs
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.reply import Reply
 from interlock.state.run import HookEvent

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from interlock.engine.store import put
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLE
-from interlock.services.files.blobs import Blobs
+from interlock.services.files.filesystem import Blobs
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult
 from interlock.state.deps import Transcript

@@ -17,8 +17,7 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLES
-from interlock.services.files.blobs import Blobs
-from interlock.services.files.filesystem import remove_untouched
+from interlock.services.files.filesystem import Blobs, remove_untouched
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import BusyError
 from interlock.state.messages import Message
