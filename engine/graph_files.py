@@ -19,7 +19,7 @@ from dotenv import dotenv_values
 from interlock.graphs._langgraph import is_graph
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import from_langgraph
-from interlock.state.errors import ConfigError, InterlockError
+from interlock.state.errors import THEIR_ERRORS, ConfigError, InterlockError
 from interlock.state.text import nearest
 
 LISTING = "langgraph.json"
@@ -128,7 +128,7 @@ def _module(file: Path, code: bytes) -> ModuleType:
             f"{file}:{_line(file, error)}: no module {missing!r} here; install what has it beside Interlock: "
             f"{sys.executable} -m pip install {missing.replace('_', '-')}"
         ) from error
-    except (Exception, SystemExit) as error:
+    except THEIR_ERRORS as error:
         raise ConfigError(_broken(file, error)) from error
 
 

@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from interlock.engine.workflows import Misdeclared, executed, installed, line_of
+from interlock.engine.workflows import MisdeclaredError, executed, installed, line_of
 from interlock.graphs._additions import COMPRESS, PLACES, Processor, with_processors
 from interlock.graphs._pipeline import Pipeline
-from interlock.state.errors import ConfigError, SetupError
+from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError
 from interlock.state.node import spec_of
 from interlock.state.settings import Settings
 
@@ -53,7 +53,7 @@ def _installed_processors() -> Iterator[list[Processor]]:
     for point in installed(_PROCESSORS_GROUP):
         try:
             yield [*_declared_processors(point.load())]
-        except (Exception, SystemExit) as error:
+        except THEIR_ERRORS as error:
             what = " ".join(str(error).split())
             raise ConfigError(
                 f"Entry point {point.value} of {_PROCESSORS_GROUP}: {type(error).__name__}: {what}; {_HOW_PROCESSORS}."
@@ -75,9 +75,9 @@ def _loaded_processors(file: Path, code: bytes) -> list[Processor]:
     """Cached by content."""
     try:
         return [*_declared_processors(executed(file, code).__dict__.get("PROCESSORS"))]
-    except (Exception, SystemExit) as error:
+    except THEIR_ERRORS as error:
         line = line_of(file, code, error, "PROCESSORS")
-        kind = "" if isinstance(error, Misdeclared) else f"{type(error).__name__}: "
+        kind = "" if isinstance(error, MisdeclaredError) else f"{type(error).__name__}: "
         raise ConfigError(
             f"{file}:{line}: {kind}{' '.join(str(error).split())}; {_HOW_PROCESSORS}."
         ) from error
@@ -85,10 +85,10 @@ def _loaded_processors(file: Path, code: bytes) -> list[Processor]:
 
 def _declared_processors(found: Any) -> Iterator[Processor]:
     if not isinstance(found, Mapping):
-        raise Misdeclared(f"PROCESSORS is {found!r}" if found is not None else "there is no PROCESSORS")
+        raise MisdeclaredError(f"PROCESSORS is {found!r}" if found is not None else "there is no PROCESSORS")
     for place, nodes in cast(Mapping[Any, Any], found).items():
         if place not in PLACES:
-            raise Misdeclared(f"there is no place {place!r}")
+            raise MisdeclaredError(f"there is no place {place!r}")
         several = isinstance(nodes, list | tuple)
         for node in cast(Sequence[Any], nodes) if several else [nodes]:
             yield _processor(place, node)
@@ -97,9 +97,9 @@ def _declared_processors(found: Any) -> Iterator[Processor]:
 def _processor(place: str, node: Any) -> Processor:
     if node == COMPRESS:
         if place != "after_tool":
-            raise Misdeclared(f"{COMPRESS!r} may stand at after_tool, not at {place}")
+            raise MisdeclaredError(f"{COMPRESS!r} may stand at after_tool, not at {place}")
         return Processor(place, f"{place}_{COMPRESS}", None)
     spec = spec_of(node) if callable(node) else None
     if spec is None or spec.labels or not node.__name__.isidentifier():
-        raise Misdeclared(f"{node!r} at {place} is no function under @node without labels")
+        raise MisdeclaredError(f"{node!r} at {place} is no function under @node without labels")
     return Processor(place, f"{place}_{node.__name__}", cast(Any, node))

@@ -27,7 +27,7 @@ from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import from_langgraph
 from interlock.services.config.settings import project_paths
 from interlock.services.trust import ProjectFile, ignored_line, is_trusted, shown_path
-from interlock.state.errors import ConfigError, InterlockError, RunError, UntrustedError
+from interlock.state.errors import THEIR_ERRORS, ConfigError, InterlockError, RunError, UntrustedError
 
 _HOW = "expected `WORKFLOW = Workflow({name!r}, build, Input, Output)` (interlock.workflow)"
 
@@ -235,7 +235,7 @@ def _from_file(file: Path, name: str, code: bytes) -> Pipeline:
         made = executed(file, code)
         with redirect_stdout(sys.stderr):
             return _checked(made.__dict__.get("WORKFLOW"), name, str(made.__doc__ or ""))
-    except (Exception, SystemExit) as error:
+    except THEIR_ERRORS as error:
         raise ConfigError(_explained(file, name, code, error)) from error
 
 
@@ -247,7 +247,7 @@ def executed(file: Path, code: bytes) -> ModuleType:
     try:
         with redirect_stdout(sys.stderr):
             exec(compile(code, str(file), "exec"), made.__dict__)
-    except (Exception, SystemExit):
+    except THEIR_ERRORS:
         del sys.modules[made.__name__]
         raise
     return made
@@ -264,12 +264,12 @@ def _from_entry_point(source: Source) -> Pipeline:
             found = point.load()
             module = sys.modules.get(getattr(found, "__module__", ""), None)
             return _checked(found, source.name, str(getattr(module, "__doc__", "") or ""))
-    except (Exception, SystemExit) as error:
+    except THEIR_ERRORS as error:
         file = Path(getattr(sys.modules.get(point.module), "__file__", None) or point.value)
         raise ConfigError(_explained(file, source.name, b"", error)) from error
 
 
-class Misdeclared(Exception):  # noqa: N818 - becomes a line
+class MisdeclaredError(Exception):
     """The value of WORKFLOW or PROCESSORS can't be used."""
 
 
@@ -277,12 +277,12 @@ def _checked(found: Any, name: str, doc: str) -> Pipeline:
     if is_graph(found):
         found = from_langgraph(found, name)
     if not isinstance(found, Pipeline):
-        raise Misdeclared(f"WORKFLOW is {found!r}" if found is not None else "there is no WORKFLOW")
+        raise MisdeclaredError(f"WORKFLOW is {found!r}" if found is not None else "there is no WORKFLOW")
     if found.name != name:
-        raise Misdeclared(f"its name is {found.name!r}, which isn't {name!r}, the file's")
+        raise MisdeclaredError(f"its name is {found.name!r}, which isn't {name!r}, the file's")
     graph = found.build()
     if loop := graph.unbounded():
-        raise Misdeclared(
+        raise MisdeclaredError(
             f"{', '.join(map(repr, loop))} could follow each other for ever; expected a `loop(g, …, most=N)` on the "
             "way, or a person"
         )
@@ -303,7 +303,7 @@ def _explained(file: Path, name: str, code: bytes, error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         version = ".".join(map(str, sys.version_info[:2]))
         return f"{file}:{error.lineno or 1}: {error.msg}; expected what Python {version} can read."
-    if isinstance(error, Misdeclared):
+    if isinstance(error, MisdeclaredError):
         expected = "" if "expected" in what else f"; {_HOW.format(name=name)}"
         return f"{file}:{line}: {what}{expected}."
     if isinstance(error, InterlockError):

@@ -198,10 +198,10 @@ def streaming_handler() -> Any:
     class Streaming(BaseCallbackHandler, _StreamingCallbackHandler[Any]):
         run_inline = True
 
-        def tap_output_aiter(self, run_id: Any, output: Any) -> Any:  # noqa: ARG002
+        def tap_output_aiter(self, run_id: Any, output: Any) -> Any:  # noqa: ARG002 - LangChain's signature
             return output
 
-        def tap_output_iter(self, run_id: Any, output: Any) -> Any:  # noqa: ARG002
+        def tap_output_iter(self, run_id: Any, output: Any) -> Any:  # noqa: ARG002 - LangChain's signature
             return output
 
     return Streaming

@@ -30,8 +30,8 @@ class Watch(_Base):
 
     def on_chain_start(
         self,
-        serialized: Any,  # noqa: ARG002
-        inputs: Any,  # noqa: ARG002
+        serialized: Any,  # noqa: ARG002 - LangChain's signature
+        inputs: Any,  # noqa: ARG002 - LangChain's signature
         *,
         run_id: UUID,
         tags: Sequence[str] | None = None,

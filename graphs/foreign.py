@@ -90,7 +90,7 @@ class Foreign(Pipeline):
         text: Any = cast(Any, given).get(self.prompt_field) if isinstance(given, dict) else given
         return text if isinstance(text, str) and text else self.name
 
-    def _entered(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:  # noqa: ARG002
+    def _entered(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:  # noqa: ARG002 - a pipeline's signature
         assert isinstance(input, ForeignInput)
         given: Any = plain(input.given)
         return cast("dict[str, Any]", given) if isinstance(given, dict) else {"input": given}
@@ -98,7 +98,7 @@ class Foreign(Pipeline):
     def started(self, first: dict[str, Any]) -> Any:
         return taken(self.graph, first)
 
-    def _left(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:  # noqa: ARG002
+    def _left(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:  # noqa: ARG002 - a pipeline's signature
         wanted: Any = self.graph.output_channels
         found: Any = values
         if isinstance(values, dict) and not isinstance(wanted, str):

@@ -145,6 +145,8 @@ class ModelAuthError(ModelError):
     kind = "credentials"
 
 
+THEIR_ERRORS = (Exception, SystemExit)
+"""What importing a user's file may end with: anything, and a `sys.exit` in it must not end this process."""
 ENDED_WELL = frozenset(
     {
         "done",

@@ -81,7 +81,7 @@ def unicode(random: Random, seed: Seed, kind: str) -> Case | None:
     real = replace(seed, text=text, old=old, new=new)
     how = random.choice(("same", "composed", "spaces", "dashes"))
     if how == "composed":
-        form = lambda t: unicodedata.normalize("NFD", t)  # noqa: E731
+        form = lambda t: unicodedata.normalize("NFD", t)  # noqa: E731 - one of many forms
         if form(text) == text or not unicodedata.is_normalized("NFC", text):
             return None
         return real.case(kind, form)

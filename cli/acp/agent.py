@@ -322,7 +322,7 @@ def _folder(params: Params) -> Path:
 
 
 def _directory(value: object) -> Path:
-    if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value:  # noqa: PTH117
+    if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value:  # noqa: PTH117 - a text from outside
         raise RpcError(PARAMS, f"cwd is {json.dumps(value)[:60]}, expected the absolute path of a folder.")
     if not os.path.isdir(value):  # noqa: PTH112 - Path.is_dir raises for names that are too long
         raise RpcError(PARAMS, f"There is no folder {value!r}.")

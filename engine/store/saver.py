@@ -93,7 +93,7 @@ class Saver(BaseCheckpointSaver[int]):
         for kept in (self._waiting, self._stored, self._statuses):
             kept.clear()
 
-    def get_next_version(self, current: int | None, channel: None) -> int:  # noqa: ARG002 # pyright: ignore[reportIncompatibleMethodOverride]
+    def get_next_version(self, current: int | None, channel: None) -> int:  # noqa: ARG002 - LangGraph's signature # pyright: ignore[reportIncompatibleMethodOverride]
         """Integers: 18 bytes less per channel and step than the default (`engine.md` 3)."""
         return (current or 0) + 1
 

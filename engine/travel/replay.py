@@ -40,7 +40,7 @@ from interlock.graphs._additions import with_node
 from interlock.graphs._langgraph import input_of
 from interlock.graphs._pipeline import Node, Pipeline
 from interlock.services.transcript import ChainTranscript
-from interlock.state.errors import ConfigError, SetupError, UserError
+from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, UserError
 from interlock.state.node import spec_of
 from interlock.state.text import nearest
 
@@ -92,7 +92,7 @@ def _function(file: Path, name: str) -> Node:
         found: Any = executed(file, code).__dict__
     except OSError as error:
         raise ConfigError(f"{str(file)!r} can't be read ({error.strerror}); {_FORM}.") from error
-    except (Exception, SystemExit) as error:
+    except THEIR_ERRORS as error:
         what = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise ConfigError(f"{file}:{line_of(file, code, error, name)}: {what}.") from error
     if (function := found.get(name)) is not None and callable(function) and spec_of(function):

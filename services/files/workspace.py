@@ -240,7 +240,7 @@ class FolderWorkspace:
         except PathRefused:
             return False
         root = self._root_of(target)
-        if root is None or private_part(target.relative_to(root)) or not os.path.isfile(target):  # noqa: PTH113
+        if root is None or private_part(target.relative_to(root)) or not os.path.isfile(target):  # noqa: PTH113 - a name may be too long for Path.is_file
             return False
         return rules is not self._rules[root] or not self.ignored(target, git=False)
 

@@ -63,23 +63,23 @@ class Reply(Frozen):
 class _ToolConfig(BaseModel):
     model_config = ConfigDict(extra="allow")
     mode: Literal["AUTO", "ANY", "NONE"] = "AUTO"
-    allowedFunctionNames: list[StrictStr] = []  # noqa: N815 - as hooks spell it
+    allowedFunctionNames: list[StrictStr] = []
 
 
 class _Specific(BaseModel):
     """`hookSpecificOutput`: gemini-cli's names, and three of Claude Code's."""
 
     model_config = ConfigDict(extra="allow")
-    additionalContext: StrictStr | None = None  # noqa: N815 - as hooks spell it
+    additionalContext: StrictStr | None = None
     tool_input: dict[str, JsonValue] | None = None
     llm_request: dict[str, JsonValue] | None = None
     llm_response: dict[str, JsonValue] | None = None
-    toolConfig: _ToolConfig | None = None  # noqa: N815
-    tailToolCallRequest: dict[str, JsonValue] | None = None  # noqa: N815
-    clearContext: StrictBool | None = None  # noqa: N815
-    permissionDecision: _Word | None = None  # noqa: N815
-    permissionDecisionReason: StrictStr | None = None  # noqa: N815
-    updatedInput: dict[str, JsonValue] | None = None  # noqa: N815
+    toolConfig: _ToolConfig | None = None
+    tailToolCallRequest: dict[str, JsonValue] | None = None
+    clearContext: StrictBool | None = None
+    permissionDecision: _Word | None = None
+    permissionDecisionReason: StrictStr | None = None
+    updatedInput: dict[str, JsonValue] | None = None
 
 
 _CLAUDES = {"permissionDecision", "permissionDecisionReason", "updatedInput", "hookEventName"}

@@ -176,7 +176,7 @@ def _callbacks(
         root = Root.model_validate({"uri": workspace.as_uri(), "name": workspace.name})
         return ListRootsResult(roots=[root])
 
-    async def asks(context: Any, params: Any) -> Any:  # noqa: ARG001
+    async def asks(context: Any, params: Any) -> Any:  # noqa: ARG001 - the SDK's signature
         return answer(under_way, params)
 
     async def heard(message: Any) -> None:

@@ -41,7 +41,7 @@ async def streams(spec: ServerSpec, auth: "Auth | None", lost: Lost) -> AsyncGen
     timeout = httpx2.Timeout(_CONNECT_S, read=spec.timeout_s)
     if spec.transport == "sse":
 
-        def made(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:  # noqa: ARG001
+        def made(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:  # noqa: ARG001 - the SDK's signature
             return client(timeout=timeout, auth=auth)
 
         async with sse_client(spec.url, None, _CONNECT_S, spec.timeout_s, made, auth) as both:

@@ -59,22 +59,22 @@ class RuleFields(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    toolName: Names  # noqa: N815
+    toolName: Names
     decision: Literal["allow", "ask", "ask_user", "deny"]
     priority: Annotated[int, Field(ge=0, le=999)]
-    mcpName: str | None = None  # noqa: N815
-    mcpFingerprint: str | None = None  # noqa: N815
+    mcpName: str | None = None
+    mcpFingerprint: str | None = None
     """Written by Interlock: what the server was when the rule was saved; another one of that name isn't covered."""
     subagent: str | None = None
-    toolAnnotations: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])  # noqa: N815
-    argsPattern: str | None = None  # noqa: N815
-    commandPrefix: Names | None = None  # noqa: N815
-    commandRegex: str | None = None  # noqa: N815
+    toolAnnotations: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    argsPattern: str | None = None
+    commandPrefix: Names | None = None
+    commandRegex: str | None = None
     command: Names | None = None
     """Exactly these commands, and what `commands.toml` lists beside them: a saved grant."""
     line: str | None = Field(default=None, min_length=1)
     """Exactly this shell line: a saved grant."""
-    plainReading: Literal[True] | None = None  # noqa: N815
+    plainReading: Literal[True] | None = None
     """Shell commands that only read, with plain arguments inside the workspace."""
     path: str | None = None
     """As tools name it: relative to the workspace, absolute in an included directory."""
@@ -84,8 +84,8 @@ class RuleFields(BaseModel):
     """Absolute path of the only workspace that the rule applies to."""
     modes: list[Mode] = Field(default_factory=list[Mode])
     interactive: bool | None = None
-    allowRedirection: bool = False  # noqa: N815
-    denyMessage: str | None = None  # noqa: N815
+    allowRedirection: bool = False
+    denyMessage: str | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> "RuleFields":

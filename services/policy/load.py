@@ -113,7 +113,7 @@ def read_rules(path: Path, tier: int) -> str:
                 raise RuleTextError("can't be read: it is no file")
             if tier not in (SHIPPED, WORKSPACE):
                 _check(found, tier, "it")
-                _check(os.stat(os.path.dirname(os.path.realpath(path))), tier, "its folder")  # noqa: PTH116, PTH120
+                _check(os.stat(os.path.dirname(os.path.realpath(path))), tier, "its folder")  # noqa: PTH116, PTH120 - as the texts of the others
             data = file.read(_LARGEST + 1)
     except OSError as error:
         raise RuleTextError(f"can't be read: {error.strerror}") from None

@@ -223,7 +223,7 @@ class Reading:
 
     def folder(self, path: str) -> bool:
         """Whether it is a folder, wherever the line may run."""
-        places = [os.path.join(self.workspace.root, base, path) for base in self.folders.bases]  # noqa: PTH118
+        places = [os.path.join(self.workspace.root, base, path) for base in self.folders.bases]  # noqa: PTH118 - texts of a line, many
         return bool(places) and all(map(os.path.isdir, places))
 
     def plain(self, command: ShellCommand) -> bool:
@@ -378,7 +378,7 @@ def is_own(program: str, folders: Folders, workspace: Workspace) -> bool:
     """Whether the project supplies a program of that name through a PATH folder of its own."""
     own = _own_folders(os.environ.get("PATH", ""), tuple(map(str, workspace.roots)))
     here = [str(workspace.root / base) for base in folders.bases or (".",)] if own else ()
-    return any(os.path.lexists(os.path.join(base, folder, program)) for folder in own for base in here)  # noqa: PTH118
+    return any(os.path.lexists(os.path.join(base, folder, program)) for folder in own for base in here)  # noqa: PTH118 - texts of a line, many
 
 
 @lru_cache(maxsize=8)
@@ -387,6 +387,6 @@ def _own_folders(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
     own: list[str] = []
     for folder in path.split(os.pathsep):
         real = Path(os.path.realpath(folder))
-        if not os.path.isabs(folder) or any(real.is_relative_to(root) for root in roots):  # noqa: PTH117
+        if not os.path.isabs(folder) or any(real.is_relative_to(root) for root in roots):  # noqa: PTH117 - texts of a line, many
             own.append(folder)
     return tuple(own)

@@ -99,7 +99,7 @@ def _listed(place: Place) -> Generator[int]:
 
 
 def _open_up(directory: int) -> None:
-    os.chmod(f"/proc/self/fd/{directory}", stat.S_IMODE(os.fstat(directory).st_mode) | stat.S_IRWXU)  # noqa: PTH101
+    os.chmod(f"/proc/self/fd/{directory}", stat.S_IMODE(os.fstat(directory).st_mode) | stat.S_IRWXU)  # noqa: PTH101 - by descriptor, not by name
 
 
 def _rename(directory: int, name: str) -> None:
