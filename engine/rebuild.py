@@ -27,17 +27,12 @@ class Truth(NamedTuple):
     """Key of each request the graph is interrupted for → LangGraph's id."""
 
 
-def differences(home: Path) -> list[str]:
-    """One line per run whose rows disagree with its checkpoints."""
-    return asyncio.run(_compared(home, mend=False))
-
-
 def rebuild(home: Path) -> list[str]:
-    """Make the rows agree with the checkpoints; return what was wrong."""
-    return asyncio.run(_compared(home, mend=True))
+    """Make the rows agree with the checkpoints; return one line per run whose rows didn't."""
+    return asyncio.run(_rebuilt(home))
 
 
-async def _compared(home: Path, *, mend: bool) -> list[str]:
+async def _rebuilt(home: Path) -> list[str]:
     store = Store(home)
     with explained(store.path), closing(store.connect("FULL")) as conn:
         driven = {row.run for row in list_runs(home, "running")}  # their drivers own those rows
@@ -47,8 +42,7 @@ async def _compared(home: Path, *, mend: bool) -> list[str]:
             truth = await _truth(conn, run, workflow) if known else None
             if truth is not None:
                 found += _differing(conn, run, tuple(row), truth)
-                if mend:
-                    _mend(conn, run, truth)
+                _mend(conn, run, truth)
         return found
 
 

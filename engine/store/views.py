@@ -1,6 +1,7 @@
 """views: the rows that lists and pages are made of, without a model or a graph: they must be fast to import."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,42 +52,44 @@ def past(home: Path, run: str) -> list[Row]:
     return select(home, sql, run, run)
 
 
-def answered(home: Path, run: str) -> list[Row]:
-    """Answered requests in the order asked: id, request, answer, answered_at, answered_by, rule."""
-    sql = (
-        "select id, request, answer, answered_at, answered_by, rule from approvals "
-        "where run = ? and answer is not null order by seq"
-    )
-    return select(home, sql, run)
+def _of_run(sql: str) -> Callable[[Path, str], list[Row]]:
+    """What a query finds of a run: home, run → rows."""
+    return lambda home, run: select(home, sql, run)
 
 
-def steps(home: Path, run: str) -> list[Row]:
-    """Every executed node, in the order they ended: all columns of `steps`."""
-    return select(home, "select * from steps where run = ? order by seq", run)
-
-
-def models(home: Path, run: str) -> list[Row]:
-    """Model, requests, tokens and time, by model."""
-    return select(
-        home,
-        "select model, count(*) as requests, sum(input_tokens) as input_tokens, "
-        "sum(output_tokens) as output_tokens, sum(cached_tokens) as cached, "
-        "sum(thought_tokens) as thoughts, sum(duration_ms) as duration_ms "
-        "from model_calls where run = ? group by model order by model",
-        run,
-    )
-
-
-def calls(home: Path, run: str) -> list[Row]:
-    """The journal in the order calls finished, those without a result last; with the records of call and answer."""
-    return select(
-        home,
-        "select j.*, c.body as asked, c.file as asked_file, a.body as answer, a.file as answer_file "
-        "from journal j left join chain c on c.id = j.message left join chain a on a.id = j.record "
-        "where j.run = ? "
-        "order by coalesce(done_at, 9e99), coalesce(intent_at, 9e99), message, idx, attempt",
-        run,
-    )
+answered = _of_run(
+    "select id, request, answer, answered_at, answered_by, rule from approvals "
+    "where run = ? and answer is not null order by seq"
+)
+"""Answered requests in the order asked."""
+steps = _of_run("select * from steps where run = ? order by seq")
+"""Every executed node, in the order they ended."""
+models = _of_run(
+    "select model, count(*) as requests, sum(input_tokens) as input_tokens, "
+    "sum(output_tokens) as output_tokens, sum(cached_tokens) as cached, "
+    "sum(thought_tokens) as thoughts, sum(duration_ms) as duration_ms "
+    "from model_calls where run = ? group by model order by model"
+)
+"""Model, requests, tokens and time, by model."""
+calls = _of_run(
+    "select j.*, c.body as asked, c.file as asked_file, a.body as answer, a.file as answer_file "
+    "from journal j left join chain c on c.id = j.message left join chain a on a.id = j.record "
+    "where j.run = ? "
+    "order by coalesce(done_at, 9e99), coalesce(intent_at, 9e99), message, idx, attempt"
+)
+"""The journal in the order calls finished, those without a result last; with the records of call and answer."""
+decisions = _of_run("select * from decisions where run = ? order by at")
+"""Decisions on calls, oldest first."""
+agents_usage = _of_run(
+    "select agent, sum(case when role = 'main' then 1 else 0 end) as turns, "
+    "sum(input_tokens + output_tokens) as tokens from model_calls where run = ? group by agent"
+)
+"""Agent, turns and tokens."""
+agents_results = _of_run(
+    "select result, result_file from journal where run = ? and state = 'done' "
+    "and tool in ('invoke_agent', 'codebase_investigator')"
+)
+"""What calls of agents came to."""
 
 
 def drive(home: Path, run: str) -> int | None:
@@ -95,33 +98,8 @@ def drive(home: Path, run: str) -> int | None:
     return found[0]["epoch"] if found else None
 
 
-def decisions(home: Path, run: str) -> list[Row]:
-    """Decisions on calls, oldest first: message, idx, attempt, at, body."""
-    return select(home, "select * from decisions where run = ? order by at", run)
-
-
 def agents(home: Path, run: str) -> list[str]:
     """The path of every agent that began a conversation."""
     sql = "select body from chain where run = ? and parent = '' and file is null"
     roots = [json.loads(row["body"]).get("root", {}) for row in select(home, sql, run)]
     return [*dict.fromkeys(root["agent"] for root in roots if root.get("agent"))]
-
-
-def agents_usage(home: Path, run: str) -> list[Row]:
-    """Agent, turns and tokens."""
-    return select(
-        home,
-        "select agent, sum(case when role = 'main' then 1 else 0 end) as turns, "
-        "sum(input_tokens + output_tokens) as tokens from model_calls where run = ? group by agent",
-        run,
-    )
-
-
-def agents_results(home: Path, run: str) -> list[Row]:
-    """What calls of agents came to: result, result_file."""
-    return select(
-        home,
-        "select result, result_file from journal where run = ? and state = 'done' "
-        "and tool in ('invoke_agent', 'codebase_investigator')",
-        run,
-    )

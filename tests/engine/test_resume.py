@@ -20,7 +20,7 @@ from warm import Warm
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.driver.drive import Drive
 from interlock.engine.read import find_run, waiting_requests
-from interlock.engine.rebuild import differences
+from interlock.engine.rebuild import rebuild
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import record_decisions
 from interlock.engine.store.runs import remove_run
@@ -307,7 +307,7 @@ def test_runs_of_an_earlier_version_are_gone_on_with(
         assert ((work / "a.txt").read_text(), (work / "log").read_text()) == ("uno\ntwo\n", "first\nsecond\n")
     prompts = [m["content"] for m in done.output["history"] if m["role"] == "user"]
     assert prompts == ["Do it.", "And again.", "Once more."]
-    assert differences(tmp_path / "home") == []
+    assert rebuild(tmp_path / "home") == []
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 from kill_runs.scene import RUN, Scene
 
-from interlock.engine.rebuild import differences
+from interlock.engine.rebuild import rebuild
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.damage import damage
 from interlock.services.transcript import ChainTranscript
@@ -185,5 +185,5 @@ def store_matches(scene: Scene) -> str | None:
     """After a kill, runs and approvals must agree with the checkpoints (`engine.md` 5). None: they do."""
     if not scene.exists():
         return None
-    lines = differences(scene.folder / "home")
+    lines = rebuild(scene.folder / "home")
     return "; ".join(lines) or None
