@@ -74,7 +74,6 @@ class ChainTranscript:
         return head
 
     def read(self, head: str) -> list[Message]:
-        """Return all messages up to `head`, oldest first."""
         known, prefix = self._last
         new: list[Message] = []
         at = head
@@ -88,7 +87,6 @@ class ChainTranscript:
         return list(found)
 
     def ids(self, head: str, count: int | None = None) -> list[str]:
-        """Return the ids of message records up to `head`, oldest first; with `count`, only the last ones."""
         found: list[str] = []
         while head and len(found) != count:
             parent, message = self._record(head)

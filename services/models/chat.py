@@ -175,7 +175,6 @@ class ChatModels:
         return {**plan, "spent_s": spent_s + delay_s, "delay_s": delay_s, "at": at}
 
     def resolve(self, name: str) -> str:
-        """Resolve an alias to a model name. Raises `UserError` with the nearest names if it can't be a model."""
         return resolve(self._settings, name)
 
     def of_role(self, role: str) -> str:
@@ -188,11 +187,9 @@ class ChatModels:
         return own
 
     def limit(self, model: str) -> int:
-        """Return the context window in tokens."""
         return self.facts.limit(model)
 
     def protocol_after(self, model: str, reply: Reply, silent: int) -> str:
-        """Return how the model calls tools from now on, and remember it."""
         return self.facts.protocol_after(model, reply, silent)
 
     async def aclose(self) -> None:

@@ -234,7 +234,6 @@ class RulePolicy:
         return None if about is None else SessionRule(tool=call.name, path=about, modes=LOOSER[mode])
 
     def save(self, risk: Risk, rule: SessionRule, note: str) -> SavedRules | None:
-        """Save a narrowed rule for later runs. Blocks on disk; raises `RunError`."""
         return None if self._save_to is None else save(self._save_to, self._tables(risk, rule), note)
 
     def _tables(self, risk: Risk, rule: SessionRule) -> list[Table]:
@@ -242,7 +241,6 @@ class RulePolicy:
         return tables_of(rule, server, risk == "network", self._workspace.root)
 
     def program_of(self, tool: str) -> str:
-        """Return the fingerprint of the MCP server that a tool belongs to; empty for other tools."""
         return self._programs.get(server_of(tool, self._scope.servers) or "", "")
 
     def idle_rules(self, agents: Collection[str], servers: Collection[str]) -> list[Problem]:
