@@ -44,7 +44,7 @@ _LISTED = {
         ("listing", "schema WORKFLOW", "a workflow's input and output as JSON Schema"),
         ("folder", "memory [show|add|refresh]", "the files that every conversation begins with"),
         ("listing", "tools", "what the model can call"),
-        ("models", "models", "what the configured providers and local servers offer"),
+        ("listing", "models", "what the configured providers and local servers offer"),
         ("listing", "modes", "the modes of work: which tools each has, on which files"),
         ("listing", "agents", "the sub-agents that a model can ask"),
         ("doctor", "doctor [--store]", "check this machine, the settings and the store"),

@@ -28,8 +28,7 @@ from interlock.services.mcp.spec import ServerSpec, specs_of
 from interlock.services.policy.checkers import CheckerAnswer, lowered
 from interlock.services.policy.decision import Explanation
 from interlock.services.policy.fields import MODE_NAMES
-from interlock.services.policy.policy import RulePolicy
-from interlock.services.policy.private import RULE as PRIVATE
+from interlock.services.policy.policy import PRIVATE_RULE, RulePolicy
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.toolset import describe, nearest_names
 from interlock.state.calls import ApprovalMode, CallView, Choice, Risk, Verdict
@@ -106,7 +105,7 @@ class PolicyCheck:
         verdict = await policy.unless_private(call, risk, mode, lowered(found.verdict, checkers))
         if verdict.by_checker:
             choices = policy.choices(call, risk, verdict) if verdict.decision == "ask" else ()
-            private = verdict.rule.startswith(PRIVATE)
+            private = verdict.rule.startswith(PRIVATE_RULE)
             found = _changed(found, verdict, choices, _PRIVATE if private else _CHECKER)
         return Checked(agent=asked.agent, explanation=found, checkers=tuple(checkers))
 

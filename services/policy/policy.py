@@ -35,7 +35,6 @@ from interlock.services.policy.fields import MODE_NAMES, Problem, settings_rules
 from interlock.services.policy.harmless import lets_through
 from interlock.services.policy.load import about_nothing, load_rules, shipped_rules
 from interlock.services.policy.matching import meets, names_it, protection, with_plan_file
-from interlock.services.policy.private import asked_if_private
 from interlock.services.policy.rule import (
     SHELL_TOOLS,
     SHIPPED,
@@ -53,9 +52,34 @@ from interlock.services.policy.rule import (
 from interlock.services.policy.shell_decision import decide_line, only_reads
 from interlock.services.shell.model import ShellLine
 from interlock.services.shell.parse import parse
-from interlock.state.calls import CallView, Choice, Risk, SavedRules, SessionRule, Verdict
+from interlock.state.calls import CallView, Choice, Risk, SavedRules, SessionRule, ToolError, Verdict
 from interlock.state.settings import Settings
 from interlock.state.tooling import Processes, Reach, Workspace
+from interlock.tools._http import private_address, url_problem
+
+_OPENING = frozenset({"web_fetch", "browser_action"})
+"""Tools that connect to the address in their argument `url`, and to no other private one."""
+PRIVATE_RULE = "private address"
+
+
+async def asked_if_private(call: CallView, verdict: Verdict) -> Verdict:
+    """Limit a verdict to ask, without an always-choice, if the call's host is private now.
+
+    The tool checks the address again when it connects: one that turns private later wasn't approved.
+    """
+    url = call.args.get("url")
+    if canonical(call.name) not in _OPENING or not isinstance(url, str) or url_problem(url):
+        return verdict
+    try:
+        private = await private_address(url)
+    except ToolError:
+        return verdict  # the tool fails for the same reason
+    if private is None:
+        return verdict
+    reason = f"`{call.name}` leads to a private address ({private}), which is asked about each time."
+    changed = {"decision": "ask", "rule": f"{PRIVATE_RULE}: {private}", "reason": reason, "by_checker": True}
+    return verdict.model_copy(update={**changed, "session": None})
+
 
 _NO_RULES: tuple[SessionRule, ...] = ()
 _NO_PROGRAMS: Mapping[str, str] = {}

@@ -10,7 +10,7 @@ import pytest
 from agent_runs.stage import Stage, call
 from commands import Run
 
-from interlock.cli.render.calls import call_lines
+from interlock.cli.commands.show import call_lines
 from interlock.cli.render.output import Paint
 from interlock.engine import Decision, Outcome, run_sync
 from interlock.engine.client import Client

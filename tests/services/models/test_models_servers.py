@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from local_server import Local, delta
 
-from interlock.services.models.facts import ModelFacts
-from interlock.services.models.servers import Server, is_near
+from interlock.services.models.facts import ModelFacts, Server, is_near
 from interlock.state.events import Progress
 from interlock.state.settings import Settings
 
