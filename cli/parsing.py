@@ -74,8 +74,8 @@ class Parser(argparse.ArgumentParser):
         flag(self, "-C --workspace --cd DIR", "look in DIR", type=Path)
         flag(self, "--skip-trust", "trust this folder, this once")
 
-    def json_flag(self, about: str = "for programs") -> None:
-        flag(self, "--json", about)
+    def json_flag(self) -> None:
+        flag(self, "--json", "for programs")
 
     def _print_message(self, message: str, file: object = None) -> None:  # noqa: ARG002 - as argparse's
         out().print(message.rstrip("\n"), reading=True)

@@ -5,7 +5,8 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+import traceback
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
@@ -190,12 +191,5 @@ def _broken(file: Path, error: BaseException) -> str:
 
 
 def _line(file: Path, error: BaseException) -> int:
-    return next(reversed([*_lines(file, error)]), 1)
-
-
-def _lines(file: Path, error: BaseException) -> Iterator[int]:
-    at = error.__traceback__
-    while at is not None:
-        if at.tb_frame.f_code.co_filename == str(file):
-            yield at.tb_lineno
-        at = at.tb_next
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((f.lineno for f in reversed(frames) if f.filename == str(file) and f.lineno), 1)
