@@ -424,6 +424,14 @@ def test_main_keeps_the_mode_of_work_and_the_protocol_of_the_plan(tmp_path: Path
     assert not (stage.work / "b.py").exists()
 
 
+def test_what_is_asked_of_the_plan_does_not_count_for_the_run_that_carries_it_out(tmp_path: Path) -> None:
+    writes = tools(call("write_file", file_path="b.py", content="x"))
+    stage = Stage(tmp_path / "stage", [tools(WRITE), tools(HAND_IN), writes, {"text": "done"}])
+    outcome = stage.run("plan", {"prompt": "add g"})
+    outcome = stage.resume(outcome, *approve(outcome), approval_mode="yolo")
+    assert (outcome.workflow, outcome.status) == ("main", "waiting"), outcome.error
+
+
 def test_a_review_that_waits_is_in_review_and_says_what_an_edit_takes(tmp_path: Path) -> None:
     stage = Stage(
         tmp_path / "stage", [tools(WRITE), tools(HAND_IN), {"text": "no"}, {"text": "no"}, {"text": "no"}]
