@@ -14,7 +14,7 @@ assert gc.isenabled() and gc.get_freeze_count() > 100_000
 for name in quick_start.PACKAGES:
     package = sys.modules[name]
     assert isinstance(package, quick_start._Unread) and package._read, f"{name} was read"
-for name in ("click", "zstandard", "httpx._main"):
+for name in ("click", "zstandard", "httpx._main", "numpy", "aiosqlite", "langgraph.store.sqlite"):
     assert name not in sys.modules, f"{name} was read"
 """
 _LATER = """
