@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import signature
+from itertools import pairwise
 from typing import Any, cast, get_args
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -142,12 +143,13 @@ class Graph:
         reducers = Contract(self.name, name, self.state, (), (*channels_of(self.state),)).reducers
         self.wiring.add_graph(name, subgraph.run, subgraph.whole, reducers, fusable=fusable)
 
-    def edge(self, source: str, target: str) -> None:
-        """Add an edge; several from one node start parallel branches."""
-        self.declared.append((Graph.edge, (source, target)))
-        self._note(source, target)
-        self._plain.append((source, target))
-        self.wiring.lead(source, target)
+    def edge(self, source: str, target: str, *more: str) -> None:
+        """Add an edge, and one from each node to the next; several from one node start parallel branches."""
+        for pair in pairwise((source, target, *more)):
+            self.declared.append((Graph.edge, pair))
+            self._note(*pair)
+            self._plain.append(pair)
+            self.wiring.lead(*pair)
 
     def join(self, sources: Sequence[str], target: str) -> None:
         """Add an edge from each source: `target` runs once, when all branches have finished."""

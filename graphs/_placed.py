@@ -30,9 +30,7 @@ def agent(*, task: str = "task", answer: str = "answer", depth: int = 1) -> Grap
     g.node("begin", begin_task(task))
     g.subgraph("main", lambda: main.build(depth))
     g.node("end", end_task(answer))
-    g.edge(START, "begin")
-    g.edge("begin", "main")
-    g.edge("main", "end")
+    g.edge(START, "begin", "main", "end")
     g.by_label("end", {"done": END, "failed": END})
     return g
 

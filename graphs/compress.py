@@ -37,8 +37,7 @@ def build() -> Graph:
     g.by_label("split", {"found": "summarise", "nothing to drop": "keep_truncated"})
     g.edge("keep_truncated", END)
     g.by_label("summarise", {"answered": "verify", "failed": "accept"})
-    g.edge("verify", "accept")
-    g.edge("accept", END)
+    g.edge("verify", "accept", END)
     return g
 
 

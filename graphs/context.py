@@ -26,13 +26,9 @@ def build() -> Graph:
 
     g.edge(START, "history")
     g.by_label("history", {"new": "environment", "begun": "system-prompt"})
-    g.edge("environment", "directory")
-    g.edge("directory", "ide")
+    g.edge("environment", "directory", "ide")
     g.by_label("ide", {"on": "system-prompt", "prompt off": "memory"})
-    g.edge("system-prompt", "memory")
-    g.edge("memory", "tool_declarations")
-    g.edge("tool_declarations", "at_files")
-    g.edge("at_files", END)
+    g.edge("system-prompt", "memory", "tool_declarations", "at_files", END)
     return g
 
 

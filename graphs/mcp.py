@@ -37,8 +37,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.by_label("connect", {**asked, "failed": "format"})
     g.edge("call", "format")
     g.edge("read", "format")
-    g.edge("prompt", "format")
-    g.edge("format", END)
+    g.edge("prompt", "format", END)
     return g
 
 

@@ -31,8 +31,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.nodes(nudge, remind, hand_over, finish)
     hooks(g, {"BeforeAgent": (before_agent, {"passed": "turn", "ended": "finish"})})
 
-    g.edge(START, "open_plan")
-    g.edge("open_plan", "context")
+    g.edge(START, "open_plan", "context")
     g.route("context", after_context, {"plain": "turn", "hooked": "before_agent"})
     looped = {"first loop": "nudge", "ended": "finish"}
     g.route("turn", after_turn, {"calls": "tools", "no calls": "remind", **looped})
@@ -40,8 +39,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.route("tools", after_tools, {"results": "turn", **reviewed})
     g.by_label("remind", {"once more": "turn", "give up": "finish"})
     g.edge("nudge", "turn")
-    g.edge("hand_over", "finish")
-    g.edge("finish", END)
+    g.edge("hand_over", "finish", END)
     return g
 
 

@@ -31,9 +31,7 @@ def build() -> Graph:
     g.by_label("chunk", {"embed": "embed", "store": "store"})
     g.edge("embed", "store")
     g.by_label("store", {"more": "chunk", "done": "query", "only": "format"})
-    g.edge("query", "rank")
-    g.edge("rank", "format")
-    g.edge("format", END)
+    g.edge("query", "rank", "format", END)
     return g
 
 

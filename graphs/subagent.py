@@ -49,14 +49,11 @@ def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
     g.subgraph("tools", lambda: tools.build(depth))
     g.nodes(take_notes, check_result, nudge, send_back, recover, finish)
 
-    g.edge(START, "start")
-    g.edge("start", "context")
-    g.edge("context", "check_end")
+    g.edge(START, "start", "context", "check_end")
     g.by_label("check_end", {"turn": "turn", "time or turns are up": "recover"})
     turned = {"calls": "tools", "no call": "recover", "first loop": "nudge", "failed": "finish"}
     g.route("turn", after_turn, turned)
-    g.edge("tools", "take_notes")
-    g.edge("take_notes", "check_result")
+    g.edge("tools", "take_notes", "check_result")
     ended = {"complete": "finish", "aborted": "finish"}
     g.by_label("check_result", {**ended, "open questions": "send_back", "go on": "check_end"})
     g.edge("nudge", "check_end")

@@ -22,9 +22,7 @@ def build() -> Graph:
 
     g.edge(START, "load_override")
     g.by_label("load_override", {"file": END, "none": "gather"})
-    g.edge("gather", "assemble")
-    g.edge("assemble", "compare")
-    g.edge("compare", END)
+    g.edge("gather", "assemble", "compare", END)
     return g
 
 

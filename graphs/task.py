@@ -68,13 +68,11 @@ def build(depth: int = MAX_DEPTH) -> Graph:
 
 
 def _edges(g: Graph) -> None:
-    g.edge(START, "load_mode")
-    g.edge("load_mode", "build_prompt")
+    g.edge(START, "load_mode", "build_prompt")
     g.route("build_prompt", after_context, {"plain": "turn", "hooked": "before_agent"})
     turned = {"calls": "choose_call", "nothing called": "remind", "first loop": "nudge", "ended": "finish"}
     g.route("turn", after_turn, turned)
-    g.edge("choose_call", "tools")
-    g.edge("tools", "weigh")
+    g.edge("choose_call", "tools", "weigh")
     on = {"three mistakes": "ask_guidance", "given up": "give_up", "go on": "build_prompt"}
     over = {"answered": "after_agent", "accepted": "finish", "stopped": "finish"}
     g.by_label("weigh", {**over, "completed": "ask_completion", "subtask": "open_child", **on})
@@ -89,9 +87,7 @@ def _edges(g: Graph) -> None:
     g.by_label("take_guidance", {"go on": "build_prompt", "stopped": "finish"})
     g.edge("await_completion", "take_completion")
     g.by_label("take_completion", {**over, "feedback": "build_prompt"})
-    g.edge("open_child", "child")
-    g.edge("child", "take_result")
-    g.edge("take_result", "build_prompt")
+    g.edge("open_child", "child", "take_result", "build_prompt")
     g.edge("finish", END)
 
 

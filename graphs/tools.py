@@ -137,8 +137,7 @@ def _execute(depth: int = 0) -> Graph:
     g.by_label("take_review", {"decided": "respond", "hooks": "after_tool", "changed since": "ask_review"})
     waits = {"outcome": "await_outcome", "question": "await_answer", "approval": "await_review"}
     g.by_label("notify", waits)
-    g.edge("summarize", "respond")
-    g.edge("respond", END)
+    g.edge("summarize", "respond", END)
     return g
 
 
@@ -184,8 +183,7 @@ def _decide() -> Graph:
     g.by_label("take_edit", {"corrected": "validate", "answered": "respond"})
     asking = {"asked": "await_approval", "notify": "notify", "impossible": "respond"}
     g.by_label("request_approval", asking)
-    g.edge("notify", "await_approval")
-    g.edge("await_approval", "apply_decision")
+    g.edge("notify", "await_approval", "apply_decision")
     refused = {"reject": "respond", "cancel": "respond"}
     again = {"modify": "validate", "changed since": "check_policy"}
     g.by_label("apply_decision", {"proceed": "ready", **again, **refused})
