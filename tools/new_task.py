@@ -1,6 +1,8 @@
 """new_task: have part of the work done as a separate task, in the mode that fits."""
 
-from pydantic import Field, field_validator
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, field_validator
 
 from interlock.state.calls import ToolResult
 from interlock.state.task import all_steps
@@ -13,14 +15,9 @@ class NewTaskArgs(Args):
         min_length=1,
         description="The task, with everything that it needs to know: it sees nothing of this conversation.",
     )
-    todos: str = Field(
+    todos: Annotated[str, AfterValidator(all_steps)] = Field(
         default="", description="Its first list of steps, one `[ ] step` a line; may be left out."
     )
-
-    @field_validator("todos")
-    @classmethod
-    def _of_steps(cls, value: str) -> str:
-        return all_steps(value)
 
     @field_validator("message")
     @classmethod

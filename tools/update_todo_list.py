@@ -1,6 +1,8 @@
 """update_todo_list: the task's steps as a list of check boxes."""
 
-from pydantic import Field, JsonValue, field_validator
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, JsonValue
 
 from interlock.state.calls import ToolResult
 from interlock.state.task import all_steps, steps_of
@@ -8,15 +10,10 @@ from interlock.state.tooling import Args, Tool, ToolContext
 
 
 class UpdateTodoListArgs(Args):
-    todos: str = Field(
+    todos: Annotated[str, AfterValidator(all_steps)] = Field(
         description="The whole list, one step a line, in order: `[ ] step` is to be done, `[-] step` is being done,"
         " `[x] step` is done. It replaces the list before."
     )
-
-    @field_validator("todos")
-    @classmethod
-    def _of_steps(cls, value: str) -> str:
-        return all_steps(value)
 
 
 async def run(args: UpdateTodoListArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
