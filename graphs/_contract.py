@@ -19,7 +19,7 @@ from interlock.graphs._fusing import Run
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import RunError, SetupError
 from interlock.state.events import ErrorEvent, Event, NodeEnd, NodeStart, Retry
-from interlock.state.node import NodeSpec, spec_of
+from interlock.state.node import NodeSpec, spec_of, specified
 from interlock.state.run import RunChannels, newest
 
 
@@ -247,7 +247,7 @@ def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) ->
         )
         return update
 
-    return node
+    return specified(node, spec)
 
 
 def _tried(

@@ -94,6 +94,10 @@ class Wiring:
     def unfusable(self) -> list[str]:
         return [name for name, node in self._nodes.items() if not node.fusable and name != START]
 
+    def function(self, name: str) -> Run:
+        """What runs as the node."""
+        return self._nodes[name].run
+
     def lead(self, source: str, way: str | Choice | Fan) -> None:
         self._ways.setdefault(source, []).append(way)
 
@@ -257,6 +261,10 @@ class Task(Runnable[Any, Any]):
     def __init__(self, wiring: Wiring, name: str, channels: Set[str], *, sent: bool) -> None:
         """`sent`: its input is a payload or the graph's input, not the state."""
         self._wiring, self._node, self._channels, self._sent = wiring, name, channels, sent
+
+    @property
+    def function(self) -> Run:
+        return self._wiring.function(self._node)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         raise NotImplementedError("Graphs are driven by `ainvoke`.")

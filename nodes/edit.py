@@ -5,7 +5,18 @@ from pathlib import PurePath
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.edit_subject import EDIT, Edit, as_tried, ask, edit_at, problem, shown_text
+from interlock.nodes.edit_subject import (
+    DIFFERENCES,
+    EDIT,
+    Edit,
+    as_tried,
+    ask,
+    difference,
+    edit_at,
+    note_reason,
+    problem,
+    shown_text,
+)
 from interlock.nodes.requests import answered, put_request, rejected
 from interlock.nodes.tools_results import by_policy, note, note_person
 from interlock.prompts import load
@@ -20,14 +31,15 @@ from interlock.state.calls import (
     key_of,
 )
 from interlock.state.deps import Deps, to_its_end
-from interlock.state.edit import GRACE_S, EditState, FixAnswer, TargetAnswer
+from interlock.state.edit import EditState, FixAnswer, TargetAnswer
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, ToolCall
-from interlock.state.node import node
+from interlock.state.node import Part, node
 from interlock.state.tooling import ToolRun
 from interlock.tools._content import TextFile, line_at
 from interlock.tools._diff import unified_diff
 from interlock.tools.matcher.edit import (
+    CORRECTIONS,
     Placed,
     Problem,
     placed,
@@ -35,6 +47,7 @@ from interlock.tools.matcher.edit import (
     raw_after,
     unusable,
 )
+from interlock.tools.matcher.find import STRATEGIES
 
 _CODES = {
     "path_refused": "outside_workspace",
@@ -84,7 +97,16 @@ def _refusal(edit: Edit) -> Problem | None:
     return None
 
 
-@node(reads=EDIT, writes=("error",), labels=("right count", "wrong count", "none"), nondeterministic=True)
+_MATCHES = (Part("the first that finds any", STRATEGIES),)
+
+
+@node(
+    reads=EDIT,
+    writes=("error",),
+    labels=("right count", "wrong count", "none"),
+    nondeterministic=True,
+    parts=_MATCHES,
+)
 async def match(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """The first strategy that finds anything decides; too many or too few matches are an error, never a choice."""
     edit = await edit_at(runtime.context, state)
@@ -92,17 +114,25 @@ async def match(state: EditState, runtime: Runtime[Deps]) -> EditState:
         return {"label": "wrong count", "error": problem("external_change", edit.content)}
     at = await edit.at()
     if not isinstance(at, Problem):
+        note_reason(runtime, at.found)
         return {"label": "right count"}
     return {"label": "none" if at.code == "no_occurrence" else "wrong count", "error": problem(*at)}
 
 
-@node(reads=EDIT, writes=(), labels=("found", "not found", "not for a model"), nondeterministic=True)
+@node(
+    reads=EDIT,
+    writes=(),
+    labels=("found", "not found", "not for a model"),
+    nondeterministic=True,
+    parts=(Part("the first that helps; the new string too", tuple(c.name for c in CORRECTIONS)),),
+)
 async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Try over-escaped strings and surrounding whitespace; next come models, except for structured files."""
     edit = await edit_at(runtime.context, state)
     if isinstance(edit, ToolResult):
         return {"label": "not for a model"}
-    if await edit.repaired():
+    if at := await edit.repaired():
+        note_reason(runtime, at.found)
         return {"label": "found"}
     structured = PurePath(edit.path).suffix.lower() in _EXACT_ONLY
     return {"label": "not for a model" if structured else "not found"}
@@ -138,15 +168,14 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
     writes=("error",),
     labels=("changed", "same"),
     nondeterministic=True,
+    parts=(Part("any that changed", DIFFERENCES),),
 )
 async def check_external_change(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Compare with the hash of the text the model read; without one, check for an mtime over 2 s past the last edit."""
-    edit = await edit_at(runtime.context, state)
-    if not isinstance(edit, ToolResult):
-        known, last = state.get("known_hash"), state.get("last_edit_at")
-        moved = edit.modified_at > last + GRACE_S if last and not known else False
-        if edit.hash == state["seen"] and (not known or edit.hash == known) and not moved:
-            return {"label": "same"}
+    differs = difference(await edit_at(runtime.context, state), state)
+    if not differs:
+        return {"label": "same"}
+    note_reason(runtime, differs)
     text = "The file changed on disk since it was last read. Read it again, and edit what is there now."
     error = problem("external_change", f"{text} ({state['error']['message']})")
     return {"label": "changed", "error": error}
@@ -190,13 +219,17 @@ async def confirm_present(state: EditState, runtime: Runtime[Deps]) -> EditState
     return {"label": "present", "edit_status": "already_applied", "error": {}}
 
 
-@node(reads=EDIT, writes=(), labels=("found", "not found"), nondeterministic=True)
+@node(reads=EDIT, writes=(), labels=("found", "not found"), nondeterministic=True, parts=_MATCHES)
 async def match_again(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Retry all strategies; if they fail, the first error is reported."""
     edit = await edit_at(runtime.context, state)
     if isinstance(edit, ToolResult) or not edit.strings.old or unusable(edit.strings.old, edit.strings.new):
         return {"label": "not found"}
-    return {"label": "not found" if isinstance(await edit.at(), Problem) else "found"}
+    at = await edit.at()
+    if isinstance(at, Problem):
+        return {"label": "not found"}
+    note_reason(runtime, at.found)
+    return {"label": "found"}
 
 
 @node(

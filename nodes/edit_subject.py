@@ -10,7 +10,8 @@ from interlock.nodes.helper_model import Answered, Question, T, ask_json, asking
 from interlock.nodes.tools_results import CALL, earlier_calls
 from interlock.state.calls import CallKey, CallView, ToolResult, key_of
 from interlock.state.deps import Deps, StopFlag, in_thread
-from interlock.state.edit import FIXER_TIMEOUT_S, EditState, FixAnswer, TargetAnswer
+from interlock.state.edit import FIXER_TIMEOUT_S, GRACE_S, EditState, FixAnswer, TargetAnswer
+from interlock.state.node import task_of
 from interlock.tools._content import TextFile, decode
 from interlock.tools.matcher.edit import Placed, Problem, excerpt, placed, repaired
 from interlock.tools.matcher.windows import Work
@@ -69,6 +70,26 @@ EDIT = (*CALL, "source", "helper", "helper_role")
 """Keys that identify an edit as it is tried."""
 _MOST_TEXT = 120_000
 """Characters of a file shown to a helper: about 30,000 tokens."""
+
+
+DIFFERENCES = ("gone", "its bytes since this edit read it", "its hash since the model read it", "its time")
+"""What shows that somebody else changed the file."""
+
+
+def difference(edit: Edit | ToolResult, state: EditState) -> str:
+    """What shows that somebody else changed the file: one of `DIFFERENCES`; empty: nothing does."""
+    if isinstance(edit, ToolResult):
+        return DIFFERENCES[0]
+    known, last = state.get("known_hash"), state.get("last_edit_at")
+    others = known and edit.hash != known
+    late = last and not known and edit.modified_at > last + GRACE_S
+    shown = (edit.hash != state["seen"], others, late)
+    return next((what for what, yes in zip(DIFFERENCES[1:], shown, strict=True) if yes), "")
+
+
+def note_reason(runtime: Runtime[Deps], reason: str) -> None:
+    """Record with the step what matched, or what differs."""
+    runtime.context.steps.reasoned(task_of(runtime, "An edit"), reason)
 
 
 async def edit_at(deps: Deps, state: EditState) -> Edit | ToolResult:

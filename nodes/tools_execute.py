@@ -33,7 +33,7 @@ from interlock.state.events import ToolStart
 from interlock.state.hooks import HookOutcome
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message
-from interlock.state.node import node
+from interlock.state.node import node, task_of
 from interlock.state.output_rules import is_long, rule_of
 from interlock.state.tooling import Reach, ToolInfo, ToolRun
 from interlock.state.tools import ExecuteState
@@ -69,7 +69,7 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
         runtime.stream_writer(_start_event(deps, key, call))
         (shown, reach), filled = _approved(deps, state, info, call), filled_input(deps, state)
         run = ToolRun(key, call, runtime.stream_writer, left, given=filled, shown=shown, reach=reach)
-        result = await _execute(deps, info, run, row, asked=bool(state["approval"]))
+        result = await _execute(runtime, info, run, row, asked=bool(state["approval"]))
         if info.effect != "none" and (result.error or {}).get("type") == "unknown_outcome":
             # No result is known: the intent stays open, and a person is asked.
             return {"label": "unknown outcome", "cause": result.content[:_CAUSE]}
@@ -101,12 +101,13 @@ def _approved(deps: Deps, state: ExecuteState, info: ToolInfo, call: CallView) -
 
 
 async def _execute(
-    deps: Deps, info: ToolInfo, run: ToolRun, row: JournalRow | None, asked: bool
+    runtime: Runtime[Deps], info: ToolInfo, run: ToolRun, row: JournalRow | None, asked: bool
 ) -> ToolResult:
     """Journal the intent before any effect. File writes always complete, as a thread can't be cancelled.
 
     Calls a person was `asked` about count as changes; other shell lines only if not known to just read.
     """
+    deps = runtime.context
     if info.effect == "none":
         return await _in_time(deps, run)
     planned: Planned | None = None
@@ -118,6 +119,8 @@ async def _execute(
             if isinstance(computed, ToolResult):
                 return computed
             planned = computed
+            if planned.how:
+                deps.steps.reasoned(task_of(runtime, "A match"), f"{run.call.name}: {planned.how}")
         if asked or not await asyncio.to_thread(deps.policy.only_reads, run.call):
             await deps.snapshots.before(run.key)
         deps.journal.intend(run.key, run.call, planned)

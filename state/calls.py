@@ -257,6 +257,8 @@ class Planned(Frozen):
     message: str = ""
     """Message for the model after the write; stored so that a crash after the write doesn't change its wording."""
     diff: str = ""
+    how: str = Field("", exclude=True)
+    """What found the place of the change; not stored."""
 
 
 def failure(kind: str, message: str, **meta: JsonValue) -> ToolResult:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from interlock.state.errors import RunError, SetupError
 
@@ -11,6 +11,14 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _ATTRIBUTE = "__interlock_node__"
+
+
+class Part(NamedTuple):
+    """Something that a node chooses among by itself; a diagram draws it beside the node."""
+
+    when: str
+    """Which one is chosen, or when these are."""
+    what: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,8 @@ class NodeSpec:
     """Retries after an error; the label is then `failed` if declared, else the run fails with the error."""
     retry_wait_s: float = 1.0
     """Wait before the first retry; doubles with each one."""
+    parts: tuple[Part, ...] = ()
+    """What it chooses among: from the same tables that it works by."""
 
 
 def node(
@@ -48,6 +58,7 @@ def node(
     timeout_s: float | None = None,
     retries: int = 0,
     retry_wait_s: float = 1.0,
+    parts: tuple[Part, ...] = (),
 ) -> Callable[[_F], _F]:
     """Declare a node. It receives only the keys in `reads`; updating a key not in `writes` is an error.
 
@@ -61,12 +72,26 @@ def node(
 
     def mark(function: _F) -> _F:
         spec = NodeSpec(
-            reads, written, labels, fusable, memoized, nondeterministic, timeout_s, retries, retry_wait_s
+            reads,
+            written,
+            labels,
+            fusable,
+            memoized,
+            nondeterministic,
+            timeout_s,
+            retries,
+            retry_wait_s,
+            parts,
         )
-        setattr(function, _ATTRIBUTE, spec)
-        return function
+        return specified(function, spec)
 
     return mark
+
+
+def specified(function: _F, spec: NodeSpec | None) -> _F:
+    """The function, with this declaration."""
+    setattr(function, _ATTRIBUTE, spec)
+    return function
 
 
 def spec_of(function: Callable[..., Any]) -> NodeSpec | None:

@@ -165,6 +165,8 @@ class FileChange(BaseModel):
     message: str
     """What the model reads after the write."""
     diff: str
+    how: str = ""
+    """What found the place of the change."""
 
 
 def always(result: ToolResult) -> "Run":

@@ -366,3 +366,26 @@ def test_where_edits_are_allowed_no_helper_guesses_what_a_command_will_leave(tmp
     options, outcome = run_batch(tmp_path, given, [], "yolo")
     assert [r["status"] for r in outcome.output["responses"]] == ["success", "success"]
     assert text_of(options) == "edited\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "found"),
+    [
+        ("a = 1\n", "a = 1", "exact"),
+        ("a = “x”\n", 'a = "x"', "typography"),
+        ("    a = 1\n    b = 2\n", "a = 1\nb = 2\n", "whitespace"),
+        ('print("x")\n', 'print(\\"x\\")', "unescape"),
+    ],
+)
+def test_history_names_what_found_the_place(tmp_path: Path, text: str, old: str, found: str) -> None:
+    """An edit of the loop, and the workflow of its own: each says which strategy, and which correction."""
+    from agent_runs.stage import Stage, call
+
+    edit = {"file_path": "e.py", "old_string": old, "new_string": "c = 3"}
+    stage = Stage(tmp_path, [{"tool_calls": [call("replace", **edit)]}, {"text": "done"}])
+    (stage.work / "e.py").write_text(text)
+    outcome = stage.run("edit", edit, approval_mode="yolo")
+    (stage.work / "e.py").write_text(text)
+    for run in (outcome.run, stage.run("main", {"prompt": "go"}, approval_mode="yolo").run):
+        reasons = [row["reason"] for row in stage.rows("select reason from steps where run = ?", run)]
+        assert any(found in reason for reason in reasons if reason), reasons

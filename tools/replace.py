@@ -78,7 +78,8 @@ def _edit(target: Target, file: TextFile, old: str, new: str, expected: int | No
     count = len(found.spans)
     head = f"Edited {target.shown!r}: {count} {'replacement' if count == 1 else 'replacements'}"
     head += f" (old_string was found {found.how})." if found.how else "."
-    return target.change(after, head + _now_there(raw.replace("\r\n", "\n"), found.spans))
+    made = target.change(after, head + _now_there(raw.replace("\r\n", "\n"), found.spans))
+    return made.model_copy(update={"how": found.found})
 
 
 def _same(shown: str, text: str, found: Placed) -> str:

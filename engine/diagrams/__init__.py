@@ -147,10 +147,17 @@ def _read(path: Path) -> str | None:
 
 _RESERVED = re.compile("end|graph|subgraph|flowchart|style|class|click|default|linkStyle|direction")
 """Mermaid's keywords."""
-_BRACKETS = {"start": ("([", "])"), "end": ("([", "])"), "step": ("[", "]"), "graph": ("[[", "]]")}
+_BRACKETS = {
+    "start": ("([", "])"),
+    "end": ("([", "])"),
+    "step": ("[", "]"),
+    "graph": ("[[", "]]"),
+    "list": ("[", "]"),
+}
 _STYLES = {
     "inner": "fill:#f6f8fa,stroke:#6e7781,color:#24292f",
     "terminal": "fill:#24292f,stroke:#6e7781,color:#ffffff",
+    "list": "fill:#ffffff,stroke:#6e7781,color:#57606a,stroke-dasharray:4 3,text-align:left",
     "taken": "fill:#ddf4ff,stroke:#0969da,color:#0a3069,stroke-width:2px",
     "here": "fill:#fff8c5,stroke:#9a6700,color:#4d2d00,stroke-width:4px",
     "untaken": "fill:#f6f8fa,stroke:#d0d7de,color:#8c959f",
@@ -190,7 +197,7 @@ def _body(diagram: Diagram, depth: int) -> list[str]:
 
 
 def _edge(edge: Edge) -> str:
-    arrow = "==>" if edge.each else "-->"
+    arrow = "==>" if edge.each else "-.-" if edge.part else "-->"
     middle = f'|"{_escape(edge.text)}"|' if edge.text else ""
     return f"{_id(edge.source)} {arrow}{middle} {_id(edge.target)}"
 
@@ -200,7 +207,7 @@ def _class(node: Node) -> str:
         return "here"
     if node.count is not None:
         return "taken" if node.count else "untaken"
-    return "terminal" if node.kind in ("start", "end") else ""
+    return {"start": "terminal", "end": "terminal", "list": "list"}.get(node.kind, "")
 
 
 def _escape(text: str) -> str:
@@ -237,6 +244,7 @@ _SHAPES = {
     "end": {"shape": "oval", "fillcolor": "#24292f", "fontcolor": "#ffffff", "peripheries": "2"},
     "step": {},
     "graph": {"shape": "box", "style": "filled", "peripheries": "2"},
+    "list": {"style": "dashed", "color": "#6e7781", "fontcolor": "#57606a", "fontsize": "10"},
 }
 _TAKEN = {"fillcolor": "#ddf4ff", "color": "#0969da", "fontcolor": "#0a3069", "penwidth": "2"}
 _HERE = {"fillcolor": "#fff8c5", "color": "#9a6700", "fontcolor": "#4d2d00", "penwidth": "4"}
@@ -252,7 +260,12 @@ def dot(diagram: Diagram) -> str:
 
 def _fill(graph: Any, diagram: Diagram) -> None:
     for node in diagram.nodes:
-        graph.node(node.id, node.text, **_node_style(node))
+        text = (
+            "".join(f"{line}{_GAP}\\l" for line in node.text.splitlines())
+            if node.kind == "list"
+            else node.text
+        )
+        graph.node(node.id, text, **_node_style(node))
     for cluster in diagram.clusters:
         inner: Any = Digraph(f"cluster_{cluster.id}")
         inner.attr(label=cluster.name, style="rounded", color="#6e7781", bgcolor="#f6f8fa")
@@ -269,6 +282,8 @@ def _node_style(node: Node) -> dict[str, str]:
 
 
 def _edge_style(edge: Edge) -> dict[str, str]:
+    if edge.part:
+        return {"style": "dashed", "arrowhead": "none", "color": "#6e7781", "fontcolor": "#57606a"}
     style = {"penwidth": "2.5"} if edge.each else {}
     if edge.count is None:
         return style

@@ -8,9 +8,10 @@ from typing import Any, Literal, Protocol
 
 from langgraph.graph import END, START
 
-from interlock.graphs._fusing import Branch
+from interlock.graphs._fusing import Branch, Task
 from interlock.graphs._pipeline import Compiled
 from interlock.graphs._subgraph import Subgraph
+from interlock.state.node import Part, spec_of
 
 Place = tuple[str, ...]
 """Names of the nodes around a graph, outermost first; `()` is the workflow itself."""
@@ -163,8 +164,8 @@ def _add_open(steps: dict[str, dict[str, Step]], finished: set[str]) -> None:
 _EACH, _NONE = "one each", "none"
 """Labels of a fan-out: the edge for each payload, and the one taken without any."""
 
-NodeKind = Literal["start", "end", "step", "graph"]
-"""`graph`: a node that is itself a graph, drawn collapsed."""
+NodeKind = Literal["start", "end", "step", "graph", "list"]
+"""`graph`: a node that is itself a graph, drawn collapsed. `list`: what a node chooses among (`Part`)."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,7 @@ class Node:
 
     @property
     def text(self) -> str:
+        """The name, how often it was entered, and its label. A list has a line for each thing."""
         times = f"{self.name} ×{self.count}" if self.count else self.name
         return f"{times}: {self.mark}" if self.mark else times
 
@@ -191,6 +193,8 @@ class Edge:
     """Router results that lead this way; empty: unconditional."""
     each: bool = False
     """One task per payload (LangGraph's `Send`)."""
+    part: bool = False
+    """It leads to a list of what the node chooses among."""
     count: int | None = None
     notes: tuple[str, ...] = ()
     """Lines below the label: who decided."""
@@ -322,6 +326,9 @@ def extract(graph: Compiled, depth: int = 1, path: RunPath | None = None, place:
         )
         for e in declared
     )
+    lists = [(n, i, part) for n in _names(graph) for i, part in enumerate(_parts(graph, n))]
+    nodes += [Node(_id(place, f"{n}.list{i}"), _listed(part), "list") for n, i, part in lists]
+    edges += tuple(Edge(_id(place, n), _id(place, f"{n}.list{i}"), part=True) for n, i, _ in lists)
     start = Node(_id(place, START), "start", "start", count(START))
     end = Node(_id(place, END), "end", "end", count(END))
     return Diagram(
@@ -331,6 +338,16 @@ def extract(graph: Compiled, depth: int = 1, path: RunPath | None = None, place:
         edges=edges,
         clusters=tuple(extract(inner[n], depth - 1, path, (*place, n)) for n in opened),
     )
+
+
+def _parts(graph: Any, name: str) -> tuple[Part, ...]:
+    task = graph.builder.nodes[name].runnable if hasattr(graph, "builder") else None
+    spec = spec_of(task.function) if isinstance(task, Task) else None
+    return spec.parts if spec else ()
+
+
+def _listed(part: Part) -> str:
+    return "\n".join([f"{part.when}:", *(f"{k}. {one}" for k, one in enumerate(part.what, 1))])
 
 
 def _id(place: Place, name: str) -> str:

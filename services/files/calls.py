@@ -208,7 +208,12 @@ def _same(change: FileChange, planned: Planned) -> bool:
 def _planned(change: FileChange) -> Planned:
     before = None if change.before is None else sha256(change.before)
     return Planned(
-        path=change.path, before=before, after=sha256(change.after), message=change.message, diff=change.diff
+        path=change.path,
+        before=before,
+        after=sha256(change.after),
+        message=change.message,
+        diff=change.diff,
+        how=change.how,
     )
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -46,7 +46,13 @@ class Placed:
 
     strategy: Strategy
     spans: tuple[Span, ...]
-    repaired: bool = False
+    repaired: str = ""
+    """The correction, one of `CORRECTIONS`."""
+
+    @property
+    def found(self) -> str:
+        """What found it: `exact`, or `trim, then exact`."""
+        return f"{self.repaired}, then {self.strategy}" if self.repaired else self.strategy
 
     @property
     def how(self) -> str:
@@ -97,15 +103,16 @@ def repaired(
 ) -> Placed | None:
     """Use the first correction of both strings that yields the expected number of windows; no model involved."""
     work = work or Work()
-    for one, other, approximate in _tries(old, new):
+    for correction in CORRECTIONS:
+        one, other = correction.of(old, new)
         if not one or one == old:
             continue
-        if approximate:
+        if correction.approximate:
             found = find(text, one, other, expected, whole_lines=whole_lines, work=work)
         else:
             found = find_exact(text, one, other, expected, whole_lines=whole_lines)
         if isinstance(found, Match):
-            return Placed(found.strategy, found.spans, repaired=True)
+            return Placed(found.strategy, found.spans, repaired=correction.name)
     return None
 
 
@@ -160,15 +167,6 @@ def _mismatch(shown: str, text: str, found: Miscount, expected: int | None) -> s
     )
 
 
-def _tries(old: str, new: str) -> Iterator[tuple[str, str, bool]]:
-    """Corrected strings, and whether any strategy may find them."""
-    for unescape, alike in ((_one_level, _is_one_level), (_quotes, _escapes_the_same), (_any, _is_one_line)):
-        plain = unescape(old)
-        if plain is not None and plain != old:
-            yield plain, (unescape(new) or "") if alike(old, new) else new, True
-    yield old.strip(), new.strip(), False
-
-
 def _one_level(text: str) -> str | None:
     """Unescape as the inside of a JSON string; null: it isn't one."""
     try:
@@ -198,6 +196,32 @@ def _any(text: str) -> str:
 
 def _is_one_line(_: str, new: str) -> bool:
     return "\n" not in new
+
+
+class Correction(NamedTuple):
+    """A way to correct both strings of an edit."""
+
+    name: str
+    fixed: Callable[[str], str | None]
+    alike: Callable[[str, str], bool] = lambda _old, _new: True
+    """Whether the new string has the old one's fault, and is corrected too."""
+    approximate: bool = True
+    """Any strategy may find the corrected string, not only the exact one."""
+
+    def of(self, old: str, new: str) -> tuple[str, str]:
+        plain = self.fixed(old)
+        if plain is None or plain == old:
+            return "", new
+        return plain, (self.fixed(new) or "") if self.alike(old, new) else new
+
+
+CORRECTIONS = (
+    Correction("unescape as JSON does", _one_level, _is_one_level),
+    Correction("unescape quotes", _quotes, _escapes_the_same),
+    Correction("unescape everything", _any, _is_one_line),
+    Correction("trim", str.strip, approximate=False),
+)
+"""In the order in which they are tried."""
 
 
 def with_final_newline(file: TextFile, raw: str) -> str:

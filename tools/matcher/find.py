@@ -28,13 +28,16 @@ from interlock.tools.matcher.windows import (
     token_windows,
 )
 
-__all__ = ["Match", "Miscount", "Span", "Strategy", "find", "find_exact", "replaced"]
+__all__ = ["STRATEGIES", "Match", "Miscount", "Span", "Strategy", "find", "find_exact", "replaced"]
 
 _STRATEGIES: tuple[tuple[Strategy, Callable[[str, str, Work], Windows]], ...] = (
     ("whitespace", line_windows),
     ("tokens", token_windows),
     ("fuzzy", fuzzy_windows),
 )
+
+STRATEGIES: tuple[Strategy, ...] = ("exact", "typography", *(name for name, _ in _STRATEGIES))
+"""In the order in which they are tried."""
 
 
 def find_exact(
