@@ -16,46 +16,48 @@ class Command(NamedTuple):
 
 _LISTED = {
     "Work": (
-        ("work", "run WORKFLOW [PROMPT]", "run any workflow, with JSON input or a batch of them"),
-        ("work", "resume RUN", "decide what waits, and go on; also after a crash or Ctrl-C"),
-        ("work", "init [HINT]", "look at this repository and write GEMINI.md; asks first"),
-        ("acp", "acp", "serve an editor: Zed, JetBrains, Neovim, Emacs, Toad"),
+        ("work", "run WORKFLOW [PROMPT]", "Run any workflow, from a prompt, JSON or a batch file"),
+        ("work", "resume RUN", "Decide open requests and resume; also after a crash"),
+        ("work", "init [HINT]", "Explore this repository and write GEMINI.md; asks first"),
+        ("acp", "acp", "Serve an editor: Zed, JetBrains, Neovim, Emacs, Toad"),
     ),
     "Decide": (
-        ("runs", "approvals [RUN]", "everything that waits for a person, across all runs"),
-        ("folder", "trust [DIR]", "let a folder's own settings, hooks and policies count"),
+        ("runs", "approvals [RUN]", "List open requests, across all runs"),
+        ("folder", "trust [DIR]", "Let a folder's own settings, hooks and policies apply"),
     ),
-    "Travel": (
-        ("travel", "fork RUN --at STEP", "a new run from there, with the files as they were then"),
-        ("travel", "rewind RUN --at STEP", "fork in place, after showing what will change"),
-        ("travel", "undo RUN [--call ID]", "take back what a run, or one call, did to the files"),
-        ("travel", "replay RUN", "run it again offline, from its record; names the first difference"),
-        ("draw", "export RUN", "a run as one HTML page, as Markdown or as JSON"),
+    "Time travel": (
+        ("travel", "fork RUN --at STEP", "Start a new run at a step, with the files of that step"),
+        ("travel", "rewind RUN --at STEP", "Fork in the same folder; shows the changes first"),
+        ("travel", "undo RUN [--call ID]", "Undo the file changes of a run, or of one call"),
+        ("travel", "replay RUN", "Repeat a run offline and report the first difference"),
+        ("draw", "export RUN", "Export a run as HTML, Markdown or JSON"),
     ),
-    "Look": (
-        ("runs", "runs", "list runs; `runs rm RUN` deletes one"),
-        ("show", "show RUN", "status, path through the graph, calls, tokens, what waits"),
-        ("runs", "history RUN", "every step: node, time, what it changed"),
-        ("runs", "diff RUN STEP STEP", "what changed in the state, or with --files in the files"),
-        ("draw", "diagram WORKFLOW", "draw a workflow's graph, or the path that a run took through it"),
+    "Inspect": (
+        ("runs", "runs", "List runs; `runs rm RUN` deletes one"),
+        ("show", "show RUN", "Show status, path, calls, tokens and open requests"),
+        ("runs", "history RUN", "List the steps of a run: node, time, changed state"),
+        ("runs", "diff RUN STEP STEP", "Compare two steps, or with --files show file changes"),
+        ("draw", "diagram WORKFLOW", "Draw a workflow's graph, or the path of a run"),
     ),
-    "Learn": (
-        ("listing", "workflows", "what can be run"),
-        ("listing", "schema WORKFLOW", "a workflow's input and output as JSON Schema"),
-        ("folder", "memory [show|add|refresh]", "the files that every conversation begins with"),
-        ("listing", "tools", "what the model can call"),
-        ("listing", "models", "what the configured providers and local servers offer"),
-        ("listing", "modes", "the modes of work: which tools each has, on which files"),
-        ("listing", "agents", "the sub-agents that a model can ask"),
-        ("doctor", "doctor [--store]", "check this machine, the settings and the store"),
-        ("checks", "policy check TOOL JSON", "may this call run here, and which rule decides"),
-        ("checks", "hooks [test EVENT]", "which hooks count here, and what an event would run"),
-        ("mcp", "mcp list|test|add|remove", "MCP servers: which there are, and what they offer"),
-        ("completion", "completion bash|zsh|fish", "print the script for TAB completion in your shell"),
+    "Discover": (
+        ("listing", "workflows", "List workflows"),
+        ("listing", "schema WORKFLOW", "Print a workflow's input and output as JSON Schema"),
+        ("listing", "tools", "List the tools available to the model"),
+        ("listing", "models", "List models of configured providers and local servers"),
+        ("listing", "modes", "List modes of work, with their tools and files"),
+        ("listing", "agents", "List sub-agents"),
+    ),
+    "Configure": (
+        ("folder", "memory [show|add|refresh]", "Show or extend the memory files, such as GEMINI.md"),
+        ("doctor", "doctor [--store]", "Check this machine, the settings and the store"),
+        ("checks", "policy check TOOL JSON", "Show whether a call may run, and which rule decides"),
+        ("checks", "hooks [test EVENT]", "List hooks, or show which hooks an event runs"),
+        ("mcp", "mcp list|test|add|remove", "Manage MCP servers, or serve workflows over MCP"),
+        ("completion", "completion bash|zsh|fish", "Print the completion script for your shell"),
     ),
     "Develop": (
-        ("listing", "new workflow NAME", "start a workflow of your own, with a test"),
-        ("draw", "diagrams --write|--check", "regenerate or verify diagrams/"),
+        ("listing", "new workflow NAME", "Create a workflow of your own, with a test"),
+        ("draw", "diagrams --write|--check", "Regenerate or verify diagrams/"),
     ),
 }
 COMMANDS = {
@@ -96,28 +98,28 @@ def did_you_mean(names: list[str]) -> str:
 
 
 _INTRO = """\
-Interlock: a coding agent for the terminal. Each run can be stopped at any moment, looked
-into, decided on by somebody else tomorrow, and resumed; nothing it did is lost or done twice.
+Interlock: a coding agent for the terminal. You can stop a run at any moment, inspect it,
+decide its requests tomorrow, and resume it. No completed step is lost or repeated.
 
-usage: interlock [PROMPT]                 a session in this folder: ask, watch, decide, go on
-       interlock -p 'what to do'          one prompt, without a session
-       … | interlock -p 'what to do'      piped text is put before the prompt
+usage: interlock [PROMPT]                 Open a session in this folder
+       interlock -p 'what to do'          Run one prompt, without a session
+       … | interlock -p 'what to do'      Put piped text before the prompt
        interlock COMMAND …
 
 start here:
-  interlock -p 'fix the failing test'     asks before it changes anything; without a terminal: exit 75
-  interlock approvals                     what waits for you, and the commands that decide it
-  interlock resume latest --approve all   decide, and go on
-  interlock show latest                   what happened
+  interlock -p 'fix the failing test'     Asks before it changes anything; without a terminal: exit 75
+  interlock approvals                     List open requests and the commands that decide them
+  interlock resume latest --approve all   Approve every pending call and resume
+  interlock show latest                   Show what happened
 """
 _OUTRO = """\
-RUN is an id, the beginning of one, or `latest`: the newest of this folder. Lists take --json. Flags for
-running (model, approval mode, output format, limits): interlock run --help. A command's own help:
-interlock COMMAND --help.
+RUN is a run id, an unambiguous prefix, or `latest`: the newest run of this folder. Lists take --json.
+Flags for model, approval mode, output and limits: interlock run --help.
+Help for a command: interlock COMMAND --help.
 
 exit codes: 0 done, 1 error, 2 usage, 41 no key, 42 bad input, 44 no sandbox, 52 bad settings,
   53 turn limit, 54 tool failure, 55 folder not trusted, 56 refused, 57 budget, 58 loop,
-  75 waits for a person, 124 time-out, 130 cancelled.
+  75 waiting for a decision, 124 timeout, 130 cancelled.
 environment: GEMINI_API_KEY, GEMINI_MODEL, OPENAI_API_KEY, INTERLOCK_HOME, NO_COLOR.
 """
 

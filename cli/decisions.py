@@ -47,24 +47,24 @@ class _Add(argparse.Action):
 
 
 def add_decision_flags(parser: Parser) -> None:
-    title = "decide (ID: the number or id that `interlock approvals RUN` shows; or all)"
+    title = "decide (ID: a number or id from `interlock approvals RUN`, or all)"
     group = parser.add_argument_group(title)
     parser.set_defaults(decisions=[])
-    flag(group, "--approve --allow ID", "let it run, as it was shown", action=_Add)
+    flag(group, "--approve --allow ID", "run the call as shown", action=_Add)
     for choice, (always, _) in ALWAYS.items():
         flag(group, always, _ALWAYS_HELP[choice], action=_Add, nargs=0, dest="always")
-    flag(group, "--reject --deny ID", "the model is told no", action=_Add)
-    flag(group, "--reason TEXT", "after --reject: why; the model is told", action=_Add)
-    flag(group, "--edit ID[=JSON|@FILE]", "run it with these arguments instead", action=_Add)
-    flag(group, "--answer ID=TEXT", "answer a question; an unknown outcome: redo or skip", action=_Add)
-    flag(group, "--cancel ID", "run neither it nor the rest of its batch", action=_Add)
+    flag(group, "--reject --deny ID", "refuse the call; the model continues", action=_Add)
+    flag(group, "--reason TEXT", "after --reject: the reason, sent to the model", action=_Add)
+    flag(group, "--edit ID[=JSON|@FILE]", "run the call with these arguments", action=_Add)
+    flag(group, "--answer ID=TEXT", "answer a question; for an unknown outcome: redo or skip", action=_Add)
+    flag(group, "--cancel ID", "cancel this call and the rest of its batch", action=_Add)
 
 
 _ALWAYS_HELP = {
     "proceed_always": "after --approve: don't ask for the same again in this run",
-    "proceed_always_tool": "… nor for anything of that tool",
-    "proceed_always_server": "… nor for anything of that MCP server",
-    "proceed_always_and_save": "… nor in later runs: saved to your policies",
+    "proceed_always_tool": "after --approve: don't ask for this tool in this run",
+    "proceed_always_server": "after --approve: don't ask for this MCP server in this run",
+    "proceed_always_and_save": "after --approve: don't ask in later runs; saves a rule",
 }
 _FLAG_CHOICES = {flag: choice for choice, (flag, _) in ALWAYS.items()}
 

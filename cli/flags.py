@@ -24,45 +24,52 @@ _MANY: Any = {"action": "append", "default": []}
 
 def add_running_flags(parser: Parser) -> None:
     group = parser.add_argument_group("model and limits")
-    flag(group, "-m --model MODEL", "auto, pro, flash, an id, provider:model or script:FILE")
-    flag(group, "--max-turns N", "model turns per prompt (100)", type=number(int, 0))
-    flag(group, "--max-session-turns N", "model turns across all prompts of the run", type=number(int, -1))
-    flag(group, "--max-tokens N", "tokens over the whole run", type=number(int, 1))
-    flag(group, "--max-budget-usd USD", "money over the whole run", type=number(float, 0))
-    flag(group, "--timeout TIME", "running time: 90s, 15m, 2h", dest="timeout_s", type=duration)
+    flag(group, "-m --model MODEL", "auto, pro, flash, a model id, provider:model or script:FILE")
+    flag(group, "--max-turns N", "limit model turns per prompt (default: 100)", type=number(int, 0))
+    flag(
+        group,
+        "--max-session-turns N",
+        "limit model turns across all prompts of the run",
+        type=number(int, -1),
+    )
+    flag(group, "--max-tokens N", "limit tokens over the whole run", type=number(int, 1))
+    flag(group, "--max-budget-usd USD", "limit cost over the whole run, in US dollars", type=number(float, 0))
+    flag(group, "--timeout TIME", "limit running time: 90s, 15m, 2h", dest="timeout_s", type=duration)
     flag(group, "--mode MODE", "mode of work: architect, code, ask, debug, … (interlock modes)")
     protocols = one_of(("auto", "native", "json", "xml"))
-    flag(group, "--protocol NAME", "how the model calls tools: auto, native, json, xml", type=protocols)
+    flag(group, "--protocol NAME", "how the model calls tools: auto, native, json or xml", type=protocols)
     profiles = one_of(("auto", "full", "small"))
-    flag(group, "--prompt-profile NAME", "auto, full, or small: short prompt, six tools", type=profiles)
+    flag(group, "--prompt-profile NAME", "auto, full or small (short prompt, six tools)", type=profiles)
     flag(group, "--no-loop-check", "don't stop a model that repeats itself")
-    flag(group, "--record-responses FILE", "write the model's replies as a script", type=Path)
-    flag(group, "--fake-responses FILE", "play such a script back, without a model", type=Path)
+    flag(group, "--record-responses FILE", "record the model's replies as a script", type=Path)
+    flag(group, "--fake-responses FILE", "play back a recorded script instead of a model", type=Path)
     permission_flags(parser.add_argument_group("permissions"))
     group = parser.add_argument_group("context")
     flag(group, "-C --workspace --cd DIR", "work in DIR", type=Path)
-    flag(group, "--include-directories --add-dir DIR", "tools may use DIR too", **_MANY)
-    flag(group, "--ide-context FILE", "JSON file in which an editor keeps what is open", type=Path)
-    flag(group, "--attach FILE", "a picture, PDF or text that goes with the prompt", type=Path, **_MANY)
-    flag(group, "--system-prompt TEXT", "instead of the built-in one")
-    flag(group, "--append-system-prompt TEXT", "after the built-in one")
+    flag(group, "--include-directories --add-dir DIR", "let tools use DIR too", **_MANY)
+    flag(group, "--ide-context FILE", "read open files and cursor from an editor's JSON file", type=Path)
+    flag(group, "--attach FILE", "attach an image, PDF or text file to the prompt", type=Path, **_MANY)
+    flag(group, "--system-prompt TEXT", "replace the built-in system prompt")
+    flag(group, "--append-system-prompt TEXT", "add to the built-in system prompt")
     group = parser.add_argument_group("output")
     formats = one_of(FORMATS)
-    flag(group, "-o --output-format FORMAT", "text, json, stream-json", type=formats, default="text")
+    flag(group, "-o --output-format FORMAT", "text, json or stream-json", type=formats, default="text")
     flag(group, "--verbose", "show thoughts and nodes (text)")
 
 
 def permission_flags(group: Any) -> None:
     """Add the flags that decide whether a call needs approval."""
     flag(group, "--approval-mode --permission-mode MODE", "default, auto_edit, plan or yolo", type=MODE)
-    flag(group, "-y --yolo --dangerously-skip-permissions", "allow everything; same as MODE yolo")
+    flag(
+        group, "-y --yolo --dangerously-skip-permissions", "approve everything; same as --approval-mode yolo"
+    )
     flag(group, "--full-auto", argparse.SUPPRESS)
     tools = "run without asking: 'glob,run_shell_command(git status)'"
     flag(group, "--allowed-tools --allowedTools TOOLS", tools, **_MANY)
     flag(group, "--disallowed-tools --disallowedTools TOOLS", "deny these tools", **_MANY)
-    flag(group, "--policy FILE", "more policy rules (TOML)", type=Path, **_MANY)
-    flag(group, "-s --sandbox", "shell commands in a sandbox (Linux)")
-    flag(group, "--skip-trust", "trust this folder's settings, this once")
+    flag(group, "--policy FILE", "add policy rules from a TOML file", type=Path, **_MANY)
+    flag(group, "-s --sandbox", "run shell commands in a sandbox (Linux)")
+    flag(group, "--skip-trust", "trust this folder's settings for this command only")
 
 
 def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: bool = False) -> Options:

@@ -62,20 +62,22 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("-d", "--debug", action="store_true", help="show tracebacks")
 
     def run_flag(self) -> None:
-        self.add_argument("run", metavar="RUN", help="id, the beginning of one, or latest")
+        self.add_argument("run", metavar="RUN", help="run id, an unambiguous prefix, or latest")
 
     def at_flag(self) -> None:
-        flag(self, "--at STEP", "a step of: interlock history RUN", type=number(int, -1), required=True)
+        flag(
+            self, "--at STEP", "step number, from: interlock history RUN", type=number(int, -1), required=True
+        )
 
     def call_flag(self) -> None:
-        flag(self, "--call ID", "number or id of one call of: interlock show RUN --calls")
+        flag(self, "--call ID", "call number or id, from: interlock show RUN --calls")
 
     def folder_flags(self) -> None:
-        flag(self, "-C --workspace --cd DIR", "look in DIR", type=Path)
-        flag(self, "--skip-trust", "trust this folder, this once")
+        flag(self, "-C --workspace --cd DIR", "use folder DIR", type=Path)
+        flag(self, "--skip-trust", "trust this folder for this command only")
 
     def json_flag(self) -> None:
-        flag(self, "--json", "for programs")
+        flag(self, "--json", "print JSON")
 
     def _print_message(self, message: str, file: object = None) -> None:  # noqa: ARG002 - as argparse's
         out().print(message.rstrip("\n"), reading=True)
@@ -103,7 +105,7 @@ class Parser(argparse.ArgumentParser):
         if flag.startswith("-"):
             raise UserError(f"No flag {flag!r}.{nearest(flag, self.flags())} See: {self.prog} --help")
         raise UserError(
-            f"{word!r} is one word too many. Quote what belongs together; see: {self.prog} --help"
+            f"Unexpected argument {word!r}. Quote text that contains spaces. See: {self.prog} --help"
         )
 
     def flags(self) -> list[str]:

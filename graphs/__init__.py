@@ -11,25 +11,25 @@ if TYPE_CHECKING:
     from interlock.graphs._pipeline import Pipeline
 
 PIPELINES = {
-    "main": "the main agent loop: turns and tools until the model has answered",
-    "turn": "one model turn: limits, context check, the request, the check of its stream",
-    "edit": "one replacement in a text: matched tolerantly, corrected by a helper model if it must be, or refused",
-    "compress": "an old part of a conversation becomes a checked snapshot of it",
-    "summarize": "one long tool output: kept in a file, and summarised or cut to its ends",
-    "route": "which model answers: named, by mode, chosen by a helper model, or the default",
-    "loop-check": "does the run repeat itself: calls, text, and now and then a model's judgement",
-    "next-speaker": "must the model go on after its last answer, or is it the user's turn",
-    "context": "what a conversation begins with: system prompt, environment, memory files, files that are named",
-    "system-prompt": "the text above every request, out of the sections that apply",
-    "tools": "one batch of tool calls: every call decided, then executed in groups",
-    "task": "one task in a mode of work, one call a message, with subtasks, until its result is handed over",
-    "mode": "modes of work: which there are, what each allows, and the switch to another",
-    "plan": "plan mode: explore, write a plan, have it approved by a person, hand it over to main",
-    "init": "a look at the repository, and its memory file (GEMINI.md) written or made better",
-    "mcp": "MCP servers: what they offer, one of their resources or prompts, or one call of a tool",
-    "search": "code found by what it does: an index of the workspace, brought up to date and asked",
-    "subagent": "one sub-agent: turns and tools of its own until it hands over its result",
-    "investigate": "the codebase investigator: reads until its objective is answered by a report",
+    "main": "Run the main agent loop: turns and tools until the model answers",
+    "turn": "Run one model turn: check limits and context, send the request, check the reply",
+    "edit": "Replace one text in a file: match tolerantly, let a helper model correct it, or refuse",
+    "compress": "Compress the older part of a conversation into a verified summary",
+    "summarize": "Save a long tool output to a file, and summarize or truncate it",
+    "route": "Choose the model for a turn",
+    "loop-check": "Detect loops: repeated calls, repeated text, and a periodic check by a model",
+    "next-speaker": "Decide whether the model or the user speaks next",
+    "context": "Build the start of a conversation: system prompt, environment, memory and named files",
+    "system-prompt": "Build the system prompt",
+    "tools": "Decide every call of a batch, then execute the calls in groups",
+    "task": "Carry out a task in a mode of work, one call per message, with subtasks",
+    "mode": "List modes of work, check what a mode allows, or switch modes",
+    "plan": "Explore, write a plan, and after your approval pass it to main",
+    "init": "Explore the repository and write or improve its memory file (GEMINI.md)",
+    "mcp": "List what MCP servers offer, read a resource or prompt, or call a tool",
+    "search": "Search code by meaning, with an index of the workspace",
+    "subagent": "Run one sub-agent, with its own turns and tools, until it returns its result",
+    "investigate": "Investigate the codebase, read-only, and report on an objective",
 }
 """Name → one-line summary. The module is `graphs/<name>.py` with `-` as `_`."""
 
@@ -44,7 +44,7 @@ def register(pipeline: "Pipeline") -> None:
     Raises `UserError` if its name is a built-in's.
     """
     if pipeline.name in PIPELINES:
-        raise UserError(f"Workflow {pipeline.name!r} is one of Interlock's own. Give yours another name.")
+        raise UserError(f"Workflow {pipeline.name!r} is built in. Give yours another name.")
     _ADDED[pipeline.name] = pipeline
 
 

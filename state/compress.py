@@ -21,13 +21,13 @@ CompressStatus = Literal["noop", "compressed", "truncated", "failed_empty", "fai
 
 class CompressInput(WorkflowInput):
     history: list[HistoryMessage] = Field(description="the conversation")
-    force: bool = Field(False, description="compress below the threshold, and after a failed attempt, too")
-    token_limit: int = Field(ge=1, description="the model's window, tokens")
+    force: bool = Field(False, description="compress even below the threshold or after a failed attempt")
+    token_limit: int = Field(ge=1, description="the model's context window, in tokens")
     last_prompt_tokens: int | None = Field(
         None, ge=0, description="tokens of the last request; default: estimated from the history"
     )
-    threshold: float = Field(0.5, gt=0, le=1, description="share of the limit from which it compresses")
-    preserve: float = Field(0.3, ge=0, lt=1, description="share of the characters that is kept word for word")
+    threshold: float = Field(0.5, gt=0, le=1, description="share of the window at which compression starts")
+    preserve: float = Field(0.3, ge=0, lt=1, description="share of the characters to keep verbatim")
     failed_at_tokens: int | None = Field(None, ge=0, description="tokens at the last failed attempt")
 
 

@@ -28,7 +28,7 @@ class FileOutcome(BaseModel):
 
 
 Ide = dict[str, JsonValue]
-IDE_FIELD = "what an editor shows, as in the file of --ide-context, which comes first"
+IDE_FIELD = "open files and cursor of an editor; --ide-context takes precedence"
 
 
 class ContextInput(WorkflowInput):
@@ -38,7 +38,7 @@ class ContextInput(WorkflowInput):
     )
     ide: Ide | None = Field(None, description=IDE_FIELD)
     parts: dict[PartName, bool] = Field(
-        default_factory=dict[PartName, bool], description="part → false: it is left out"
+        default_factory=dict[PartName, bool], description="part → false: leave the part out"
     )
 
 

@@ -23,14 +23,12 @@ class EditInput(WorkflowInput):
     """Input of `edit`: a file of the workspace, or plain content."""
 
     file_path: str | None = Field(None, min_length=1, description="file to edit; relative to the workspace")
-    content: str | None = Field(
-        None, description="text to edit instead of a file; nothing on disk is touched"
-    )
-    old_string: str = Field(description="the text to be replaced; empty: create the file")
-    new_string: str = Field(description="the text to put there")
-    instruction: str = Field("", description="what the change is for, in one sentence")
+    content: str | None = Field(None, description="text to edit instead of a file; leaves the disk alone")
+    old_string: str = Field(description="text to replace; empty: create the file")
+    new_string: str = Field(description="replacement text")
+    instruction: str = Field("", description="purpose of the change, in one sentence")
     expected_replacements: int | None = Field(
-        1, ge=1, description="how often old_string stands there; null: every match, at least one"
+        1, ge=1, description="expected number of matches; null: replace every match, at least one"
     )
     known_hash: str | None = Field(
         None, description="sha256 of the file's bytes when it was last read or written"

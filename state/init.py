@@ -17,9 +17,9 @@ InitStatus = Literal["done", "unchanged", "failed", "cancelled", "stopped_by_hoo
 
 
 class InitInput(WorkflowInput):
-    hint: str | None = Field(None, min_length=1, description="what else it shall look at, or hold ★")
+    hint: str | None = Field(None, min_length=1, description="what to explore or mention ★")
     file: str | None = Field(
-        None, description="one of `context.fileName`; default: the one that stands, else the first"
+        None, description="file from `context.fileName`; default: the existing one, else the first"
     )
 
 

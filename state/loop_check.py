@@ -62,7 +62,7 @@ LoopEvent = Annotated[
 class LoopCheckInput(WorkflowInput):
     events: list[LoopEvent] = Field(description="what happened, in order")
     history: list[HistoryMessage] | None = Field(
-        None, description="the conversation; with it a model is asked when a check is due"
+        None, description="conversation; with it, a model checks for loops when due"
     )
 
 

@@ -139,13 +139,15 @@ DEFAULT = BUILT_IN[0].slug
 class ModeInput(WorkflowInput):
     """Input of `mode`; `mode` is the one that it is in."""
 
-    switch_to: str | None = Field(
-        None, description="slug of the mode to switch to, which a person is asked about"
-    )
+    switch_to: str | None = Field(None, description="mode to switch to; Interlock asks a person first")
     reason: str = Field("", description="why ★")
-    tool: str | None = Field(None, description="instead: may this tool be called in the mode")
-    path: str | None = Field(None, description="on this file")
-    content: str | None = Field(None, description="with this text; that it is empty changes nothing")
+    tool: str | None = Field(
+        None, description="instead of switching: check whether the mode allows this tool"
+    )
+    path: str | None = Field(None, description="check the tool on this file")
+    content: str | None = Field(
+        None, description="check the tool with this text; an empty text counts as none"
+    )
 
 
 class ModeOutput(WorkflowOutput):

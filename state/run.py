@@ -29,19 +29,17 @@ class Limits(Closed):
 
     max_turns: int = Field(MAX_TURNS, ge=0, description="model turns per prompt")
     max_session_turns: int = Field(
-        -1, ge=-1, description="model turns over all prompts of the run; -1: no limit"
+        -1, ge=-1, description="model turns across all prompts of the run; -1: no limit"
     )
     max_tokens: int | None = Field(None, ge=1, description="input and output tokens over the whole run")
-    max_budget_usd: float | None = Field(None, gt=0, description="money over the whole run, in US dollars")
-    timeout_s: float | None = Field(
-        None, gt=0, description="seconds of running, waiting for people not counted"
-    )
+    max_budget_usd: float | None = Field(None, gt=0, description="cost over the whole run, in US dollars")
+    timeout_s: float | None = Field(None, gt=0, description="running time in seconds, without time parked")
 
 
 class WorkflowInput(Closed):
     """The fields that every workflow's input has."""
 
-    workspace: str | None = Field(None, description="directory to work in; default: the working directory")
+    workspace: str | None = Field(None, description="folder to work in; default: the current folder")
     model: str | None = Field(None, description="alias, Gemini id, provider:model or script:FILE")
     approval_mode: ApprovalMode | None = Field(None, description="default | auto_edit | plan | yolo")
     mode: str | None = Field(None, description="mode of work: architect, code, ask, … (interlock modes)")

@@ -17,13 +17,15 @@ Progress = Callable[[int, int], None]
 
 
 class SearchInput(WorkflowInput):
-    query: str | None = Field(None, description="what is looked for, in words ★; needed unless index is only")
-    path: str | None = Field(None, description="a folder or file of the workspace; default: all of it")
+    query: str | None = Field(
+        None, description="what to search for, in words ★; required unless index is only"
+    )
+    path: str | None = Field(None, description="folder or file of the workspace; default: all of it")
     language: str | None = Field(None, description="only files in this language: python, typescript, …")
-    limit: int = Field(MOST_RESULTS, ge=1, le=200, description="most results")
-    min_score: float = Field(LEAST_SCORE, ge=0, le=1, description="results below it are left out")
+    limit: int = Field(MOST_RESULTS, ge=1, le=200, description="maximum number of results")
+    min_score: float = Field(LEAST_SCORE, ge=0, le=1, description="drop results with a lower score")
     index: IndexUse = Field(
-        "auto", description="auto: bring it up to date first; only: and don't search; never: as it is"
+        "auto", description="auto: update the index, then search; only: just update; never: just search"
     )
 
 

@@ -68,9 +68,9 @@ class AgentInstance(Frozen):
 
 class SubagentInput(WorkflowInput):
     agent: str = Field("generalist", min_length=1, description="name of the agent")
-    prompt: str | None = Field(None, min_length=1, description="what it shall do ★")
+    prompt: str | None = Field(None, min_length=1, description="what to do ★")
     inputs: dict[str, JsonValue] | None = Field(
-        None, description="instead of a prompt: what its input schema asks for"
+        None, description="input for the agent's own schema, instead of a prompt"
     )
 
 
@@ -148,7 +148,7 @@ class Report(Closed):
 
 class InvestigateInput(WorkflowInput):
     objective: str = Field(
-        min_length=1, description="the user's request word for word, and what else you want to know ★"
+        min_length=1, description="the user's request verbatim, and what else you want to know ★"
     )
 
 

@@ -16,10 +16,10 @@ SummarizeStatus = Literal["unchanged", "summarized", "truncated"]
 
 
 class SummarizeInput(WorkflowInput):
-    tool: str = Field(min_length=1, description="name of the tool that wrote the text")
+    tool: str = Field(min_length=1, description="name of the tool that produced the text")
     text: str = Field(description="the output ★")
     max_output_tokens: int = Field(
-        MAX_OUTPUT_TOKENS, ge=1, description="up to here it stays as it is; a summary is no longer than this"
+        MAX_OUTPUT_TOKENS, ge=1, description="keep shorter texts as they are; limit of the summary, in tokens"
     )
     history: list[HistoryMessage] = Field(
         default_factory=list[HistoryMessage], description="the conversation that the output belongs to"

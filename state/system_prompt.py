@@ -24,10 +24,10 @@ class PromptKind(TypedDict, total=False):
 
 
 class SystemPromptInput(WorkflowInput):
-    flavour: Flavour = Field("main", description="whose prompt: of the main loop or of the task loop")
+    flavour: Flavour = Field("main", description="prompt of the main loop or of the task loop")
     has: Has = Field(
         default_factory=dict[Literal["search", "mcp", "browser", "diff"], bool],
-        description="what is taken to be there or not; default: what there is",
+        description="features to assume present or absent; default: detected",
     )
     previous: dict[str, str] = Field(
         default_factory=dict[str, str], description="section → fingerprint, of an earlier generation"

@@ -47,10 +47,10 @@ class TaskInput(WorkflowInput):
     prompt: str = Field(min_length=1, description="what to do ★")
     resume: list[HistoryMessage] = Field(
         default_factory=list[HistoryMessage],
-        description="an earlier conversation to go on from; its calls without an answer are answered as interrupted",
+        description="earlier conversation to continue; its unanswered calls count as interrupted",
     )
     todos: Annotated[str, AfterValidator(all_steps)] | None = Field(
-        None, description="first list of steps, one `[ ] step` a line"
+        None, description="initial list of steps, one `[ ] step` per line"
     )
 
 

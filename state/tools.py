@@ -17,7 +17,7 @@ class ToolsInput(WorkflowInput):
     calls: list[dict[str, Any]] = Field(
         default_factory=list[dict[str, Any]], description="the calls, each {id, name, args}"
     )
-    text: str = Field("", description="instead of calls: a message that holds them as tags (protocol xml)")
+    text: str = Field("", description="instead of calls: a message with calls as tags (protocol xml)")
     history: list[HistoryMessage] = Field(default_factory=list[HistoryMessage])
 
     @model_validator(mode="after")

@@ -249,7 +249,7 @@ def test_the_command_prints_what_was_dropped(
     monkeypatch.setenv("INTERLOCK_HOME", str(stage.folder / "home"))
     assert execute("show", [outcome.run, "--dropped"]) == 0
     printed = capsys.readouterr().out
-    assert "taken out, 1 of 1" in printed and "user: request 0\n" in printed and "x" * 400 in printed
+    assert "removed, 1 of 1" in printed and "user: request 0\n" in printed and "x" * 400 in printed
     assert "request 9" not in printed, "what was kept was not dropped"
     assert execute("show", [outcome.run, "--verify"]) == 0
     capsys.readouterr()

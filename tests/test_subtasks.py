@@ -109,9 +109,9 @@ def test_people_see_the_stack_and_decide_by_the_tasks_own_name(
     assert cli(["approvals", outcome.run]) == 0
     assert f"resume {outcome.run} --approve 2" in capsys.readouterr().out
     assert cli(["show", outcome.run]) == 0
-    assert f"asked for {child} · waiting · level two" in capsys.readouterr().out
+    assert f"requested {child} · waiting · level two" in capsys.readouterr().out
     assert cli(["show", child]) == 0
-    assert f"asked for by run {outcome.run}" in capsys.readouterr().out
+    assert f"requested by run {outcome.run}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("how", ["cancelled", "removed"])

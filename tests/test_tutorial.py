@@ -85,7 +85,7 @@ def test_a_new_workflow_runs_at_once_and_its_test_passes(tmp_path: Path) -> None
     done = followed(page, tmp_path / "work", tmp_path)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert '"greeting": "Hello, World!"' in done.stdout
-    assert ".interlock/workflows/say_hello.py is there already" in done.stderr
+    assert ".interlock/workflows/say_hello.py already exists" in done.stderr
 
 
 def test_a_name_that_cant_be_is_refused(

@@ -42,10 +42,10 @@ _ANSWERS = {
 }
 
 _ABOUT = """\
-What the policy says about a call here: allow, ask or deny, which rule decides and why, and for a shell line each
-command by itself. It counts what a run in this folder counts: settings, trust, .env, rules of every place.
-Nobody is asked, and nothing is run but safety checkers. Exit code 0 whatever the decision is (scripts read
---json), 42 for a question that can't be answered: no such tool, wrong arguments."""
+Show the policy's decision on a call (allow, ask or deny), the rule that decides, and the reason. A shell line is
+shown command by command. The check uses the settings, trust, .env and rules of a run in this folder. It asks
+nobody and runs only safety checkers. Exit code: 0 for every decision, so scripts read --json; 42 for an unknown
+tool or wrong arguments."""
 
 Shown = Mapping[str, Any]
 
@@ -58,30 +58,30 @@ def policy_parser() -> Parser:
         [
             (
                 'interlock policy check run_shell_command \'{"command": "git push"}\'',
-                "which part of it asks, by which rule",
+                "show which command asks, and by which rule",
             ),
-            ("interlock policy check write_file @call.json --mode plan --all", "with every rule considered"),
+            ("interlock policy check write_file @call.json --mode plan --all", "list every rule considered"),
             (
                 'interlock policy check search \'{"q": "x"}\' --server docs --annotations \'{"readOnlyHint": true}\'',
-                "a tool of an MCP server",
+                "check a tool of an MCP server",
             ),
             (
                 "interlock policy check --batch calls.jsonl",
-                'one {"tool", "args", "mode"?, "agent"?, "server"?, "annotations"?} a line, one decision a line',
+                'one {"tool", "args", "mode"?, "agent"?, "server"?, "annotations"?} per line, one decision per line',
             ),
         ],
     )
     made.add_argument("action", metavar="check", help="the only action")
-    made.add_argument("tool", nargs="?", metavar="TOOL", help="a tool's name; see: interlock tools")
-    made.add_argument("args", nargs="?", metavar="JSON|@FILE|-", help="its arguments; -: from stdin")
-    flag(made, "--batch FILE.jsonl", "one question a line; -: from stdin")
-    flag(made, "--agent NAME", "as a call by this sub-agent")
-    flag(made, "--server NAME", "as a tool of this connected MCP server")
-    flag(made, "--annotations JSON|@FILE|-", "what the MCP server says about its tool")
-    flag(made, "--all --verbose", "list every rule that was considered")
+    made.add_argument("tool", nargs="?", metavar="TOOL", help="tool name; see: interlock tools")
+    made.add_argument("args", nargs="?", metavar="JSON|@FILE|-", help="arguments of the call; -: read stdin")
+    flag(made, "--batch FILE.jsonl", "one check per line; -: read stdin")
+    flag(made, "--agent NAME", "check it as a call of this sub-agent")
+    flag(made, "--server NAME", "check it as a tool of this MCP server")
+    flag(made, "--annotations JSON|@FILE|-", "annotations that the MCP server gives its tool")
+    flag(made, "--all --verbose", "list every rule considered")
     made.json_flag()
-    flag(made, "-C --workspace --cd DIR", "as for a run in DIR", type=Path)
-    group = made.add_argument_group("as a run with these flags")
+    flag(made, "-C --workspace --cd DIR", "check as for a run in DIR", type=Path)
+    group = made.add_argument_group("check as for a run with")
     permission_flags(group)
     group.add_argument("--mode", dest="approval_mode", type=MODE, help=argparse.SUPPRESS)
     return made
@@ -214,8 +214,8 @@ def _at_home(rule: str) -> str:
 
 
 _HOOKS_ABOUT = """\
-Which hooks count here, with the settings and the trust of a run; with test, which of them an event would run, in
-which order, and the JSON that each gets on stdin. Nothing is run without --run."""
+List the hooks that apply in this folder, with the settings and trust of a run. With test, show which hooks an
+event runs, in which order, and the JSON that each hook reads on stdin. Hooks run only with --run."""
 
 
 def hooks_parser() -> Parser:
@@ -226,20 +226,18 @@ def hooks_parser() -> Parser:
         [
             (
                 'interlock hooks test BeforeTool --input \'{"tool_name": "write_file", "tool_input": {}}\'',
-                "what would run before a file is written",
+                "show the hooks that run before a file is written",
             ),
             (
                 "interlock hooks test Stop --run",
-                "run what runs after an answer; Claude Code's names work, too",
+                "run the hooks of an event; Claude Code's names work, too",
             ),
         ],
     )
-    made.add_argument(
-        "action", nargs="?", metavar="test", help="try an event; without it all hooks are listed"
-    )
-    made.add_argument("event", nargs="?", metavar="EVENT", help="an event's name")
-    flag(made, "--input JSON|@FILE|-", "the event's own fields; matchers look at them")
-    flag(made, "--run", "run the hooks, and show what they say")
+    made.add_argument("action", nargs="?", metavar="test", help="test an event; default: list all hooks")
+    made.add_argument("event", nargs="?", metavar="EVENT", help="event name")
+    flag(made, "--input JSON|@FILE|-", "fields of the event, as hooks and matchers see them")
+    flag(made, "--run", "run the hooks and show their answers")
     made.folder_flags()
     made.json_flag()
     return made
@@ -249,7 +247,7 @@ def hooks(args: Args) -> int | None:
     if args.action not in (None, "test"):
         raise UserError(f"No action {args.action!r}, expected test. See: interlock hooks --help")
     if args.action is None and (args.run or args.input is not None):
-        raise UserError("An event is needed for that: interlock hooks test EVENT")
+        raise UserError("--run and --input need an event: interlock hooks test EVENT")
     event = _event(args.event) if args.action else None
     payload = json_object(read_spec(args.input, "--input"), "--input") if args.input is not None else {}
     from interlock.engine.check import HookCheck
@@ -280,7 +278,7 @@ def _list(check: "HookCheck", as_json: bool) -> None:
         return
     warn(check.warnings)
     if not hooks:
-        out().print('No hooks count here. Settings files define them under "hooks".')
+        out().print('No hooks apply here. Define hooks in a settings file under "hooks".')
         return
     rows = [
         (h["event"], h["matcher"] or "*", one_line(_title(h), 60), _manner(h), place(h["source"]))

@@ -27,7 +27,7 @@ def completion_parser() -> Parser:
     made = Parser(
         "completion",
         "bash|zsh|fish",
-        "Print the script that completes commands, flags, runs, workflows and files at TAB.",
+        "Print the script that completes commands, flags, runs, workflows and files with TAB.",
         [
             ('eval "$(interlock completion bash)"', "in ~/.bashrc"),
             ('eval "$(interlock completion zsh)"', "in ~/.zshrc, after compinit"),

@@ -32,9 +32,9 @@ def doctor_parser() -> Parser:
     made = Parser(
         "doctor",
         "[--store] [--json]",
-        "Check this machine, the settings that count here, and the store. Exit 1 when something is broken.",
+        "Check this machine, the settings of this folder, and the store. Exit code 1 if something is broken.",
     )
-    flag(made, "--store", "read the whole store, every page and record, and repair the lists")
+    flag(made, "--store", "read every record of the store, and rebuild derived tables")
     made.json_flag()
     return made
 

@@ -23,31 +23,34 @@ def diagram_parser() -> Parser:
     made = Parser(
         "diagram",
         "[WORKFLOW] [FLAGS]",
-        "Draw a workflow's graph, as it is compiled; with --run what a run took is marked and counted.\n"
-        "Or draw the statechart that runs (run), calls (tool-call) or approval modes (approval-mode) obey.",
+        "Draw a workflow's compiled graph. --run marks the path of a run, and how often it took each node.\n"
+        "WORKFLOW can also be a statechart: run, tool-call or approval-mode.",
         [
-            ("interlock diagram main", "Mermaid on stdout"),
-            ("interlock diagram main --depth 2 -o main.svg", "graphs inside it drawn open, too"),
-            ("interlock diagram --run latest -o run.svg", "the way that the latest run took"),
-            ("interlock diagram approval-mode", "what leads from mode to mode, and through plan mode"),
-            ("interlock diagram approval-mode --run latest", "the way of a run's mode, with who decided"),
+            ("interlock diagram main", "print Mermaid on stdout"),
+            ("interlock diagram main --depth 2 -o main.svg", "draw nested graphs, too"),
+            ("interlock diagram --run latest -o run.svg", "mark the path of the latest run"),
+            ("interlock diagram approval-mode", "draw the statechart of approval modes"),
+            (
+                "interlock diagram approval-mode --run latest",
+                "draw the path of a run's mode, and who decided",
+            ),
             (
                 "interlock diagram tool-call --run latest --call 2",
-                "the life of a call; see: show RUN --calls",
+                "draw the life of a call; see: show RUN --calls",
             ),
         ],
     )
     made.add_argument(
-        "workflow", nargs="?", metavar="WORKFLOW", help="or run, tool-call, approval-mode; default: the run's"
+        "workflow", nargs="?", metavar="WORKFLOW", help="workflow or statechart; default: the workflow of RUN"
     )
     formats = one_of(("mermaid", "dot", "svg", "png"), {"mmd": "mermaid"})
-    flag(made, "--format FORMAT", "mermaid (default), dot, svg, png", type=formats)
-    flag(made, "--depth N", "levels of graphs drawn open", type=number(int, 1), default=1)
-    flag(made, "--run RUN", "mark the path of this run, with counts")
-    flag(made, "--call N", "with tool-call: this call of the run, by number or id")
-    flag(made, "-o --output FILE", "its extension gives the format", type=Path)
-    flag(made, "-C --workspace --cd DIR", "a workflow of the folder DIR; default: the run's", type=Path)
-    flag(made, "--skip-trust", "trust that folder, this once")
+    flag(made, "--format FORMAT", "mermaid (default), dot, svg or png", type=formats)
+    flag(made, "--depth N", "levels of nested graphs to draw (default: 1)", type=number(int, 1), default=1)
+    flag(made, "--run RUN", "mark the path of this run")
+    flag(made, "--call N", "with tool-call: number or id of a call of the run")
+    flag(made, "-o --output FILE", "output file; its extension sets the format", type=Path)
+    flag(made, "-C --workspace --cd DIR", "folder of the workflow; default: the folder of RUN", type=Path)
+    flag(made, "--skip-trust", "trust that folder for this command only")
     return made
 
 
@@ -55,15 +58,19 @@ def diagram(args: Args) -> int | None:
     run = Client.at_home().run(args.run) if args.run else None
     workflow = args.workflow or (run.workflow if run else None)
     if workflow is None:
-        raise UserError("Which one? Give a WORKFLOW or --run RUN. List them with: interlock workflows")
+        raise UserError(
+            "No workflow given. Expected WORKFLOW or --run RUN. List workflows with: interlock workflows"
+        )
     from interlock.state.charts import CHARTS
 
     if run and run.workflow != workflow and workflow not in CHARTS:
-        raise UserError(f"Run {run.run!r} is one of {run.workflow!r}, not of {workflow!r}.")
+        raise UserError(
+            f"Run {run.run!r} runs the workflow {run.workflow!r}, not {workflow!r}. Leave out WORKFLOW."
+        )
     ending = args.output.suffix.lstrip(".").lower() if args.output else ""
     shape = args.format or _ENDINGS.get(ending, "mermaid")
     if shape == "png" and args.output is None and sys.stdout.isatty():
-        raise UserError("A PNG can't be shown in a terminal. Name a file: -o FILE.png")
+        raise UserError("A terminal can't show a PNG. Give a file: -o FILE.png")
     chosen = workflow
     if workflow not in CHARTS:
         options = options_here(args)
@@ -108,11 +115,11 @@ def export_parser() -> Parser:
     made = Parser(
         "export",
         "RUN [--format html|md|json] [-o FILE]",
-        "Write a run down: its path through the diagram, what was said, every call with who decided it and when,\n"
-        "what changed in the files, tokens and cost. The HTML page needs nothing else: no network, no script.",
+        "Export a run: its diagram and path, the conversation, every call with who decided it and when, the changed\n"
+        "files, tokens and cost. The HTML page is self-contained: it needs no network and no script.",
         [
-            ("interlock export latest -o run.html", "a page to be read, sent or kept"),
-            ("interlock export 4k2 --format md", "Markdown on stdout"),
+            ("interlock export latest -o run.html", "write an HTML page"),
+            ("interlock export 4k2 --format md", "print Markdown on stdout"),
         ],
     )
     made.run_flag()
@@ -120,7 +127,7 @@ def export_parser() -> Parser:
         tuple(_FORMATS), {synonym: name for name, others in _FORMATS.items() for synonym in others}
     )
     flag(made, "--format FORMAT", "html (default), md or json", type=formats)
-    flag(made, "-o --output FILE", "its extension gives the format; default: stdout", type=Path)
+    flag(made, "-o --output FILE", "output file; its extension sets the format", type=Path)
     return made
 
 
@@ -131,7 +138,7 @@ def export(args: Args) -> int | None:
     data = _written(run, args.format or known).encode(errors="replace")
     _put(data, args.output)
     if args.output:
-        err().print(f"Run {run.run} is written to {place(str(args.output))}.")
+        err().print(f"Exported run {run.run} to {place(str(args.output))}.")
 
 
 def _written(run: RunRow, shape: str) -> str:
@@ -155,8 +162,8 @@ def diagrams_parser() -> Parser:
         "folder", nargs="?", type=Path, default=Path("diagrams"), metavar="DIR", help="default: diagrams"
     )
     which = made.add_mutually_exclusive_group(required=True)
-    flag(which, "--write", "write what is missing or stale")
-    flag(which, "--check", "exit 1 when something is missing or stale")
+    flag(which, "--write", "write missing and stale diagrams")
+    flag(which, "--check", "exit with 1 if a diagram is missing or stale")
     return made
 
 

@@ -17,19 +17,19 @@ def trust_parser() -> Parser:
     made = Parser(
         "trust",
         "[DIR] [FLAGS]",
-        "Let a folder's own settings, hooks, policies, agents, servers and .env count, after a look at them.\n"
-        "It covers everything below the folder, now and later; of nested folders the innermost decides.",
+        "Show a folder's own settings, hooks, policies, agents, servers and .env, and decide whether they apply.\n"
+        "The decision covers everything below the folder, now and later. A decision on a nested folder wins.",
         [
-            ("interlock trust", "look at what this folder brings along, and decide"),
-            ("interlock trust ~/work/app --yes", "without being asked"),
-            ("interlock trust --untrust", "take it back"),
+            ("interlock trust", "show what this folder contains, and decide"),
+            ("interlock trust ~/work/app --yes", "trust without asking"),
+            ("interlock trust --untrust", "stop trusting this folder"),
         ],
     )
     made.add_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this folder")
-    flag(made, "--yes", "don't ask; needed without a terminal")
-    flag(made, "--parent", "its parent folder, and everything in that")
-    flag(made, "--untrust", "don't let them count")
-    flag(made, "--list", "what was decided, for all folders")
+    flag(made, "--yes", "trust without asking; required without a terminal")
+    flag(made, "--parent", "trust the parent folder and everything in it")
+    flag(made, "--untrust", "stop trusting the folder")
+    flag(made, "--list", "list all decisions")
     made.json_flag()
     return made
 
@@ -67,7 +67,7 @@ def _trusted_folder(args: Args) -> Path:
 
 
 def _agreed(root: Path) -> bool:
-    nobody = f"Trusting {str(root)!r} is a person's word: say it with interlock trust --yes"
+    nobody = f"Trusting {str(root)!r} needs a person, and there is no terminal. Use: interlock trust --yes"
     return agreed(f"Trust {place(str(root))} and everything below it?", nobody)
 
 
@@ -76,9 +76,9 @@ def _show_brought(root: Path, files: "list[ProjectFile]") -> None:
 
     paint = out()
     if not files:
-        paint.print(f"{place(str(root))} brings nothing along that needs trust.")
+        paint.print(f"{place(str(root))} contains nothing that needs trust.")
         return
-    paint.print(f"{place(str(root))} brings along:")
+    paint.print(f"{place(str(root))} contains:")
     for file in files:
         paint.print(f"  {paint(one_line(shown_path(file.path, root)), 'bold')}")
         for line in file.runs:
@@ -95,7 +95,7 @@ def _tell(root: Path, known: "Answer | None", wanted: bool) -> None:
     where = f" with {place(str(known.directory))}" if known and known.directory not in (None, root) else ""
     hint = ""
     if trusted != wanted:
-        hint = " Nothing was changed." if wanted else f" Take that back there, or see ~/{TRUST_FILE}."
+        hint = " Nothing was changed." if wanted else f" Change it there, or see ~/{TRUST_FILE}."
     err().print(f"{place(str(root))} is {state}{where}{by}.{hint}")
 
 
@@ -115,30 +115,31 @@ def _show_answers(answers: "list[Answer]", json: bool) -> None:
         )
         return
     if not answers:
-        err().print("No folder was decided on yet. Look at one: interlock trust DIR")
+        err().print("No decisions yet. Decide on a folder with: interlock trust DIR")
         return
     words = {True: "trusted", False: "untrusted"}
     rows = [(place(str(a.directory)), words[a.trusted], place(str(a.source))) for a in answers]
-    show_table(rows, ("folder", "is", "said in"))
+    show_table(rows, ("folder", "is", "decided in"))
 
 
 def memory_parser() -> Parser:
     made = Parser(
         "memory",
         "[show|add|refresh] [TEXT]",
-        "The files that every conversation begins with: GEMINI.md, AGENTS.md and what they import.",
+        "Show or extend the memory files: GEMINI.md, AGENTS.md and the files they import.\n"
+        "Every conversation starts with them.",
         [
-            ("interlock memory", "which files there are, and what they hold"),
-            ("interlock memory add 'Tests run with make test'", "one more line, in this folder's GEMINI.md"),
-            ("interlock memory add --global 'Answer in English'", "for every folder"),
-            ("interlock memory refresh", "read them anew; only names and sizes are shown"),
+            ("interlock memory", "list the files and print their text"),
+            ("interlock memory add 'Tests run with make test'", "add a line to this folder's GEMINI.md"),
+            ("interlock memory add --global 'Answer in English'", "add a line for every folder"),
+            ("interlock memory refresh", "list names and sizes only"),
         ],
     )
     made.add_argument("action", nargs="?", default="show", metavar="show|add|refresh")
-    made.add_argument("text", nargs="?", metavar="TEXT", help="add: what is to be remembered, in one line")
-    flag(made, "--global", "add: to your own file, for every folder")
-    flag(made, "-C --workspace DIR", "look in DIR", type=Path)
-    flag(made, "--json", "for programs")
+    made.add_argument("text", nargs="?", metavar="TEXT", help="add: the line to add")
+    flag(made, "--global", "add: use your own file, for every folder")
+    flag(made, "-C --workspace DIR", "use folder DIR", type=Path)
+    flag(made, "--json", "print JSON")
     return made
 
 
@@ -146,7 +147,9 @@ def memory(args: Args) -> int | None:
     if args.action not in ("show", "add", "refresh"):
         raise UserError(f"No action {args.action!r}. Expected: interlock memory show, add or refresh")
     if (args.action == "add") != bool(args.text):
-        raise UserError("Say what is to be remembered: interlock memory add 'Tests run with make test'")
+        raise UserError(
+            "Only add takes a TEXT, and needs one: interlock memory add 'Tests run with make test'"
+        )
     root = Path(os.path.realpath(args.workspace or Path.cwd()))
     return _add_memory(args, root) if args.action == "add" else _show_memory(args, root)
 
@@ -161,7 +164,9 @@ def _show_memory(args: Args, root: Path) -> int:
         show_json(keys)
         return 0
     if not files:
-        nothing = f"No memory file counts in {root}. Add a line with: interlock memory add 'what to remember'"
+        nothing = (
+            f"No memory file applies in {root}. Add a line with: interlock memory add 'what to remember'"
+        )
         out().print(nothing)
         return 0
     rows = [(visible(str(f.path)), f.level, f"{estimate_tokens(f.text):,}") for f in files]
@@ -187,8 +192,8 @@ def _add_memory(args: Args, root: Path) -> int:
         make_directories(file.parent, 0o755)
         replace_file(file, after.encode())
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{str(file)!r} can't be changed ({error}); nothing was added.") from None
-    out().print(f"{'It was there already' if after == before else 'Added'}: {file}")
+        raise UserError(f"Can't change {str(file)!r}: {error}. Nothing was added.") from None
+    out().print(f"{'Already there' if after == before else 'Added'}: {file}")
     return 0
 
 

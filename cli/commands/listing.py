@@ -17,9 +17,9 @@ def workflows_parser() -> Parser:
     made = Parser(
         "workflows",
         "[--json] [FLAGS]",
-        "What can be run with: interlock run WORKFLOW\nYours are in .interlock/workflows/NAME.py, here or in your home "
-        "directory.",
-        [("interlock new workflow NAME", "start one of your own")],
+        "List the workflows that `interlock run WORKFLOW` can run. Your own are in .interlock/workflows/NAME.py,\n"
+        "in this folder or in your home directory.",
+        [("interlock new workflow NAME", "create a workflow of your own")],
     )
     made.folder_flags()
     made.json_flag()
@@ -49,13 +49,15 @@ def _has_own(options: Options) -> bool:
 
 
 def schema_parser() -> Parser:
-    made = Parser("schema", "WORKFLOW [--input|--output]", "A workflow's input and output as JSON Schema.")
+    made = Parser(
+        "schema", "WORKFLOW [--input|--output]", "Print a workflow's input and output as JSON Schema."
+    )
     made.add_argument("workflow", metavar="WORKFLOW", help="see: interlock workflows")
     which = made.add_mutually_exclusive_group()
-    flag(which, "--input", "only the input's schema")
-    flag(which, "--output", "only the output's schema")
+    flag(which, "--input", "print only the schema of the input")
+    flag(which, "--output", "print only the schema of the output")
     made.folder_flags()
-    flag(made, "--json", "accepted; the output is always JSON")
+    flag(made, "--json", "no effect; the output is always JSON")
     return made
 
 
@@ -74,24 +76,24 @@ def new_parser() -> Parser:
     made = Parser(
         "new",
         "workflow NAME",
-        "Start a workflow of your own in this folder: .interlock/workflows/NAME.py, which runs as it is, and\n"
-        "tests/test_NAME.py. What it can be made of: docs/tutorial.md and docs/api.md in Interlock's repository.",
+        "Create a working workflow in this folder: .interlock/workflows/NAME.py, and its test: tests/test_NAME.py.\n"
+        "To build on it, see docs/tutorial.md and docs/api.md in Interlock's repository.",
         [("interlock new workflow nightly-triage", "then: interlock run nightly-triage")],
     )
-    made.add_argument("what", metavar="workflow", help="what to start")
-    made.add_argument("name", metavar="NAME", help="lower-case words, joined by hyphens")
+    made.add_argument("what", metavar="workflow", help="the only kind")
+    made.add_argument("name", metavar="NAME", help="lower-case words joined by hyphens")
     return made
 
 
 def new(args: Args) -> int | None:
     if args.what != "workflow":
-        raise UserError(f"Can't begin a {args.what!r}; expected: interlock new workflow NAME")
+        raise UserError(f"Can't create {args.what!r}. Expected: interlock new workflow NAME")
     if not _NAME.fullmatch(args.name):
         raise UserError(
             f"Name {args.name!r}: expected lower-case words joined by hyphens, like nightly-triage."
         )
     if args.name in PIPELINES:
-        raise UserError(f"Workflow {args.name!r} is one of Interlock's own. Give yours another name.")
+        raise UserError(f"Workflow {args.name!r} is built in. Give yours another name.")
     module = args.name.replace("-", "_")
     template = files("interlock.cli.commands").joinpath("new.md").read_text(encoding="utf-8")
     texts = (
@@ -99,7 +101,9 @@ def new(args: Args) -> int | None:
     )
     paths = (WORKFLOWS_FOLDER / f"{module}.py", Path("tests") / f"test_{module}.py")
     if there := [path for path in paths if path.exists()]:
-        raise UserError(f"{there[0]} is there already; nothing was written. Give another name, or remove it.")
+        raise UserError(
+            f"{there[0]} already exists; nothing was written. Give another name, or remove the file."
+        )
     for path, text in zip(paths, texts, strict=True):
         _write_new(path, text)
         out().print(str(path))
@@ -116,8 +120,8 @@ def _write_new(path: Path, text: str) -> None:
 
 
 def tools_parser() -> Parser:
-    made = Parser("tools", "[--json]", "What a model can call, and what each call can do.")
-    flag(made, "--json", "with the JSON Schema of the arguments")
+    made = Parser("tools", "[--json]", "List the tools available to the model, with what they can do.")
+    flag(made, "--json", "print JSON, with the schema of the arguments")
     return made
 
 
@@ -141,8 +145,8 @@ def modes_parser() -> Parser:
     made = Parser(
         "modes",
         "[--json]",
-        "The modes of work: built in, your own (~/.interlock/custom_modes.yaml) and a trusted folder's (.roomodes).",
-        [("interlock run task 'plan the release' --mode architect", "a task in a mode")],
+        "List the modes of work: built-in, yours (~/.interlock/custom_modes.yaml) and a trusted folder's (.roomodes).",
+        [("interlock run task 'plan the release' --mode architect", "run a task in a mode")],
     )
     made.folder_flags()
     made.json_flag()
@@ -177,8 +181,7 @@ def agents_parser() -> Parser:
     made = Parser(
         "agents",
         "[--json]",
-        "The sub-agents that a model can ask: built in, your own (~/.interlock/agents/NAME.md) and a trusted folder's.",
-        [("interlock agents", "name, where it is from, what it is for")],
+        "List the sub-agents: built-in, yours (~/.interlock/agents/NAME.md) and a trusted folder's.",
     )
     made.folder_flags()
     made.json_flag()
@@ -200,10 +203,10 @@ def models_parser() -> Parser:
     made = Parser(
         "models",
         "[--json]",
-        "What the configured providers and the servers of this machine or its network offer: window in tokens, US "
-        "dollars\nfor a million tokens (input / output), how the model calls tools, and if it was tried here. What "
-        "is assumed\ncan be set: model.tokenLimits, model.prices, models.NAME.protocol.",
-        [("interlock -m openai:qwen", "use one; a server's address is OPENAI_BASE_URL")],
+        "List the models of configured providers and of servers on this machine and its network: context window in\n"
+        "tokens, price in US dollars per million tokens (input / output), how the model calls tools, and whether it\n"
+        "was tried here. Override assumed values with model.tokenLimits, model.prices, models.NAME.protocol.",
+        [("interlock -m openai:qwen", "use a model; OPENAI_BASE_URL is its server's address")],
     )
     made.folder_flags()
     made.json_flag()

@@ -26,18 +26,21 @@ from interlock.cli.render.output import (
 from interlock.state.errors import UserError
 
 _ABOUT = """\
-MCP servers lend their tools, resources and prompts. list and test start them as a run would, with its settings and
-its trust; add and remove write settings files. Servers in .mcp.json and .roo/mcp.json count, too, if the folder
-is trusted. auth signs in to a server by OAuth, in a browser. serve is the other way round: it offers workflows
-as tools, on stdin and stdout."""
+MCP servers provide tools, resources and prompts. list and test start servers with the settings and trust of a run.
+add and remove edit a settings file. Servers in .mcp.json and .roo/mcp.json apply, too, if the folder is trusted.
+auth signs in to a server with OAuth in a browser. serve offers workflows as tools to another agent, on stdin and
+stdout."""
 _TRANSPORTS = {"stdio": "stdio", "sse": "sse", "http": "http", "streamable-http": "http"}
 
 _EXAMPLES = [
-    ("interlock mcp add time -- uvx mcp-server-time", "a server on stdio, in this folder's settings"),
-    ('interlock mcp add -s user -t http -H "Authorization: Bearer $KEY" docs https://…', "for every folder"),
-    ("interlock mcp test time", "start it, and show what it offers"),
-    ("interlock mcp auth docs", "sign in, in a browser"),
-    ("interlock mcp serve investigate main", "for another agent: offers it these workflows as tools"),
+    ("interlock mcp add time -- uvx mcp-server-time", "add a stdio server to this folder's settings"),
+    (
+        'interlock mcp add -s user -t http -H "Authorization: Bearer $KEY" docs https://…',
+        "add an HTTP server for every folder",
+    ),
+    ("interlock mcp test time", "start a server and show what it offers"),
+    ("interlock mcp auth docs", "sign in with a browser"),
+    ("interlock mcp serve investigate main", "serve two workflows as tools"),
 ]
 
 Shown = Mapping[str, Any]
@@ -77,21 +80,24 @@ def mcp_parser() -> Parser:
     made.add_argument(
         "action", nargs="?", default="list", metavar="list|test|add|remove|auth|serve", help="default: list"
     )
-    made.add_argument("name", nargs="?", metavar="NAME", help="a server's name; serve: a workflow's")
-    made.add_argument("target", nargs="?", metavar="COMMAND|URL", help="add: how it is reached")
-    made.add_argument("args", nargs="*", metavar="ARGS", help="add: what the command is given")
+    made.add_argument("name", nargs="?", metavar="NAME", help="server name; serve: workflow name")
+    made.add_argument(
+        "target", nargs="?", metavar="COMMAND|URL", help="add: command or address of the server"
+    )
+    made.add_argument("args", nargs="*", metavar="ARGS", help="add: arguments of the command")
     where = one_of(("project", "user"))
-    flag(made, "-s --scope project|user", "add, remove: default: project", type=where, default="project")
+    scope = "add, remove: settings file (default: project)"
+    flag(made, "-s --scope project|user", scope, type=where, default="project")
     kinds = one_of(("stdio", "sse", "http"), _TRANSPORTS)
-    flag(made, "-t --transport stdio|sse|http", "add: default: found out", type=kinds)
-    flag(made, "-e --env NAME=VALUE", "add: a variable; $NAME is expanded", action="append", default=[])
-    flag(made, "-H --header NAME:VALUE", "add: a header; $NAME is expanded", action="append", default=[])
-    flag(made, "--timeout MS", "add: a request's time limit, milliseconds", type=number(int, 1))
-    flag(made, "--trust", "add: run its tools without asking")
-    flag(made, "--include-tools A,B", "add: only these of its tools", action="append", default=[])
-    flag(made, "--exclude-tools A,B", "add: all but these", action="append", default=[])
-    flag(made, "--forget", "auth: sign out, and delete its tokens here")
-    flag(made, "-m --model MODEL", "serve: the model that the workflows use")
+    flag(made, "-t --transport stdio|sse|http", "add: transport (default: detected)", type=kinds)
+    flag(made, "-e --env NAME=VALUE", "add: variable; $NAME is expanded", action="append", default=[])
+    flag(made, "-H --header NAME:VALUE", "add: header; $NAME is expanded", action="append", default=[])
+    flag(made, "--timeout MS", "add: time limit of a request, in milliseconds", type=number(int, 1))
+    flag(made, "--trust", "add: run the server's tools without asking")
+    flag(made, "--include-tools A,B", "add: use only these tools", action="append", default=[])
+    flag(made, "--exclude-tools A,B", "add: use all tools but these", action="append", default=[])
+    flag(made, "--forget", "auth: sign out and delete stored tokens")
+    flag(made, "-m --model MODEL", "serve: model of the workflows")
     flag(made, "--approval-mode MODE", "serve: default, auto_edit, plan or yolo", type=MODE)
     made.json_flag()
     made.folder_flags()
@@ -120,7 +126,7 @@ def _list(args: Args) -> int:
     if args.json:
         show_json({"servers": views})
     elif not views:
-        err().print("No MCP servers here. Add one: interlock mcp add --help")
+        err().print("No MCP servers configured here. Add one: interlock mcp add --help")
     else:
         rows = [(v["name"], v["status"], *_offer(v)) for v in views]
         show_table(rows, ("server", "is", "by", "offers"), flexible=3)
@@ -159,9 +165,9 @@ def _lines(view: Shown) -> Iterator[str]:
     yield f"{view['name']}{about} is {view['status']}, after {elapsed(view['ms'] / 1000)}"
     if view["error"]:
         yield f"  {one_line(view['error'])}"
-    yield from (f"  left out: {one_line(line)}" for line in view["warnings"])
+    yield from (f"  skipped: {one_line(line)}" for line in view["warnings"])
     if view["instructions"]:
-        yield f"  says of itself: {one_line(view['instructions'])}"
+        yield f"  instructions: {one_line(view['instructions'])}"
     for kind in ("tools", "resources", "templates", "prompts"):
         for item in view[kind]:
             parameters = f" {' '.join(item['args'])}" if item["args"] else ""
@@ -170,7 +176,7 @@ def _lines(view: Shown) -> Iterator[str]:
 
 def _add(args: Args) -> int:
     if args.target is None:
-        raise UserError("Name a server and how it is reached: interlock mcp add NAME COMMAND|URL [ARGS]")
+        raise UserError("Give a name and a command or address: interlock mcp add NAME COMMAND|URL [ARGS]")
     from interlock.services.mcp.spec import add_server, specs_of
     from interlock.state.settings import Settings
 
@@ -191,9 +197,7 @@ def _entry(args: Args) -> dict[str, Any]:
     if kind == "stdio":
         made: dict[str, Any] = {"command": args.target, "args": args.args}
     elif args.args:
-        raise UserError(
-            f"{args.args[0]!r} is one word too many: a server behind an address takes no arguments."
-        )
+        raise UserError(f"Unexpected argument {args.args[0]!r}: a server behind an address takes none.")
     else:
         made = {"url": args.target} | ({"type": kind} if args.transport else {})
     made |= {"env": _pairs(args.env, "=", "--env")} if args.env else {}
@@ -228,7 +232,7 @@ def _auth(args: Args) -> int:
     check = McpCheck(options_here(args))
     warn(check.warnings)
     if args.forget:
-        was = "Signed out of" if check.forget(name) else "Nobody was signed in to"
+        was = "Signed out of" if check.forget(name) else "Not signed in to"
         err().print(f"{was} {name}.")
         return 0
     asked: list[str] = []
@@ -250,7 +254,7 @@ def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     if sys.stdin.isatty():
         err().print(
-            "A browser on another machine ends at a page that can't be reached: paste its address here."
+            "If the browser is on another machine, it ends on an unreachable page. Paste the address of that page here."
         )
         asyncio.get_running_loop().add_reader(
             sys.stdin, lambda: print(paste(sys.stdin.readline()), end="", file=sys.stderr)

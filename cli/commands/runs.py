@@ -36,15 +36,15 @@ def runs_parser() -> Parser:
     made = Parser(
         "runs",
         "[rm RUN…] [FLAGS]",
-        "List runs, the newest change first. `runs rm RUN` deletes one: what it recorded, not what it changed.",
+        "List runs, the latest changed first. `runs rm RUN` deletes the record of a run, not the files it changed.",
         [
-            ("interlock runs --status waiting", "those that somebody must decide on"),
-            ("interlock runs rm 4k2 latest", "delete two of them"),
+            ("interlock runs --status waiting", "list runs that wait for a decision"),
+            ("interlock runs rm 4k2 latest", "delete two runs"),
         ],
     )
     made.add_argument("action", nargs="*", metavar="rm RUN", help="delete these runs")
-    flag(made, "--all", f"all of them, not only the newest {_SHOWN}")
-    flag(made, "--status STATUS", ", ".join(STATUSES), type=one_of(STATUSES))
+    flag(made, "--all", f"list all runs (default: the newest {_SHOWN})")
+    flag(made, "--status STATUS", f"only {', '.join(STATUSES)}", type=one_of(STATUSES))
     made.json_flag()
     return made
 
@@ -53,13 +53,13 @@ def runs(args: Args) -> int | None:
     client = Client.at_home()
     if args.action:
         if args.action[0] != "rm" or len(args.action) < 2:
-            raise UserError("`runs` takes `rm RUN…`, or nothing. To look at one run: interlock show RUN")
+            raise UserError("Expected `runs` or `runs rm RUN…`. To inspect a run: interlock show RUN")
         return _remove(client, [client.run(name) for name in args.action[1:]])
     rows = client.runs(args.status)
     if args.json:
         return show_json([row._asdict() for row in rows])
     if not rows:
-        nothing = "Nothing has run yet. Try: interlock -p 'what to do'"
+        nothing = "No runs yet. Try: interlock -p 'what to do'"
         return err().print(f"No run is {args.status}." if args.status else nothing)
     shown = rows if args.all or args.status else rows[:_SHOWN]
     show_table([_run_cells(row) for row in shown], ("run", "status", "changed", "tokens", "where", "what"))
@@ -88,13 +88,13 @@ def approvals_parser() -> Parser:
     made = Parser(
         "approvals",
         "[RUN] [--json]",
-        "What waits for a person. Without RUN: a line each, across all runs. With RUN: everything needed to decide.",
+        "List open requests of all runs. With RUN: show that run's requests in full, with diffs and commands.",
         [
-            ("interlock approvals", "what waits, anywhere"),
-            ("interlock approvals latest", "with diffs and commands"),
+            ("interlock approvals", "list open requests"),
+            ("interlock approvals latest", "show those of the latest run, with diffs"),
         ],
     )
-    made.add_argument("run", nargs="?", metavar="RUN", help="only this run, in full")
+    made.add_argument("run", nargs="?", metavar="RUN", help="show the requests of this run in full")
     made.json_flag()
     return made
 
@@ -107,7 +107,7 @@ def approvals(args: Args) -> int | None:
         return show_json([{"run": r.run, "asked_at": r.asked_at, **r.fields} for r in requests])
     if not requests:
         where = f"run {row.run!r} (it is {row.status})" if row else "any run"
-        return err().print(f"Nothing waits for you in {where}.")
+        return err().print(f"No open requests in {where}.")
     paint = out()
     if row:
         lines = screen(row.run, row.title, [r.fields for r in requests], paint, limit=None)
@@ -135,12 +135,15 @@ def history_parser() -> Parser:
     made = Parser(
         "history",
         "RUN [--all] [--json]",
-        "Every step of a run, and the nodes on the way to it. STEP is what `show --at` and `diff` take.",
-        [("interlock history latest", ""), ("interlock history latest --all", "with the steps inside each")],
+        "List every step of a run, with its nodes. `show --at`, `diff` and `fork --at` take these step numbers.",
+        [
+            ("interlock history latest", ""),
+            ("interlock history latest --all", "include the steps of nested graphs"),
+        ],
     )
     made.run_flag()
-    flag(made, "--all", "the steps of graphs inside, too")
-    flag(made, "--json", "for programs; always all of them")
+    flag(made, "--all", "include the steps of nested graphs")
+    flag(made, "--json", "print JSON, always with --all")
     return made
 
 
@@ -171,20 +174,26 @@ def diff_parser() -> Parser:
     made = Parser(
         "diff",
         "RUN STEP STEP [--json] | RUN --files [--call ID]",
-        "What changed in a run's state, and what was said, between two steps of: interlock history RUN.\n"
-        "With --files: what it did to the workspace's files.",
+        "Show what changed in state and conversation between two steps (see: interlock history RUN).\n"
+        "With --files: show what the run changed in the workspace.",
         [
             ("interlock diff latest 2 5", ""),
-            ("interlock diff latest --files", "as git shows it"),
+            ("interlock diff latest --files", "show changed files as a git diff"),
             (
                 "interlock diff latest --files --call 3",
-                "one call, by its number in: interlock show latest --calls",
+                "show the changes of one call",
             ),
         ],
     )
     made.run_flag()
-    made.add_argument("steps", type=number(int, -1), metavar="STEP", nargs="*")
-    flag(made, "--files", "what the run did to files")
+    made.add_argument(
+        "steps",
+        type=number(int, -1),
+        metavar="STEP",
+        nargs="*",
+        help="step number, from: interlock history RUN",
+    )
+    flag(made, "--files", "show changes to files")
     made.call_flag()
     made.json_flag()
     return made

@@ -108,23 +108,23 @@ def show_parser() -> Parser:
     made = Parser(
         "show",
         "RUN [--calls] [--call ID] [--at STEP] [--dropped] [--verify] [--json]",
-        "What a run did, what it used, and what it waits for.",
+        "Show a run: its path, calls, tokens, and open requests.",
         [
             ("interlock show latest", ""),
-            ("interlock show 4k2 --calls", "each call with everything that was decided of it, and by whom"),
-            ("interlock show 4k2 --at 7", "its state and conversation after step 7"),
+            ("interlock show 4k2 --calls", "list each call, with every decision"),
+            ("interlock show 4k2 --at 7", "show state and conversation after step 7"),
         ],
     )
     made.run_flag()
-    flag(made, "--calls", "each call: who decided what, when, and who changed its arguments")
+    flag(made, "--calls", "list each call: who decided, when, who changed arguments")
     flag(
         made,
         "--call ID",
-        "number or id of one of them: everything that is known of it, and all that it printed",
+        "show one call, by number or id, with its full output",
     )
-    flag(made, "--at STEP", "a step of: interlock history RUN", type=number(int, -1))
-    flag(made, "--dropped", "what compression and masking took out of the conversation")
-    flag(made, "--verify", "check that no record was lost or changed")
+    flag(made, "--at STEP", "show state and conversation after this step", type=number(int, -1))
+    flag(made, "--dropped", "show what compression and masking removed")
+    flag(made, "--verify", "check that every record is present and unchanged")
     made.json_flag()
     return made
 
@@ -277,11 +277,11 @@ def _tasks(client: Client, run: RunRow) -> Iterator[str]:
     if run.workflow != "task":
         return
     if run.parent:
-        how = "asked for by" if run.subtask else "forked from"
+        how = "requested by" if run.subtask else "forked from"
         yield f"{how} run {run.parent}: interlock show {run.parent}"
     below = (r for r in client.runs() if r.parent == run.run and r.subtask)
     for task in sorted(below, key=lambda r: r.created):
-        yield f"asked for {task.run} · {task.status} · {one_line(task.title, 80)}"
+        yield f"requested {task.run} · {task.status} · {one_line(task.title, 80)}"
 
 
 def _plan_state(client: Client, run: str) -> dict[str, Any]:
@@ -314,7 +314,7 @@ def _next(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     if run.status == "waiting":
         yield from screen(run.run, run.title, [r.fields for r in client.requests(run.run)], paint)
     elif run.status in ("interrupted", "cancelled"):
-        yield f"It can go on, nothing is lost: {paint(f'interlock resume {run.run}', 'cyan')}"
+        yield f"Resume it: {paint(f'interlock resume {run.run}', 'cyan')}"
 
 
 def _show_state(client: Client, run: str, step: int, as_json: bool) -> None:
@@ -335,9 +335,9 @@ def _show_dropped(client: Client, run: str, as_json: bool) -> None:
         show_json({"run": run, "dropped": [_dumped(part) for part in parts]})
         return
     if not parts:
-        out().print(f"Run {run}: nothing was taken out of the conversation.")
+        out().print(f"Run {run}: nothing was removed from the conversation.")
     for number_, part in enumerate(parts, 1):
-        out().print(f"— taken out, {number_} of {len(parts)}: {counted(len(part), 'message')} —")
+        out().print(f"— removed, {number_} of {len(parts)}: {counted(len(part), 'message')} —")
         for message in part:
             _show_message(message, None)
 
@@ -359,5 +359,5 @@ def _verify(client: Client, run: str) -> int:
     problems = client.damage(run)
     out().print_all(problems)
     if not problems:
-        out().print(f"Run {run}: every record is there and unchanged.")
+        out().print(f"Run {run}: every record is present and unchanged.")
     return 1 if problems else 0

@@ -20,24 +20,24 @@ def fork_parser() -> Parser:
     made = Parser(
         "fork",
         "RUN --at STEP [--workspace DIR | --in-place] [--json]",
-        "Make a new run that shares the past of RUN up to STEP, in a new folder next to its own, with the files as\n"
-        "they were then. RUN is never changed. Files that git ignores aren't copied.",
+        "Start a new run that shares the past of RUN up to STEP, in a new folder next to the run's own, with the\n"
+        "files as they were at STEP. RUN doesn't change. Files ignored by git aren't copied.",
         [
             ("interlock fork latest --at 7", "then: interlock resume FORK -p 'try it another way'"),
-            ("interlock fork 4k2 --at 7 --workspace ../second", "into a folder of that name"),
+            ("interlock fork 4k2 --at 7 --workspace ../second", "fork into this folder"),
         ],
     )
     made.run_flag()
     made.at_flag()
-    flag(made, "--workspace --cd DIR", "a folder that isn't there yet, or is empty", type=Path)
-    flag(made, "--in-place", "in the run's own folder, without a question; see: interlock rewind")
+    flag(made, "--workspace --cd DIR", "new or empty folder for the fork", type=Path)
+    flag(made, "--in-place", "fork in the run's folder without asking; see: rewind")
     made.json_flag()
     return made
 
 
 def fork(args: Args) -> int | None:
     if args.in_place and args.workspace:
-        raise UserError("--in-place uses the run's own folder, --workspace another. Give one of them.")
+        raise UserError("--in-place uses the run's own folder, --workspace another. Give only one of them.")
     client = Client.at_home()
     tell_unkept(client, args.run)
     made = client.fork(args.run, args.at, workspace=args.workspace, in_place=args.in_place)
@@ -54,10 +54,8 @@ def _tell_forked(fork: "Forked", as_json: bool) -> int:
         show_json(vars(fork))
         return 0
     paint = out()
-    paint.print(
-        f"Run {fork.run} is forked from {fork.parent} at step {fork.step}, in {place(fork.workspace)}."
-    )
-    paint.print(f"Go on: interlock resume {fork.run}   or with more: interlock resume {fork.run} -p '…'")
+    paint.print(f"Forked run {fork.run} from {fork.parent} at step {fork.step}, in {place(fork.workspace)}.")
+    paint.print(f"Resume it: interlock resume {fork.run}   with a prompt: interlock resume {fork.run} -p '…'")
     return 0
 
 
@@ -65,13 +63,13 @@ def rewind_parser() -> Parser:
     made = Parser(
         "rewind",
         "RUN --at STEP [--yes] [--json]",
-        "Bring the files of a run's folder back to what they were at STEP, and go on from there in a new run.\n"
-        "Shows what will change first. RUN is never changed.",
-        [("interlock rewind latest --at 7", ""), ("interlock rewind 4k2 --at 7 --yes", "without a question")],
+        "Restore the files of a run's folder to STEP, and continue from there in a new run.\n"
+        "Interlock shows the changes and asks first. RUN doesn't change.",
+        [("interlock rewind latest --at 7", ""), ("interlock rewind 4k2 --at 7 --yes", "don't ask")],
     )
     made.run_flag()
     made.at_flag()
-    flag(made, "--yes", "change the files without a question")
+    flag(made, "--yes", "change the files without asking")
     made.json_flag()
     return made
 
@@ -86,7 +84,9 @@ def rewind(args: Args) -> int | None:
         paint.print(f"… and {len(found) - _FILES_SHOWN} more")
     if not found:
         paint.print("No file will change.")
-    nobody = f"These files in {run.workspace!r} would change. Nobody can be asked here: say it with --yes"
+    nobody = (
+        f"Rewinding changes these files in {run.workspace!r}, and there is no terminal to ask in. Use --yes."
+    )
     if found and not args.yes and not agreed("Change these files?", nobody):
         paint.print("Nothing was changed.")
         return 1
@@ -98,11 +98,11 @@ def undo_parser() -> Parser:
     made = Parser(
         "undo",
         "RUN [--call ID] [--json]",
-        "Take back what a run did to the files. If somebody has changed one of them since, nothing is.\n"
-        "The run itself stays as it is; `rewind` goes back with the conversation, too.",
+        "Undo the file changes of a run. If somebody has changed one of the files since, nothing is undone.\n"
+        "The run and its conversation stay. To go back in both, use rewind.",
         [
             ("interlock undo latest", ""),
-            ("interlock undo 4k2 --call 3", "one call, by its number in: interlock show 4k2 --calls"),
+            ("interlock undo 4k2 --call 3", "undo one call"),
         ],
     )
     made.run_flag()
@@ -123,39 +123,39 @@ def undo(args: Args) -> int | None:
     paint = out()
     paint.print_all(f"{mark} {path}" for mark, path in changed)
     if not changed:
-        err().print("Nothing to take back: the files are as they were.")
+        err().print("Nothing to undo: the run's changes are no longer there.")
 
 
 def replay_parser() -> Parser:
     made = Parser(
         "replay",
         "RUN [--until STEP] [--swap NODE=FILE.py:FUNCTION | --model MODEL] [--json]",
-        "Execute a run's graph once more from the replies, results and decisions that were recorded: offline, and\n"
-        "without touching a file. Prints each step with the hash of its state, and the first that is another now, as\n"
-        "after a change of a prompt or of a graph. Exit code 1 where there is one.\n\n"
-        "--swap puts a function of yours in the place of one node's: it is decorated with @node, has the same labels,\n"
-        "and runs like any code of yours. --model goes on with another model, for real: in a fork, in a new folder\n"
-        "next to the run's own, with the files as they were; what a person decided counts for the same request, any\n"
-        "other one waits. Both begin at --until STEP where that is given, and show where the paths part.",
+        "Execute a run's graph again with the recorded replies, results and decisions. Replay works offline and\n"
+        "touches no file. It prints each step with the hash of its state, and the first step that differs, for\n"
+        "example after you change a prompt or a graph. Exit code 1 if a step differs.\n\n"
+        "--swap replaces a node's function with yours. Decorate it with @node and keep the labels. It runs as\n"
+        "ordinary code, so it can have effects. --model continues with another model and real effects, in a fork:\n"
+        "a new folder with the files of that step. Recorded decisions answer identical requests; other requests\n"
+        "stay open. With both flags, --until STEP sets the step at which the change starts.",
         [
             ("interlock replay latest", ""),
-            ("interlock replay 4k2 --until 7", "compare no further than step 7"),
-            ("interlock replay 4k2 --swap draft=new.py:draft", "the node draft, as new.py has it"),
-            ("interlock replay 4k2 --swap turn/finish=new.py:end", "a node of the part turn"),
-            ("interlock replay 4k2 --until 7 --model flash", "from step 7 on with another model"),
+            ("interlock replay 4k2 --until 7", "stop after step 7"),
+            ("interlock replay 4k2 --swap draft=new.py:draft", "use draft from new.py for the node draft"),
+            ("interlock replay 4k2 --swap turn/finish=new.py:end", "replace a node of the nested graph turn"),
+            ("interlock replay 4k2 --until 7 --model flash", "continue from step 7 with another model"),
         ],
     )
     made.run_flag()
-    flag(made, "--until STEP", "a step of: interlock history RUN", type=number(int, -1))
-    flag(made, "--swap NODE=FILE.py:FUNCTION", "another function in the place of a node's")
-    flag(made, "-m --model MODEL", "go on with this model, in a fork; as: interlock --model")
+    flag(made, "--until STEP", "step number, from: interlock history RUN", type=number(int, -1))
+    flag(made, "--swap NODE=FILE.py:FUNCTION", "replace the function of a node")
+    flag(made, "-m --model MODEL", "continue with this model, in a fork")
     made.json_flag()
     return made
 
 
 def replay(args: Args) -> int | None:
     if args.swap and args.model:
-        raise UserError("--swap replays offline, --model asks a model. Give one of them.")
+        raise UserError("--swap replays offline, --model calls a model. Give only one of them.")
     return _gone_on(args) if args.model else _replayed(args)
 
 
@@ -183,7 +183,7 @@ def _show_replayed(found: "Replayed") -> None:
             paint.print(f"{point.step:>4}  {point.state[:12]}  {', '.join(point.nodes)}")
     if found.divergence is None:
         took = f"{elapsed(found.replayed_s)}, recorded {elapsed(found.recorded_s)}"
-        paint.print(paint(f"The same to the end: {len(found.points)} states ({took}).", "green"))
+        paint.print(paint(f"No difference: {len(found.points)} states ({took}).", "green"))
         return
     paint.print_all(paint(line, "red") for line in _divergence_lines(found.divergence))
     paint.print_all(_ways(found.paths))
@@ -202,11 +202,9 @@ def _gone_on(args: Args) -> int:
         return outcome.exit_code
     view.finish(outcome)
     paint = err()
-    paint.print(
-        f"Run {fork.run} is forked from {fork.parent} at step {fork.step}, in {place(fork.workspace)}."
-    )
+    paint.print(f"Forked run {fork.run} from {fork.parent} at step {fork.step}, in {place(fork.workspace)}.")
     if found.divergence is None:
-        paint.print("It went the way of the recorded one.")
+        paint.print("It took the recorded path.")
     else:
         paint.print_all([*_divergence_lines(found.divergence), *_ways(found.paths)])
     return outcome.exit_code
@@ -214,10 +212,10 @@ def _gone_on(args: Args) -> int:
 
 def _divergence_lines(found: Mapping[str, Any]) -> list[str]:
     was, now = (", ".join(map(str, found[side])) or "nothing" for side in ("recorded", "replayed"))
-    lines = [f"Step {found['step']} is another: recorded {was}, replayed {now}."]
+    lines = [f"Step {found['step']} differs: recorded {was}, replayed {now}."]
     if found.get("keys"):
         lines.append(f"  changed in the state: {', '.join(map(str, found['keys']))}")
-    lines += [f"  another request: {line}" for line in found.get("requests", ())]
+    lines += [f"  changed request: {line}" for line in found.get("requests", ())]
     if found.get("error"):
         lines.append(f"  the replay ended with: {found['error']['message']}")
     return lines

@@ -23,28 +23,28 @@ def prompt_parser() -> Parser:
     made = Parser(
         "",
         "[PROMPT] [FLAGS]",
-        "Open a session in this folder; with -p, or where there is no terminal, work on one prompt and end.",
+        "Open a session in this folder. With -p, or without a terminal, run one prompt and exit.",
         [
-            ("interlock", "a session: ask, watch, decide, go on"),
-            ("interlock 'why does test_login fail?'", "a session that begins with a prompt"),
-            ("interlock -c", "the previous session, as it was"),
-            ("interlock -p 'why does test_login fail?'", "the answer on stdout, progress on stderr"),
-            ("git diff | interlock -p 'review this' -o json", "piped text comes before the prompt"),
-            ("interlock -c -p 'now add a test'", "one more prompt in the latest run"),
+            ("interlock", "open a session"),
+            ("interlock 'why does test_login fail?'", "open a session with a first prompt"),
+            ("interlock -c", "reopen the latest session of this folder"),
+            ("interlock -p 'why does test_login fail?'", "print the answer on stdout, progress on stderr"),
+            ("git diff | interlock -p 'review this' -o json", "put piped text before the prompt"),
+            ("interlock -c -p 'now add a test'", "send another prompt to the latest run"),
         ],
     )
-    made.add_argument("words", nargs="*", metavar="PROMPT", help="what to do")
-    made.add_argument("-p", "--prompt", "--print", nargs="?", const="", help="what to do, without a session")
-    flag(made, "-i --prompt-interactive PROMPT", "what a session begins with", dest="first")
-    flag(made, "-r --resume RUN", "go on with this run: id, prefix or latest")
-    flag(made, "-c --continue", "go on with the latest run of this folder", dest="latest")
+    made.add_argument("words", nargs="*", metavar="PROMPT", help="task or question")
+    made.add_argument("-p", "--prompt", "--print", nargs="?", const="", help="run PROMPT without a session")
+    flag(made, "-i --prompt-interactive PROMPT", "open a session with a first prompt", dest="first")
+    flag(made, "-r --resume RUN", "resume this run: id, prefix or latest")
+    flag(made, "-c --continue", "resume the latest run of this folder", dest="latest")
     add_running_flags(made)
     return made
 
 
 def prompt(args: Args) -> int | None:
     if args.latest and args.resume:
-        raise UserError("-c goes on with the latest run, -r with the one you name. Give one of them.")
+        raise UserError("-c resumes the latest run, -r the run you name. Give only one of them.")
     words = " ".join(filter(None, [args.prompt, args.first, *args.words]))
     name = "latest" if args.latest else args.resume
     options = options_from(args, resuming=bool(name))
@@ -77,7 +77,9 @@ def prompt(args: Args) -> int | None:
 def _opens_session(args: Args) -> bool:
     """Whether a person is at a terminal and didn't ask for just an answer."""
     if args.first is not None and not _at_terminal():
-        raise UserError("-i opens a session, and this is no terminal. Without one: interlock -p 'what to do'")
+        raise UserError(
+            "-i opens a session, which needs a terminal. Without one, use: interlock -p 'what to do'"
+        )
     return args.prompt is None and args.output_format == "text" and _at_terminal()
 
 
@@ -122,20 +124,25 @@ def run_parser() -> Parser:
     made = _RunParser(
         "run",
         "WORKFLOW [PROMPT] [FLAGS]",
-        "Run a workflow. Its input is PROMPT, or JSON (see: interlock schema WORKFLOW); a workflow's own "
-        "scalar\ninputs are flags, too.",
+        "Run a workflow. Give its input as PROMPT, as flags, or as JSON (see: interlock schema WORKFLOW).",
         [
             ("interlock run main 'fix the failing test'", "the same as interlock -p"),
-            ('interlock run turn --input \'{"request": "hello"}\' -o json', "one model turn, input as JSON"),
-            ("interlock run search 'where are retries delayed'", "code found by what it does"),
-            ("interlock run main --batch tasks.jsonl > results.jsonl", "one input a line, one output a line"),
+            (
+                'interlock run turn --input \'{"request": "hello"}\' -o json',
+                "run one model turn, with JSON input",
+            ),
+            ("interlock run search 'where are retries delayed'", "search code by meaning"),
+            (
+                "interlock run main --batch tasks.jsonl > results.jsonl",
+                "read one input per line, write one output per line",
+            ),
         ],
     )
     made.add_argument("workflow", metavar="WORKFLOW", help="see: interlock workflows")
-    made.add_argument("words", nargs="*", default=[], metavar="PROMPT", help="what to do")
-    flag(made, "-p --prompt PROMPT", "what to do; same as the words")
-    flag(made, "--input JSON|@FILE|-", "the input as a JSON object; -: from stdin")
-    flag(made, "--batch FILE.jsonl", "one input a line; -: from stdin")
+    made.add_argument("words", nargs="*", default=[], metavar="PROMPT", help="task or question")
+    flag(made, "-p --prompt PROMPT", "same as the argument PROMPT")
+    flag(made, "--input JSON|@FILE|-", "input as a JSON object; -: read stdin")
+    flag(made, "--batch FILE.jsonl", "one JSON input per line; -: read stdin")
     as_json: dict[str, Any] = {"dest": "output_format", "const": "json", "default": "text"}
     flag(made, "--json", "same as -o json", action="store_const", **as_json)
     add_running_flags(made)
@@ -147,7 +154,7 @@ def run(args: Args) -> int:
     options, inputs = options_from(args), args.own
     if args.batch:
         if args.words or args.prompt or args.input:
-            raise UserError("--batch brings its own inputs. Leave out PROMPT and --input.")
+            raise UserError("--batch reads its inputs from a file. Leave out PROMPT and --input.")
         return _run_batch(workflow.name, args.batch, inputs, options)
     inputs = {**_run_input(args, workflow), **inputs}
     title = str(inputs.get(workflow.prompt_field or "") or "")
@@ -208,22 +215,30 @@ def resume_parser() -> Parser:
     made = Parser(
         "resume",
         "RUN [DECISIONS] [-p PROMPT] [FLAGS]",
-        "Go on with a run. Decisions are kept from the moment they are accepted, whatever happens next;\n"
-        "what isn't decided keeps waiting.",
+        "Resume a run. Interlock saves each decision as soon as you make it. Undecided requests stay open.",
         [
-            ("interlock resume latest --approve all", "everything that was asked for may run"),
-            ("interlock resume 4k2 --approve 1 --reject 2 --reason 'use the API'", "each by itself"),
-            ("interlock resume 4k2 --approve 1 --always", "and don't ask for the same again in this run"),
-            ('interlock resume 4k2 --edit 1=\'{"command": "pytest -x"}\'', "run something else instead"),
-            ("interlock resume latest", "after a crash: nothing is lost or done twice"),
-            ("interlock resume latest -p 'now the docs'", "one more prompt in the same conversation"),
+            ("interlock resume latest --approve all", "approve every pending call"),
+            (
+                "interlock resume 4k2 --approve 1 --reject 2 --reason 'use the API'",
+                "decide two requests separately",
+            ),
+            (
+                "interlock resume 4k2 --approve 1 --always",
+                "approve, and don't ask again for the same in this run",
+            ),
+            (
+                'interlock resume 4k2 --edit 1=\'{"command": "pytest -x"}\'',
+                "run the call with other arguments",
+            ),
+            ("interlock resume latest", "resume after a crash or Ctrl-C"),
+            ("interlock resume latest -p 'now the docs'", "continue the conversation with another prompt"),
         ],
     )
     made.run_flag()
     add_decision_flags(made)
-    flag(made, "-p --prompt PROMPT", "one more prompt, after the run has answered")
-    flag(made, "--compress", "compress the conversation now, instead of a prompt")
-    flag(made, "--new-rules", "obey policies and settings as they are now")
+    flag(made, "-p --prompt PROMPT", "another prompt, once the run has answered")
+    flag(made, "--compress", "compress the conversation instead of sending a prompt")
+    flag(made, "--new-rules", "use current policies and settings, not the recorded ones")
     add_running_flags(made)
     return made
 
@@ -253,16 +268,16 @@ def init_parser() -> Parser:
     made = _InitParser(
         "init",
         "[HINT] [FLAGS]",
-        "Look at this repository and write GEMINI.md (or what `context.fileName` says), which every conversation\n"
-        "begins with. You see it before it is written, changes of an existing file as a diff. Same as: run init",
+        "Explore this repository and write GEMINI.md (or the file named in `context.fileName`). Every conversation\n"
+        "starts with this file. Interlock shows the text, or a diff, before it writes. Same as: interlock run init",
         [
-            ("interlock init", "look, and ask before the file is written"),
-            ("interlock init 'the services below apps/ matter most'", "with a hint"),
-            ("interlock init --file AGENTS.md", "under another name"),
+            ("interlock init", "explore, and ask before writing the file"),
+            ("interlock init 'the services below apps/ matter most'", "give a hint"),
+            ("interlock init --file AGENTS.md", "write another file"),
         ],
     )
-    made.add_argument("words", nargs="*", metavar="HINT", help="what to look at, or to mention")
-    flag(made, "--file NAME", "one of `context.fileName`; default: the one that exists, else the first")
+    made.add_argument("words", nargs="*", metavar="HINT", help="what to explore or mention")
+    flag(made, "--file NAME", "file from `context.fileName`; default: the existing one, else the first")
     add_running_flags(made)
     return made
 

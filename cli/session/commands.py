@@ -26,15 +26,15 @@ _NAME = re.compile(rf"/(\?|{NAME}|)(?:\s+(.*))?$", re.DOTALL)
 
 
 KEYS = (
-    ("Enter", "send; while the agent works: wait in line"),
-    ("Alt-Enter, Ctrl-J, \\ Enter", "a new line"),
-    ("@", "a file or folder of this workspace"),
-    ("!", "a shell line of your own; the model sees it with your next prompt"),
-    ("Shift-Tab", "approval mode: default, auto_edit, plan"),
-    ("Esc, Ctrl-C", "stop what is under way; Ctrl-C twice, or Ctrl-D: leave"),
-    ("Esc Esc", "clear the line"),
-    ("↑ ↓, Ctrl-R", "what was typed here before, and a search in it"),
-    ("Ctrl-G, Ctrl-X Ctrl-E", "write in $EDITOR"),
+    ("Enter", "Send; while the agent works, queue"),
+    ("Alt-Enter, Ctrl-J, \\ Enter", "Start a new line"),
+    ("@", "Name a file or folder of the workspace"),
+    ("!", "Run a shell command yourself; the model sees it with your next prompt"),
+    ("Shift-Tab", "Switch the approval mode: default, auto_edit, plan"),
+    ("Esc, Ctrl-C", "Stop the agent; Ctrl-C twice, or Ctrl-D: leave"),
+    ("Esc Esc", "Clear the line"),
+    ("↑ ↓, Ctrl-R", "Browse or search the input history"),
+    ("Ctrl-G, Ctrl-X Ctrl-E", "Edit the line in $EDITOR"),
 )
 """Keys of the input line."""
 
@@ -118,66 +118,75 @@ async def _help(session: "Session", rest: str) -> None:
 
 
 _LISTED = (
-    Slash("help [COMMAND]", "the commands and keys", _help, aliases="?"),
-    Slash("model [NAME]", "which model answers from the next prompt on", choices.model, choices.models),
-    Slash("mode [NAME]", "the mode of work: architect, code, ask, …", choices.mode, choices.modes),
+    Slash("help [COMMAND]", "List commands and keys", _help, aliases="?"),
+    Slash("model [NAME]", "Show or choose the model, from the next prompt on", choices.model, choices.models),
+    Slash(
+        "mode [NAME]", "Show or choose the mode of work: architect, code, ask, …", choices.mode, choices.modes
+    ),
     Slash(
         "approval-mode [MODE]",
-        "what needs asking: default, auto_edit or plan (Shift-Tab)",
+        "Show or choose the approval mode: default, auto_edit or plan",
         choices.approval_mode,
         choices.approval_modes,
     ),
     Slash(
-        "plan [PROMPT]", "plan first: nothing is changed until you approve the plan", choices.plan, waits=True
+        "plan [PROMPT]", "Plan first, and change nothing until you approve the plan", choices.plan, waits=True
     ),
     Slash(
         "compress",
-        "the conversation so far becomes a summary, and room for more",
+        "Compress the conversation into a summary",
         choices.compress,
         aliases="compact summarize",
         waits=True,
     ),
     Slash(
-        "clear", "a new conversation; this one can be resumed", travel.clear, aliases="new reset", waits=True
+        "clear",
+        "Start a new conversation; /resume returns to this one",
+        travel.clear,
+        aliases="new reset",
+        waits=True,
     ),
     Slash(
         "resume [RUN]",
-        "go on with another run of this folder",
+        "Resume another run of this folder",
         travel.resume,
         travel.runs,
         aliases="continue chat",
         waits=True,
     ),
-    Slash("fork [STEP]", "a second run from here; with STEP in a folder of its own", travel.fork, waits=True),
-    Slash("rewind [STEP]", "back to before one of your prompts, with the files", travel.rewind, waits=True),
+    Slash("fork [STEP]", "Fork this run here; with STEP in a folder of its own", travel.fork, waits=True),
+    Slash("rewind [STEP]", "Go back to one of your prompts, with the files", travel.rewind, waits=True),
     Slash(
         "undo [CALL|all]",
-        "take back the last change to the files, or one call, or all",
+        "Undo the last file change, one call, or all changes",
         travel.undo,
         aliases="restore",
         waits=True,
     ),
-    _printing("diff [STEP STEP]", "what this run changed in the files, or in its state", _diff),
-    _printing("show [--calls]", "this run: path, calls, tokens, what was decided", _this_run),
-    _printing("history [--all]", "its steps", _this_run),
-    Slash("stats", "tokens, requests and cost, by model", choices.stats, aliases="cost usage"),
-    _printing("export [FILE]", "this run as a page: .html, .md or .json", _export, aliases="share"),
-    Slash("copy", "the last answer to the clipboard", choices.copy),
-    _printing("approvals [RUN]", "what waits for you, in all runs"),
-    _printing("runs [--all]", "all runs; `runs rm RUN` deletes one", aliases="sessions"),
-    _printing("tools", "what the model can call"),
-    Slash("mcp [test SERVER]", "MCP servers, and what they offer", choices.mcp, choices.mcp_words),
-    _printing("memory [add TEXT]", "the files that every conversation begins with", _here),
-    Slash("init [HINT]", "look at this repository and write GEMINI.md; asks first", _init, waits=True),
-    _printing("agents", "sub-agents that the model can ask", _here),
-    _printing("hooks [test EVENT]", "which hooks count here", _here),
+    _printing("diff [STEP STEP]", "Show file changes of this run, or compare two steps", _diff),
+    _printing("show [--calls]", "Show path, calls, tokens and decisions of this run", _this_run),
+    _printing("history [--all]", "List the steps of this run", _this_run),
+    Slash("stats", "Show tokens, requests and cost, by model", choices.stats, aliases="cost usage"),
+    _printing("export [FILE]", "Export this run as .html, .md or .json", _export, aliases="share"),
+    Slash("copy", "Copy the last answer to the clipboard", choices.copy),
+    _printing("approvals [RUN]", "List open requests, across all runs"),
+    _printing("runs [--all]", "List runs; `/runs rm RUN` deletes one", aliases="sessions"),
+    _printing("tools", "List the tools available to the model"),
+    Slash("mcp [test SERVER]", "List MCP servers and what they offer", choices.mcp, choices.mcp_words),
+    _printing("memory [add TEXT]", "Show or extend the memory files, such as GEMINI.md", _here),
+    Slash("init [HINT]", "Explore this repository and write GEMINI.md; asks first", _init, waits=True),
+    _printing("agents", "List sub-agents", _here),
+    _printing("hooks [test EVENT]", "List hooks, or show which hooks an event runs", _here),
     _printing(
-        "policy check TOOL JSON", "may this call run, and which rule decides", _here, aliases="permissions"
+        "policy check TOOL JSON",
+        "Show whether a call may run, and which rule decides",
+        _here,
+        aliases="permissions",
     ),
-    _printing("doctor", "check this machine, the settings and the store"),
-    Slash("theme [NAME]", "the colours", choices.theme, choices.themes),
-    Slash("vim", "vi keys on or off", choices.vim),
-    Slash("quit", "leave; the run can be resumed", _quit, aliases="exit q"),
+    _printing("doctor", "Check this machine, the settings and the store"),
+    Slash("theme [NAME]", "Show or choose the colours", choices.theme, choices.themes),
+    Slash("vim", "Turn vi keys on or off", choices.vim),
+    Slash("quit", "Leave the session; the run can be resumed", _quit, aliases="exit q"),
 )
 COMMANDS: dict[str, Slash] = {command.name: command for command in _LISTED}
 _BY_ALIAS = {alias: command for command in _LISTED for alias in command.aliases.split()}

@@ -35,7 +35,7 @@ def values(lines: list[str]) -> list[str]:
 
 
 def test_commands_and_what_they_do(asked: Asked) -> None:
-    assert asked("appr") == ["words\t", "approvals\teverything that waits for a person, across all runs"]
+    assert asked("appr") == ["words\t", "approvals\tList open requests, across all runs"]
     assert values(asked("help", "di")) == ["diff", "diagram", "diagrams"]
     assert values(asked("-m", "pro", "undo", "--c")) == ["--call"]
     assert values(asked("what is th")) == []
@@ -174,7 +174,7 @@ def test_tab_in_fish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Any)
         assert done.stderr == ""
         return done.stdout.splitlines()
 
-    assert complete("interlock appr") == ["approvals\teverything that waits for a person, across all runs"]
+    assert complete("interlock appr") == ["approvals\tList open requests, across all runs"]
     assert complete("interlock show aa") == ["aa11\tinterrupted: fix the parser"]
     assert complete("interlock -o ") == ["text", "json", "stream-json"]
     assert [line.partition("\t")[0] for line in complete("interlock --policy ru")] == ["rules.toml"]

@@ -72,8 +72,8 @@ def test_every_command_has_a_module_and_a_help_of_its_own(cli: Any) -> None:
 def test_nothing_has_run_is_said_plainly(cli: Any, home: Path) -> None:
     runs, approvals = cli("runs"), cli("approvals")
     assert (runs.returncode, runs.stdout) == (0, "")
-    assert "Nothing has run yet" in runs.stderr
-    assert "Nothing waits for you" in approvals.stderr
+    assert "No runs yet" in runs.stderr
+    assert "No open requests" in approvals.stderr
     assert json.loads(cli("runs", "--json").stdout) == []
     assert json.loads(cli("approvals", "--json").stdout) == []
     assert not (home / "interlock").exists()

@@ -96,7 +96,7 @@ def test_hooks_of_an_untrusted_folder_are_ignored_and_it_says_so(
 ) -> None:
     settings(Path())
     done = run("hooks")
-    assert "No hooks count here" in done.out
+    assert "No hooks apply here" in done.out
     assert "ignored: .gemini/settings.json (3 hooks)" in done.err
     assert "interlock trust" in done.err
     assert "guard" in run("hooks", "--skip-trust").out

@@ -7,13 +7,13 @@ from commands import Run
 
 
 def test_it_shows_adds_and_reads_anew(run: Run, tmp_path: Path) -> None:
-    assert "No memory file counts" in run("memory").out
+    assert "No memory file applies" in run("memory").out
     added = run("memory", "add", "Tests run with make test")
     assert (added.code, (tmp_path / "work/GEMINI.md").read_text()) == (
         0,
         "## Remembered\n\n- Tests run with make test\n",
     )
-    assert "It was there already" in run("memory", "add", "Tests run with make test").out
+    assert "Already there" in run("memory", "add", "Tests run with make test").out
     assert "- Tests run with make test" in run("memory", "show").out
     again = run("memory", "refresh").out
     assert "GEMINI.md" in again and "- Tests run" not in again
@@ -24,5 +24,5 @@ def test_it_shows_adds_and_reads_anew(run: Run, tmp_path: Path) -> None:
 
 
 def test_what_is_missing_or_misspelt_is_said(run: Run) -> None:
-    assert "Say what is to be remembered" in run("memory", "add").err
+    assert "Only add takes a TEXT" in run("memory", "add").err
     assert "No action 'list'" in run("memory", "list").err

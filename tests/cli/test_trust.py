@@ -95,7 +95,7 @@ def test_what_would_count_is_shown_to_be_judged(run: Run) -> None:
     ):
         assert line in shown.out
     assert "MCP server more: no-more-servers" in shown.out
-    assert run("trust", "--list").err.startswith("No folder was decided on")
+    assert run("trust", "--list").err.startswith("No decisions yet")
 
 
 def test_trust_is_remembered_shown_and_taken_back(run: Run, work: Path, home: Path) -> None:
@@ -228,4 +228,4 @@ def test_the_users_own_files_in_the_home_directory_need_no_trust(
     put(home / ".gemini/.env", "A=1")
     monkeypatch.chdir(home)
     assert "isn't trusted" not in run(*prompt(tmp_path)).err
-    assert "brings nothing along" in run("trust").out
+    assert "contains nothing that needs trust" in run("trust").out

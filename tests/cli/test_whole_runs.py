@@ -56,7 +56,7 @@ def test_a_run_parks_is_decided_one_by_one_and_goes_on(run: Run, tmp_path: Path)
     assert "✓ Write a.txt · +1" in done.err
     assert Path("a.txt").read_text() == "one\n"
     assert not Path("b.txt").exists()
-    assert run("approvals").err == "Nothing waits for you in any run.\n"
+    assert run("approvals").err == "No open requests in any run.\n"
 
     shown = run("show", "latest").out
     assert "✓ write_file a.txt" in shown

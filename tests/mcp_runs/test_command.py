@@ -40,7 +40,7 @@ def test_a_server_is_added_tried_listed_and_removed(place: Place, cli: Cli) -> N
     assert written(place.user) == {"model": {"name": "flash"}, "mcpServers": {"odd": entry}}
     code, shown, _ = cli("test", "odd")
     assert (code, shown.splitlines()[0].startswith("odd (odd 1) is connected, after ")) == (0, True)
-    assert "  says of itself: Be\\u202e kind." in shown.splitlines()
+    assert "  instructions: Be\\u202e kind." in shown.splitlines()
     assert "mcp_odd_note: Write the text down." in shown and "mcp_odd_die" not in shown
     assert "  prompt    greet who*: A greeting" in shown.splitlines()
     cli("add", "-s", "user", "bad", "/nowhere/server")
@@ -79,9 +79,9 @@ def test_a_server_with_a_name_that_hides_something_is_tried_and_removed_under_it
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("add", "odd"), "Name a server and how it is reached"),
+        (("add", "odd"), "Give a name and a command or address"),
         (("add", "an odd one", "x"), "the name 'an odd one' can't be part of a tool's name"),
-        (("add", "odd", "http://x", "y"), "'y' is one word too many"),
+        (("add", "odd", "http://x", "y"), "Unexpected argument 'y'"),
         (("add", "-e", "A", "odd", "x"), "--env 'A': expected NAME=VALUE"),
         (("remove", "odd"), "No MCP server 'odd' in"),
         (("lst",), "No action 'lst'. Did you mean 'list'?"),

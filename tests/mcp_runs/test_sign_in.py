@@ -124,7 +124,7 @@ def test_tokens_are_for_one_address_whatever_the_server_there_is_called(
 def test_signing_out_removes_the_tokens(place: Place, auth: Auth) -> None:
     auth("sdk")
     assert auth("sdk", "--forget") == (0, "Signed out of sdk.\n")
-    assert auth("sdk", "--forget") == (0, "Nobody was signed in to sdk.\n")
+    assert auth("sdk", "--forget") == (0, "Not signed in to sdk.\n")
     assert [*(place.home / "oauth").glob("*.json")] == []
 
 

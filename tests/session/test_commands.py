@@ -23,7 +23,7 @@ def test_what_there_is_is_listed_and_what_isnt_gets_a_hint(folder: Path, opens: 
     (commands / "odd.toml").write_text("prompt = ")
     with opens([], rows=60) as terminal:
         terminal.waits_for("›")
-        command(terminal, "/help", "/model [NAME]", "which model answers", "Shift-Tab", "write in $EDITOR")
+        command(terminal, "/help", "/model [NAME]", "Show or choose the model", "Shift-Tab", "Edit the line")
         command(terminal, "/help undo", "/restore")
         command(terminal, "/nothing", "No command '/nothing'.", "/help")
         command(terminal, "/odd", "Command '/odd' can't be used", "was ignored: Invalid")
@@ -42,12 +42,12 @@ def test_looking_at_a_run(folder: Path, opens: Opens) -> None:
         command(terminal, "/history", "open_prompt")
         command(terminal, "/stats", "2 requests")
         command(terminal, "/copy", "Sent 14 characters")
-        command(terminal, "/export out.md", "is written to")
+        command(terminal, "/export out.md", "Exported run")
         assert "It is written." in (folder / "out.md").read_text()
         command(terminal, "/runs", "write notes.txt")
         command(terminal, "/undo", "Taking back write_file", "D notes.txt")
         assert not (folder / "notes.txt").exists()
-        command(terminal, "/undo", "Nothing to take back")
+        command(terminal, "/undo", "Nothing to undo")
 
 
 def test_looking_at_the_folder(opens: Opens) -> None:
@@ -58,7 +58,7 @@ def test_looking_at_the_folder(opens: Opens) -> None:
         command(terminal, "/mcp", "No MCP servers here.")
         command(terminal, "/agents", "codebase_investigator")
         command(terminal, "/hooks", "No hooks")
-        command(terminal, "/approvals", "Nothing waits for you in any run.")
+        command(terminal, "/approvals", "No open requests in any run.")
         command(terminal, '/policy check read_file \'{"file_path": "x"}\'', "allow")
 
 

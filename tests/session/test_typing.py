@@ -146,7 +146,7 @@ def test_everything_fits_in_40_columns(folder: Path, opens: Opens) -> None:
         terminal.press("enter", "enter", then="Narrow.")
         terminal.waits_for("accepts edits")
         for line, shown in (
-            ("/help", "write in $EDITOR"),
+            ("/help", "Edit the line in $EDITOR"),
             ("/model", "  flash-lite  "),
             ("/mcp", "No MCP servers here."),
             ("/stats", "1 request,"),

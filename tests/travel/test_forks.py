@@ -98,7 +98,7 @@ def test_undo_takes_back_all_that_a_run_did_and_nothing_else(desk: Desk) -> None
     done = desk("undo", run)
     assert done.code == 0, done.err
     assert tree_of(desk.work) == {**before, "later": tree_of(desk.work)["later"]}
-    assert "Nothing to take back" in desk("undo", run).err
+    assert "Nothing to undo" in desk("undo", run).err
 
 
 def test_undo_refuses_what_somebody_changed_since(desk: Desk) -> None:

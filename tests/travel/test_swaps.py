@@ -93,7 +93,7 @@ def test_another_function_for_a_node_shows_where_the_paths_part(desk: Desk, coun
     assert done.json["divergence"]["step"] == 1
     assert "number" in done.json["divergence"]["keys"]
     shown = desk("replay", counted, "--swap", f"count={other}:quick").out
-    assert "Step 1 is another" in shown
+    assert "Step 1 differs" in shown
     assert "recorded  count → again → count → again → count\nreplayed  count\n" in shown
     assert desk("replay", counted).code == 0, "the run itself is as it was"
 
@@ -171,7 +171,7 @@ def test_another_model_goes_on_in_a_folder_of_its_own(desk: Desk) -> None:
     assert desk("show", found["run"], "--json").json["status"] == "done"
     shown = desk("replay", run, "--model", f"script:{script}")
     assert shown.out.strip() == "another end"
-    assert "is forked from" in shown.err and "recorded  " in shown.err and "replayed  " in shown.err
+    assert "Forked run" in shown.err and "recorded  " in shown.err and "replayed  " in shown.err
 
 
 def test_another_model_begins_at_the_step_that_is_named_with_the_files_of_then(desk: Desk) -> None:
@@ -216,7 +216,7 @@ def test_a_model_that_cant_be_had_leaves_no_fork(desk: Desk) -> None:
     script = f"script:{desk.folder / 'script.json'}"
     assert "no step 99" in desk("replay", run, "--model", script, "--until", "99").err
     both = desk("replay", run, "--model", "flash", "--swap", "a=b.py:c")
-    assert both.code == 2 and "Give one of them" in both.err
+    assert both.code == 2 and "Give only one of them" in both.err
     assert "no step 99: it has -1 to" in desk("replay", run, "--until", "99").err
     assert {path.name for path in desk.folder.iterdir() if path.is_dir()} == folders
     assert len(desk("runs", "--json").json) == 1
