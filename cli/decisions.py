@@ -16,7 +16,7 @@ from interlock.cli.catalog import nearest
 from interlock.cli.inputs import json_object, read_spec
 from interlock.cli.parsing import Parser, flag
 from interlock.cli.render.output import Paint, one_line
-from interlock.cli.render.pending import ALWAYS, PREVIEW_LINES, question
+from interlock.cli.render.pending import ALWAYS, PREVIEW_LINES, not_shown, question
 from interlock.engine.client import Decision
 from interlock.engine.client.requests import (
     Request,
@@ -29,6 +29,7 @@ from interlock.engine.client.requests import (
     named,
     plan_of,
     rewritten,
+    settles,
 )
 from interlock.state.errors import UserError
 from interlock.state.text import visible_json
@@ -61,6 +62,7 @@ def add_decision_flags(parser: Parser) -> None:
 
 
 _ALWAYS_HELP = {
+    "proceed_always_edits": "after --approve: allow all edits from now on in this run",
     "proceed_always": "after --approve: don't ask for the same again in this run",
     "proceed_always_tool": "after --approve: don't ask for this tool in this run",
     "proceed_always_server": "after --approve: don't ask for this MCP server in this run",
@@ -215,12 +217,18 @@ def can_ask() -> bool:
 def ask(run: str, requests: Sequence[Request], paint: Paint) -> list[Decision]:
     """Ask one request after the other, until the person says later (or presses Ctrl-C or Ctrl-D)."""
     decisions: list[Decision] = []
+    settled: set[str] = set()
     try:
         for number, request in enumerate(requests, 1):
+            if request["id"] in settled:
+                continue
             count = f"{number} of {len(requests)}: " if len(requests) > 1 else ""
             _forget_typed_ahead()
-            _write("", *question(run, request, count, paint, PREVIEW_LINES))
-            decisions.append(_decided(request))
+            _write("", *question(request, count, paint, PREVIEW_LINES, not_shown(run)))
+            decision = _decided(request)
+            more, ids = settles(decision, request, requests[number:])
+            decisions += [decision, *more]
+            settled |= ids
     except (KeyboardInterrupt, EOFError):
         _write("")
     return decisions

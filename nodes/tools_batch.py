@@ -211,7 +211,15 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     moved, moves = track(_plan_of(state), done, lambda name: _risk(deps, name))
     note_moves(runtime, moves)
     ended: ToolsState = {**_todos(deps, done), **_loop_end(deps, done)}
-    return {**collected, **_stop(deps, state, outcomes, done), **moved, **ended}
+    return {**collected, **_stop(deps, state, outcomes, done), **_all_edits(deps, state), **moved, **ended}
+
+
+def _all_edits(deps: Deps, state: ToolsState) -> ToolsState:
+    """Another approval mode, if a person allowed all edits with one of these calls."""
+    asked = (outcome_of(outcome).get("approval") for outcome in state["decided"].values())
+    answers = (deps.approvals.answer(key) for key in asked if key)
+    wanted = any(answer is not None and answer.choice == "proceed_always_edits" for answer in answers)
+    return {"approval_mode": "auto_edit"} if wanted and state["approval_mode"] == "default" else {}
 
 
 def _add_sections(found: set[str], message: Message) -> None:

@@ -14,6 +14,7 @@ ApprovalMode = Literal["default", "auto_edit", "plan", "yolo"]
 Decision = Literal["allow", "ask", "deny"]
 Choice = Literal[
     "proceed_once",
+    "proceed_always_edits",
     "proceed_always",
     "proceed_always_tool",
     "proceed_always_server",

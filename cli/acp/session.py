@@ -40,7 +40,6 @@ class EditorSession:
         """`client`: the client's capabilities."""
         self.name, self._wire, self._client = name, wire, client
         self.talk = Conversation(replace(options, workspace=workspace), "main", self, quick_start.begin)
-        self.talk.leaves_waiting = False
         self.talk.shown_at_most = _ALL
         self.talk.next_id = name
         self.drawing = Drawing(self.talk.workspace)

@@ -32,6 +32,7 @@ _LABEL = 12
 """Columns of the label before each line."""
 _ANSWERS = {
     "proceed_once": "approve",
+    "proceed_always_edits": "approve all edits of the session",
     "proceed_always": "approve always in this run",
     "proceed_always_tool": "approve the tool in this run",
     "proceed_always_server": "approve the server in this run",

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from interlock.cli.render.output import DECIDED, Paint, counted, cut, is_diff, one_line, visible
-from interlock.engine.client.requests import HEADLINE, Asked, Request, asked, named, plan_of, ways
+from interlock.engine.client.requests import EDITS, HEADLINE, Asked, Request, asked, named, plan_of, ways
 
 PREVIEW_LINES = 120
 ALWAYS = {
+    "proceed_always_edits": ("--always-edits", "… all edits"),
     "proceed_always": ("--always", "… always here"),
     "proceed_always_tool": ("--always-tool", "… whole tool"),
     "proceed_always_server": ("--always-server", "… whole server"),
@@ -26,7 +27,8 @@ def screen(
         yield paint(f"  “{one_line(title, paint.width - 6)}”", "dim")
     for number, request in enumerate(requests, 1):
         yield ""
-        yield from question(run, request, f"{number} of {count}: " if count > 1 else "", paint, limit)
+        place = f"{number} of {count}: " if count > 1 else ""
+        yield from question(request, place, paint, limit, not_shown(run))
         rows = commands(run, request)
         width = max(len(label) for label, _ in rows)
         yield from (f"  {label:<{width}}  {paint(command, 'cyan')}" for label, command in rows)
@@ -37,10 +39,17 @@ def screen(
     )
 
 
+def not_shown(run: str) -> str:
+    return f", NOT shown here: interlock approvals {run}"
+
+
 def question(
-    run: str, request: Request, count: str, paint: Paint, limit: int | None, with_plan: bool = True
+    request: Request, count: str, paint: Paint, limit: int | None, more: str, drawn_apart: bool = False
 ) -> Iterator[str]:
-    """What would happen, why it is asked, and what an always-choice would cover."""
+    """What would happen, why it is asked, and what an always-choice would cover.
+
+    `more`: how to see the lines beyond `limit`. `drawn_apart`: the caller draws a diff or a plan.
+    """
     words = asked(request)
     kind = "unknown outcome of " if words.is_unknown else ""
     title = paint(f"{count}{kind}{cut(words.headline, HEADLINE)}", "bold")
@@ -49,23 +58,20 @@ def question(
         yield paint(f"  ! {words.note}", "yellow")
     asker = f" (sub-agent {words.agent})" if words.agent else ""
     yield f"  Why: {words.why}{asker}"
-    if with_plan or words.shows != "plan":
-        yield from (f"    {line}" for line in _preview(run, words.preview, paint, limit))
+    if not drawn_apart or words.shows == "text":
+        yield from (f"    {line}" for line in _preview(words.preview, paint, limit, more))
     yield from (f"    {line}" for line in _details(words, paint))
-    if words.always:
+    if words.always and not (drawn_apart and EDITS in request["choices"]):
         yield f"  Always: {'; '.join(words.always)}"
     if words.saved:
         yield f"  Saved:  {words.saved}"
 
 
-def _preview(run: str, text: str, paint: Paint, limit: int | None) -> Iterator[str]:
+def _preview(text: str, paint: Paint, limit: int | None, more: str) -> Iterator[str]:
     lines = visible(text).splitlines()
     yield from islice(marked(text, paint), limit) if paint.on and is_diff(text) else lines[:limit]
     if limit is not None and len(lines) > limit:
-        yield paint(
-            f"… {counted(len(lines) - limit, 'more line')}, NOT shown here: interlock approvals {run}",
-            "yellow",
-        )
+        yield paint(f"… {counted(len(lines) - limit, 'more line')}{more}", "yellow")
 
 
 def marked(diff: str, paint: Paint) -> Iterator[str]:

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from prompt_toolkit.application import Application, run_in_terminal
@@ -14,20 +15,22 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.input.typeahead import get_typeahead
-from prompt_toolkit.key_binding import ConditionalKeyBindings, KeyBindings, KeyPressEvent, merge_key_bindings
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
+from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.layout import ConditionalContainer, DynamicContainer, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.widgets import SearchToolbar
-from rich.text import Text
 
-from interlock.cli.render.output import close_stdout, one_line, redacted, ring
-from interlock.cli.session.asking import Panel, Picker, Row, shown
+from interlock.cli.render.output import close_stdout, redacted, ring
+from interlock.cli.session import deciding, viewing
+from interlock.cli.session.asking import Picker, Row
 from interlock.cli.session.choices import dress
-from interlock.cli.session.commands import offers, typed
+from interlock.cli.session.commands import is_command, offers, typed
 from interlock.cli.session.completion import Files, SessionCompleter, files_of
+from interlock.cli.session.deciding import Panel
 from interlock.cli.session.editing import STYLE, InputHistory, Pastes, input_buffer, input_control, input_keys
 from interlock.cli.session.painting import HeldOutput, cut_lines, once, size
 from interlock.cli.session.screen import Screen
@@ -36,8 +39,8 @@ from interlock.cli.session.status import Readings, status_line
 from interlock.cli.session.theme import DEFAULT, THEMES
 from interlock.engine.client import Decision, Options
 from interlock.engine.client.choices import next_approval_mode
-from interlock.engine.client.requests import plan_of, spoken
-from interlock.state.errors import bug
+from interlock.engine.client.requests import Request
+from interlock.state.errors import InterlockError, bug
 from interlock.state.events import NotificationEvent
 
 T = TypeVar("T")
@@ -74,6 +77,8 @@ class App:
         self._figures = Readings()
         self._hint, self._interrupted_at = "", -_AGAIN_S
         self._key_before, self._key_at = 0.0, 0.0
+        self._held = ""
+        """A key that decides unless another follows: then both are text."""
         self._above = ""
         """Output still to be printed above."""
         self._live = ANSI("")
@@ -82,7 +87,9 @@ class App:
         self.output = HeldOutput(sys.stdout)
         self.app: Application[None] = Application(
             layout=Layout(self._layout(), focused_element=self._input),
-            key_bindings=merge_key_bindings([self._typing_keys(), self._keys()]),
+            key_bindings=merge_key_bindings(
+                [input_keys(self.session, self.buffer, self.pastes, self._next_mode), self._keys()]
+            ),
             style=STYLE,
             output=self.output,
             color_depth=None if self.color else ColorDepth.DEPTH_1_BIT,
@@ -143,40 +150,43 @@ class App:
         if self._loop is not None:  # between two paintings
             self._loop.call_soon_threadsafe(ring, event, sys.stdout)
 
-    async def decide(self, run: str, requests: Sequence[Mapping[str, Any]]) -> list[Decision]:
+    async def decide(self, _run: str, requests: Sequence[Mapping[str, Any]], /) -> list[Decision]:
         """Ask for decisions on the requests; those without one are left for later."""
-        made: list[Decision] = []
-        draft = ""
-        self._waiting = {request["id"] for request in requests}
-        try:
-            for number, request in enumerate(requests, 1):
-                count = f"{number} of {len(requests)}: " if len(requests) > 1 else ""
-                if plan := plan_of(request):
-                    self.screen.markdown(plan)
-                self.screen.show(Text.from_ansi(shown(run, request, count, self.color)))
-                while time.monotonic() - self._key_at < _QUIET_S:
-                    await asyncio.sleep(0.05)
-                draft = self.buffer.text or draft
-                self.buffer.reset()
-                self.panel = Panel(request, self.handed_over)
-                self.still_asked(self._waiting)
-                self.paint()
-                asked, decision = self.panel, await self.panel.decided
+        self._waiting, draft = {request["id"] for request in requests}, ""
+
+        async def ask(panel: Panel) -> list[Decision]:
+            nonlocal draft
+            while time.monotonic() - self._key_at < _QUIET_S:
+                await asyncio.sleep(0.05)
+            draft = self.buffer.text or draft
+            self.buffer.reset()
+            self.app.vi_state.input_mode = InputMode.INSERT
+            self.panel, self._held = panel, ""
+            self.still_asked(self._waiting)
+            self.paint()
+            try:
+                return await panel.decided
+            finally:
                 self.panel = None
-                if decision is not None:
-                    made.append(decision)
-                    self.screen.note(f"▸ {one_line(spoken(request, decision), 200)}")
-                elif not asked.elsewhere:
-                    break
+
+        try:
+            return await deciding.decide(requests, self.screen, self, self.color, ask)
         finally:
-            self.panel = None
-            self.buffer.document = Document(draft)
-        return made
+            self.buffer.document = Document(self.buffer.text or draft)
+
+    async def view(self, requests: Sequence[Request], /) -> None:
+        lines = [*deciding.whole(requests, self.screen.width)]
+        text = self.screen.drawn(lines)
+        if not await self.handed_over(lambda: viewing.page(text)):
+            self.screen.lines(lines)
+
+    async def compare(self, requests: Sequence[Request], /) -> None:
+        await self.handed_over(lambda: viewing.compare(requests, self.session.workspace))
 
     def still_asked(self, waiting: Collection[str]) -> None:
         """Withdraw the question if its request was decided elsewhere."""
         self._waiting = waiting
-        if self.panel is not None and self.panel.request["id"] not in waiting:
+        if self.panel is not None and not {r["id"] for r in self.panel.requests} <= {*waiting}:
             self.screen.note("Decided in another terminal.")
             self.panel.withdraw()
 
@@ -214,11 +224,14 @@ class App:
         completer = SessionCompleter(
             lambda name: offers(session, name), Files(lambda: files_of(session.workspace))
         )
-        return input_buffer(lambda text: typed(session, text), completer, history, self.pastes)
+        return input_buffer(self._sent, completer, history, self.pastes)
 
-    def _typing_keys(self) -> ConditionalKeyBindings:
-        keys = input_keys(self.session, self.buffer, self.pastes, self._next_mode)
-        return ConditionalKeyBindings(keys, Condition(lambda: self.panel is None))
+    def _sent(self, text: str) -> None:
+        """Handle a sent line: an answer that a question waits for, else as at any time."""
+        if self.panel is not None and self.panel.asks_for and not is_command(text):
+            self.panel.say(text)
+        else:
+            typed(self.session, text)
 
     def _next_mode(self) -> None:
         next_approval_mode(self.session)
@@ -296,10 +309,7 @@ class App:
 
     def _asked(self) -> StyleAndTextTuples:
         assert self.panel is not None
-        problem: StyleAndTextTuples = (
-            [("fg:ansired", f"{self.panel.problem}\n")] if self.panel.problem else []
-        )
-        return [*problem, ("fg:ansiyellow bold", self.panel.hint(size().columns))]
+        return self.panel.lines(size().columns)
 
     def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
         return [("fg:ansicyan bold", "› ")] if not line and not wrapped else [("", "  ")]
@@ -319,38 +329,59 @@ class App:
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
-        deciding = Condition(lambda: self.panel is not None and not self.panel.asks_for)
-        asking = Condition(lambda: self.panel is not None)
-        unsaid = Condition(lambda: not self.buffer.text and self.picker is None)
-        queued = Condition(lambda: bool(self.session.queue) and not self.buffer.text)
+        asking = Condition(lambda: self.panel is not None and self.picker is None)
+        empty = Condition(lambda: not self.buffer.text)
+        menu = asking & empty & Condition(lambda: not self._panel().asks_for)
+        queued = Condition(lambda: bool(self.session.queue)) & empty
+        unsaid = empty & Condition(lambda: self.picker is None)
 
-        keys.add("enter", filter=asking & ~deciding)(self._say)
         keys.add("enter", filter=~asking & unsaid & ~is_searching)(_key(lambda: self.session.submit("")))
+        keys.add("enter", filter=asking & empty & ~menu)(_key(lambda: self._panel().say("")))
         keys.add("c-c", filter=~is_searching)(self._interrupt)
-        keys.add("c-d", filter=Condition(lambda: not self.buffer.text))(_key(self.session.leave))
+        keys.add("c-d", filter=empty)(_key(self.session.leave))
         keys.add("c-z")(_key(lambda: self.app.suspend_to_background()))
         keys.add("up", filter=queued)(self._take_back)
-        keys.add("escape", filter=asking, eager=True)(_key(lambda: self._panel().back()))
-        keys.add("<any>", filter=deciding)(self._decide)
+        keys.add("escape", filter=asking, eager=True)(_key(self._back))
+        for key, by in {"up": -1, "down": 1}.items():
+            keys.add(key, filter=menu)(_key(partial(self._move, by)))
+        keys.add("enter", filter=menu)(self._decide)
+        keys.add("<any>", filter=menu)(self._decide)
         return keys
 
     def _panel(self) -> Panel:
         assert self.panel is not None
         return self.panel
 
-    def _say(self, _: KeyPressEvent) -> None:
-        text = self.buffer.text
-        self.buffer.reset()
-        self._panel().say(text)
+    def _move(self, by: int) -> None:
+        self._panel().move(by)
+        self._key_at = -_ALONE_S  # an arrow is no part of a word
+
+    def _back(self) -> None:
+        """Drop what is typed, else leave the menu."""
+        if self.buffer.text:
+            self.buffer.append_to_history()
+            self.buffer.reset()
+        else:
+            self._panel().back()
 
     def _decide(self, event: KeyPressEvent) -> None:
-        panel, key, pressed_at = self._panel(), event.data.lower(), self._key_at
+        """A key of the menu decides if it comes alone; anything else is text for the input line."""
+        panel, key, pressed_at = self._panel(), event.data, self._key_at
         alone = pressed_at - self._key_before > _ALONE_S
+        held, self._held = self._held, ""
+        if held or not alone or not (key == "\r" or panel.takes(key.lower())):
+            self.buffer.insert_text("".join(char for char in held + key if char.isprintable()))
+            return
+        self._held = key
 
         async def unless_typing() -> None:
             await asyncio.sleep(_ALONE_S)
-            if alone and self._key_at == pressed_at and panel is self.panel and key in panel.keys:
-                await panel.press(key)
+            if self._held and self._key_at == pressed_at and panel is self.panel:
+                self._held = ""
+                try:
+                    await panel.press(panel.marked if key == "\r" else key.lower())
+                except InterlockError as error:
+                    self.session.failed(error)
                 self.paint()
 
         event.app.create_background_task(unless_typing())

@@ -1,9 +1,7 @@
-"""asking: what takes the prompt's place: the keys that decide a request, or a list to pick from."""
+"""asking: a list to pick from, in place of the input line."""
 
 import asyncio
-import io
-import textwrap
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,118 +14,11 @@ from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.processors import BeforeInput
 from rich.cells import cell_len, set_cell_size
 
-from interlock.cli.decisions import changed
-from interlock.cli.render.output import Paint, one_line
-from interlock.cli.render.pending import PREVIEW_LINES, question
+from interlock.cli.render.output import one_line
 from interlock.cli.session.completion import Names
-from interlock.engine.client import Decision
-from interlock.engine.client.requests import Request, answered, answers_wanted, decided, keyed
-from interlock.state.errors import UserError
-
-HandedOver = Callable[[Callable[[], Any]], Awaitable[Any]]
-_LATER = "l"
-_HELD = "\N{NO-BREAK SPACE}"
-
-
-def shown(run: str, request: Request, count: str, color: bool) -> str:
-    """The request as terminal lines, without a plan's text; the only control characters are our colours."""
-    text = io.StringIO()
-    paint = Paint(text) if not color else _Colored(text)
-    paint.print_all(["", *question(run, request, count, paint, PREVIEW_LINES, with_plan=False)])
-    return text.getvalue().strip("\n")
-
-
-class _Colored(Paint):
-    def __init__(self, stream: io.StringIO) -> None:
-        super().__init__(stream)
-        self.on = True
-
-
-class Panel:
-    """A request being decided: by a key, or by a line of text typed into the prompt's buffer."""
-
-    def __init__(self, request: Request, handed_over: HandedOver) -> None:
-        self.request, self._handed_over = request, handed_over
-        self.ways = keyed(request)
-        self.keys = {**{key: way.label for key, way in self.ways.items()}, _LATER: "later"}
-        self.asks_for = ""
-        """What to type as a line of text; empty: a key is expected."""
-        self.problem = ""
-        self.elsewhere = False
-        """Somebody else has decided it."""
-        self._texts: list[str] = []
-        self.decided: asyncio.Future[Decision | None] = asyncio.get_running_loop().create_future()
-        """None: later."""
-        if request["kind"] == "question":
-            self.asks_for = answers_wanted(request)[0]
-
-    def hint(self, columns: int) -> str:
-        """The keys, or what to type; wrapped between keys."""
-        if self.asks_for:
-            later = "" if self.asks_for.startswith("why") else ", Esc later"
-            return f"{self.asks_for} (Enter{later})"
-        keys = "  ".join(f"[{key}] {what}".replace(" ", _HELD) for key, what in self.keys.items())
-        return textwrap.fill(keys, columns, break_on_hyphens=False).replace(_HELD, " ")
-
-    async def press(self, key: str) -> None:
-        """Handle one of the panel's keys."""
-        self.problem = ""
-        if key == _LATER:
-            self._end(None)
-            return
-        way = self.ways[key]
-        if way.takes == "arguments":
-            await self._edit()
-        elif way.takes == "reason":
-            self.asks_for = "why not? (Enter alone: no reason)"
-        else:
-            self._end(decided(self.request, way))
-
-    def say(self, text: str) -> None:
-        """Take the line of text: a reason, or an answer."""
-        self.problem = ""
-        if self.request["kind"] != "question":
-            way = next(way for way in self.ways.values() if way.takes == "reason")
-            self._end(decided(self.request, way, text.strip()))
-            return
-        if not text.strip():
-            return
-        self._texts.append(text.strip())
-        wanted = answers_wanted(self.request)
-        if len(self._texts) < len(wanted):
-            self.asks_for = wanted[len(self._texts)]
-            return
-        try:
-            self._end(answered(self.request, self._texts))
-        except UserError as error:
-            self._texts.clear()
-            self.problem, self.asks_for = str(error), wanted[0]
-
-    def back(self) -> None:
-        """From a reason back to the keys; from anything else: later."""
-        if self.asks_for and self.request["kind"] != "question":
-            self.asks_for = ""
-        else:
-            self._end(None)
-
-    def withdraw(self) -> None:
-        """Stop asking: it was decided elsewhere."""
-        self.elsewhere = True
-        self._end(None)
-
-    async def _edit(self) -> None:
-        try:
-            self._end(await self._handed_over(lambda: changed(self.request)))
-        except UserError as error:
-            self.problem = str(error)
-
-    def _end(self, decision: Decision | None) -> None:
-        if not self.decided.done():
-            self.decided.set_result(decision)
-
 
 _MOST_LINES = 10
-_MARK = "❯ "
+MARK = "❯ "
 
 
 @dataclass(frozen=True)
@@ -174,7 +65,7 @@ class Picker:
     def heading(self) -> StyleAndTextTuples:
         many = len(self._rows) > _MOST_LINES or self._typed.text
         count = f" ({len(self._found)} of {len(self._rows)})" if many else ""
-        return [("bold", _cut(self._title, self._width() - len(count))), ("class:dim", count)]
+        return [("bold", cut_cells(self._title, self._width() - len(count))), ("class:dim", count)]
 
     def lines(self) -> StyleAndTextTuples:
         if not self._found:
@@ -187,13 +78,13 @@ class Picker:
 
     def _line(self, row: Row, marked: bool) -> StyleAndTextTuples:
         """Names share a column; what describes them gets at least two fifths of the width."""
-        width = self._width() - len(_MARK) - 1
+        width = self._width() - len(MARK) - 1
         name, about = one_line(row.name), one_line(row.about)
         column = min(self._longest, max(width * 3 // 5, width - 2 - self._longest_about) if about else width)
-        name = _cut(name, column)
-        hint = _cut(about, width - column - 2)
+        name = cut_cells(name, column)
+        hint = cut_cells(about, width - column - 2)
         return [
-            ("class:mark bold" if marked else "", _MARK if marked else "  "),
+            ("class:mark bold" if marked else "", MARK if marked else "  "),
             ("bold" if marked else "", name if not hint else set_cell_size(name, column)),
             ("class:dim", f"  {hint}" if hint else ""),
             ("", "\n"),
@@ -236,5 +127,5 @@ class Picker:
         return keys
 
 
-def _cut(text: str, width: int) -> str:
+def cut_cells(text: str, width: int) -> str:
     return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)).rstrip() + "…"

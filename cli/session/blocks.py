@@ -10,7 +10,7 @@ from rich.text import Text
 
 from interlock.cli.render.events import RunningCall, bar, call_mark
 from interlock.cli.render.output import amount, counted, elapsed, one_line, plain
-from interlock.cli.session.page import hanging
+from interlock.cli.session.page import fold, hanging
 from interlock.engine.client.words import agent_end, call_facts, call_summary
 from interlock.state.errors import ENDED_WELL
 from interlock.state.events import (
@@ -113,8 +113,8 @@ def since(seconds: float) -> str:
     return f"{int(seconds)} s" if seconds < 100 else elapsed(seconds)
 
 
-def diff(text: str, limit: int | None = DIFF_LINES, folded: str = "") -> list[Text]:
-    """A unified diff with line numbers; `folded`: how to see what is left out."""
+def diff(text: str, width: int, limit: int | None = DIFF_LINES, folded: str = "") -> list[Text]:
+    """A unified diff with line numbers, folded at `width`; `folded`: how to see what is left out."""
     from interlock.cli.render.worddiff import diff_lines
 
     lines = [line for line in diff_lines(text) if line.kind != "file" or line.text.startswith("+++ ")]
@@ -123,11 +123,18 @@ def diff(text: str, limit: int | None = DIFF_LINES, folded: str = "") -> list[Te
     hunks = [line for line in lines if line.kind == "hunk"]
     lines = [line for line in lines if not hunks or line is not hunks[0]]
     wide = max((len(str(line.number)) for line in lines if line.number), default=0)
-    shown = [_diff_line(line, wide) for line in lines[:limit]]
+    shown = [part for line in lines[:limit] for part in _folded(_diff_line(line, wide), width, wide + 5)]
     if limit is not None and len(lines) > limit:
         how = f": {folded}" if folded else ""
         shown.append(Text(f"{' ' * wide}     … {counted(len(lines) - limit, 'more line')}{how}", "dim"))
     return shown
+
+
+def _folded(line: Text, width: int, gutter: int) -> Iterator[Text]:
+    """A long line goes on below its text, not below its number."""
+    line.expand_tabs(4)
+    yield line[:gutter].append_text((parts := fold(line[gutter:], max(width - gutter, 10)))[0])
+    yield from (Text(" " * gutter).append_text(part) for part in parts[1:])
 
 
 def _diff_line(line: "DiffLine", wide: int) -> Text:

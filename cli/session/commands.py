@@ -246,6 +246,10 @@ def find(session: "Session", name: str) -> Slash:
     raise UserError(f"No command '/{name}'.{hint} All of them: /help")
 
 
+def is_command(line: str) -> bool:
+    return _NAME.match(line.strip()) is not None
+
+
 def typed(session: "Session", line: str) -> None:
     """Handle a sent line: a command, a shell line or a prompt. What would disturb a working agent is queued."""
     if line.startswith("!") and line[1:].strip() and not session.busy:

@@ -136,6 +136,8 @@ STYLE = Style.from_dict(
         "auto_edit": "fg:ansimagenta",
         "yolo": "fg:ansired bold",
         "mark": "fg:ansicyan",
+        "asks": "fg:ansiyellow bold",
+        "bad": "fg:ansired",
         "completion-menu": "bg:default fg:default",
         "completion-menu.completion.current": "bold fg:ansicyan bg:default noreverse",
         "completion-menu.meta.completion": "fg:ansibrightblack bg:default",

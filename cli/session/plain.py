@@ -96,7 +96,7 @@ class Lines:
     def ring(self, event: NotificationEvent) -> None:
         ring(event, sys.stdout)
 
-    async def decide(self, run: str, requests: Sequence[Mapping[str, Any]]) -> list[Decision]:
+    async def decide(self, run: str, requests: Sequence[Mapping[str, Any]], /) -> list[Decision]:
         self._write()
         with _interrupted():
             return ask(run, requests, Paint(sys.stderr))

@@ -173,6 +173,17 @@ class Screen:
                 self._kind = "shown"
         self.changed()
 
+    def lines(self, lines: Iterable[Text]) -> None:
+        """Show lines that fit the width, right below what was shown last."""
+        with self._lock:
+            self._put(lines, "shown")
+        self.changed()
+
+    def drawn(self, lines: Iterable[Text]) -> str:
+        """Lines as ANSI text, in the session's colours."""
+        with self._lock:
+            return self._drawn(map(safe, lines))
+
     def finished(self) -> str:
         """Whole lines to print above now; each is handed out once."""
         with self._lock:
@@ -321,7 +332,7 @@ class Screen:
             return  # a sub-agent's exploring belongs to its own line
         self._put(blocks.call(event, printed, self.width), "line")
         if event.diff and hash(event.diff) not in self._previewed:
-            self._put(blocks.diff(event.diff), "line")
+            self._put(blocks.diff(event.diff, self.width), "line")
 
     def _steps(self, event: ToolResultEvent, todos: Sequence[blocks.Todo]) -> None:
         if event.agent:

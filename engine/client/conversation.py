@@ -38,8 +38,6 @@ class Conversation:
 
     next_id: str | None = None
     """Id of the run that the next prompt starts; None: any."""
-    leaves_waiting = True
-    """Whether a prompt starts another run if this one waits; else it goes on in place of what waits."""
     shown_at_most = MOST
     """Messages shown of a run that is taken up."""
 
@@ -96,13 +94,16 @@ class Conversation:
         self._thread.begin()
 
     def submit(self, text: str) -> None:
-        """Send a prompt, or queue it while the agent works; an empty one resumes what was interrupted."""
+        """Send a prompt, or queue it while the agent works; an empty one resumes, or asks what was left open."""
         if self.busy:
             if text.strip():
                 self.queue.append(text)
             self.front.moved()
         elif text.strip() or self.status in UNFINISHED:
             self._spawn(self._sent(text.strip() or None))
+        elif self.status == "waiting":
+            self._later.clear()
+            self._spawn(self._errors_shown(self._settled))
 
     def cancel(self) -> None:
         """Stop what is running and give queued prompts back; the next prompt resumes the run."""
@@ -135,7 +136,9 @@ class Conversation:
             raise UserError("The agent works. Stop it first: Ctrl-C")
         self.run, self.status, self.used = None, "", Used()
         self._later.clear()
-        if run is None:
+        if run is None:  # what the person sees is what the next prompt runs with
+            if self.approval_mode == "yolo" and not self.may_yolo:
+                self.approval_mode = self._wished or "default"
             return
         row = self.client.run(run, self.workspace)
         self.run, self.workflow, self.workspace = row.run, row.workflow, Path(row.workspace)
@@ -225,7 +228,7 @@ class Conversation:
             self.busy, self.stop = False, None
             self.front.ended()
             self.front.moved()
-        if well:
+        if well and self.status != "waiting":
             self._next_in_line()
         else:
             self._take_back()
@@ -286,8 +289,7 @@ class Conversation:
 
     async def _advanced(self, prompt: str | None, decisions: Sequence[Decision]) -> Outcome:
         """Start or resume the run, and take over the outcome of whichever run carried on its work."""
-        if self.run is None or (self.status == "waiting" and not decisions and self.leaves_waiting):
-            self.run, self.status = None, ""
+        if self.run is None:
             named, self.next_id = self.next_id, None
             client = Client(self._drive_options(new=True), self.client.drives)
             field = (await asyncio.to_thread(client.workflow, self.workflow)).prompt_field or "prompt"
@@ -309,6 +311,8 @@ class Conversation:
     def _drive_options(self, new: bool = False, prompted: bool = True) -> Options:
         """Options of the next drive. A mode is passed once: the run keeps it and may have changed it since."""
         options = self.options
+        if not new and not prompted and self.status == "waiting":  # modes count from the next prompt
+            return replace(options, workspace=None, approval_mode=None, mode=None)
         self.options = replace(options, approval_mode=None, mode=None, compress=False)
         if prompted:
             self.options = replace(self.options, attach=(), notes=())
@@ -351,8 +355,10 @@ class Conversation:
         if self.run is None or not (state := await asyncio.to_thread(self.client.current_state, self.run)):
             return
         self._cursor = await asyncio.to_thread(self.client.end, self.run)
-        if self.options.approval_mode is None:
-            self.approval_mode = str(state.get("approval_mode") or self.approval_mode)
+        mode = str(state.get("approval_mode") or self.approval_mode)
+        if self.options.approval_mode is None and mode != self.approval_mode:
+            self.approval_mode = mode
+            self._wished = mode if mode != "yolo" or self.may_yolo else self._wished
         self.mode = str(state.get("mode") or "")
         self.model = str(state.get("model") or self.model)
 

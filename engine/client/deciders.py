@@ -9,6 +9,7 @@ from interlock.state.text import elapsed, one_line
 
 _CHOICES = {
     "proceed_once": "once",
+    "proceed_always_edits": "and all edits that follow",
     "proceed_always": "always, here",
     "proceed_always_tool": "always, this tool",
     "proceed_always_server": "always, this server",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from interlock.engine.options import Decision
-from interlock.engine.read import check_edit
+from interlock.engine.read import check_edit, place_of
 from interlock.state.errors import UserError
 from interlock.state.text import cut, diff_stat, is_diff, one_line, visible
 
@@ -79,11 +79,19 @@ class Asked:
     ways: tuple[Way, ...]
 
 
-_SAVED = "proceed_always_and_save"
-ALWAYS = ("proceed_always", "proceed_always_tool", "proceed_always_server", _SAVED)
+SAVED: "Choice" = "proceed_always_and_save"
+EDITS: "Choice" = "proceed_always_edits"
+ALWAYS: "tuple[Choice, ...]" = (
+    EDITS,
+    "proceed_always",
+    "proceed_always_tool",
+    "proceed_always_server",
+    SAVED,
+)
 """Choices that let the same go on without a question; a key stands for the first that is offered, and for the last."""
 _LABELS: "Mapping[Choice, str]" = {
-    "proceed_once": "yes",
+    "proceed_once": "yes, once",
+    "proceed_always_edits": "yes, and all edits of this session",
     "proceed_always": "always",
     "proceed_always_tool": "always",
     "proceed_always_server": "always",
@@ -92,13 +100,17 @@ _LABELS: "Mapping[Choice, str]" = {
     "reject": "no, and why",
     "cancel": "stop the run",
 }
+_PLAN_LABELS: "Mapping[Choice, str]" = {
+    "proceed_once": "yes, and ask before each edit",
+    "proceed_always": "yes, and all edits of the plan",
+}
 
 
 def asked(request: Request) -> Asked:
     """A request's words."""
     given: Mapping[str, str] = request.get("always") or {}
     always = {choice: one_line(what) for choice, what in given.items()}
-    saved = always.pop(_SAVED, "")
+    saved = always.pop(SAVED, "")
     here = tuple(what for what in dict.fromkeys(always.values()) if what)
     parts: Sequence[Mapping[str, str]] = request.get("parts") or ()
     return Asked(
@@ -182,14 +194,11 @@ def ways(request: Request) -> tuple[Way, ...]:
             Way("s", "reject", "skip: leave it", text="skip"),
         ]
     else:
-        lasting = [c for c in ALWAYS if c in choices and c != _SAVED]
-        keys = {
-            "proceed_once": "y",
-            **dict.fromkeys(lasting, ""),
-            **dict.fromkeys(lasting[:1], "a"),
-            _SAVED: "s",
-        }
-        yes = [Way(key, c, _LABELS[c]) for c, key in keys.items() if c in choices]  # pyright: ignore[reportArgumentType]
+        lasting = [c for c in ALWAYS if c in choices and c != SAVED]
+        order = cast("Sequence[Choice]", ("proceed_once", *lasting, SAVED))
+        letters = {"proceed_once": "y", SAVED: "s", **dict.fromkeys(lasting[:1], "a")}
+        labels = {**_LABELS, **(_PLAN_LABELS if plan_of(request) else {})}
+        yes = [Way(letters.get(c, ""), c, labels[c]) for c in order if c in choices]
         edit = [Way("e", "modify", _LABELS["modify"], "arguments")] if "modify" in choices else []
         no = [Way("n", "reject", _LABELS["reject"], "reason")] if "reject" in choices else []
         found = [*yes, *edit, *no]
@@ -230,6 +239,35 @@ def rewritten(request: Request, args: Mapping[str, Any]) -> Decision:
     check_edit(request, args)
     kept = {name: value for name, value in args.items() if value is not None}
     return Decision(request["id"], "modify", args=kept)
+
+
+def batch(requests: Sequence[Request]) -> list[Request]:
+    """The edits among these requests that a person may decide as one; empty for fewer than two."""
+    edits = [r for r in requests if r["kind"] == "approval" and is_diff(r["preview"]) and not plan_of(r)]
+    return edits if len(edits) > 1 else []
+
+
+def ways_together(requests: Sequence[Request]) -> tuple[Way, ...]:
+    """How to answer all of these with one decision."""
+    shared = set[str].intersection(*({way.choice for way in ways(request)} for request in requests))
+    single = ("modify", *(choice for choice in ALWAYS if choice != EDITS))
+    return tuple(way for way in ways(requests[0]) if way.choice in shared and way.choice not in single)
+
+
+def settles(
+    decision: Decision, request: Request, others: Sequence[Request]
+) -> tuple[list[Decision], set[str]]:
+    """What a decision on a request settles of others: decisions on them, and the ids that nobody is asked about.
+
+    Allowing all edits allows those that wait; stopping the run stops the rest of the batch.
+    """
+    if decision.choice == EDITS:
+        made = [Decision(other["id"], EDITS) for other in others if EDITS in other["choices"]]
+        return made, {one.approval for one in made}
+    if decision.choice == "cancel":
+        stopped = place_of(request["id"])[0]
+        return [], {other["id"] for other in others if place_of(other["id"])[0] == stopped}
+    return [], set()
 
 
 def answers_wanted(request: Request) -> list[str]:

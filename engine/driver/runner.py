@@ -54,6 +54,7 @@ from interlock.state.errors import (
     RunError,
     StoppedError,
     StoreError,
+    UserError,
 )
 from interlock.state.events import Cancelled, ErrorEvent, Init
 from interlock.state.messages import Message, TextPart
@@ -206,6 +207,8 @@ async def _resumed(
         text, head = prompt, dict[str, str]()
         if snapshot.tasks and prompt and instead and chosen.follow_up:
             text, head["head"] = end_cut_short(drive, snapshot, prompt)
+        elif snapshot.tasks and prompt and instead:
+            raise UserError(f"Run {row.run!r} of {row.workflow!r} takes no prompt: answer what it asks.")
         elif snapshot.tasks:
             postponed(drive, asked, snapshot.values)
             return answers

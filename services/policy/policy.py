@@ -85,6 +85,7 @@ _NO_RULES: tuple[SessionRule, ...] = ()
 _NO_PROGRAMS: Mapping[str, str] = {}
 _ONCE: tuple[Choice, ...] = ("proceed_once", "modify", "reject", "cancel")
 _SAVED: Choice = "proceed_always_and_save"
+_EDITS: Choice = "proceed_always_edits"
 Annotations = Callable[[str], Mapping[str, JsonValue]]
 
 
@@ -227,6 +228,8 @@ class RulePolicy:
         if verdict.decision != "ask" or verdict.by_checker:
             return _ONCE
         sparing: list[Choice] = []
+        if risk == "write" and mode == "default" and self.check(call, risk, "auto_edit").decision == "allow":
+            sparing.append(_EDITS)
         for choice in _ALWAYS:
             rule = self.narrow(call, risk, choice, mode)
             if rule and self.check(call, risk, mode, [rule]).decision == "allow":

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 import warm
+from patience import until
 from session.terminal import Opens, Terminal, edit
 
 from interlock.engine.read import list_runs
@@ -26,9 +27,13 @@ def test_a_word_that_is_typed_into_a_question_decides_nothing(folder: Path, open
         ):  # its letters arrive together, however slow we are
             terminal.type(word)
             time.sleep(0.02)
-        time.sleep(1)
+        terminal.waits_for("› yes, always every yacht")
+        time.sleep(0.5)
         assert "[n] no" in "\n".join(terminal.screen)
         assert not (folder / "notes.txt").exists()
+        terminal.press("escape")
+        terminal.waits_for("yacht", gone=True)
+        time.sleep(0.5)
         terminal.press("y", then="Written.")
 
 
@@ -42,32 +47,131 @@ def test_no_takes_a_reason_which_the_model_is_told(folder: Path, opens: Opens) -
     assert not (folder / "notes.txt").exists()
 
 
-def test_later_leaves_the_session_free_and_the_run_can_be_come_back_to(folder: Path, opens: Opens) -> None:
+def test_what_is_left_open_is_asked_again_here_and_in_the_next_session(folder: Path, opens: Opens) -> None:
     with opens([edit(), {"text": "Written."}]) as terminal:
         terminal.say("write it", then="[l] later")
-        terminal.press("l", then="Left for later")
-        (run,) = list_runs(folder.parent / "state")
-        assert run.status == "waiting"
-        terminal.say("now another thing", then="[y] yes")
-        assert len(list_runs(folder.parent / "state")) == 2
-        terminal.press("l")
+        terminal.press("l", then="Left open")
+        terminal.press("enter", then="[y] yes")
+        terminal.press("escape")
         terminal.waits_for("[l] later", gone=True)
         terminal.press("c-d")
         terminal.ends()
+    (run,) = list_runs(folder.parent / "state")
     with opens(None, "-r", run.run) as terminal:
         terminal.waits_for("[y] yes")
         terminal.press("y", then="Written.")
     assert (folder / "notes.txt").read_text() == "new\n"
 
 
+def test_a_prompt_after_escape_goes_on_in_the_same_run_and_the_model_is_told(
+    folder: Path, opens: Opens
+) -> None:
+    told = {"text": "As you wish.", "expect": "Cancelled before it ran(.|\n)*now another thing"}
+    with opens([edit(), told]) as terminal:
+        terminal.say("write it", then="[l] later")
+        terminal.press("escape", then="Left open")
+        terminal.say("now another thing", then="As you wish.")
+    assert len(list_runs(folder.parent / "state")) == 1
+    assert not (folder / "notes.txt").exists()
+
+
+def test_a_command_or_a_paste_at_a_question_goes_to_the_input_line(folder: Path, opens: Opens) -> None:
+    with opens([edit(), {"text": "Written."}], rows=50) as terminal:
+        terminal.say("write it", then="[l] later")
+        terminal.type("/approvals", then="› /approvals")
+        terminal.press("enter", then="interlock resume")
+        terminal.waits_for("[l] later")
+        terminal.paste("y")
+        terminal.waits_for("› y")
+        time.sleep(0.5)
+        assert not (folder / "notes.txt").exists()
+        terminal.press("escape")
+        terminal.waits_for("› y", gone=True)
+        terminal.press("down", "up", "enter", then="Written.")
+
+
+def test_saving_for_good_asks_once_more(folder: Path, opens: Opens) -> None:
+    with opens([edit(), {"text": "Written."}]) as terminal:
+        terminal.say("write it", then="[l] later")
+        terminal.press("s", then="yes, save it for all later runs: write_file")
+        time.sleep(0.5)
+        terminal.press("enter", then="[l] later")  # the marked entry is "no, back"
+        assert not (folder / "notes.txt").exists()
+        time.sleep(0.5)
+        terminal.press("y", then="Written.")
+    assert not [*(folder.parent / ".interlock").rglob("*.toml")]
+
+
+def test_all_edits_of_this_session_are_asked_about_no_more(folder: Path, opens: Opens) -> None:
+    with opens([edit(), edit("2\n", "two.txt"), {"text": "Both."}]) as terminal:
+        terminal.say("write two files", then="[a] yes, and all edits of this session")
+        terminal.press("a", then="Both.")
+        terminal.waits_for("accepts edits")
+        assert (folder / "notes.txt").exists() and (folder / "two.txt").exists()
+        terminal.say("/clear", then="A new conversation")
+        (folder / "two.txt").unlink()
+        terminal.say("once more", then="❯ once more")
+        terminal.waits_for("two.txt", gone=False)
+        until((folder / "two.txt").exists, "the second conversation's edit")
+        assert "accepts edits" in "\n".join(terminal.screen)
+
+
+def test_shift_tab_changes_the_mode_while_a_question_is_open(opens: Opens) -> None:
+    with opens([edit(), {"text": "Written."}]) as terminal:
+        terminal.say("write it", then="[l] later")
+        terminal.press("s-tab", then="accepts edits")
+        assert "[l] later" in "\n".join(terminal.screen)
+        time.sleep(0.5)
+        terminal.press("y", then="Written.")
+        time.sleep(0.5)
+        assert "accepts edits" in "\n".join(terminal.screen)
+
+
+def test_several_edits_are_decided_as_one_list_and_stopping_stops_them_all(
+    folder: Path, opens: Opens
+) -> None:
+    calls = [edit("x\n", f"{n}.txt")["tool_calls"][0] for n in range(10)]
+    with opens([{"tool_calls": calls}, {"text": "All ten."}], rows=40) as terminal:
+        terminal.say("write ten files", then="[y] yes, once (all 10)")
+        assert "10 edits wait for you" in "\n".join(terminal.screen)
+        terminal.press("y", then="All ten.")
+    assert len([*folder.glob("*.txt")]) == 10
+    with opens([{"tool_calls": calls}, {"text": "Never."}], rows=40) as terminal:
+        terminal.say("write ten files", then="[i] one by one")
+        terminal.press("i", then="1 of 10")
+        terminal.waits_for("[c] stop the run")
+        terminal.press("c", then="Cancelled")
+        assert "2 of 10" not in "\n".join(terminal.scrollback)
+
+
+def test_a_long_diff_is_shown_whole_in_a_pager_and_opens_in_the_difftool(folder: Path, opens: Opens) -> None:
+    paged, compared = folder.parent / "paged", folder.parent / "compared"
+    tool = f'[diff]\n\ttool = t\n[difftool "t"]\n\tcmd = cat $LOCAL $REMOTE > {compared}\n'
+    (folder.parent / ".gitconfig").write_text(tool)
+    (folder / "notes.txt").write_text("the first of all\nold\n")
+    long = "the first of all\n" + "".join(f"line {n}\n" for n in range(500))
+    with opens([edit(long), {"text": "Written."}], env={"PAGER": f"tee {paged}"}) as terminal:
+        terminal.say("write it", then="more lines: [v]")
+        terminal.waits_for("[o] difftool")
+        terminal.press("v")
+        until(lambda: paged.exists() and "line 499" in paged.read_text(), "the pager")
+        time.sleep(0.5)
+        terminal.press("o")
+        until(lambda: compared.exists() and "line 499" in compared.read_text(), "the difftool")
+        assert compared.read_text() == "the first of all\nold\n" + long
+        time.sleep(0.5)
+        terminal.press("y", then="Written.")
+
+
 def test_every_request_of_a_batch_is_asked_and_what_is_left_keeps_waiting(folder: Path, opens: Opens) -> None:
     calls = [edit("1\n", "one.txt")["tool_calls"][0], edit("2\n", "two.txt")["tool_calls"][0]]
     with opens([{"tool_calls": calls}, {"text": "Both."}]) as terminal:
-        terminal.say("write two files", then="1 of 2")
+        terminal.say("write two files", then="[i] one by one")
+        terminal.press("i", then="1 of 2")
         terminal.waits_for("[y] yes")
         terminal.press("y", then="2 of 2")
         terminal.waits_for("[y] yes")
-        terminal.press("l", then="Left for later")
+        terminal.press("l", then="Left open")
         terminal.press("c-d")
         terminal.ends()
     with opens(None, "-c") as terminal:

@@ -7,7 +7,7 @@ from pydantic import JsonValue
 from rich.cells import cell_len
 from rich.table import Table
 
-from interlock.cli.session.asking import shown as approval
+from interlock.cli.session.deciding import shown as approval
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.theme import THEMES
 from interlock.engine.client.requests import plan_of
@@ -215,7 +215,7 @@ def test_a_plan_is_read_as_what_it_says_and_asked_about_below() -> None:
     screen = made()
     screen.markdown(plan_of(request))
     assert plain(screen.finished()) == ["Fix", "", "1. Change add", ""]
-    assert plain(approval("r", request, "", color=False)) == [
+    assert plain(approval(request, "", color=False)) == [
         "exit_plan_mode fix.md   [r-1]",
         "  Why: The plan is ready.",
     ]

@@ -1,0 +1,296 @@
+"""deciding: a question above the input line: what it shows, its menu, and several edits decided as one list."""
+
+import asyncio
+import io
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, Protocol
+
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from rich.text import Text
+
+from interlock.cli.decisions import changed
+from interlock.cli.render.output import Paint, is_diff, one_line, visible
+from interlock.cli.render.pending import question
+from interlock.cli.session import blocks
+from interlock.cli.session.asking import MARK, cut_cells
+from interlock.engine.client import Decision
+from interlock.engine.client.requests import (
+    EDITS,
+    SAVED,
+    Request,
+    Way,
+    answered,
+    answers_wanted,
+    asked,
+    batch,
+    decided,
+    headline,
+    plan_of,
+    settles,
+    spoken,
+    ways,
+    ways_together,
+)
+from interlock.state.errors import UserError
+
+PREVIEW_LINES = 40
+"""Lines of a diff or a text shown above its question; a pager shows all of it."""
+_LISTED = 12
+"""Edits of a list that are named."""
+_LATER, _SINGLY, _VIEW, _OPEN = "l", "i", "v", "o"
+_HINT = "↑ ↓ Enter · a longer text and / go to the input line"
+
+
+class Desk(Protocol):
+    """What a question needs of the terminal."""
+
+    async def handed_over(self, work: Callable[[], Any]) -> Any: ...
+    async def view(self, requests: Sequence[Request], /) -> None:
+        """Show all of it in a pager."""
+        ...
+
+    async def compare(self, requests: Sequence[Request], /) -> None:
+        """Open it in the person's difftool."""
+        ...
+
+
+class Panel:
+    """A menu that decides one request or several: a key, or the arrows and Enter; some answers take a text."""
+
+    def __init__(self, requests: Sequence[Request], desk: Desk) -> None:
+        self.requests, self.request, self._desk = requests, requests[0], desk
+        self.at = 0
+        """The entry that Enter takes."""
+        self.asks_for = ""
+        """What to type as a line of text; empty: the menu decides."""
+        self.problem = ""
+        self.elsewhere = False
+        """Somebody else has decided it."""
+        self.singly = False
+        """A list: decide one after the other."""
+        self._saving: Way | None = None
+        self._texts: list[str] = []
+        self.decided: asyncio.Future[list[Decision]] = asyncio.get_running_loop().create_future()
+        """Empty: later, or one by one."""
+        offered = ways(self.request) if len(requests) == 1 else ways_together(requests)
+        self._ways = {way.key: way for way in offered if way.key}
+        if self.request["kind"] == "question":
+            self.asks_for = answers_wanted(self.request)[0]
+
+    @property
+    def menu(self) -> dict[str, str]:
+        """Key → what it does."""
+        if self._saving is not None:
+            words = asked(self.request)
+            covers = words.saved or "; ".join(words.always)
+            return {"y": f"yes, save it for all later runs: {covers}", "n": "no, back"}
+        singly = {_SINGLY: "one by one"} if len(self.requests) > 1 else {}
+        of_all = f" (all {len(self.requests)})" if singly else ""
+        labels = {key: way.label + of_all * (key in "yn") for key, way in self._ways.items()}
+        return {**labels, **singly, _LATER: "later"}
+
+    @property
+    def looks(self) -> dict[str, str]:
+        """Keys that show more and decide nothing."""
+        opens = {_OPEN: "difftool"} if is_diff(self.request["preview"]) else {}
+        return {_VIEW: "view all", **opens} if self.request["preview"] else {}
+
+    def lines(self, width: int) -> StyleAndTextTuples:
+        """The menu, or what to type."""
+        lines: StyleAndTextTuples = [("class:bad", f"{self.problem}\n")] if self.problem else []
+        if self.asks_for:
+            back = "Esc: back" if self.asks_for.startswith("why") else "Esc: later"
+            return [*lines, ("class:asks", f"{self.asks_for} (Enter; {back})")]
+        for place, (key, label) in enumerate(self.menu.items()):
+            style = "class:mark bold" if place == self.at else ""
+            text = cut_cells(f"[{key}] {label}", width - len(MARK))
+            lines += [(style, f"{MARK if place == self.at else '  '}{text}\n")]
+        looks = "".join(f"[{key}] {label}  " for key, label in self.looks.items())
+        return [*lines, ("class:dim", cut_cells(f"{looks}{_HINT}", width))]
+
+    def takes(self, key: str) -> bool:
+        return key in self.menu or key in self.looks
+
+    def move(self, by: int) -> None:
+        self.at = (self.at + by) % len(self.menu)
+
+    @property
+    def marked(self) -> str:
+        return [*self.menu][self.at]
+
+    async def press(self, key: str) -> None:
+        """Handle one of the menu's keys."""
+        self.problem = ""
+        if key in self.looks:
+            await (self._desk.view if key == _VIEW else self._desk.compare)(self.requests)
+        elif self._saving is not None:
+            way, self._saving, self.at = self._saving, None, 0
+            if key == "y":
+                self._end(way)
+        elif key == _LATER:
+            self._finish([])
+        elif key == _SINGLY:
+            self.singly = True
+            self._finish([])
+        else:
+            await self._choose(self._ways[key])
+
+    async def _choose(self, way: Way) -> None:
+        if way.takes == "arguments":
+            try:
+                self._finish([await self._desk.handed_over(lambda: changed(self.request))])
+            except UserError as error:
+                self.problem = str(error)
+        elif way.takes == "reason":
+            self.asks_for = "why not? (empty: no reason)"
+        elif way.choice == SAVED:
+            self._saving, self.at = way, 1
+        else:
+            self._end(way)
+
+    def say(self, text: str) -> None:
+        """Take the line of text: a reason, or an answer."""
+        self.problem = ""
+        if self.request["kind"] != "question":
+            self._end(next(way for way in self._ways.values() if way.takes == "reason"), text.strip())
+            return
+        if not text.strip():
+            return
+        self._texts.append(text.strip())
+        wanted = answers_wanted(self.request)
+        if len(self._texts) < len(wanted):
+            self.asks_for = wanted[len(self._texts)]
+            return
+        try:
+            self._finish([answered(self.request, self._texts)])
+        except UserError as error:
+            self._texts.clear()
+            self.problem, self.asks_for = str(error), wanted[0]
+
+    def back(self) -> None:
+        """From a reason or a second question back to the menu; from anything else: later."""
+        if self._saving is not None:
+            self._saving, self.at = None, 0
+        elif self.asks_for and self.request["kind"] != "question":
+            self.asks_for = ""
+        else:
+            self._finish([])
+
+    def withdraw(self) -> None:
+        """Stop asking: it was decided elsewhere."""
+        self.elsewhere = True
+        self._finish([])
+
+    def _end(self, way: Way, feedback: str | None = None) -> None:
+        self._finish([decided(request, way, feedback) for request in self.requests])
+
+    def _finish(self, made: list[Decision]) -> None:
+        if not self.decided.done():
+            self.decided.set_result(made)
+
+
+Ask = Callable[[Panel], Awaitable[list[Decision]]]
+"""Puts a panel on the terminal, and waits for what the person decides."""
+
+
+async def decide(
+    requests: Sequence[Request], screen: "Shows", desk: Desk, color: bool, ask: Ask
+) -> list[Decision]:
+    """Ask about the requests, edits of one reply as a list; those without a decision are left for later."""
+    made: list[Decision] = []
+    settled: set[str] = set()
+    if edits := batch(requests):
+        screen.show(Text.assemble((f"{len(edits)} edits wait for you", "strong"), *_listed(edits)))
+        panel = Panel(edits, desk)
+        made += await ask(panel)
+        _say(screen, panel, made)
+        settled |= _settled(made, requests)
+        if not made and not panel.singly and not panel.elsewhere:
+            return []
+    for number, request in enumerate(requests, 1):
+        if request["id"] in settled:
+            continue
+        count = f"{number} of {len(requests)}: " if len(requests) > 1 else ""
+        show(screen, request, count, color)
+        panel = Panel([request], desk)
+        decisions = await ask(panel)
+        if not decisions and not panel.elsewhere:
+            break
+        _say(screen, panel, decisions)
+        others = [other for other in requests if other["id"] not in settled | {request["id"]}]
+        for decision in decisions:
+            more, ids = settles(decision, request, others)
+            made += [decision, *more]
+            settled |= {decision.approval, *ids}
+    return made
+
+
+def _settled(made: Iterable[Decision], requests: Sequence[Request]) -> set[str]:
+    """Ids that need no question any more after these decisions."""
+    by_id = {request["id"]: request for request in requests}
+    found = {decision.approval for decision in made}
+    return found.union(*(settles(d, by_id[d.approval], requests)[1] for d in made if d.choice != EDITS))
+
+
+class Shows(Protocol):
+    """The screen, as far as a question needs it."""
+
+    @property
+    def width(self) -> int: ...
+    def show(self, renderable: Text, /) -> None: ...
+    def lines(self, lines: Iterable[Text], /) -> None: ...
+    def markdown(self, text: str, /) -> None: ...
+    def note(self, text: str, /) -> None: ...
+
+
+def show(screen: Shows, request: Request, count: str, color: bool) -> None:
+    """Show what would happen and why it is asked."""
+    if plan := plan_of(request):
+        screen.markdown(plan)
+    screen.show(Text.from_ansi(shown(request, count, color)))
+    if asked(request).shows == "diff":
+        screen.lines(preview(request, screen.width, PREVIEW_LINES))
+
+
+def shown(request: Request, count: str, color: bool) -> str:
+    """The request as terminal lines, without a diff or a plan; the only control characters are our colours."""
+    text = io.StringIO()
+    paint = _Colored(text) if color else Paint(text)
+    more = f": [{_VIEW}]"
+    paint.print_all(["", *question(request, count, paint, PREVIEW_LINES, more, drawn_apart=True)])
+    return text.getvalue().strip("\n")
+
+
+def preview(request: Request, width: int, limit: int | None = None) -> list[Text]:
+    """What would happen, as lines; `limit`: at most so many, and how to see the others."""
+    text = asked(request).preview
+    if is_diff(text):
+        return blocks.diff(text, width, limit, f"[{_VIEW}]")
+    return [Text(line) for line in visible(text).splitlines()]
+
+
+def whole(requests: Sequence[Request], width: int) -> Iterator[Text]:
+    """All that a pager shows of these requests."""
+    for request in requests:
+        yield Text(headline(request), "strong")
+        yield from preview(request, width)
+        yield Text("")
+
+
+def _listed(edits: Sequence[Request]) -> Iterator[str | tuple[str, Literal["dim"]]]:
+    for number, request in enumerate(edits[:_LISTED], 1):
+        yield f"\n  {number:>2}  {headline(request)}"
+    if len(edits) > _LISTED:
+        yield (f"\n      … {len(edits) - _LISTED} more: [{_VIEW}]", "dim")
+
+
+def _say(screen: Shows, panel: Panel, decisions: Sequence[Decision]) -> None:
+    if decisions:
+        all_of = f"all {len(decisions)}: " if len(panel.requests) > 1 else ""
+        screen.note(f"▸ {all_of}{one_line(spoken(panel.request, decisions[0]), 200)}")
+
+
+class _Colored(Paint):
+    def __init__(self, stream: io.StringIO) -> None:
+        super().__init__(stream)
+        self.on = True
