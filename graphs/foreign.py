@@ -8,7 +8,6 @@ handler that turns its nodes, models and tools into events (`_watch.py`), and re
 import sysconfig
 import traceback
 from collections.abc import Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -22,13 +21,12 @@ from interlock.graphs._langgraph import compiled_graph, is_graph, named_types, w
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs._printing import printed_aside
 from interlock.graphs._watch import Watch
+from interlock.nodes.effects import DEPS
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import InterlockError, RunError, SetupError
 from interlock.state.events import CustomEvent
 from interlock.state.run import WorkflowInput, WorkflowOutput
 from interlock.state.workflow import WorkflowContext
-
-DEPS: ContextVar[Deps] = ContextVar("deps of the run that a foreign graph is driven by")
 
 
 class ForeignInput(WorkflowInput):

@@ -20,7 +20,7 @@ from interlock.state.context import (
 )
 from interlock.state.events import Emit
 from interlock.state.hooks import Hooks
-from interlock.state.journal import Approvals, DecisionRecord, Journal
+from interlock.state.journal import Approvals, DecisionRecord, Effects, Journal
 from interlock.state.mcp import McpServers
 from interlock.state.messages import Message, Models
 from interlock.state.mode import Modes
@@ -272,6 +272,7 @@ class Deps:
     toolset: Toolset
     policy: Policy
     journal: Journal
+    effects: Effects
     approvals: Approvals
     context: ContextSource
     outputs: Outputs

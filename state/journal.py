@@ -1,7 +1,7 @@
 """journal: protocols of the effect journal and the approvals, and records of decisions on calls."""
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from interlock.state.calls import (
     Answer,
@@ -60,6 +60,42 @@ class Journal(Protocol):
 
     def settle(self, key: CallKey, record: str) -> None:
         """The result's text is now in the conversation as `record`, so the journal drops its copy."""
+        ...
+
+
+@dataclass(frozen=True)
+class EffectRow:
+    """The journal's row for one effect of a node."""
+
+    state: Literal["intent", "failed", "done"]
+    attempt: int
+    """How often its function was called, or was about to be; from 1."""
+    result: Any
+
+
+class Effects(Protocol):
+    """The journal of what nodes do by `effect`. Every method is one committed transaction.
+
+    `task`: id of the node's task; `place`: names of the nodes around it.
+    """
+
+    serde: Any
+    """Stores results."""
+    known: frozenset[tuple[str, ...]]
+    """Classes (module, name) that it stores."""
+
+    def find(self, task: str, key: str, place: str) -> EffectRow | None: ...
+
+    def intend(self, task: str, key: str, place: str) -> None:
+        """Commit durably (power-safe) that the function is about to be called."""
+        ...
+
+    def fail(self, task: str, key: str) -> None:
+        """Commit that the function raised."""
+        ...
+
+    def finish(self, task: str, key: str, result: Any) -> None:
+        """Commit the result. Raises `RunError`, and leaves the intent, if it can't be stored."""
         ...
 
 

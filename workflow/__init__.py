@@ -13,6 +13,7 @@ from interlock.graphs import main, pipeline, tools
 from interlock.graphs._pipeline import Graph
 from interlock.graphs._placed import agent, approve, ask_person, loop
 from interlock.graphs.foreign import Workflow
+from interlock.nodes.effects import durable, effect, effect_sync
 from interlock.nodes.workflow import CALLS, ask_model, call, place_calls, results
 from interlock.state.calls import ToolResult, merge_by_key
 from interlock.state.deps import Deps
@@ -46,6 +47,9 @@ __all__ = [
     "ask_model",
     "ask_person",
     "call",
+    "durable",
+    "effect",
+    "effect_sync",
     "loop",
     "main",
     "merge_by_key",

@@ -17,6 +17,7 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.effects import effects_of
 from interlock.engine.store.hook_calls import HookLog
 from interlock.engine.store.journal import SqlJournal
 from interlock.engine.store.model_calls import SqlModelLog
@@ -116,9 +117,8 @@ class DriveConnections:
 def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections) -> DriveServices:
     """Wire the services of one drive; nothing is connected or started yet."""
     conn, epoch, emit = connections.conn, connections.epoch, connections.emit
-    transcript = ChainTranscript(SqlChain(conn), store.outputs, info.run, redact=prepared.redact)
     prepared.workspace.plans = store.plans / info.run
-    journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, prepared.redact)
+    transcript, journal = _record(prepared, info, store, connections)
     outputs, index = OutputFiles(store.home, prepared.redact), OnFirstUse(partial(_index, prepared, store))
     processes, commands = _processes(prepared, outputs)
     servers = OnFirstUse(partial(open_servers, prepared, outputs, emit, journal.keep_reply))
@@ -138,6 +138,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
         toolset=toolset(_of_the_root(prepared, info, tools)),
         policy=policy,
         journal=journal,
+        effects=effects_of(conn, info.run, epoch),
         approvals=approvals,
         context=_context(prepared, info),
         outputs=outputs,
@@ -153,6 +154,14 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
         emit=emit,
     )
     return DriveServices(deps, transcript, journal, lazy, commands, servers, index)
+
+
+def _record(
+    prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections
+) -> tuple[ChainTranscript, SqlJournal]:
+    conn, redact = connections.conn, prepared.redact
+    transcript = ChainTranscript(SqlChain(conn), store.outputs, info.run, redact=redact)
+    return transcript, SqlJournal(conn, transcript, store.outputs, info.run, connections.epoch, redact)
 
 
 def _index(prepared: RunConfig, store: Store) -> "WorkspaceIndex":

@@ -22,7 +22,7 @@ from interlock.engine.driver.lease import Lease
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store import Store, diagnosed
 from interlock.engine.store.approvals import ready_answers
-from interlock.engine.store.foreign import given_answers, saver_for
+from interlock.engine.store.foreign import ForeignSaver, given_answers, saver_for
 from interlock.engine.store.leases import fence, lost
 from interlock.engine.store.lineage import how_it_ended
 from interlock.engine.store.saver import Saver, raise_id_clock
@@ -204,6 +204,9 @@ class Drive:
         connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse, lease.epoch)
         self.services = rewired(compose(prepared, info, store, connections))
         self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
+        if isinstance(self._saver, ForeignSaver):
+            effects = self.services.deps.effects
+            effects.serde, effects.known = self._saver.serde, self._saver.known
         self._graph = pipeline.declared(prepared.settings.agents.max_depth)
         self.app: Compiled = self._graph.compile(self._saver)
         self.config: Any = {"configurable": {"thread_id": lease.run}, "recursion_limit": RECURSION_LIMIT}

@@ -12,6 +12,7 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMet
 from langgraph.store.base import BaseStore, Op, Result
 
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.effects import unstorable
 from interlock.engine.store.saver import Saver
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import _langgraph
@@ -37,7 +38,7 @@ class ForeignSaver(Saver):
         serde: Any = self.serde
         self.serde = serde.with_msgpack_allowlist(workflow.types)
         self.memory = memory
-        self._known = workflow.types | _langgraph.storable_types()
+        self.known = workflow.types | _langgraph.storable_types()
         self._approvals = approvals
         self._one = threading.RLock()
 
@@ -75,7 +76,9 @@ class ForeignSaver(Saver):
         """Write the interrupt's requests; the same task's earlier ones, under the same id, are over."""
         node = task_path.rpartition(", ")[2].strip("'()") or "node"
         keys: list[str] = []
-        for request in requests_of(item, ordinal, node):
+        if isinstance(item.value, str) and self._approvals.get(item.value):
+            keys.append(item.value)  # an effect asks what became of it
+        for request in [] if keys else requests_of(item, ordinal, node):
             self._approvals.ask(request)
             keys.append(request.key)
         waits = "update approvals set interrupt = ? where run = ? and "
@@ -95,19 +98,11 @@ class ForeignSaver(Saver):
     def _check(self, values: Mapping[str, Any]) -> None:
         """Raises `RunError` that names the key and the type of what wouldn't come back as it is."""
         for key, value in values.items():
-            wrong = _foreign_class(value, self._known) or self._unwritable(value)
-            if wrong:
+            if wrong := unstorable(value, self.known, self.serde):
                 raise RunError(
                     f"State key {key!r} holds a value that can't be stored: {wrong}. Expected JSON-like values, "
                     "messages, or pydantic models, dataclasses and enums that the state's types name."
                 )
-
-    def _unwritable(self, value: Any) -> str:
-        try:
-            self.serde.dumps_typed(value)
-        except Exception as error:  # whatever its own methods raise
-            return f"{type(value).__name__} ({' '.join(str(error).split())})"
-        return ""
 
 
 def saver_for(
@@ -142,21 +137,6 @@ class Memory(BaseStore):
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         return self.batch(ops)
-
-
-def _foreign_class(value: Any, known: frozenset[tuple[str, ...]], deep: int = 0) -> str:
-    """The first class inside that would be loaded as plain data; empty: none."""
-    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
-    if value is None or kind in (str, int, float, bool, bytes) or deep > 20:
-        return ""
-    if kind in (list, tuple, set, frozenset, dict):
-        inner: Any = [*value.values()] if isinstance(value, dict) else value
-        return next(filter(None, (_foreign_class(one, known, deep + 1) for one in inner)), "")
-    if (kind.__module__, kind.__qualname__) in known or (kind.__module__, kind.__name__) in known:
-        return ""
-    if isinstance(value, BaseException) or kind.__module__.partition(".")[0] in ("numpy", "langgraph"):
-        return ""
-    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def given_answers(conn: Connection, run: str) -> dict[str, Any]:

@@ -48,6 +48,7 @@ _RECORDED = {
     "recorded_hooks": "hook_calls",
     "recorded_servers": "server_replies",
     "recorded_calls": "model_calls",
+    "recorded_effects": "effects",
 }
 """Tables of a replay's store → those that they are copied from, which the replay writes itself."""
 

@@ -201,6 +201,8 @@ class Saver(BaseCheckpointSaver[int]):
         """Save a task's writes, and with them its step, or (committed at once) the request it waits for."""
         thread, ns = _place(config)
         channels = {channel for channel, _ in writes}
+        if "__error__" in channels:  # a failed task is given its newest answer again: it isn't another one
+            writes = [(channel, value) for channel, value in writes if channel != "__resume__"]
         with self._together():
             self._rows(thread, ns).writes.append((config, writes, task_id, task_path))
             for channel, value in writes:

@@ -96,6 +96,20 @@ create table if not exists journal (
     done_at real,
     primary key (run, message, idx, attempt)
 ) without rowid;
+create table if not exists effects (
+    run text not null,
+    task text not null,               -- graph task of the node
+    key text not null,                -- that the node gave it
+    place text not null,              -- names of the nodes around it: tasks have other ids in a replay
+    attempt integer not null,         -- grows with every call of its function
+    state text not null,              -- intent | failed | done
+    type text,                        -- of the result, as checkpoints have it
+    value blob,
+    epoch integer not null,
+    intent_at real not null,
+    done_at real,
+    primary key (run, task, key)
+) without rowid;
 create table if not exists decisions (
     run text not null,
     message text not null,

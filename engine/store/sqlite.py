@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.resources import files
@@ -31,7 +32,8 @@ _KINDS = {"text": str, "blob": bytes, "integer": int, "real": (int, float)}
 class SqliteConnection:
     """Implements `Connection`.
 
-    It remembers which files it opened: writes to a deleted one would be lost without an error.
+    It remembers which files it opened: writes to a deleted one would be lost without an error. Threads take turns: a
+    node without `async` journals its effects from its own.
     """
 
     def __init__(self, path: Path, conn: sqlite3.Connection, *, buffers: bool = False) -> None:
@@ -43,12 +45,17 @@ class SqliteConnection:
         """Tables with buffered rows."""
         self._sources: list[Source] = []
         self._check: Callable[[], None] | None = None
+        self._turn = threading.RLock()
 
     @property
     def in_transaction(self) -> bool:
         return self._conn.in_transaction
 
     def execute(self, sql: str, values: Values = (), /) -> sqlite3.Cursor:
+        with self._turn:
+            return self._executed(sql, values)
+
+    def _executed(self, sql: str, values: Values) -> sqlite3.Cursor:
         if not self._conn.in_transaction:
             if self._check and not sql.lstrip().startswith(_READS):
                 raise RuntimeError(f"a driver's write outside a transaction isn't fenced: {sql}")
@@ -61,15 +68,21 @@ class SqliteConnection:
 
     @contextmanager
     def transaction(self, *, synced: bool = False) -> Generator["SqliteConnection"]:
-        if self._conn.in_transaction:
-            yield self
-            return
+        with self._turn:
+            if self._conn.in_transaction:
+                yield self
+            else:
+                with self._begun(synced):
+                    yield self
+
+    @contextmanager
+    def _begun(self, synced: bool) -> Generator[None]:
         with self._synchronous() if synced else nullcontext():
             self._conn.execute("begin immediate")
             try:
                 self._still_there()
                 self._write()
-                yield self
+                yield
                 if self._check:
                     self._check()
                 commit(self._conn)
@@ -82,17 +95,22 @@ class SqliteConnection:
             source.written()
 
     def later(self, table: str, sql: str, values: Values) -> None:
-        if self.buffers and not self._conn.in_transaction:
-            self._waiting.append((sql, values))
-            self._tables.add(table)
-        else:
-            with self.transaction():
-                self._conn.execute(sql, values)
+        with self._turn:
+            if self.buffers and not self._conn.in_transaction:
+                self._waiting.append((sql, values))
+                self._tables.add(table)
+            else:
+                with self.transaction():
+                    self._conn.execute(sql, values)
 
     def join(self, source: Source) -> None:
         self._sources.append(source)
 
     def flush(self, *, last: bool = False) -> None:
+        with self._turn:
+            self._flushed(last)
+
+    def _flushed(self, last: bool) -> None:
         if self.in_transaction or not (self._waiting or any(source.waits for source in self._sources)):
             return
         try:

@@ -62,6 +62,12 @@ TABLES = (
         },
     ),
     Table(
+        "effects",
+        ("run", "task", "key"),
+        "done_at <= :made",
+        holds={"value": "interlock.engine.store.saver:typed"},
+    ),
+    Table(
         "decisions",
         ("run", "message", "idx", "task"),
         "at <= :made",

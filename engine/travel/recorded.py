@@ -18,6 +18,7 @@ from interlock.engine.read import RunRow, steps
 from interlock.engine.store import Store, read_options
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.effects import RecordedEffects
 from interlock.engine.store.journal import SqlJournal
 from interlock.engine.store.model_calls import calls_before
 from interlock.engine.store.replays import (
@@ -78,6 +79,7 @@ def recorded_services(hooked: str, services: DriveServices) -> DriveServices:
     toolset = RecordedToolset(services.deps.toolset, _results(kept))
     hooks = RecordedHooks(hooked, journal.conn, journal.outputs, journal.run)
     deps = replace(services.deps, journal=kept, toolset=toolset, hooks=hooks, snapshots=NoSnapshots())
+    deps = replace(deps, effects=RecordedEffects(journal.conn, journal.run, deps.effects.serde))
     deps = replace(deps, context=RecordedContext(deps.context, _nearby(journal.conn, transcript)))
     if isinstance(deps.agents, RunAgents):
         real = deps.agents.toolset

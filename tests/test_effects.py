@@ -1,0 +1,319 @@
+"""What nodes do outside by `effect` and `@durable`, in LangGraph graphs and own workflows, happens once."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langgraph import graph as langgraph
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import MessagesState
+from langgraph.types import RetryPolicy, interrupt
+from typing_extensions import TypedDict
+
+from interlock.engine import Outcome, Pending
+from interlock.engine.travel.fork import fork_run
+from interlock.engine.travel.replay import replay
+from interlock.testing import Stage, kill_everywhere, said
+from interlock.workflow import (
+    END,
+    START,
+    Deps,
+    Graph,
+    Input,
+    Output,
+    Runtime,
+    State,
+    Workflow,
+    durable,
+    effect,
+    effect_sync,
+    node,
+)
+
+StateGraph: Any = langgraph.StateGraph
+"""Untyped: its methods' types are partly unknown."""
+WORDS = ("first", "second")
+"""Each an effect, whose result is None where a person said that it took place."""
+
+
+class Words(TypedDict, total=False):
+    log: list[str]
+    more: str
+
+
+def leave(word: str) -> str:
+    """The effect: a line in the workspace, where `kill_everywhere` compares it."""
+    with Path("effects.log").open("a") as file:
+        file.write(f"{word}\n")
+    return word.upper()
+
+
+async def leave_async(word: str) -> str:
+    await asyncio.sleep(0)
+    return leave(word)
+
+
+async def calls_sync(state: Words, runtime: Runtime) -> Words:
+    return {"log": [await effect(runtime, word, leave, word) or word.upper() for word in WORDS]}
+
+
+async def calls_async(state: Words, runtime: Runtime) -> Words:
+    for word in WORDS:
+        await effect(runtime, word, leave_async, word)
+    return {"log": [*WORDS]}
+
+
+def in_thread(state: Words, runtime: Runtime) -> Words:
+    return {"log": [effect_sync(runtime, word, leave, word) or word.upper() for word in WORDS]}
+
+
+def decorated(state: Words) -> Words:
+    return {"log": [durable(leave)(word) for word in WORDS]}
+
+
+async def decorated_async(state: Words) -> Words:
+    return {"log": [await durable(leave_async)(word) for word in WORDS]}
+
+
+async def around_a_question(state: Words, runtime: Runtime) -> Words:
+    first = await effect(runtime, "first", leave, "first")
+    answer = interrupt("go on?")
+    second = await effect(runtime, "second", leave, "second")
+    return {"log": [first or "FIRST", second or "SECOND"], "more": answer}
+
+
+def foreign(function: Callable[..., Any], nested: bool = False) -> Any:
+    graph = StateGraph(Words).add_node("act", function).add_edge(START, "act")
+    if nested:
+        graph = StateGraph(Words).add_node("part", graph.compile()).add_edge(START, "part")
+    return Workflow.from_langgraph(graph, "acts")
+
+
+class Out(Output):
+    log: list[str]
+
+
+class Own(State, total=False):
+    log: list[str]
+
+
+def own() -> Workflow:
+    @node(writes=("log",))
+    async def act(state: Own, runtime: Runtime[Deps]) -> Own:
+        return {"log": [await effect(runtime, word, leave, word) or word.upper() for word in WORDS]}
+
+    def build() -> Graph:
+        g = Graph("acts", Own)
+        g.node("act", act)
+        g.edge(START, "act")
+        g.edge("act", END)
+        return g
+
+    return Workflow("acts", build, Input, Out)
+
+
+def there(folder: Path) -> Stage:
+    stage = Stage(folder)
+    os.chdir(stage.work)
+    return stage
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    monkeypatch.chdir(tmp_path)
+    return there(tmp_path / "stage")
+
+
+def happened(stage: Stage, request: Pending) -> bool:
+    """Whether what a kill hid took place, as a person who looks would find."""
+    log = stage.work / "effects.log"
+    return log.exists() and request["tool_name"] in log.read_text()
+
+
+def left(stage: Stage) -> list[str]:
+    return (stage.work / "effects.log").read_text().split()
+
+
+def result(outcome: Outcome) -> tuple[str, Any]:
+    return outcome.status, outcome.output.get("log") or (outcome.error or {}).get("message")
+
+
+def person(request: Pending) -> Any:
+    return said(request, "answer: ok")
+
+
+@pytest.mark.parametrize(
+    "workflow",
+    [
+        foreign(calls_sync),
+        foreign(calls_async, nested=True),
+        foreign(in_thread),
+        foreign(around_a_question),
+        own(),
+    ],
+    ids=["async node", "subgraph", "sync node", "around an interrupt", "own workflow"],
+)
+def test_killed_at_any_commit_each_effect_happens_once(
+    workflow: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert kill_everywhere(there, workflow, {}, tmp_path, person=person, happened=happened) > 12
+
+
+def test_an_effect_that_is_safe_to_repeat_is_repeated_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(state: Words, runtime: Runtime) -> Words:
+        await effect(runtime, "write", Path("a.txt").write_text, "the same", idempotent=True)
+        return {}
+
+    monkeypatch.chdir(tmp_path)
+    assert kill_everywhere(there, foreign(act), {}, tmp_path) > 6  # a question would be an error
+
+
+def test_an_outcome_that_stays_unknown_is_asked_again_and_others_keep_their_answers(stage: Stage) -> None:
+    """LangGraph answers a node's interrupts by their place: questions about effects keep theirs."""
+    cuts = ["cut", "cut"]
+
+    async def cut_off() -> str:
+        if cuts:
+            raise asyncio.CancelledError(cuts.pop())  # as where the run is stopped
+        return leave("first")
+
+    async def act(state: Words, runtime: Runtime) -> Words:
+        name = interrupt("name?")
+        first = await effect(runtime, "first", cut_off)
+        return {"log": [name, first, interrupt("last?")]}
+
+    workflow = foreign(act)
+    outcome, asked = stage.run(workflow, {}), list[str]()
+    for _ in range(6):
+        for request in outcome.pending:
+            asked.append(request["kind"])
+        words = (
+            said(r, "redo" if r["kind"] == "outcome" else f"answer: a{len(asked)}") for r in outcome.pending
+        )
+        outcome = stage.resume(outcome.run, *words)
+    assert (outcome.output["log"], asked) == (
+        ["a1", "FIRST", "a4"],
+        ["question", "outcome", "outcome", "question"],
+    )
+
+
+@pytest.mark.parametrize("act", [decorated, decorated_async])
+def test_a_decorated_function_is_an_effect(stage: Stage, act: Any) -> None:
+    def asks(state: Words) -> Any:
+        return {**act(state), "more": interrupt("go on?")}
+
+    async def asks_async(state: Words) -> Any:
+        return {**await act(state), "more": interrupt("go on?")}
+
+    workflow = foreign(asks if act is decorated else asks_async)
+    assert result(stage.play(workflow, {}, person)) == ("done", ["FIRST", "SECOND"])
+    assert left(stage) == [*WORDS]  # the node ran twice
+
+
+def test_a_function_that_raises_has_failed_and_is_called_again_with_its_node(stage: Stage) -> None:
+    tries: list[str] = []
+
+    def unlucky() -> str:
+        tries.append("try")
+        if len(tries) % 2:
+            raise ConnectionError("reset")
+        return "made it"
+
+    async def act(state: Words, runtime: Runtime) -> Words:
+        return {"log": [await effect(runtime, "call", unlucky)]}
+
+    failed = stage.run(foreign(act), {})
+    assert "ConnectionError: reset" in result(failed)[1]
+    assert result(stage.resume(failed.run)) == ("done", ["made it"])
+    policy = RetryPolicy(max_attempts=2, initial_interval=0.01)
+    graph = StateGraph(Words).add_node("act", act, retry_policy=policy).add_edge(START, "act")
+    assert result(stage.run(Workflow.from_langgraph(graph, "acts"), {})) == ("done", ["made it"])
+
+
+class Strange:
+    pass
+
+
+def test_a_result_is_stored_as_the_state_is_or_named(stage: Stage) -> None:
+    results: list[Any] = [Strange(), AIMessage("hi")]
+
+    async def act(state: MessagesState, runtime: Runtime) -> Any:
+        message = await effect(runtime, "ask", lambda: results.pop(0))
+        interrupt("go on?")
+        return {"messages": [message]}
+
+    graph = StateGraph(MessagesState).add_node("act", act).add_edge(START, "act")
+    failed = stage.run(Workflow.from_langgraph(graph, "acts"), {"messages": []})
+    says = "Effect 'ask' took place, but its result can't be stored: "
+    assert says in result(failed)[1] and "test_effects.Strange" in result(failed)[1]
+    parked = stage.resume(failed.run)
+    (request,) = parked.pending
+    assert (request["kind"], request["tool_name"], request["preview"]) == (
+        "outcome",
+        "ask",
+        "effect ask of act",
+    )
+    parked = stage.resume(parked.run, said(request, "redo"))
+    done = stage.resume(parked.run, person(parked.pending[0]))
+    assert done.output["messages"][0]["content"] == "hi"
+
+
+def test_outside_a_run_the_function_is_just_called(stage: Stage) -> None:
+    graph = StateGraph(Words).add_node("one", in_thread).add_node("two", decorated)
+    plain = graph.add_edge(START, "one").add_edge("one", "two").compile()
+    assert plain.invoke({})["log"] == ["FIRST", "SECOND"]
+    assert left(stage) == [*WORDS, *WORDS]
+
+
+async def empty(state: Words, runtime: Runtime) -> None:
+    await effect(runtime, "", leave, "x")
+
+
+async def twice(state: Words, runtime: Runtime) -> None:
+    await asyncio.gather(*(effect(runtime, "x", leave, "x") for _ in WORDS))
+
+
+def unnamed(state: Words) -> None:
+    durable(leave)(object())  # pyright: ignore[reportArgumentType]
+
+
+async def elsewhere(state: Words) -> None:
+    inner = StateGraph(Words).add_node("act", calls_sync).add_edge(START, "act").compile(InMemorySaver())
+    await inner.ainvoke({}, {"configurable": {"thread_id": "other"}})
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (empty, "effect needs a key"),
+        (twice, "Effect 'x' is under way twice in one step. Give each effect a key of its own."),
+        (unnamed, "@durable can't name the call of 'leave'"),
+        (elsewhere, "Effect 'first' stands in a graph whose steps aren't kept with the run"),
+    ],
+)
+def test_what_the_journal_cannot_name_is_refused(stage: Stage, act: Any, message: str) -> None:
+    assert message in result(stage.run(foreign(act), {}))[1]
+
+
+def test_a_fork_repeats_the_effects_after_its_step_only_and_a_replay_none(stage: Stage) -> None:
+    graph = StateGraph(Words).add_node("one", calls_sync).add_node("two", around_a_question)
+    workflow = Workflow.from_langgraph(graph.add_edge(START, "one").add_edge("one", "two"), "acts")
+    parked = stage.run(workflow, {})
+    assert left(stage) == ["first", "second", "first"]
+    forks = [fork_run(stage.home, parked.run, step, in_place=True).run for step in (0, 1)]
+    done = [stage.resume(run, person(stage.resume(run).pending[0])) for run in (parked.run, *forks)]
+    assert [*map(result, done)] == [("done", ["FIRST", "SECOND"])] * 3
+    # Parked, then its fork before `one`, then its fork where it was parked.
+    assert left(stage)[3:] == ["second", *WORDS, *WORDS, "second"]
+    for run in done:
+        before = left(stage)
+        replayed = asyncio.run(replay(stage.home, run.run))
+        assert (replayed.divergence, replayed.outcome.output["log"]) == (None, ["FIRST", "SECOND"])
+        assert left(stage) == before
