@@ -122,7 +122,16 @@ def _choose_in_session(
     labels: Sequence[str],
     targets: Mapping[str, str],
 ) -> None:
-    """Double each label that leads to the end: the second leads there through `session_end`."""
+    """Double each label that leads to the end: the second leads there through `session_end`; begin with the hooks."""
+    if source == START:
+        known = {*reads, *hints_of(SessionHooks), *hints_of(RunChannels)}
+        for at, before, label, target in (
+            (START, by_session_start, "session", "session_start"),
+            ("session_start", after_session, "unknown", "ask_session"),
+        ):
+            ways = {**targets, label: target}
+            root.choose(at, _begun(before, router), (*known,), (*labels, label), ways)
+        return
     over = {label: f"{label}, session" for label, target in targets.items() if target == END}
     if not over:
         root.choose(source, router, reads, labels, targets)
@@ -135,6 +144,14 @@ def _choose_in_session(
     route.__name__ = router.__name__
     further = dict.fromkeys(over.values(), "session_end")
     root.choose(source, route, (*reads, *hints_of(RunChannels)), (*labels, *further), {**targets, **further})
+
+
+def _begun(first: Callable[[Any], str], router: Router) -> Router:
+    def route(state: Any) -> str:
+        return first(state) or router(state)
+
+    route.__name__ = router.__name__
+    return route
 
 
 PLACES = {

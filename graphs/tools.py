@@ -24,8 +24,6 @@ from interlock.nodes.tools_batch import (
     leaves_no_effect,
     next_group,
     outcomes_of,
-    parse,
-    with_own_names,
 )
 from interlock.nodes.tools_decide import (
     before_tool,
@@ -37,6 +35,7 @@ from interlock.nodes.tools_decide import (
     validate,
 )
 from interlock.nodes.tools_execute import after_subagent, after_tool, by_kind, respond, run_tool
+from interlock.nodes.tools_parse import by_protocol, parse, parse_json, parse_xml, with_own_names
 from interlock.nodes.tools_questions import (
     apply_outcome,
     ask_input,
@@ -67,13 +66,15 @@ from interlock.state.workflow import WorkflowContext, append_history, to_message
 def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents that its calls may start."""
     g = Graph("tools", ToolsState)
-    g.node("parse", parse)
+    g.nodes(parse, parse_xml, parse_json)
     g.subgraph("decide", _decide)
     g.node("next_group", next_group)
     g.subgraph("execute", lambda: _execute(depth))
     g.node("collect", collect)
 
-    g.edge(START, "parse")
+    g.route(START, by_protocol, {"native": "parse", "xml": "parse_xml", "json": "parse_json"})
+    g.edge("parse_xml", "parse")
+    g.edge("parse_json", "parse")
     g.fan_out("parse", each_call, "decide", otherwise="next_group", one_inline=True)
     g.edge("decide", "next_group")
     # Results are found in the journal by call, whichever task asks.

@@ -1,4 +1,4 @@
-"""tools_batch: one batch of calls: parse, decide, group, and collect results into the conversation."""
+"""tools_batch: one batch of calls: decide, group, and collect results into the conversation."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,24 +8,19 @@ from langgraph.runtime import Runtime
 
 from interlock.nodes.context import shown_memory
 from interlock.nodes.plan import note_moves, reviewing, track
-from interlock.nodes.tools_results import as_sent, recorded_of, result_event
-from interlock.prompts import load, render
-from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, cancelled, failure, outcome_of
+from interlock.nodes.tools_results import as_sent, recorded_of
+from interlock.prompts import load
+from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, cancelled, outcome_of
 from interlock.state.context import MEMORY
 from interlock.state.conversation import EFFECTS, LOOP_END, MISTAKES, Refusals, Refused, refusals_in
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
-from interlock.state.events import ToolUse
-from interlock.state.messages import Growing, Message, TextPart, ToolCall
+from interlock.state.messages import Growing, Message, TextPart
 from interlock.state.names import WAIT
 from interlock.state.node import node
 from interlock.state.plan import PlanMode
-from interlock.state.task import DEEPEST
 from interlock.state.tooling import ToolInfo
 from interlock.state.tools import DecideSend, ExecuteSend, ToolsState
-from interlock.tools._argument_names import own_names
-from interlock.tools._json_calls import read_calls
-from interlock.tools._tagged_calls import TaggedTools
 
 _WHO = {"policy_violation": "policy", "rejected": "person", "blocked_by_hook": "hook"}
 """Error type of a result → who refused."""
@@ -37,79 +32,6 @@ _Done = tuple[CallView, ToolResult]
 """A call and its result."""
 _REASON = 300
 """Characters kept of a reason in state."""
-
-
-@node(
-    reads=("head", "protocol", "withheld"),
-    writes=("head", "message", "count", "decided", "stop"),
-    fusable=True,
-)
-async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
-    """Calls stay in the chain; the batch is identified by the record that contains them."""
-    deps = runtime.context
-    head, message = state["head"], deps.transcript.message(state["head"])
-    if not message.tool_calls and (protocol := state.get("protocol")) in ("xml", "json", "auto"):
-        message = _read(message, deps, protocol)
-        head = deps.transcript.append(head, [message])
-    if not message.tool_calls:
-        raise RunError(
-            f"The batch {state['head']!r} holds no call; expected an assistant message with calls."
-        )
-    for call in message.tool_calls:
-        summary = deps.toolset.summary(CallView(id=call.id, name=call.name, args=call.args))
-        use = ToolUse(tool_name=call.name, tool_id=call.id, parameters=call.args, summary=summary)
-        runtime.stream_writer(use)
-    parsed: ToolsState = {"head": head, "message": head, "count": len(message.tool_calls), "stop": ""}
-    if withheld := state.get("withheld"):
-        parsed["decided"] = {
-            index: _withheld(int(index), why, state, runtime) for index, why in withheld.items()
-        }
-    return parsed
-
-
-def with_own_names(message: Message) -> Message:
-    """The message's calls with the tools' own argument names."""
-    calls = (c.model_copy(update={"args": own_names(c.name, c.args)}) for c in message.tool_calls)
-    return message.model_copy(update={"tool_calls": tuple(calls)})
-
-
-def _read(message: Message, deps: Deps, protocol: str) -> Message:
-    """A message passed in as text, with its calls. Raises `RunError` if it can't be parsed."""
-    text, found = read_calls(message.text, deps.toolset.declarations())
-    if found or protocol == "json":
-        calls = [ToolCall(id=f"0.{i}", name=name, args=args) for i, (name, args) in enumerate(found)]
-        return with_own_names(message.model_copy(update={"content": text, "tool_calls": tuple(calls)}))
-    tools = TaggedTools(deps.toolset.declarations())
-    parser = tools.parser()
-    parser.feed(message.text)
-    parser.close()
-    if parser.problem:
-        raise RunError(
-            f"The text's calls can't be read: {parser.problem}. Write each one out, with its closing tag."
-        )
-    calls = [
-        ToolCall(id=f"0.{index}", name=name, args=args)
-        for index, (name, args) in enumerate(map(tools.read, parser.calls))
-    ]
-    return message.model_copy(update={"content": parser.text, "tool_calls": tuple(calls)})
-
-
-def _withheld(index: int, why: str, state: ToolsState, runtime: Runtime[Deps]) -> CallOutcome:
-    """Answer a call that won't be run."""
-    deps, key = runtime.context, CallKey(message=state["head"], index=index)
-    call = deps.journal.call(key)
-    match why:
-        case "repeated":
-            result = failure("repeated_call", render("task_loop/repeated_call", tool=call.name))
-        case "open todos":
-            result = failure("open_todos", render("task_loop/open_todos"))
-        case "too deep":
-            result = failure("not_executed", render("task_loop/too_deep", levels=str(DEEPEST)))
-        case _:
-            result = failure("not_executed", render("task_loop/second_call"))
-    deps.journal.finish(key, call, result)
-    runtime.stream_writer(result_event(deps, key, ""))
-    return {"word": "answered", "attempt": 1}
 
 
 def outcomes_of(state: ToolsState) -> dict[int, CallOutcome]:

@@ -229,8 +229,10 @@ def test_every_declared_edge_is_taken_by_some_scene(played: Callable[..., Any]) 
     taken = {edge for stage, outcome in runs for edge in stage.taken(outcome)}
     graphs = ("tools", "decide", "execute")
     # Reviews, sub-agents, hooks and servers' questions are in `test_plan`, `test_subagents`,
-    # `test_hooks_around_calls` and `mcp_runs/test_input`, modes in `test_task`.
+    # `test_hooks_around_calls` and `mcp_runs/test_input`, modes in `test_task`, texts in `test_modes_and_settings`.
     others = {
+        "parse_xml",
+        "parse_json",
         "ask_review",
         "await_review",
         "take_review",

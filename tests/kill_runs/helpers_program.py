@@ -53,10 +53,13 @@ def speaker(who: str) -> dict[str, Any]:
     return {"role": "next_speaker", "text": json.dumps({"reasoning": "so", "next_speaker": who})}
 
 
+BUSY = {"error": {"status": 503}}
 COMPRESSED: list[dict[str, Any]] = [
     {"tool_calls": [call("read_file", file_path="a.txt"), call("list_directory", dir_path=".")]},
     {"tool_calls": [shell("first", "; seq 1 3000")]},
     {"tool_calls": [call("read_file", file_path="b.txt")], "usage": {"input": 600_000, "output": 9}},
+    BUSY,
+    BUSY,
     {"text": "All done."},
     {"role": "summarizer", "text": "numbers"},
     snapshot("draft"),
@@ -99,7 +102,6 @@ HELPERS = [
     *(speaker("user") for _ in range(3)),
 ]
 GONE = {"error": {"status": 404, "message": "no such model"}}
-BUSY = {"error": {"status": 503}}
 SESSION = [*TURNS[:2], BUSY, BUSY, *TURNS[2:_LOST_MODEL], GONE, *TURNS[_LOST_MODEL:], *HELPERS]
 
 
