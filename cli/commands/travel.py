@@ -123,7 +123,7 @@ def undo(args: Args) -> int | None:
     paint = out()
     paint.print_all(f"{mark} {path}" for mark, path in changed)
     if not changed:
-        err().print("Nothing to undo: the run's changes are no longer there.")
+        err().print("Nothing to undo: the files are as they were.")
 
 
 def replay_parser() -> Parser:

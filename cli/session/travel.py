@@ -104,10 +104,10 @@ async def undo(session: "Session", rest: str) -> None:
         else:
             call, last = await to_thread(lambda: session.client.last_change(run))
             about = one_line(f"{last.tool}: {last.summary}", 70)
-        session.screen.note(f"Taking back {about}:")
+        session.screen.note(f"Undoing {about}:")
     if unkept := await to_thread(lambda: session.client.unkept(run)):
         session.screen.note(unkept)
     changed = await client.undo(session, call)
     _show_changes(session, changed)
     if not changed:
-        session.screen.note("Nothing to take back: the files are as they were.")
+        session.screen.note("Nothing to undo: the files are as they were.")

@@ -75,4 +75,4 @@ def last_change(home: Path, run: RunRow) -> tuple[str, Call]:
         changed = snapshot.before != snapshot.after and snapshot.key in by_key
         if changed and files.undo([snapshot]):
             return by_key[snapshot.key]
-    raise UserError("Nothing to take back: what this run changed is as it was before.")
+    raise UserError("Nothing to undo: the changes of this run are undone already.")

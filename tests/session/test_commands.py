@@ -45,7 +45,7 @@ def test_looking_at_a_run(folder: Path, opens: Opens) -> None:
         command(terminal, "/export out.md", "Exported run")
         assert "It is written." in (folder / "out.md").read_text()
         command(terminal, "/runs", "write notes.txt")
-        command(terminal, "/undo", "Taking back write_file", "D notes.txt")
+        command(terminal, "/undo", "Undoing write_file", "D notes.txt")
         assert not (folder / "notes.txt").exists()
         command(terminal, "/undo", "Nothing to undo")
 
@@ -55,7 +55,7 @@ def test_looking_at_the_folder(opens: Opens) -> None:
         terminal.waits_for("›")
         command(terminal, "/memory add 'Tests run with make'", "Added:")
         command(terminal, "/memory", "Tests run with make")
-        command(terminal, "/mcp", "No MCP servers here.")
+        command(terminal, "/mcp", "No MCP servers configured here.")
         command(terminal, "/agents", "codebase_investigator")
         command(terminal, "/hooks", "No hooks")
         command(terminal, "/approvals", "No open requests in any run.")

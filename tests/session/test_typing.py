@@ -146,9 +146,9 @@ def test_everything_fits_in_40_columns(folder: Path, opens: Opens) -> None:
         terminal.press("enter", "enter", then="Narrow.")
         terminal.waits_for("accepts edits")
         for line, shown in (
-            ("/help", "Edit the line in $EDITOR"),
+            ("/help", "$EDITOR"),
             ("/model", "  flash-lite  "),
-            ("/mcp", "No MCP servers here."),
+            ("/mcp", "No MCP servers"),
             ("/stats", "1 request,"),
         ):
             terminal.type(f"{line}\r")

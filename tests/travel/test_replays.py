@@ -154,7 +154,7 @@ def test_a_changed_prompt_is_named_with_its_step(desk: Desk, monkeypatch: pytest
     assert (found["step"], found["recorded"]) == (1, ["open_prompt", "context"])
     assert "head" in found["keys"]
     assert found["requests"] == ["request 0 of the run, role main"]
-    assert "Step 1 is another" in desk("replay", run).out
+    assert "Step 1 differs" in desk("replay", run).out
     assert desk("replay", run, "--until", "0").code == 0
 
 
