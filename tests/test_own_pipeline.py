@@ -108,7 +108,7 @@ def test_a_bad_input_is_refused_before_anything_runs(tmp_path: Path) -> None:
 
 def test_a_name_of_ours_is_refused(tmp_path: Path) -> None:
     mine = Pipeline("main", build, CountInput, CountOutput, enter=enter, leave=leave)
-    with pytest.raises(UserError, match="Workflow 'main' is one of Interlock's own"):
+    with pytest.raises(UserError, match="Workflow 'main' is built in"):
         asyncio.run(run(mine, {"text": "a"}, options=options(tmp_path)))
 
 

@@ -32,6 +32,7 @@ from interlock.cli.session.commands import is_command, offers, typed
 from interlock.cli.session.completion import Files, SessionCompleter, files_of
 from interlock.cli.session.deciding import Panel
 from interlock.cli.session.editing import STYLE, InputHistory, Pastes, input_buffer, input_control, input_keys
+from interlock.cli.session.menu_keys import MenuKeys
 from interlock.cli.session.painting import HeldOutput, cut_lines, once, size
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.session import Session
@@ -40,7 +41,7 @@ from interlock.cli.session.theme import DEFAULT, THEMES
 from interlock.engine.client import Decision, Options
 from interlock.engine.client.choices import next_approval_mode
 from interlock.engine.client.requests import Request
-from interlock.state.errors import InterlockError, bug
+from interlock.state.errors import bug
 from interlock.state.events import NotificationEvent
 
 T = TypeVar("T")
@@ -50,10 +51,6 @@ _SPIN_S = 1 / 8
 """Seconds between paintings while the agent works without output."""
 FRAME_S = 1 / 60
 """Least seconds between two paintings."""
-_QUIET_S = 0.4
-"""Seconds without a key before a question accepts keys: what was being typed is no answer to it."""
-_ALONE_S = 0.15
-"""Seconds without another key before and after one that decides: a typed word may contain a `y`, too."""
 _AGAIN_S = 2.0
 """Seconds within which a second Ctrl-C leaves."""
 
@@ -76,9 +73,7 @@ class App:
         self._search = SearchToolbar()
         self._figures = Readings()
         self._hint, self._interrupted_at = "", -_AGAIN_S
-        self._key_before, self._key_at = 0.0, 0.0
-        self._held = ""
-        """A key that decides unless another follows: then both are text."""
+        self._menu = MenuKeys(self.buffer, self._panel, self.session.failed, self.paint)
         self._above = ""
         """Output still to be printed above."""
         self._live = ANSI("")
@@ -156,12 +151,12 @@ class App:
 
         async def ask(panel: Panel) -> list[Decision]:
             nonlocal draft
-            while time.monotonic() - self._key_at < _QUIET_S:
-                await asyncio.sleep(0.05)
+            await self._menu.quiet()
             draft = self.buffer.text or draft
             self.buffer.reset()
             self.app.vi_state.input_mode = InputMode.INSERT
-            self.panel, self._held = panel, ""
+            self.panel = panel
+            self._menu.forget()
             self.still_asked(self._waiting)
             self.paint()
             try:
@@ -323,8 +318,8 @@ class App:
     # Keys
 
     def _pressed(self, _: object) -> None:
-        self._key_before, self._key_at = self._key_at, time.monotonic()
-        if self._hint and self._key_at - self._interrupted_at > _AGAIN_S:
+        at = self._menu.pressed()
+        if self._hint and at - self._interrupted_at > _AGAIN_S:
             self._hint = ""
 
     def _keys(self) -> KeyBindings:
@@ -341,50 +336,16 @@ class App:
         keys.add("c-d", filter=empty)(_key(self.session.leave))
         keys.add("c-z")(_key(lambda: self.app.suspend_to_background()))
         keys.add("up", filter=queued)(self._take_back)
-        keys.add("escape", filter=asking, eager=True)(_key(self._back))
+        keys.add("escape", filter=asking, eager=True)(_key(self._menu.back))
         for key, by in {"up": -1, "down": 1}.items():
-            keys.add(key, filter=menu)(_key(partial(self._move, by)))
-        keys.add("enter", filter=menu)(self._decide)
-        keys.add("<any>", filter=menu)(self._decide)
+            keys.add(key, filter=menu)(_key(partial(self._menu.move, by)))
+        keys.add("enter", filter=menu)(self._menu.decide)
+        keys.add("<any>", filter=menu)(self._menu.decide)
         return keys
 
     def _panel(self) -> Panel:
         assert self.panel is not None
         return self.panel
-
-    def _move(self, by: int) -> None:
-        self._panel().move(by)
-        self._key_at = -_ALONE_S  # an arrow is no part of a word
-
-    def _back(self) -> None:
-        """Drop what is typed, else leave the menu."""
-        if self.buffer.text:
-            self.buffer.append_to_history()
-            self.buffer.reset()
-        else:
-            self._panel().back()
-
-    def _decide(self, event: KeyPressEvent) -> None:
-        """A key of the menu decides if it comes alone; anything else is text for the input line."""
-        panel, key, pressed_at = self._panel(), event.data, self._key_at
-        alone = pressed_at - self._key_before > _ALONE_S
-        held, self._held = self._held, ""
-        if held or not alone or not (key == "\r" or panel.takes(key.lower())):
-            self.buffer.insert_text("".join(char for char in held + key if char.isprintable()))
-            return
-        self._held = key
-
-        async def unless_typing() -> None:
-            await asyncio.sleep(_ALONE_S)
-            if self._held and self._key_at == pressed_at and panel is self.panel:
-                self._held = ""
-                try:
-                    await panel.press(panel.marked if key == "\r" else key.lower())
-                except InterlockError as error:
-                    self.session.failed(error)
-                self.paint()
-
-        event.app.create_background_task(unless_typing())
 
     def _take_back(self, _: KeyPressEvent) -> None:
         """Take the newest queued prompt back, to change or drop it."""
