@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -64,9 +65,10 @@ class Agent:
 
     async def serve(self) -> None:
         """Until the client is gone, or a signal comes. Ends the process."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._gone.set)
         self._wire.start(self._take, self._gone.set)
-        with Client(self._options).stopped_by_signals(self._gone.set):
-            await self._gone.wait()
+        await self._gone.wait()
         try:
             async with asyncio.timeout(_LEAVE_S):
                 await asyncio.gather(*(session.close() for session in self._sessions.values()))
@@ -110,7 +112,7 @@ class Agent:
 
     async def initialize(self, params: Params) -> object:
         given = params.get("protocolVersion")
-        if not isinstance(given, int) or isinstance(given, bool):
+        if not str(given).isdecimal():  # some clients send a text
             raise RpcError(PARAMS, f"initialize: protocolVersion is {given!r}, expected a whole number.")
         self._client = _optional(params, "clientCapabilities", dict) or {}
         Thread(target=_import_ahead, daemon=True).start()
