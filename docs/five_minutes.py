@@ -140,7 +140,7 @@ def undo(terminal: Terminal, target: Path, shop: Path) -> None:
 
 def rests(terminal: Terminal) -> None:
     """The agent has ended: nothing turns any more."""
-    terminal.waits_for("tokens · ⎇")
+    terminal.waits_for("· ⎇")  # after the tokens, or what they cost
     while re.search("[⠀-⣿]", "\n".join(terminal.screen)):
         time.sleep(0.05)
 

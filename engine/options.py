@@ -64,6 +64,8 @@ class Options:
     """Rules the run started with (`engine/driver/rights.py`); None: a new run."""
     source: Mapping[str, str] | None = None
     """Where the run's workflow is declared, with its hash (`engine/workflows.py`); None: a built-in."""
+    context: Mapping[str, Any] | None = None
+    """For a LangGraph graph: what its nodes find as `runtime.context`, or in `config["configurable"]`."""
     new_rules: bool = False
     """A person confirmed the current rules."""
     ide_context: Path | None = None

@@ -5,9 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import yaml
+from jsonschema.exceptions import best_match  # pyright: ignore[reportUnknownVariableType]
+from jsonschema.validators import validator_for
 from pydantic import JsonValue, TypeAdapter
 
 from interlock.state.calls import Answer, ApprovalRequest, CallView, Choice
+from interlock.state.errors import UserError
 
 _PREFIX = "interrupt:"
 _CHOICES: Mapping[str, Choice] = {"approve": "proceed_once", "edit": "modify", "reject": "reject"}
@@ -21,8 +24,8 @@ def requests_of(item: Any, ordinal: int, node: str) -> list[ApprovalRequest]:
         return [_approval(f"{key}:{i}", *action) for i, action in enumerate(actions)]
     text = readable(value)
     asked: dict[str, JsonValue] = {"question": text}
-    if isinstance(schema := item.response_schema, dict):
-        asked["schema"] = cast("dict[str, JsonValue]", schema)
+    if schema := _schema(item):
+        asked["schema"] = schema
     return [
         ApprovalRequest(
             key=f"{key}:0",
@@ -35,6 +38,40 @@ def requests_of(item: Any, ordinal: int, node: str) -> list[ApprovalRequest]:
             questions=(asked,),
         )
     ]
+
+
+def _schema(item: Any) -> dict[str, JsonValue]:
+    """The JSON schema of the answer, given with the interrupt or in its payload; empty: it has none."""
+    value = item.value
+    payload = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    for one in (item.response_schema, payload.get("response_schema"), payload.get("schema")):
+        if isinstance(one, dict) and {"type", "$ref", "enum"} & cast("dict[str, Any]", one).keys():
+            return plain(one)
+    return {}
+
+
+def check_answer(request: str, text: str, schema: Any) -> None:
+    """Raises `UserError` for an answer that the interrupt's schema refuses."""
+    validator: Any = validator_for(schema)(schema)
+    error = cast(Any, best_match(validator.iter_errors(given(text, schema))))
+    if error is not None:
+        where = f" at {error.json_path.removeprefix('$.')}" if error.path else ""
+        raise UserError(
+            f"The answer to {request!r} doesn't fit{where}: {error.message}. Expected JSON by the schema: "
+            f"{json.dumps(schema)}"
+        )
+
+
+def pause_of(checkpoint: str, where: str, values: Any) -> ApprovalRequest:
+    """The request of a breakpoint; its one decision is to go on."""
+    return ApprovalRequest(
+        key=f"{_PREFIX}{checkpoint}:0",
+        kind="approval",
+        call=CallView(id=checkpoint, name=where.split("'")[1], args={}),
+        reason=f"a breakpoint of the graph: {where}",
+        preview=readable(values),
+        choices=("proceed_once",),
+    )
 
 
 def _approval(key: str, action: Mapping[str, Any], allowed: Sequence[str]) -> ApprovalRequest:

@@ -1,7 +1,8 @@
 """_given: what a foreign graph is given: its fields, what is wrong with a value, and JSON made into its types."""
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Annotated, Any, NotRequired, Required, cast, get_args, get_origin
+from typing import Annotated, Any, NotRequired, Required, cast, get_args, get_origin, get_type_hints
 
 from langchain_core.messages import AnyMessage, convert_to_messages
 from pydantic import (
@@ -82,6 +83,23 @@ def taken(graph: Any, given: Mapping[str, Any]) -> Any:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         _fit(TypeAdapter(kind), dict(given), "")
     return {key: _made(key, fields[key], value) for key, value in given.items()}
+
+
+def context_of(graph: Any, given: Mapping[str, Any]) -> Any:
+    """The values as the graph's own context; None: it declares none. Raises `InputError`."""
+    if (kind := graph.context_schema) is None:
+        return None
+    own = dataclasses.is_dataclass(kind)
+    known = {field.name for field in dataclasses.fields(kind)} if own else {*get_type_hints(kind)}
+    values = {key: value for key, value in given.items() if key in known}
+    try:
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InputError(
+            f"Context field {place!r}: {first['msg']}. Give it: --context '{{\"{place}\": …}}'", place
+        ) from error
 
 
 def _made(key: str, hint: Any, value: Any) -> Any:

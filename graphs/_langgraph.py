@@ -4,8 +4,10 @@
 import LangGraph themselves, because commands that only read rows need the names of channels, too.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from functools import cache
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -141,6 +143,36 @@ def with_saver(compiled: Any, saver: Any, store: Any) -> Any:
     return made
 
 
+def stops_at(
+    compiled: Any, snapshot: Any, ran: Callable[[Any], Collection[str]]
+) -> list[tuple[str, str, Any]]:
+    """The breakpoints (`interrupt_before`, `interrupt_after`) that a graph, and those inside it, stand at.
+
+    Each with its checkpoint's id, `before NODE` or `after NODE`, and the values there. `ran`: the nodes of the
+    superstep that ended with a snapshot.
+    """
+    found: list[tuple[str, str, Any]] = []
+    inside = dict(compiled.get_subgraphs())
+    for task in snapshot.tasks:
+        if task.name in inside and hasattr(task.state, "tasks"):
+            found += stops_at(inside[task.name], task.state, ran)
+    before, after = compiled.interrupt_before_nodes, compiled.interrupt_after_nodes
+    stops = [f"before {one.name!r}" for one in snapshot.tasks if _chosen(one.name, before)]
+    if after and snapshot.tasks:
+        stops += [f"after {name!r}" for name in ran(snapshot) if _chosen(name, after)]
+    name = str(snapshot.config["configurable"].get("checkpoint_id", ""))
+    return found + [(name, " and ".join(stops), snapshot.values)] * bool(stops)
+
+
+def _chosen(node: str, wanted: Any) -> bool:
+    return not node.startswith("__") and (wanted == "*" or node in wanted)
+
+
+def has_breakpoints(compiled: Any) -> bool:
+    graphs = (compiled, *(inner for _, inner in compiled.get_subgraphs(recurse=True)))
+    return any(one.interrupt_before_nodes or one.interrupt_after_nodes for one in graphs)
+
+
 def named_types(compiled: Any) -> set[tuple[str, ...]]:
     """Classes (module, name) that the types of a graph, and of the graphs inside it, name: they may be loaded again."""
     from langgraph._internal._serde import build_serde_allowlist
@@ -160,6 +192,36 @@ def storable_types() -> frozenset[tuple[str, ...]]:
     from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
 
     return frozenset(SAFE_MSGPACK_TYPES) | curated_core_allowlist()
+
+
+@cache
+def tuple_keeping_encoder() -> Callable[[Any], bytes]:
+    """LangGraph's encoder, by which a tuple comes back as a tuple: its own makes lists of them."""
+    import ormsgpack
+    from langgraph.checkpoint.serde import jsonplus
+
+    option = jsonplus._option | ormsgpack.OPT_PASSTHROUGH_TUPLE  # pyright: ignore[reportPrivateUsage]
+
+    def encoded(value: Any) -> bytes:
+        # What its own default hands on is a tuple of class and arguments.
+        listed = [*cast("tuple[Any, ...]", value)] if type(value) is tuple else value
+        return ormsgpack.packb(listed, default=default, option=option)
+
+    own: Any = jsonplus._msgpack_default  # pyright: ignore[reportPrivateUsage]
+    others = FunctionType(own.__code__, {**vars(jsonplus), "_msgpack_enc": encoded})
+
+    def default(value: Any) -> Any:
+        if type(value) is tuple:
+            return ormsgpack.Ext(jsonplus.EXT_CONSTRUCTOR_SINGLE_ARG, encoded([*TUPLE, [*value]]))  # pyright: ignore[reportUnknownArgumentType]
+        return others(value)
+
+    return lambda value: (
+        encoded(value) if type(value) is not tuple else ormsgpack.packb(value, default, option)
+    )
+
+
+TUPLE = ("builtins", "tuple")
+"""The class that a stored tuple names."""
 
 
 def fields_of(compiled: Any) -> dict[str, Any] | None:

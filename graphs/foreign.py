@@ -16,7 +16,7 @@ from langgraph.errors import GraphDrained
 from pydantic import ConfigDict
 
 from interlock.graphs._asking import plain
-from interlock.graphs._given import check_given, model_of, prompt_of, taken
+from interlock.graphs._given import check_given, context_of, model_of, prompt_of, taken
 from interlock.graphs._langgraph import compiled_graph, is_graph, named_types, with_saver
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs._printing import printed_aside
@@ -104,12 +104,15 @@ class Foreign(Pipeline):
         shown = plain(found)
         return ForeignOutput.model_validate(shown if isinstance(shown, dict) else {"output": shown})
 
+    def contextual(self, context: Mapping[str, Any] | None) -> Any:
+        """What its nodes find as `runtime.context`. Raises `InputError`."""
+        return context_of(self.graph, context or {})
+
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         token = DEPS.set(deps)
         watch = Watch(deps, self.name)
         # Its own limit of supersteps counts, else LangGraph's.
-        own = {key: value for key, value in config.items() if key != "recursion_limit"}
-        own["callbacks"] = [watch]
+        own = {"configurable": config["configurable"], "callbacks": [watch]}
         try:
             with deps.cancel.guarded(), printed_aside():
                 await self._streamed(app, graph_input, own, deps, control)
@@ -126,7 +129,7 @@ class Foreign(Pipeline):
         stream = app.astream(
             graph_input,
             config,
-            context=None,
+            context=self.contextual(config["configurable"]),
             durability="sync",
             control=control,
             stream_mode=["custom"],

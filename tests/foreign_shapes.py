@@ -199,3 +199,10 @@ async def functional(topic: str) -> dict[str, Any]:
     essay = await write_essay(topic)
     marks = await grade(essay)
     return {"essay": essay, "marks": marks, "approved": interrupt({"essay": essay, "action": "approve?"})}
+
+
+paused = chain(("a", says("a")), ("b", says("b")), ("c", says("c"))).compile(
+    interrupt_before=["b"], interrupt_after=["b"]
+)
+inside = chain(("x", says("x")), ("y", says("y"))).compile(interrupt_before=["y"])
+paused_inside = StateGraph(Outer).add_node("inner", inside).add_edge(START, "inner")

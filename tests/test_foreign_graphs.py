@@ -13,7 +13,7 @@ from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import render
 from interlock.engine.read import list_runs, path, steps
 from interlock.engine.workflows import find_workflow
-from interlock.state.errors import ConfigError, InputError, UntrustedError
+from interlock.state.errors import ConfigError, InputError, UntrustedError, UserError
 
 AGENT = '''
 """Plans, and carries its plan out."""
@@ -242,3 +242,121 @@ def test_a_langgraph_json_counts_once_its_folder_is_trusted(options: Options, tm
     trusted = replace(options, skip_trust=True)
     parked = run_sync("tea", {"topic": "x"}, options=trusted)
     assert (parked.workflow, answered(parked, trusted, "yes").output["log"][-1]) == ("tea", "answer 'yes'")
+
+
+SHAPES = """
+import operator
+from dataclasses import dataclass
+from typing import Annotated, Any
+from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+class State(TypedDict, total=False):
+    text: str
+    held: Any
+    log: Annotated[list[str], operator.add]
+
+@dataclass
+class Pair:
+    both: tuple[int, str]
+
+class Typed(TypedDict, total=False):
+    text: str
+    held: Any
+    pair: Pair
+    log: list[str]
+
+def hold(state):
+    return {"held": {"deep": (1, (2, "x")), "set": {(3, 4)}}, "pair": Pair((5, "y"))}
+
+def ask(state):
+    interrupt("go on?")
+
+def tell(state):
+    return {"log": [repr(state["held"]), repr(state["pair"].both)]}
+
+tuples = StateGraph(Typed).add_sequence([hold, ask, tell]).add_edge(START, "hold")
+
+def row(**stops):
+    names = "abc"
+    graph = StateGraph(State).add_sequence([(name, lambda _, name=name: {"log": [name]}) for name in names])
+    return graph.add_edge(START, "a").compile(**stops)
+
+before = row(interrupt_before=["b"])
+after = row(interrupt_after=["b"])
+everywhere = row(interrupt_before="*", interrupt_after="*")
+
+class Answer(BaseModel):
+    count: int
+
+def count(state):
+    return {"log": [repr(interrupt("how many?", response_schema=Answer))]}
+
+schema = StateGraph(State).add_node(count).add_edge(START, "count")
+
+@dataclass
+class Context:
+    user: str
+    times: int = 3
+
+def greet(state, runtime, config):
+    return {"log": [f"{runtime.context!r} {config['configurable']['user']}"]}
+
+greeting = StateGraph(State, context_schema=Context).add_node(greet).add_edge(START, "greet")
+"""
+
+
+def test_tuples_come_back_as_tuples_after_a_stop(options: Options) -> None:
+    parked = run_sync(f"{written(options, SHAPES)}:tuples", {"text": "a"}, options=options)
+    done = answered(parked, options, "yes")
+    assert done.output["log"] == ["{'deep': (1, (2, 'x')), 'set': {(3, 4)}}", "(5, 'y')"]
+
+
+STOPS: dict[str, list[tuple[str, list[str]]]] = {
+    "before": [("before 'b'", ["a"])],
+    "after": [("after 'b'", ["a", "b"])],
+    "everywhere": [
+        ("before 'a'", []),
+        ("before 'b' and after 'a'", ["a"]),
+        ("before 'c' and after 'b'", ["a", "b"]),
+    ],
+}
+
+
+@pytest.mark.parametrize(("name", "stops"), STOPS.items())
+def test_a_breakpoint_waits_for_a_decision_whatever_resumes_the_run(
+    options: Options, name: str, stops: list[tuple[str, list[str]]]
+) -> None:
+    outcome = run_sync(f"{written(options, SHAPES)}:{name}", {"text": "t"}, options=options)
+    for where, ran in stops:
+        again = resume_sync(outcome.run, options=options)  # without a decision
+        (request,) = outcome.pending
+        assert [one["id"] for one in again.pending] == [request["id"]]
+        assert request["reason"] == f"a breakpoint of the graph: {where}"
+        assert [node for node, _ in path(steps(options.home, outcome.run))] == ran
+        outcome = resume_sync(
+            outcome.run, decisions=[Decision(request["id"], "proceed_once")], options=options
+        )
+    assert (outcome.status, outcome.output["log"]) == ("done", ["a", "b", "c"])
+
+
+def test_an_answer_that_the_interrupts_schema_refuses_is_told_and_can_be_given_again(
+    options: Options,
+) -> None:
+    parked = run_sync(f"{written(options, SHAPES)}:schema", {"text": "t"}, options=options)
+    for wrong, said in (("seven", "'seven' is not of type"), ('{"count": "x"}', "doesn't fit at count: 'x'")):
+        with pytest.raises(UserError, match=said):
+            answered(parked, options, wrong)
+    assert answered(parked, options, '{"count": 7}').output["log"] == ["Answer(count=7)"]
+
+
+def test_a_graphs_context_is_checked_before_it_starts(options: Options) -> None:
+    name = f"{written(options, SHAPES)}:greeting"
+    with pytest.raises(InputError, match=r"Context field 'user': Field required. Give it: --context"):
+        run_sync(name, {"text": "t"}, options=options)
+    done = run_sync(name, {"text": "t"}, options=replace(options, context={"user": "ann"}))
+    assert done.output["log"] == ["Context(user='ann', times=3) ann"]
+    with pytest.raises(InputError, match="takes no context"):
+        run_sync("context", {"prompt": "t"}, options=replace(options, context={"user": "ann"}))

@@ -8,6 +8,8 @@ import pytest
 
 from interlock.engine import Decision
 from interlock.engine.options import Pending
+from interlock.engine.read import list_runs
+from interlock.engine.store import views
 from interlock.state.errors import UserError
 from interlock.testing import Stage, kill_everywhere
 
@@ -28,6 +30,8 @@ GIVEN: dict[str, dict[str, Any]] = {
     "loop": LOG,
     "talk": {"messages": "tea"},
     "functional": {"input": "tea"},
+    "paused": LOG,
+    "paused_inside": LOG,
 }
 
 
@@ -35,11 +39,18 @@ def answers(request: Pending) -> Decision:
     return Decision(request["id"], "proceed_once", text="7")
 
 
+def decided(stage: Stage) -> str:
+    """How many requests were decided: a kill passes none over."""
+    return str(sum(len(views.answered(stage.home, row.run)) for row in list_runs(stage.home)))
+
+
 @pytest.mark.parametrize("name", GIVEN)
 def test_killed_at_commits_it_ends_as_the_undisturbed_one(name: str, tmp_path: Path) -> None:
     """At one in fifteen; KILL_EVERY=1 takes all."""
     every = int(os.environ.get("KILL_EVERY", "15"))
-    assert kill_everywhere(Stage, f"{SHAPES}:{name}", GIVEN[name], tmp_path, person=answers, every=every) >= 2
+    workflow = f"{SHAPES}:{name}"
+    kills = kill_everywhere(Stage, workflow, GIVEN[name], tmp_path, person=answers, more=decided, every=every)
+    assert kills >= 2
 
 
 def test_an_answer_that_never_fits_ends_the_test_instead_of_hanging(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send, interrupt
 from pydantic import BaseModel
@@ -243,3 +244,10 @@ def test_a_copy_of_a_compiled_graph_takes_another_saver_and_leaves_the_original(
     copied = _langgraph.with_saver(app, saver, None)
     copied.invoke({"done": []}, CONFIG)
     assert (copied.get_state(CONFIG).values, app.checkpointer) == ({"done": ["a"]}, None)
+
+
+def test_tuples_wherever_they_are_come_back_as_tuples() -> None:
+    serde = JsonPlusSerializer(allowed_msgpack_modules=[_langgraph.TUPLE])
+    held: Any = {"a": (1, [(2,)]), "set": {(3, 4)}, "send": Send("node", (5,)), "none": ()}
+    for value in (held, (6, (7,)), ()):
+        assert serde.loads_typed(("msgpack", _langgraph.tuple_keeping_encoder()(value))) == value

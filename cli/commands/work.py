@@ -143,6 +143,7 @@ def run_parser() -> Parser:
     flag(made, "-p --prompt PROMPT", "same as the argument PROMPT")
     flag(made, "--input JSON|@FILE|-", "input as a JSON object; -: read stdin")
     flag(made, "--batch FILE.jsonl", "one JSON input per line; -: read stdin")
+    flag(made, "--context JSON|@FILE", "runtime context of a LangGraph graph, as a JSON object")
     as_json: dict[str, Any] = {"dest": "output_format", "const": "json", "default": "text"}
     flag(made, "--json", "same as -o json", action="store_const", **as_json)
     add_running_flags(made)
@@ -152,6 +153,8 @@ def run_parser() -> Parser:
 def run(args: Args) -> int:
     workflow: Pipeline = args.workflow
     options, inputs = options_from(args), args.own
+    if args.context:
+        options = replace(options, context=json_object(read_spec(args.context, "--context"), "--context"))
     if args.batch:
         if args.words or args.prompt or args.input:
             raise UserError("--batch reads its inputs from a file. Leave out PROMPT and --input.")

@@ -22,7 +22,7 @@ from interlock.engine.driver.lease import Lease
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store import Store, diagnosed
 from interlock.engine.store.approvals import ready_answers
-from interlock.engine.store.foreign import ForeignSaver, given_answers, saver_for
+from interlock.engine.store.foreign import ForeignSaver, given_answers, paused_at, saver_for
 from interlock.engine.store.leases import fence, lost
 from interlock.engine.store.lineage import how_it_ended
 from interlock.engine.store.saver import Saver, raise_id_clock
@@ -190,6 +190,8 @@ class Drive:
         """Message for the user about a used-up budget."""
         self.awaited = set[str]()
         """Interrupts that waited when it last looked for answers."""
+        self.halted = set[str]()
+        """Breakpoints of a foreign graph that nobody has let it pass yet."""
         self._stack = ExitStack()
         self._loop = asyncio.get_running_loop()
         self.conn = store.connect_driver()
@@ -209,7 +211,8 @@ class Drive:
             effects.serde, effects.known = self._saver.serde, self._saver.known
         self._graph = pipeline.declared(prepared.settings.agents.max_depth)
         self.app: Compiled = self._graph.compile(self._saver)
-        self.config: Any = {"configurable": {"thread_id": lease.run}, "recursion_limit": RECURSION_LIMIT}
+        configurable = {**(options.context or {}), "thread_id": lease.run}
+        self.config: Any = {"configurable": configurable, "recursion_limit": RECURSION_LIMIT}
 
     def refuse(self, why: str) -> None:
         """Stop because the budget is used up."""
@@ -258,12 +261,11 @@ class Drive:
     def _answers(self, snapshot: StateSnapshot) -> dict[str, Any]:
         """Interrupt id → what it is resumed with, for pending ones with an answer or whose subtask is over."""
         if isinstance(self.pipeline, Foreign):
-            self.awaited = {item.id for item in pending(snapshot)}
-            return {
-                name: given
-                for name, given in given_answers(self.conn, self.lease.run).items()
-                if name in self.awaited
-            }
+            waits = {item.id for item in pending(snapshot)}
+            self.halted = paused_at(self._saver, self.app, snapshot, self.lease.run)
+            self.awaited = {*waits, *self.halted}
+            answers = {} if self.halted else given_answers(self.conn, self.lease.run)
+            return {name: given for name, given in answers.items() if name in waits}
         waiting = {item.id: child_in(item.value) for item in pending(snapshot)}
         self.awaited = {*waiting}
         answered = {name: True for name in ready_answers(self.conn, self.lease.run) if name in waiting}
@@ -292,7 +294,7 @@ def pending(snapshot: StateSnapshot) -> list[Interrupt]:
 async def is_due(drive: Drive) -> bool:
     """Whether any task can proceed, instead of all being done or waiting."""
     snapshot, _ = await drive.resume_input()
-    return bool(snapshot.tasks) and not _only_waits(snapshot)
+    return bool(snapshot.tasks) and not drive.halted and not _only_waits(snapshot)
 
 
 def _only_waits(snapshot: StateSnapshot) -> bool:

@@ -9,7 +9,7 @@ from interlock.engine.read import RunRow
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign
 from interlock.state.charts import ApprovalModeChart, mode_of, step
-from interlock.state.errors import UserError
+from interlock.state.errors import InputError, UserError
 from interlock.state.events import ErrorEvent
 from interlock.state.messages import Message
 from interlock.state.run import WorkflowInput, is_hooked
@@ -29,6 +29,14 @@ def first_state(
 def graph_input(chosen: Pipeline, first: dict[str, Any], drive: Drive, session: str) -> Any:
     """What a graph begins with, of the state that its run's row holds."""
     return chosen.started(first) if isinstance(chosen, Foreign) else {**first, **hooked(drive, session)}
+
+
+def check_context(chosen: Pipeline, context: Mapping[str, Any] | None) -> None:
+    """Raises `InputError` if a LangGraph graph's own context doesn't fit, or another workflow is given one."""
+    if isinstance(chosen, Foreign):
+        chosen.contextual(context)
+    elif context:
+        raise InputError(f"{chosen.name!r} takes no context: only graphs of LangGraph do.", "context")
 
 
 def _channels(prepared: RunConfig) -> dict[str, str]:

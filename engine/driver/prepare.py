@@ -139,6 +139,7 @@ _KEPT = (
     "sandbox",
     "rights",
     "source",
+    "context",
     "task_path",
 )
 """Options a resumed run keeps unless overridden. Not `skip_trust`: a later drive may meet other files."""

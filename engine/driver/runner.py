@@ -16,6 +16,7 @@ from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.driver.notify import Notifications, watched
 from interlock.engine.driver.outcome import conclude, end_cut_short, left_to_driver, result_event, unrecorded
 from interlock.engine.driver.passes import (
+    check_context,
     first_state,
     graph_input,
     hooked,
@@ -110,6 +111,7 @@ async def begin(
     inputs = chosen.validated(input)
     prepared = prepare(with_input(replace(options, source=source), inputs), chosen.needs_model)
     prepared.warnings.extend(chosen.notes)
+    check_context(chosen, options.context)
     check_input(inputs, prepared)
     store = Store(options.home)
     store.open()

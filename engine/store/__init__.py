@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from interlock.engine.store import sqlite
 from interlock.engine.store.connection import Connection
@@ -195,11 +195,13 @@ def unpacked(kind: str, saved: bytes) -> tuple[str, bytes]:
 
 
 def checkpoint_of(kind: str, saved: bytes) -> dict[str, Any]:
-    """A checkpoint's plain values; LangGraph's own objects, such as a pending task, become True."""
+    """A checkpoint's plain values; LangGraph's own objects, such as a pending task, become True, tuples lists."""
     import ormsgpack
 
-    def other(_code: int, _data: bytes) -> bool:
-        return True
+    def other(_code: int, data: bytes) -> Any:
+        made: Any = ormsgpack.unpackb(data, ext_hook=other, option=ormsgpack.OPT_NON_STR_KEYS)
+        parts = cast("list[Any]", made) if isinstance(made, list) else []
+        return parts[2] if parts[:2] == ["builtins", "tuple"] else True
 
     data = unpacked(kind, saved)[1]
     return ormsgpack.unpackb(data, ext_hook=other, option=ormsgpack.OPT_NON_STR_KEYS)

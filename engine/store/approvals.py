@@ -243,6 +243,10 @@ def _answer(waiting: dict[str, Request], name: str, decision: Decision) -> Answe
     if decision.choice not in request["choices"]:
         raise UserError(f"Request {name!r} takes {', '.join(request['choices'])}; got {decision.choice!r}.")
     args = None
+    if is_foreign(name) and (schema := (request["questions"] or [{}])[0].get("schema")):
+        from interlock.graphs._asking import check_answer
+
+        check_answer(name, decision.text or "", schema)
     if decision.choice == "modify":
         args = json.loads(json.dumps(clean_json(dict(decision.args or {}))))
         check_edit(request, args)

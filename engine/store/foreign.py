@@ -11,17 +11,27 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
 from langgraph.store.base import BaseStore, Op, Result
 
+from interlock.engine.store import packed
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.effects import unstorable
-from interlock.engine.store.saver import Saver
+from interlock.engine.store.saver import Saver, Serde
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import _langgraph
-from interlock.graphs._asking import requests_of, value_of
+from interlock.graphs._asking import pause_of, requests_of, value_of
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.errors import RunError
 from interlock.state.journal import Approvals
+
+
+class _Serde(Serde):
+    """Tuples come back as tuples, and the classes that a graph's types name as what they were."""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        if obj is None or isinstance(obj, bytes | bytearray):
+            return super().dumps_typed(obj)
+        return packed("msgpack", _langgraph.tuple_keeping_encoder()(obj))
 
 
 class ForeignSaver(Saver):
@@ -35,8 +45,7 @@ class ForeignSaver(Saver):
     ) -> None:
         """`memory`: the store that nodes find as `runtime.store`."""
         super().__init__(conn, steps)
-        serde: Any = self.serde
-        self.serde = serde.with_msgpack_allowlist(workflow.types)
+        self.serde = _Serde().with_msgpack_allowlist({*workflow.types, _langgraph.TUPLE})
         self.memory = memory
         self.known = workflow.types | _langgraph.storable_types()
         self._approvals = approvals
@@ -64,7 +73,7 @@ class ForeignSaver(Saver):
         with self._one:
             thread = str(config["configurable"]["thread_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
             for item in given.get("__interrupt__", ()):
-                self._ask(thread, item, len(given.get("__resume__", ())), task_path)
+                self._ask(thread, item, len(given.get("__resume__", ())), task_id)
             super().put_writes(config, writes, task_id, task_path)
             self._commit()
 
@@ -72,9 +81,9 @@ class ForeignSaver(Saver):
         with self._one:
             return super().get_tuple(config)
 
-    def _ask(self, thread: str, item: Any, ordinal: int, task_path: str) -> None:
+    def _ask(self, thread: str, item: Any, ordinal: int, task: str) -> None:
         """Write the interrupt's requests; the same task's earlier ones, under the same id, are over."""
-        node = task_path.rpartition(", ")[2].strip("'()") or "node"
+        node = self.steps.node_of(task) or "node"
         keys: list[str] = []
         if isinstance(item.value, str) and self._approvals.get(item.value):
             keys.append(item.value)  # an effect asks what became of it
@@ -85,6 +94,24 @@ class ForeignSaver(Saver):
         self.conn.later("approvals", waits + "interrupt = ?", (None, thread, item.id))
         for key in keys:
             self.conn.later("approvals", waits + "key = ?", (item.id, thread, key))
+
+    def ran_before(self, snapshot: Any) -> list[str]:
+        """The nodes of the superstep that ended with this checkpoint."""
+        if not snapshot.metadata or snapshot.metadata["source"] != "loop":
+            return []
+        parent, run = (snapshot.parent_config["configurable"][key] for key in ("checkpoint_id", "thread_id"))
+        nodes = "select distinct node from steps where run = ? and superstep like ? || '%' order by node"
+        return [node for (node,) in self.conn.execute(nodes, (run, parent[-12:]))]
+
+    def pause(self, thread: str, checkpoint: str, request: ApprovalRequest) -> bool:
+        """Ask at a breakpoint, once; whether it still waits for a person."""
+        self._approvals.ask(request)
+        with self.conn.transaction() as conn:
+            conn.execute(
+                "update approvals set interrupt = ? where run = ? and key = ? and interrupt is null",
+                (checkpoint, thread, request.key),
+            )
+        return self._approvals.answer(request.key) is None
 
     def _note_waiting(self, thread: str, interrupts: Any) -> None:
         """They are noted already."""
@@ -137,6 +164,14 @@ class Memory(BaseStore):
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         return self.batch(ops)
+
+
+def paused_at(saver: Saver, app: Any, snapshot: Any, run: str) -> set[str]:
+    """The breakpoints that the graph stands at and nobody has let it pass yet, each named by its checkpoint."""
+    if not isinstance(saver, ForeignSaver) or not _langgraph.has_breakpoints(app):
+        return set()
+    found = _langgraph.stops_at(app, snapshot, saver.ran_before)
+    return {name for name, *about in found if saver.pause(run, name, pause_of(name, *about))}
 
 
 def given_answers(conn: Connection, run: str) -> dict[str, Any]:

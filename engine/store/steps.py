@@ -63,6 +63,10 @@ class StepLog:
             name, _, owner = part.partition(":")
             self._notes.setdefault(owner, _StepNote("", name, "", now))
 
+    def node_of(self, task: str) -> str:
+        """The node that runs in a task; empty: it hasn't started here."""
+        return self._notes[task].node if task in self._notes else ""
+
     def ended(self, task: str, ms: float, keys: Sequence[str]) -> None:
         note = self._notes.get(task)
         if note is None:

@@ -58,7 +58,7 @@ def test_an_edit_is_announced_asked_about_and_ended(
     assert call["locations"][0]["path"] == path
     diff = {"type": "diff", "path": path, "oldText": None, "newText": "one\n"}
     assert diff in asked["content"]
-    kinds = ["allow_once", "allow_always", "allow_always", "reject_once"]
+    kinds = ["allow_once", *["allow_always"] * 3, "reject_once"]
     assert [o["kind"] for o in question["params"]["options"]] == kinds
     assert "a.txt" in question["params"]["options"][1]["name"], "what always covers"
     assert (tmp_path / "work" / "a.txt").exists() == written
