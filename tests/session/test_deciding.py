@@ -136,8 +136,9 @@ def test_several_edits_are_decided_as_one_list_and_stopping_stops_them_all(
         assert "10 edits wait for you" in "\n".join(terminal.screen)
         terminal.press("y", then="All ten.")
     assert len([*folder.glob("*.txt")]) == 10
-    with opens([{"tool_calls": calls}, {"text": "Never."}], rows=40) as terminal:
-        terminal.say("write ten files", then="[i] one by one")
+    others = [edit("y\n", f"{n}.txt")["tool_calls"][0] for n in range(10)]
+    with opens([{"tool_calls": others}, {"text": "Never."}], rows=40) as terminal:
+        terminal.say("write ten others", then="[i] one by one")
         terminal.press("i", then="1 of 10")
         terminal.waits_for("[c] stop the run")
         terminal.press("c", then="Cancelled")
