@@ -251,7 +251,7 @@ def _decided(request: Request) -> Decision:
 
 def _chosen(request: Request, ways: Mapping[str, Way]) -> Decision:
     """Take a key or the first word of what it stands for, `n` with a reason behind it."""
-    typed = _typed(", ".join(f"{key} {way.label}" for key, way in ways.items()))
+    typed = _typed(" · ".join(f"{key} {way.label}" for key, way in ways.items()))
     word, _, rest = typed.partition(" ")
     found = (w for key, w in ways.items() if word.lower() in (key, re.split(r"\W", w.label)[0]))
     if (way := next(found, None)) is None:
@@ -264,7 +264,7 @@ def _chosen(request: Request, ways: Mapping[str, Way]) -> Decision:
 
 def _typed(what: str) -> str:
     """Read an answer, asking again while it is empty. Raises `EOFError` for later."""
-    while not (typed := _line(f"  [{what}, l later] ")):
+    while not (typed := _line(f"  [{what} · l later] ")):
         pass
     if typed.lower() in ("l", "later"):
         raise EOFError

@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import yaml
-from jsonschema.exceptions import best_match  # pyright: ignore[reportUnknownVariableType]
-from jsonschema.validators import validator_for
 from pydantic import JsonValue, TypeAdapter
 
 from interlock.state.calls import Answer, ApprovalRequest, CallView, Choice
 from interlock.state.errors import UserError
+from interlock.state.text import misfit
 
 _PREFIX = "interrupt:"
 _CHOICES: Mapping[str, Choice] = {"approve": "proceed_once", "edit": "modify", "reject": "reject"}
@@ -52,13 +51,9 @@ def _schema(item: Any) -> dict[str, JsonValue]:
 
 def check_answer(request: str, text: str, schema: Any) -> None:
     """Raises `UserError` for an answer that the interrupt's schema refuses."""
-    validator: Any = validator_for(schema)(schema)
-    error = cast(Any, best_match(validator.iter_errors(given(text, schema))))
-    if error is not None:
-        where = f" at {error.json_path.removeprefix('$.')}" if error.path else ""
+    if wrong := misfit(schema, given(text, schema)):
         raise UserError(
-            f"The answer to {request!r} doesn't fit{where}: {error.message}. Expected JSON by the schema: "
-            f"{json.dumps(schema)}"
+            f"The answer to {request!r} doesn't fit: {wrong}. Expected JSON by the schema: {json.dumps(schema)}"
         )
 
 

@@ -41,7 +41,7 @@ INSIDE: Mapping[str, frozenset[str]] = {
 }
 RECORDED = frozenset(
     {
-        *("transcript", "journal", "approvals", "outputs"),  # the record itself
+        *("transcript", "journal", "approvals", "outputs", "effects"),  # the record itself
         *("models", "hooks", "mcp", "tasks", "agents", "snapshots"),  # answered from it
         *("info", "settings", "cancel", "policy", "emit"),  # the run's own, or nothing is returned
     }

@@ -346,7 +346,7 @@ def test_an_answer_that_the_interrupts_schema_refuses_is_told_and_can_be_given_a
     options: Options,
 ) -> None:
     parked = run_sync(f"{written(options, SHAPES)}:schema", {"text": "t"}, options=options)
-    for wrong, said in (("seven", "'seven' is not of type"), ('{"count": "x"}', "doesn't fit at count: 'x'")):
+    for wrong, said in (("seven", "'seven' is not of type"), ('{"count": "x"}', "doesn't fit: 'count': 'x'")):
         with pytest.raises(UserError, match=said):
             answered(parked, options, wrong)
     assert answered(parked, options, '{"count": 7}').output["log"] == ["Answer(count=7)"]

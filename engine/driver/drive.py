@@ -167,6 +167,11 @@ def stoppable(outer: Stop | None = None) -> Generator[Stop]:
         yield stop
 
 
+def _info(prepared: RunConfig, run: str, pipeline: str) -> RunInfo:
+    asks, brief = prepared.options.interactive, prepared.is_brief
+    return RunInfo(run, pipeline, prepared.workspace.root, interactive=asks, brief=brief)
+
+
 class Drive:
     """The connections and the compiled graph of one drive."""
 
@@ -199,20 +204,17 @@ class Drive:
         fence(self.conn, lease)
         steps = StepLog(prepared.redact, self.conn, lease.run)
         raise_id_clock(self.conn, lease.run)
-        options, root = prepared.options, prepared.workspace.root
-        interactive, brief = options.interactive, prepared.is_brief
-        info = RunInfo(lease.run, pipeline.name, root, interactive=interactive, brief=brief)
+        options, info = prepared.options, _info(prepared, lease.run, pipeline.name)
         turn_tracing_off()  # the environment could make LangGraph send its runs to a tracing service
         connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse, lease.epoch)
         self.services = rewired(compose(prepared, info, store, connections))
         self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
         if isinstance(self._saver, ForeignSaver):
-            effects = self.services.deps.effects
-            effects.serde, effects.known = self._saver.serde, self._saver.known
+            self._saver.stores(self.services.deps.effects)
         self._graph = pipeline.declared(prepared.settings.agents.max_depth)
         self.app: Compiled = self._graph.compile(self._saver)
-        configurable = {**(options.context or {}), "thread_id": lease.run}
-        self.config: Any = {"configurable": configurable, "recursion_limit": RECURSION_LIMIT}
+        thread = {**(options.context or {}), "thread_id": lease.run}
+        self.config: Any = {"configurable": thread, "recursion_limit": RECURSION_LIMIT}
 
     def refuse(self, why: str) -> None:
         """Stop because the budget is used up."""

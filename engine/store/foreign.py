@@ -22,7 +22,7 @@ from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.errors import RunError
-from interlock.state.journal import Approvals
+from interlock.state.journal import Approvals, Effects
 
 
 class _Serde(Serde):
@@ -50,6 +50,10 @@ class ForeignSaver(Saver):
         self.known = workflow.types | _langgraph.storable_types()
         self._approvals = approvals
         self._one = threading.RLock()
+
+    def stores(self, effects: Effects) -> None:
+        """Results of effects are stored as the state is."""
+        effects.serde, effects.known = self.serde, self.known
 
     def put(
         self,

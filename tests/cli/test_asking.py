@@ -50,7 +50,10 @@ def test_yes_always_edit_and_no_are_taken_as_they_are_typed(
     shown = run.until(ASKS)
     assert "1 of 4: run_shell_command touch a" in shown
     assert "Always: exactly `touch a`" in shown
-    assert "[y yes, a always, s always and save it, e edit, n no, and why, c stop the run, l later] " in shown
+    assert (
+        "[y yes, once · a always · s always and save it · e edit · n no, and why · c stop the run · l later] "
+        in shown
+    )
     run.type("what\n")
     assert "'what' isn't one of y, a, s, e, n, c, l." in run.until(ASKS)
     run.type("y\n")
@@ -107,9 +110,9 @@ def test_questions_are_answered_and_what_was_typed_ahead_is_no_answer(terminal: 
     (tmp_path / "work" / "go").touch()
     assert "2. full" in run.until(ASKS)
     run.type("2\n")
-    run.until("[answer 1 of 2, l later] ")
+    run.until("[answer 1 of 2 · l later] ")
     run.type("Ann\n")
-    run.until("[answer 2 of 2, l later] ")
+    run.until("[answer 2 of 2 · l later] ")
     run.type("Rome\n")
     assert run.ends() == 0, run.text
 
