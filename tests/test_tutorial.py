@@ -93,7 +93,7 @@ def test_a_name_that_cant_be_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name, why in (
-        ("main", "one of Interlock's own"),
+        ("main", "is built in"),
         ("A b", "joined by hyphens"),
         ("../x", "joined by"),
     ):

@@ -82,6 +82,7 @@ def test_a_first_session_to_an_approved_edit_a_long_output_and_out_of_it(tmux: T
     assert tmux.text.count("│ 10000") == 1
     assert len(tmux.text.splitlines()) < 100
     tmux.says("think")
+    tmux.waits_for("❯ think")  # sent; before that, Ctrl-C belongs to the input line
     tmux.do("send-keys", "C-c")
     tmux.waits_for("Cancelled")
     time.sleep(2.1)  # a second one within two seconds would leave
