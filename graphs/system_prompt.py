@@ -7,6 +7,7 @@ from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.system_prompt import assemble, compare, gather, load_override
+from interlock.nodes.system_sections import SECTIONS
 from interlock.state.system_prompt import (
     SystemPromptInput,
     SystemPromptOutput,
@@ -33,9 +34,12 @@ def enter(input: SystemPromptInput, context: WorkflowContext) -> dict[str, Any]:
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> SystemPromptOutput:
     message = context.transcript.message(values["system"]) if values["system"] else None
     sections = sections_of(message) if message else []
+    for section in sections:
+        section.why = " and ".join(SECTIONS[section.name].conditions()) if section.name in SECTIONS else ""
     return SystemPromptOutput(
         text=message.text if message else "",
         sections=sections,
+        left_out=values.get("left_out", {}),
         source=values["source"],
         changed=values["changed"],
         tokens=sum(s.tokens for s in sections),

@@ -7,7 +7,16 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.system_sections import MAIN, SECTIONS, SMALL, SMALL_TASK, TASK, Section
+from interlock.nodes.system_sections import (
+    MAIN,
+    NOT_FOR_AGENTS,
+    PARTS,
+    SECTIONS,
+    SMALL,
+    SMALL_TASK,
+    TASK,
+    Section,
+)
 from interlock.prompts import render
 from interlock.state.context import IGNORE_FILE, RuleFile
 from interlock.state.deps import Deps
@@ -15,7 +24,7 @@ from interlock.state.mcp import ServerView
 from interlock.state.messages import Message, TextPart, ToolDeclaration
 from interlock.state.mode import Mode
 from interlock.state.names import WAIT
-from interlock.state.node import node
+from interlock.state.node import node, task_of
 from interlock.state.system_prompt import SystemPromptState, changes, sections_of
 from interlock.state.text import clean
 from interlock.tools.table import TASK_LOOP
@@ -35,9 +44,18 @@ class Facts:
     """Connected servers with an allowed tool or a readable resource."""
     holds: Mapping[str, bool]
 
-    def stands(self, section: Section) -> bool:
-        named = not section.tools or any(tool.name in section.tools for tool in self.tools)
-        return named and (section.only is None or self.holds[section.only])
+    def lacks(self, section: Section, agent: bool) -> str:
+        """The conditions that don't hold, in words; empty: it stands."""
+        holds = (
+            *((any(tool.name in section.tools for tool in self.tools),) if section.tools else ()),
+            *((self.holds[section.only],) if section.only else ()),
+            *(() if section.shared else (not agent,)),
+        )
+        return " and ".join(
+            words if words == NOT_FOR_AGENTS else f"needs {words}"
+            for words, held in zip(section.conditions(), holds, strict=True)
+            if not held
+        )
 
 
 def facts_of(state: SystemPromptState, deps: Deps) -> Facts:
@@ -220,7 +238,12 @@ async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> Sys
     }
 
 
-@node(reads=("agent", "flavour", "mode", "protocol", "has"), writes=("sections",), fusable=True)
+@node(
+    reads=("agent", "flavour", "mode", "protocol", "has"),
+    writes=("sections", "left_out"),
+    fusable=True,
+    parts=PARTS,
+)
 async def gather(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     deps = runtime.context
     await deps.mcp.ready()
@@ -228,23 +251,28 @@ async def gather(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemProm
     in_task = state.get("flavour") == "task" and not agent
     small, full = (SMALL_TASK, TASK) if in_task else (SMALL, MAIN)
     table = small if deps.info.brief and not agent else full
-    names = [s.name for s in table if facts.stands(s) and (s.shared or not agent)]
-    if agent:
-        return {"sections": [_AGENT, *names, _CONTRACT]}
-    if not in_task and facts.mode:
+    lacks = {s.name: facts.lacks(s, agent) for s in table}
+    names = [name for name, lacking in lacks.items() if not lacking]
+    if not in_task and not agent and facts.mode:
         names[1:1] = [_MODE]
-    return {"sections": [*names, _APPENDED]}
+    names = [_AGENT, *names, _CONTRACT] if agent else [*names, _APPENDED]
+    return {"sections": names, "left_out": {name: lacking for name, lacking in lacks.items() if lacking}}
 
 
 @node(
-    reads=("agent", "flavour", "mode", "protocol", "has", "sections", "previous"),
-    writes=("system",),
+    reads=("agent", "flavour", "mode", "protocol", "has", "sections", "left_out", "previous"),
+    writes=("system", "left_out"),
     fusable=True,
 )
 async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     deps = runtime.context
     texts = await _texts(state["sections"], state, deps)
-    return {"system": _record(texts, state.get("previous", ""), deps)}
+    empty = dict.fromkeys((name for name, text in texts if not text.strip()), "nothing to say")
+    left_out = {**state["left_out"], **empty}
+    stand = ", ".join(name for name, _ in texts if name not in empty)
+    out = ", ".join(f"{name} ({why})" for name, why in left_out.items())
+    deps.steps.reasoned(task_of(runtime, "A prompt"), f"in: {stand}" + (f"; out: {out}" if out else ""))
+    return {"system": _record(texts, state.get("previous", ""), deps), "left_out": left_out}
 
 
 @node(reads=("system", "previous", "before"), writes=("changed",), fusable=True)

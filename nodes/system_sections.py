@@ -1,7 +1,10 @@
 """system_sections: the sections that a system prompt is made of, in order, and the condition of each."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from interlock.state.node import Part
 
 _COMMANDS = frozenset({"run_shell_command", "execute_command"})
 _WRITING = frozenset({"write_file", "replace", "write_to_file", "apply_diff", "insert_content"})
@@ -21,6 +24,27 @@ _Only = Literal[
     "several reads",
 ]
 
+_CONDITIONS: Mapping[_Only, str] = {
+    "git": "a git repository",
+    "unattended": "an unattended run",
+    "open": "no sandbox",
+    "sandboxed": "a sandbox",
+    "offline": "no network",
+    "native": "native calls",
+    "xml": "calls as tags",
+    "search": "a code index",
+    "browser": "a browser",
+    "diff": "apply_diff",
+    "mcp": "an MCP server",
+    "told by servers": "a server's instructions",
+    "several reads": "several files a read",
+}
+_TOOLS = {
+    _COMMANDS: "a command tool",
+    _WRITING: "an edit tool",
+    _WRITING | _COMMANDS: "an edit or command tool",
+}
+
 
 @dataclass(frozen=True)
 class Section:
@@ -38,6 +62,18 @@ class Section:
     @property
     def name(self) -> str:
         return self.prompt.rpartition("/")[2]
+
+    def conditions(self) -> tuple[str, ...]:
+        """All that must hold, in words; none: it always stands."""
+        tools = (_TOOLS.get(self.tools) or " or ".join(sorted(self.tools)),) if self.tools else ()
+        only = (_CONDITIONS[self.only],) if self.only else ()
+        return (*tools, *only, *(() if self.shared else (NOT_FOR_AGENTS,)))
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.name, " and ".join(self.conditions())) if part)
+
+
+NOT_FOR_AGENTS = "not for sub-agents"
 
 
 def _of_tool(*names: str) -> frozenset[str]:
@@ -111,3 +147,16 @@ SMALL = (Section("main/small"), Section("main/small_answer"))
 SMALL_TASK = (Section("main/small"), Section("task/small_task"), Section("task/instructions"))
 """For models with a small window or a slow server."""
 SECTIONS = {section.name: section for section in (*SMALL, *SMALL_TASK, *MAIN, *TASK)}
+
+
+def _part(when: str, sections: Sequence[Section]) -> Part:
+    return Part(when, tuple(map(str, sections)))
+
+
+PARTS = (
+    _part("of main and sub-agents, if there is", MAIN),
+    _part("of task, if there is", TASK),
+    _part("for a small window", SMALL),
+    _part("of task, for a small window", SMALL_TASK),
+)
+"""As `gather` declares them."""

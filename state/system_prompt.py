@@ -41,11 +41,14 @@ class SectionOut(BaseModel):
     tokens: int
     """Estimated."""
     fingerprint: str
+    why: str = ""
+    """The condition that holds; empty: it always stands."""
 
 
 class SystemPromptOutput(WorkflowOutput):
     text: str
     sections: list[SectionOut]
+    left_out: dict[str, str] = Field(description="section → why it isn't in the prompt")
     source: str = Field(description="`generated`, or the file or flag that stands in its place")
     changed: list[str] = Field(description="sections that are new, gone or not what they were")
     tokens: int
@@ -56,6 +59,8 @@ class SystemPromptState(PromptKind, Labelled, total=False):
 
     sections: list[str]
     """Names of the applicable sections, in order."""
+    left_out: dict[str, str]
+    """Section → why it doesn't apply."""
     source: str
     system: str
     """Detached record of the system message; empty: none."""

@@ -1,6 +1,7 @@
 """The task loop's system prompt: each section appears under its conditions, and describes what exists."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,9 @@ import pytest
 from places import Place
 
 from interlock.engine import run_sync
+from interlock.engine.diagrams import render
+from interlock.engine.read import steps
+from interlock.nodes.system_sections import SECTIONS
 from interlock.prompts import names
 from interlock.state.text import estimate_tokens
 from interlock.tools.table import TOOLS
@@ -178,3 +182,38 @@ def test_rule_files_are_nothing_that_a_model_may_change(place: Place) -> None:
         options = place.options(approval_mode="yolo")
         outcome = run_sync("tools", {"calls": [call]}, options=options)
         assert outcome.status == "waiting", name
+
+
+@pytest.mark.parametrize(
+    ("workflow", "given", "stand", "out"),
+    [
+        ("system-prompt", {}, {"native": "native calls", "role": ""}, {"xml": "needs calls as tags"}),
+        ("system-prompt", {"mode": "ask"}, {"markdown": ""}, {"rules_edits": "needs an edit tool"}),
+        ("system-prompt", {"has": {"diff": False}}, {}, {"rules_diff": "needs apply_diff", "instructions": "nothing to say"}),  # noqa: E501
+        ("main", {"prompt": "go"}, {"edits": ""}, {"git": "needs a git repository", "skills": "needs activate_skill"}),
+    ],
+)  # fmt: skip
+def test_output_and_history_say_of_each_section_why_it_stands_or_not(
+    place: Place, workflow: str, given: dict[str, Any], stand: dict[str, str], out: dict[str, str]
+) -> None:
+    if workflow == "main":
+        scripted = place.folder / "replies.json"
+        scripted.write_text(json.dumps([{"text": "done"}]))
+        run = place.run(workflow, given, model=f"script:{scripted}").run
+    else:
+        outcome = place.run(workflow, {"flavour": "task", "mode": "code", **given})
+        told, run = outcome.output, outcome.run
+        assert {s["name"]: s["why"] for s in told["sections"] if s["name"] in stand} == stand
+        assert {name: told["left_out"].get(name) for name in out} == out
+    reason = next(step.reason for step in steps(place.folder / "home", run) if step.node == "assemble")
+    within, _, without = reason.partition("; out: ")
+    assert {*stand} <= {*within.removeprefix("in: ").split(", ")}
+    assert all(f"{name} ({why})" in without for name, why in out.items()), reason
+
+
+def test_the_diagram_lists_every_section_with_its_condition() -> None:
+    drawn = str(render("system-prompt"))
+    for name, section in SECTIONS.items():
+        line = ": ".join(filter(None, (name, " and ".join(section.conditions()))))
+        assert re.search(rf'\d\. {re.escape(line)}(<br/>|")', drawn), line
+    assert "git: a command tool and a git repository" in drawn
