@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from interlock.state.calls import Choice, RequestKind
     from interlock.state.events import Event
+    from interlock.state.workspace import Buffers
 
 Renderer = Callable[["Event"], None]
 """Consumes events on its own thread; may block or raise without affecting the run.
@@ -72,6 +73,8 @@ class Options:
     """JSON file in which an editor records what is open."""
     attach: tuple[Path, ...] = ()
     """Files attached to the prompt."""
+    buffers: "Buffers | None" = None
+    """An editor's unsaved files; file tools read and write through it."""
     notes: tuple[tuple[str, str], ...] = ()
     """Texts attached to the prompt, each with a label: what the user did in between."""
     skip_trust: bool = False

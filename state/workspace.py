@@ -43,8 +43,23 @@ class Protection(NamedTuple):
     """What it is, for people."""
 
 
+class Buffers(Protocol):
+    """Files as an editor has them, saved or not. Its methods may block."""
+
+    def text(self, path: Path) -> str | None:
+        """A file's text; None: the editor can't say, and the disk counts."""
+        ...
+
+    def write(self, path: Path, text: str) -> None:
+        """Ask the editor to change and save a file. It may fail or refuse: look at the disk afterwards."""
+        ...
+
+
 class Workspace(Protocol):
     """The directories tools may access. Results are absolute real paths (symlinks resolved)."""
+
+    buffers: Buffers | None
+    """The editor, where one is open."""
 
     @property
     def root(self) -> Path: ...

@@ -53,7 +53,6 @@ THE_CLIENT = "interlock.engine.client"
 NOT_ABOUT_RUNS = {
     "cli/commands/checks.py": {"interlock.engine.check"},
     "cli/commands/mcp.py": {"interlock.engine.check"},
-    "cli/session/completion.py": {"interlock.engine.check"},
     "cli/commands/draw.py": {"interlock.engine.diagrams"},
     "cli/commands/doctor.py": {
         "interlock.engine.rebuild",

@@ -186,7 +186,25 @@ def read_bytes(workspace: Workspace, path: Path) -> bytes:
         has = f"{workspace.relative(path)!r} has {max(size, len(data))} bytes"
         text = f"{has}, more than the {LARGEST} that can be read; search it with grep_search."
         raise ToolError("too_large", text)
-    return data
+    return unsaved(workspace, path, data)
+
+
+def unsaved(workspace: Workspace, path: Path, data: bytes) -> bytes:
+    """A file as the editor has it, which may be newer than `data`, its bytes on disk; keeps line ends and BOM."""
+    if workspace.buffers is None or not any(path.is_relative_to(root) for root in workspace.roots):
+        return data
+    try:
+        kept = data.decode()
+    except UnicodeDecodeError:
+        return data
+    mark = "\ufeff" if kept.startswith("\ufeff") else ""
+    shown = workspace.buffers.text(path)
+    if shown is None:
+        return data
+    text = shown.removeprefix("\ufeff").replace("\r\n", "\n")
+    if text == kept.removeprefix(mark).replace("\r\n", "\n"):
+        return data
+    return (mark + (text.replace("\n", "\r\n") if "\r\n" in kept else text)).encode(errors="replace")
 
 
 def trouble(workspace: Workspace, path: Path, error: OSError) -> ToolError:

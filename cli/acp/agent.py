@@ -160,8 +160,8 @@ class Agent:
     async def fork(self, params: Params) -> object:
         options, client = self._options_of(params), Client(self._options)
         run, workspace = self._known(options, _text(params, "sessionId"), None)
-        if not run:
-            raise RpcError(PARAMS, "Nothing has run yet in this session, so it can't be forked.")
+        if not run:  # nothing to share: a session that begins there
+            return await self.new(params)
         folder = _folder(params)
         made = await asyncio.to_thread(
             lambda: (

@@ -1,10 +1,9 @@
 """asking: a pending request as the protocol's question, and the client's answer as a decision."""
 
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Sequence
 
 from interlock.cli.acp.drawing import Drawing, Update, diffs, text
-from interlock.cli.acp.wire import Wire
+from interlock.cli.acp.wire import Wire, mapping
 from interlock.engine.client import Decision, Pending
 from interlock.engine.client.requests import Asked, Way, answered, asked, decided, ways
 from interlock.state.text import visible
@@ -93,11 +92,27 @@ async def ask(wire: Wire, session: str, request: Pending, drawing: Drawing) -> D
         "options": [option for option, _ in offered.values()],
     }
     answer = await wire.request("session/request_permission", params)
-    chosen = _mapping(_mapping(answer).get("outcome"))
+    chosen = mapping(mapping(answer).get("outcome"))
     if chosen.get("outcome") == "cancelled":
         return cancelled(request)
     found = offered.get(str(chosen.get("optionId")))
     return found[1] if found and chosen.get("outcome") == "selected" else None
+
+
+async def choose(
+    wire: Wire, session: str, name: str, title: str, about: str, names: Sequence[str]
+) -> int | None:
+    """Which of these the person chooses; None: none of them. Raises `RpcError`."""
+    options = [{"optionId": str(place), "name": one, "kind": "allow_once"} for place, one in enumerate(names)]
+    call = {"toolCallId": name, "title": title, "status": "pending"}
+    params = {
+        "sessionId": session,
+        "toolCall": {**call, "content": [_content(about)] if about else []},
+        "options": [*options, {"optionId": "no", "name": "no", "kind": "reject_once"}],
+    }
+    answer = await wire.request("session/request_permission", params)
+    chosen = str(mapping(mapping(answer).get("outcome")).get("optionId"))
+    return int(chosen) if chosen.isdecimal() and int(chosen) < len(names) else None
 
 
 async def ask_in_words(wire: Wire, session: str, request: Pending) -> Decision | None:
@@ -111,10 +126,10 @@ async def ask_in_words(wire: Wire, session: str, request: Pending) -> Decision |
     message = asked(request).headline
     params = {"sessionId": session, "mode": "form", "message": message, "requestedSchema": schema}
     answer = await wire.request("elicitation/create", params)
-    fields = _mapping(answer)
+    fields = mapping(answer)
     if fields.get("action") != "accept":
         return cancelled(request) if fields.get("action") == "cancel" else None
-    given = _mapping(fields.get("content"))
+    given = mapping(fields.get("content"))
     texts = [str(given.get(name, "")) for name in properties]
     return answered(request, texts) if all(one.strip() for one in texts) else None
 
@@ -127,8 +142,3 @@ def cancelled(request: Pending) -> Decision | None:
 
 def _content(words: str) -> Update:
     return {"type": "content", "content": text(words)}
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    """What a client sent, which may be anything."""
-    return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {}

@@ -12,6 +12,8 @@ from urllib.parse import unquote, urlsplit
 from interlock.cli.acp.wire import PARAMS, RpcError
 
 Block = Mapping[str, Any]
+_LONGEST_FILE = 256_000
+"""Bytes of a linked file from outside the workspace that the run is given."""
 
 
 @dataclass
@@ -87,6 +89,20 @@ def _linked(uri: str, found: Given, workspace: Path, roots: Sequence[Path]) -> I
     else:
         found.outside.append(real)
         yield f" {path} "
+
+
+def take_file(path: Path, found: Given) -> None:
+    """Give the run a file that the person agreed to: a picture or PDF as it is, another as its text."""
+    from interlock.services.files.filesystem import UnreadableError, read_text
+
+    kind = mimetypes.guess_type(path)[0] or ""
+    if kind.startswith("image/") or kind == "application/pdf":
+        found.files.append(path)
+        return
+    try:
+        found.notes.append((str(path), read_text(path, _LONGEST_FILE, path.parent)))
+    except UnreadableError as error:
+        found.notes.append((str(path), f"The file can't be read: {error}."))
 
 
 def file_of(uri: str) -> Path | None:

@@ -2,19 +2,21 @@
 
 import asyncio
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli import quick_start
-from interlock.cli.acp import asking
+from interlock.cli.acp import asking, commands
 from interlock.cli.acp.drawing import Drawing, Update, said
-from interlock.cli.acp.prompts import Block, given
+from interlock.cli.acp.files import ClientFiles
+from interlock.cli.acp.prompts import Block, Given, given, take_file
 from interlock.cli.acp.wire import INTERNAL, INVALID, NO_LOGIN, PARAMS, RpcError, Wire
 from interlock.engine.client import Decision, Options, Pending
 from interlock.engine.client.conversation import UNFINISHED, Conversation
 from interlock.engine.client.front import Notice
+from interlock.engine.client.own import Available
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event, Finished, HandOver, Init, Result
 
@@ -39,14 +41,17 @@ class EditorSession:
     ) -> None:
         """`client`: the client's capabilities."""
         self.name, self._wire, self._client = name, wire, client
-        self.talk = Conversation(replace(options, workspace=workspace), "main", self, quick_start.begin)
+        options = replace(options, workspace=workspace, buffers=ClientFiles(wire, name, client))
+        self.talk = Conversation(options, "main", self, quick_start.begin)
+        self._own = Available(options, workspace)
         self.talk.shown_at_most = _ALL
         self.talk.next_id = name
         self.drawing = Drawing(self.talk.workspace)
         self._replaying = False
         self._turn: asyncio.Future[None] | None = None
         self._shown: asyncio.Future[None] | None = None
-        self._asking: tuple[str, asyncio.Future[Decision | None]] | None = None
+        self._asking: tuple[str, asyncio.Future[Any]] | None = None
+        self._choices = 0
         self._answer = ""
         """What the person said where a question is open that only words answer."""
         self._cancelled = False
@@ -61,6 +66,7 @@ class EditorSession:
 
     def offer(self) -> None:
         """Tell the client which commands there are."""
+        self.update(commands.offered(self._own))
 
     async def close(self) -> None:
         self._watching.cancel()
@@ -95,12 +101,18 @@ class EditorSession:
     async def _sent(self, blocks: Sequence[Block], spool: Path) -> None:
         talk = self.talk
         found = given(blocks, talk.workspace, (talk.workspace, *talk.options.include_directories), spool)
+        if command := commands.typed(found.text):
+            return await self._executed(*command)
+        await self._ask_for_outside(found)
+        if self._cancelled:
+            return None
+        found.text = commands.skill(found.text, self._own)
         if talk.busy:  # a question that was open when the session was loaded: the prompt comes in its place
             self._withdraw()
             while talk.busy and not self._cancelled:
                 await asyncio.sleep(0.01)
             if self._cancelled:
-                return
+                return None
             self._turn = asyncio.get_running_loop().create_future()
         attach = [*found.files]
         talk.options = replace(talk.options, attach=tuple(attach), notes=(*talk.options.notes, *found.notes))
@@ -112,7 +124,55 @@ class EditorSession:
             talk.ask_again()
         else:
             talk.submit(text)
-        await self._over()
+        return await self._over()
+
+    async def _executed(self, command: commands.Command, rest: str) -> None:
+        if self.talk.busy:
+            raise RpcError(
+                INVALID, "A request is open in this session. Decide it, or cancel, before a command."
+            )
+        try:
+            await command.run(self, rest)
+        except InterlockError as error:
+            self.say(str(error))
+        if self.talk.busy:
+            await self._over()
+
+    async def _ask_for_outside(self, found: Given) -> None:
+        """A linked file beyond the workspace is read only if the person agrees."""
+        for path in found.outside:
+            about = f"`{path}` is outside the workspace."
+            if await self.choose(f"Read {path}?", about, ["yes"]) == 0:
+                take_file(path, found)
+
+    async def choose(self, title: str, about: str, names: Sequence[str]) -> int | None:
+        """Which of these the person chooses; None: none of them."""
+        self._choices += 1
+        name = f"choice-{self._choices}"
+        self.update(self.drawing.announce(name, "", {}, title))
+        asked = asyncio.ensure_future(asking.choose(self._wire, self.name, name, title, about, names))
+        self._asking = "", asked
+        await asyncio.wait({asked})
+        self._asking = None
+        chosen = None if asked.cancelled() or asked.exception() else asked.result()
+        status = "failed" if chosen is None else "completed"
+        self.update({"sessionUpdate": "tool_call_update", "toolCallId": name, "status": status})
+        return chosen
+
+    def say(self, text: str) -> None:
+        self.update(said("agent_message", f"{text}\n"))
+
+    async def moved_by(self, go: Callable[[], Awaitable[object]]) -> None:
+        """Let a command go to another run, whose conversation the editor shows already. Raises `InterlockError`."""
+        self._muted = True
+        try:
+            await go()
+            if self.talk.busy:
+                self._shown = asyncio.get_running_loop().create_future()
+                await self._shown
+        finally:
+            self._muted, self._shown = False, None
+            self.drawing.run = self.talk.run or ""
 
     async def _over(self) -> None:
         """Wait until the conversation rests."""
@@ -171,6 +231,8 @@ class EditorSession:
     def notice(self, notice: Notice, /) -> None:
         if notice.kind == "problem":
             self._problems.append(notice.text)
+        elif notice.kind in ("forked", "back", "unchanged") or (notice.kind == "chosen" and self._turn):
+            self.say(notice.text)
         elif notice.kind in ("unsent", "elsewhere"):
             self.update(said("agent_thought", f"{notice.text}\n"))
         elif notice.kind == "unfinished" and self._turn is None:

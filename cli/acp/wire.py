@@ -127,7 +127,7 @@ class Wire:
         if answer is None or answer.done():  # withdrawn meanwhile, or never asked
             return
         if "error" in frame:
-            fields = _object(error := frame["error"])
+            fields = mapping(error := frame["error"])
             code = fields.get("code")
             text = str(fields.get("message") or error)
             answer.set_exception(RpcError(code if isinstance(code, int) else INTERNAL, text))
@@ -152,12 +152,13 @@ class Wire:
                 self._changed.notify_all()
 
 
-def _object(value: object) -> Frame:
+def mapping(value: object) -> Frame:
+    """What a client sent, which may be anything: its fields, none if it isn't an object."""
     return cast(Frame, value) if isinstance(value, dict) else {}
 
 
 def _id_of(frame: object) -> str | int | None:
-    name = _object(frame).get("id")
+    name = mapping(frame).get("id")
     return name if isinstance(name, str | int) else None
 
 

@@ -13,7 +13,6 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from interlock.cli.render.output import one_line
-from interlock.engine.client import Options
 from interlock.state.errors import InterlockError
 from interlock.state.tooling import Workspace
 
@@ -51,74 +50,6 @@ class Names:
 
 def _in_class(letter: str) -> str:
     return f"\\{letter}" if letter in "\\]^-[&~|" else letter
-
-
-_COMMANDS_FRESH_S = 2.0
-"""Seconds until a reading is stale."""
-
-
-@dataclass(frozen=True)
-class Own:
-    """Name → what it does."""
-
-    commands: Mapping[str, str]
-    skills: Mapping[str, str]
-    problems: Mapping[str, str]
-    """Command → why it can't be used."""
-    servers: tuple[str, ...]
-    """MCP servers, whose prompts are `/SERVER:PROMPT`."""
-
-
-class Available:
-    """The user's and project's commands, reread when stale. Unreadable ones are missing; a run says why."""
-
-    def __init__(self, options: Options, workspace: Path) -> None:
-        self._options, self._root = options, workspace
-        self._own = Own({}, {}, {}, ())
-        self._read_at = -_COMMANDS_FRESH_S
-        self._prompts: dict[str, dict[str, str]] = {}
-
-    def own(self) -> Own:
-        if time.monotonic() - self._read_at >= _COMMANDS_FRESH_S:
-            self._own, self._read_at = self._found(), time.monotonic()
-        return self._own
-
-    def _found(self) -> Own:
-        from interlock.engine.client import settings_of
-        from interlock.services.context.definitions import load_commands, load_skills
-        from interlock.services.trust import is_trusted
-
-        home = self._options.user_home
-        trusted = self._options.skip_trust or is_trusted(self._root, home)
-        commands = load_commands(self._root, home, trusted)
-        skills, _ = load_skills(self._root, home, trusted)
-        try:
-            servers = tuple(settings_of(self._root).mcp_servers)
-        except InterlockError:
-            servers = ()
-        return Own(
-            {name: found.description or found.source for name, found in commands.usable.items()},
-            {name: found.description for name, found in skills.items()},
-            {**commands.untrusted, **commands.broken},
-            servers,
-        )
-
-    def prompts(self, server: str) -> Mapping[str, str]:
-        """Prompts of an MCP server, which is started on first use."""
-        if server not in self._prompts:
-            self._prompts[server] = self._asked(server)
-        return self._prompts[server]
-
-    def _asked(self, server: str) -> dict[str, str]:
-        import asyncio
-
-        from interlock.engine.check import McpCheck
-
-        try:
-            (view,) = asyncio.run(McpCheck(self._options).views(server))
-        except InterlockError:
-            return {}
-        return {prompt["name"]: prompt["description"] for prompt in view["prompts"]}
 
 
 _MOST = 50

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from interlock.cli import quick_start
 from interlock.cli.render.output import one_line, redacted
-from interlock.cli.session.completion import Available
 from interlock.engine.client import Decision, Options, Pending
 from interlock.engine.client.conversation import Conversation
 from interlock.engine.client.front import Notice
+from interlock.engine.client.own import Available
 from interlock.state.errors import InterlockError
 
 if TYPE_CHECKING:

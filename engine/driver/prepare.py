@@ -227,7 +227,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     rules = run_rules(options, read_files(rule_files(places)), settings, defined, redact)
     programs, modes = commands_of(settings, hooks.hooks, rules.now), own.modes.all()
     protected = protected_paths(options, places, settings, dotenv.values, programs, modes)
-    workspace = open_workspace(root, rules.settings, options.home / "outputs", protected)
+    workspace = open_workspace(root, rules.settings, options.home / "outputs", protected, options.buffers)
     policy, settings = _policy(options, rules, settings, workspace), rules.settings
     sandbox = _sandbox(options, workspace, settings, dotenv.values)
     idle = policy.idle_rules(own.agents, settings.mcp_servers)

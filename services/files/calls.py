@@ -23,8 +23,17 @@ from interlock.state.calls import (
     ToolResult,
     failure,
 )
-from interlock.state.tooling import FileChange, FileNow, PathRefused, Tool, ToolContext, ToolRun, Workspace
-from interlock.tools._opening import open_target, status_at
+from interlock.state.tooling import (
+    FileChange,
+    FileNow,
+    PathRefused,
+    Place,
+    Tool,
+    ToolContext,
+    ToolRun,
+    Workspace,
+)
+from interlock.tools._opening import open_target, read_bytes, status_at
 
 _MOST_FORESEEN = 100_000_000
 """Bytes of files kept in `FileCalls._foreseen`."""
@@ -67,7 +76,33 @@ class FileCalls:
     async def plan(self, tool: Tool, args: BaseModel, call: CallView, context: ToolContext) -> Planned:
         change = await _compute(tool, args, context, {})
         self._changes[_name(call)] = change
+        await asyncio.to_thread(self._save, change, context.key)
         return _planned(change)
+
+    def _save(self, change: FileChange, key: CallKey) -> None:
+        """Have the editor save what the change builds on, so that the snapshot has it, and undo brings it back."""
+        if self.workspace.buffers is None or change.before is None:
+            return
+        path, before = Path(change.path), sha256(change.before)
+        with suppress(OSError, PathRefused), self.workspace.place(path) as place:  # the write reports it
+            if hash_at(place) != before and self._current(place, path) == before:
+                self._write_through(path, change.before)
+                if hash_at(place) != before:
+                    write_atomically(place, change.before, key)
+
+    def _current(self, place: Place, path: Path) -> str | None:
+        """The hash of a file's bytes, as the editor has them where one is open; None: there is no file."""
+        found = hash_at(place)
+        if found is not None and self.workspace.buffers:
+            with suppress(ToolError):
+                return sha256(read_bytes(self.workspace, path))
+        return found
+
+    def _write_through(self, path: Path, data: bytes) -> None:
+        """Let the editor write a file, if there is one. Look at the disk afterwards."""
+        if self.workspace.buffers and any(path.is_relative_to(root) for root in self.workspace.roots):
+            with suppress(UnicodeDecodeError):
+                self.workspace.buffers.write(path, data.decode())
 
     async def run(self, tool: Tool, args: BaseModel, run: ToolRun, context: ToolContext) -> ToolResult:
         """Write the change. After a crash, a file that already matches the plan counts as the same success."""
@@ -116,7 +151,7 @@ class FileCalls:
         """See `Toolset.now`. A path that can only be reached through a link counts as unreadable."""
         try:
             with self.workspace.place(Path(path)) as place:
-                return hash_at(place)
+                return self._current(place, Path(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, PathRefused):
@@ -139,11 +174,13 @@ class FileCalls:
             if self.workspace.writable(change.path) != path:  # replaced by a link in the meantime
                 return _changed(self.workspace, planned)
             with self.workspace.place(path, make=planned.before is None) as place:
-                if hash_at(place) != planned.before:
+                if self._current(place, path) != planned.before:
                     return _changed(self.workspace, planned)
                 if change.before != change.after:
                     plan = self.workspace.plan_file(change.path) is not None
-                    write_atomically(place, change.after, key, private=plan)
+                    self._write_through(path, change.after)
+                    if hash_at(place) != planned.after:
+                        write_atomically(place, change.after, key, private=plan)
         except OSError as error:
             return self._not_written(path, planned, error)
         return _success(self.workspace, planned)

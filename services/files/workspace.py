@@ -25,7 +25,7 @@ from interlock.state.errors import ConfigError, UserError
 from interlock.state.settings import Settings
 from interlock.state.text import clean
 from interlock.state.tooling import PathRefused, Place
-from interlock.state.workspace import LeaveOut, Protection, ignored_text
+from interlock.state.workspace import Buffers, LeaveOut, Protection, ignored_text
 from interlock.tools._opening import Kind, entry_kind, open_directory, status_at
 
 DEPENDENCIES = "node_modules"
@@ -55,8 +55,10 @@ class FolderWorkspace:
         custom_ignore: Sequence[Path] = (),
         outputs: Path | None = None,
         protected: ProtectedPaths | None = None,
+        buffers: Buffers | None = None,
     ) -> None:
         self.protected_paths = protected or ProtectedPaths()
+        self.buffers = buffers
         # Whole tool outputs are stored there and may be read too.
         self._outputs = Path(os.path.realpath(outputs)) if outputs else None
         self.plans: Path | None = None  # the run's plans folder, once the run is known
@@ -283,7 +285,11 @@ class FolderWorkspace:
 
 
 def open_workspace(
-    root: Path, settings: Settings, outputs: Path | None = None, protected: ProtectedPaths | None = None
+    root: Path,
+    settings: Settings,
+    outputs: Path | None = None,
+    protected: ProtectedPaths | None = None,
+    buffers: Buffers | None = None,
 ) -> FolderWorkspace:
     """Open the workspace described by settings. Raises `UserError` or `ConfigError` naming a missing directory."""
     if not os.path.isdir(root):  # noqa: PTH112 - Path.is_dir raises for names that are too long
@@ -303,4 +309,5 @@ def open_workspace(
         custom_ignore=[Path(name) for name in filtering.custom_ignore_files],
         outputs=outputs,
         protected=protected,
+        buffers=buffers,
     )
