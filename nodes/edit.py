@@ -339,6 +339,7 @@ async def _asked(
     writes=("error",),
     labels=("proceed", "changed since", "refused"),
     nondeterministic=True,
+    group="questions",
 )
 async def take_approval(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """A decision is bound to what was shown: if the file changed since, the edit is matched again."""
@@ -394,6 +395,6 @@ def _changed(call: CallView) -> ToolResult:
     return failure("external_change", text)
 
 
-@node(reads=("error",), writes=("edit_status", "error"))
+@node(reads=("error",), writes=("edit_status", "error"), group="errors")
 async def fail(state: EditState) -> EditState:
     return {"edit_status": "failed", "error": state["error"]}

@@ -60,7 +60,7 @@ def fires(
             return {"hook_event": "", "hook_key": "", **update}
 
         keys = ("hook_key", *reads)
-        return node(reads=keys, writes=(*FIRING, *writes), labels=("unknown", *labels))(fire)
+        return node(reads=keys, writes=(*FIRING, *writes), labels=("unknown", *labels), group="hooks")(fire)
 
     return mark
 
@@ -85,14 +85,14 @@ class SessionHooksInTalk(SessionHooks, total=False):
 _SESSION = ("session_event", "session_key", "session_request")
 
 
-@node(reads=("session", "session_key"), writes=_SESSION)
+@node(reads=("session", "session_key"), writes=_SESSION, group="hooks")
 async def session_start(state: SessionHooks, runtime: Runtime[Deps]) -> SessionHooks:
     """Raises `HookError` if a hook refuses: nothing has run yet. A resumed run fires the hooks again."""
     update, _ = await _started(state, runtime)
     return update
 
 
-@node(reads=("session", "session_key", "head"), writes=(*_SESSION, "head"))
+@node(reads=("session", "session_key", "head"), writes=(*_SESSION, "head"), group="hooks")
 async def session_start_in_talk(state: SessionHooksInTalk, runtime: Runtime[Deps]) -> SessionHooksInTalk:
     """Add hooks' context to the conversation; one ending with open calls accepts nothing but their answers."""
     transcript = runtime.context.transcript
@@ -103,25 +103,25 @@ async def session_start_in_talk(state: SessionHooksInTalk, runtime: Runtime[Deps
     return update
 
 
-@node(reads=("session", "session_key"), writes=_SESSION)
+@node(reads=("session", "session_key"), writes=_SESSION, group="hooks")
 async def session_end(state: SessionHooks, runtime: Runtime[Deps]) -> SessionHooks:
     update, _ = await _fired_around("SessionEnd", {"reason": "exit"}, "exit", state, runtime)
     return update
 
 
-@node(reads=("session_request",), writes=("session_request",))
+@node(reads=("session_request",), writes=("session_request",), group="hooks")
 async def ask_session(state: SessionHooks, runtime: Runtime[Deps]) -> SessionHooks:
     ask_about(state["session_request"], runtime)
     return {"session_request": state["session_request"]}
 
 
-@node(reads=("session_request",), writes=("session_request",))
+@node(reads=("session_request",), writes=("session_request",), group="hooks")
 async def await_session(state: SessionHooks) -> SessionHooks:
     interrupt(state["session_request"])
     return {"session_request": ""}
 
 
-@node(reads=("approval",), writes=("approval",))
+@node(reads=("approval",), writes=("approval",), group="hooks")
 async def ask_hook(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
     """Ask about the firing: `await_person` stops for the answer, and the hook's node reads it by firing again."""
     ask_about(state["approval"], runtime)

@@ -175,7 +175,7 @@ async def go_on(state: MainState, runtime: Runtime[Deps]) -> MainState:
     return {"head": append_text(runtime, state["head"], load("next_speaker/go_on").text(), "continue")}
 
 
-@node(reads=("head", "loop_found"), writes=("head",))
+@node(reads=("head", "loop_found"), writes=("head",), group="errors")
 async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Costs a turn, like any other message."""
     found = state["loop_found"]

@@ -74,6 +74,7 @@ async def open_plan(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     reads=("head", "plan_name", "reminders"),
     writes=("head", "reminders", "error"),
     labels=("once more", "give up"),
+    group="errors",
 )
 async def remind(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     """Remind a few times; then the run ends without a plan."""

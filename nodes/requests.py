@@ -40,7 +40,7 @@ def asked(state: HookWait) -> Literal["asked", "notify"]:
     return "notify" if is_hooked(state, "Notification") else "asked"
 
 
-@node(reads=("approval",), labels=("approval", "question", "outcome"))
+@node(reads=("approval",), labels=("approval", "question", "outcome"), group="questions")
 async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
     """Fire notification hooks between writing a request and waiting for the answer. Their output changes nothing."""
     deps = runtime.context
@@ -65,7 +65,7 @@ async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
     return {"label": request.kind}
 
 
-@node(reads=("approval",), writes=("approval",))
+@node(reads=("approval",), writes=("approval",), group="questions")
 async def await_person(state: HookWait) -> HookWait:
     """Interrupts with the request's key; the answer is a row. Reruns on every resume, so it does nothing else."""
     interrupt(state["approval"])

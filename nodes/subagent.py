@@ -183,6 +183,7 @@ def _added(known: list[str], new: list[str]) -> list[str]:
     reads=("agent", "head", "turn_no", "recovering", "reason", "error"),
     writes=("head", "reason", "recovering", "max_turns", "time_left_s", "error"),
     labels=("last chance", "give up"),
+    group="errors",
 )
 async def recover(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """Exactly one recovery turn: the second time, give up."""

@@ -156,7 +156,7 @@ def _after_mistakes(mistakes: int, deps: Deps) -> Literal["three mistakes", "giv
     return "three mistakes" if asks else "given up"
 
 
-@node(reads=("head", "mistakes"), writes=("turn_status", "error"), fusable=True)
+@node(reads=("head", "mistakes"), writes=("turn_status", "error"), fusable=True, group="errors")
 async def give_up(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """Fail with the mistakes that led here."""
     transcript, made = runtime.context.transcript, list[str]()
@@ -173,7 +173,12 @@ async def give_up(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     return {"turn_status": "error", "error": {"type": "mistakes", "message": message}}
 
 
-@node(reads=("head", "mistakes"), writes=("head", "mistakes"), labels=("three mistakes", "given up", "go on"))
+@node(
+    reads=("head", "mistakes"),
+    writes=("head", "mistakes"),
+    labels=("three mistakes", "given up", "go on"),
+    group="errors",
+)
 async def remind(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """A message without a call also counts as a mistake."""
     mistakes = state["mistakes"] + 1
@@ -181,7 +186,9 @@ async def remind(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     return {"label": _after_mistakes(mistakes, runtime.context), "head": head, "mistakes": mistakes}
 
 
-@node(reads=("reply", "mistakes", "hooked"), writes=("approval",), labels=("asked", "notify"))
+@node(
+    reads=("reply", "mistakes", "hooked"), writes=("approval",), labels=("asked", "notify"), group="questions"
+)
 async def ask_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """The person's answer says how to continue."""
     reason = (
@@ -190,7 +197,9 @@ async def ask_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     return _ask(state, runtime, "guidance", reason, reason)
 
 
-@node(reads=("reply", "result", "hooked"), writes=("approval",), labels=("asked", "notify"))
+@node(
+    reads=("reply", "result", "hooked"), writes=("approval",), labels=("asked", "notify"), group="questions"
+)
 async def ask_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """A rejection with text is feedback; the task continues with it."""
     text = runtime.context.transcript.message(state["result"]).text
@@ -223,7 +232,10 @@ def _ask(
 
 
 @node(
-    reads=("approval", "head"), writes=("head", "mistakes", "stop", "stopped_by"), labels=("go on", "stopped")
+    reads=("approval", "head"),
+    writes=("head", "mistakes", "stop", "stopped_by"),
+    labels=("go on", "stopped"),
+    group="questions",
 )
 async def take_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     _, answer = answered(runtime.context, state["approval"])
@@ -240,6 +252,7 @@ async def take_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     reads=("approval", "head", "result", "hooked"),
     writes=("head", "result", "stop", "stopped_by"),
     labels=("answered", "accepted", "feedback", "stopped"),
+    group="questions",
 )
 async def take_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     _, answer = answered(runtime.context, state["approval"])

@@ -41,6 +41,7 @@ _BY_HOOK = "A hook changed the arguments that the model gave; the preview is of 
     ),
     writes=("asks", "approval", "status"),
     labels=("asked", "notify", "impossible"),
+    group="questions",
 )
 async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """The request's reason names the rule, heuristic or hook that asks."""
@@ -112,6 +113,7 @@ def _note(deps: Deps, state: DecideState) -> str | None:
     reads=(*CALL, "approval_mode", "approval", "rules", "status"),
     writes=("attempt", "by_person", "by_hook", "hook_reason", "status"),
     labels=("proceed", "modify", "changed since", "reject", "cancel"),
+    group="questions",
 )
 async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A decision is bound to what was shown: if a file changed since, the request is made again."""

@@ -236,7 +236,7 @@ def _amended(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> 
     return key.next
 
 
-@node(reads=(*CALL, "by_hook", "label"), writes=("decided",))
+@node(reads=(*CALL, "by_hook", "label"), writes=("decided",), group="errors")
 async def respond_undone(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A cancel is passed on: it ends all remaining calls of the batch."""
     key = key_of(state)

@@ -46,7 +46,7 @@ INPUT_WANTED = "input_wanted"
 """Error type of an attempt that needs input; its `meta` has the form."""
 
 
-@node(reads=(*CALL, "hooked"), writes=("approval",), labels=("asked", "notify"))
+@node(reads=(*CALL, "hooked"), writes=("approval",), labels=("asked", "notify"), group="questions")
 async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Needs no permission: asking is harmless, and the answer is the person's own."""
     deps, key, call = attempt_at(state, runtime)
@@ -67,7 +67,7 @@ async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSt
     return {"label": asked(state), "approval": request.key}
 
 
-@node(reads=(*CALL, "approval", "hooked"), writes=("status",), labels=("done", "hooks"))
+@node(reads=(*CALL, "approval", "hooked"), writes=("status",), labels=("done", "hooks"), group="questions")
 async def take_answer(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The answer, verbatim, is the call's result."""
     deps, key, call = attempt_at(state, runtime)
@@ -101,6 +101,7 @@ def _over(state: ExecuteState, event: str, otherwise: str) -> ExecuteState:
     writes=("approval", "asks"),
     labels=("asked", "notify", "no plan"),
     nondeterministic=True,
+    group="questions",
 )
 async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Always ask: no policy, mode or flag approves a plan. Without a plan the model is told so."""
@@ -139,7 +140,12 @@ def _read(path: Path | None) -> str:
         return ""  # deleted meanwhile: treated as never written
 
 
-@node(reads=(*CALL, "approval", "hooked"), writes=("status",), labels=("decided", "hooks", "changed since"))
+@node(
+    reads=(*CALL, "approval", "hooked"),
+    writes=("status",),
+    labels=("decided", "hooks", "changed since"),
+    group="questions",
+)
 async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Only what was read is approved: a file that changed meanwhile is shown again."""
     deps, key, call = attempt_at(state, runtime)
@@ -189,7 +195,7 @@ def _approved(request: ApprovalRequest, answer: Answer, text: str, record: str) 
 _KILLED = "The run was killed or stopped while this call ran."
 
 
-@node(reads=(*CALL, "cause", "hooked"), writes=("approval",), labels=("asked", "notify"))
+@node(reads=(*CALL, "cause", "hooked"), writes=("approval",), labels=("asked", "notify"), group="questions")
 async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Only a person can tell whether it happened; the preview is what was about to run."""
     deps, key, call = attempt_at(state, runtime)
@@ -215,6 +221,7 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
     reads=(*CALL, "approval", "cause", "status"),
     writes=("attempt", "approval", "status"),
     labels=("redo", "skip"),
+    group="questions",
 )
 async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Redo makes a new attempt with the same arguments; skip closes this one."""
@@ -235,7 +242,10 @@ async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteS
 
 
 @node(
-    reads=(*CALL, "asks", "input_problem", "hooked"), writes=("approval", "asks"), labels=("asked", "notify")
+    reads=(*CALL, "asks", "input_problem", "hooked"),
+    writes=("approval", "asks"),
+    labels=("asked", "notify"),
+    group="questions",
 )
 async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The reason attributes the server's words to the server and says what an answer does."""
@@ -267,6 +277,7 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
     reads=(*CALL, "approval", "given"),
     writes=("attempt", "approval", "given", "input_problem", "status"),
     labels=("given", "unfit", "rejected"),
+    group="questions",
 )
 async def take_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """A new attempt with the same arguments and the answer."""

@@ -239,6 +239,7 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     writes=("turn_status", "rerouted", "retry"),
     labels=("again", "another model", "too long"),
     nondeterministic=True,
+    group="errors",
 )
 async def wait_retry(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Wait until the next try is due: after a kill or a stop, for what is left of the wait.
@@ -314,7 +315,7 @@ def _tell(answer: Message, runtime: Runtime[Deps]) -> None:
         runtime.stream_writer(MessageEvent(role="assistant", content=answer.text, delta=True))
 
 
-@node(reads=("loop_found", "loop_count"), writes=("loop_count", "turn_status", "error"))
+@node(reads=("loop_found", "loop_count"), writes=("loop_count", "turn_status", "error"), group="errors")
 async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Keep the repeated text out of the conversation, recording it as the step's reason."""
     kind, detail = state["loop_found"]["kind"], state["loop_found"]["detail"]

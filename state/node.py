@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from interlock.state.errors import RunError, SetupError
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _ATTRIBUTE = "__interlock_node__"
+Group = Literal["main", "hooks", "questions", "errors"]
 
 
 class Part(NamedTuple):
@@ -45,6 +46,8 @@ class NodeSpec:
     """Wait before the first retry; doubles with each one."""
     parts: tuple[Part, ...] = ()
     """What it chooses among: from the same tables that it works by."""
+    group: Group = "main"
+    """What a diagram draws it as: on the main path, or beside it."""
 
 
 def node(
@@ -59,6 +62,7 @@ def node(
     retries: int = 0,
     retry_wait_s: float = 1.0,
     parts: tuple[Part, ...] = (),
+    group: Group = "main",
 ) -> Callable[[_F], _F]:
     """Declare a node. It receives only the keys in `reads`; updating a key not in `writes` is an error.
 
@@ -71,18 +75,8 @@ def node(
     written = (*writes, "label") if labels and "label" not in writes else writes
 
     def mark(function: _F) -> _F:
-        spec = NodeSpec(
-            reads,
-            written,
-            labels,
-            fusable,
-            memoized,
-            nondeterministic,
-            timeout_s,
-            retries,
-            retry_wait_s,
-            parts,
-        )
+        kinds, limits = (fusable, memoized, nondeterministic), (timeout_s, retries, retry_wait_s)
+        spec = NodeSpec(reads, written, labels, *kinds, *limits, parts, group)
         return specified(function, spec)
 
     return mark

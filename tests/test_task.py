@@ -309,7 +309,9 @@ def test_a_tool_that_settings_take_away_is_neither_offered_nor_run(
     for on in (True, False):
         stage = Stage(tmp_path / str(on), [tools(call(tool, **args)), DONE], settings={"task": {setting: on}})
         outcome = play(stage, [])
-        prompt = stage.run("system-prompt", {"flavour": "task", "mode": "code", "protocol": "xml"}).output["text"]
+        prompt = stage.run("system-prompt", {"flavour": "task", "mode": "code", "protocol": "xml"}).output[
+            "text"
+        ]
         said.append((tool in prompt, answers(outcome)[0]))
     assert [named for named, _ in said] == [True, False]
     assert [text.startswith(f"No tool {tool!r}.") for _, text in said] == [False, True]

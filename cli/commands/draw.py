@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ def diagram_parser() -> Parser:
         [
             ("interlock diagram main", "print Mermaid on stdout"),
             ("interlock diagram main --depth 2 -o main.svg", "draw nested graphs, too"),
+            ("interlock diagram turn --show main,errors", "leave out hooks and questions"),
             ("interlock diagram --run latest -o run.svg", "mark the path of the latest run"),
             ("interlock diagram approval-mode", "draw the statechart of approval modes"),
             (
@@ -46,12 +48,30 @@ def diagram_parser() -> Parser:
     formats = one_of(("mermaid", "dot", "svg", "png"), {"mmd": "mermaid"})
     flag(made, "--format FORMAT", "mermaid (default), dot, svg or png", type=formats)
     flag(made, "--depth N", "levels of nested graphs to draw (default: 1)", type=number(int, 1), default=1)
+    flag(
+        made,
+        "--show GROUPS",
+        "main, hooks, questions, errors, lists: only these (default: all)",
+        type=_groups,
+    )
     flag(made, "--run RUN", "mark the path of this run")
     flag(made, "--call N", "with tool-call: number or id of a call of the run")
     flag(made, "-o --output FILE", "output file; its extension sets the format", type=Path)
     flag(made, "-C --workspace --cd DIR", "folder of the workflow; default: the folder of RUN", type=Path)
     flag(made, "--skip-trust", "trust that folder for this command only")
     return made
+
+
+def _groups(text: str) -> tuple[str, ...]:
+    from interlock.engine.diagrams import GROUPS
+
+    wanted = tuple(one.strip() for one in text.split(","))
+    for one in wanted:
+        if one not in GROUPS:
+            raise UserError(
+                f"Can't show {one!r}; expected some of {', '.join(GROUPS)}, like --show main,errors"
+            )
+    return wanted
 
 
 def diagram(args: Args) -> int | None:
@@ -75,7 +95,9 @@ def diagram(args: Args) -> int | None:
     if workflow not in CHARTS:
         options = options_here(args)
         chosen = _pipeline(workflow, replace(options, workspace=Path(run.workspace)) if run else options)
-    drawn = _drawn(chosen, shape, args.depth, run, args.call)
+    if args.show and workflow in CHARTS:
+        raise UserError(f"The statechart {workflow!r} has no groups of nodes. Leave --show out.")
+    drawn = _drawn(chosen, shape, args.depth, run, args.call, args.show)
     _put(drawn.encode() if isinstance(drawn, str) else drawn, args.output)
 
 
@@ -85,16 +107,21 @@ def _pipeline(workflow: str, options: Options) -> "Pipeline":
 
 
 def _drawn(
-    workflow: "Pipeline | str", shape: str, depth: int, run: RunRow | None, call: str | None = None
+    workflow: "Pipeline | str",
+    shape: str,
+    depth: int,
+    run: RunRow | None,
+    call: str | None = None,
+    show: Sequence[str] | None = None,
 ) -> str | bytes:
-    from interlock.engine.diagrams import path_of, render
+    from interlock.engine.diagrams import GROUPS, path_of, render
     from interlock.state.charts import CHARTS
 
     if isinstance(workflow, str) and workflow in CHARTS:
         life = Client.at_home().life(run.run, workflow, call) if run else None
         return render(workflow, shape, depth, life=life)
     path = path_of(Client.at_home().step_rows(run.run), run.status) if run else None
-    return render(workflow, shape, depth, path)
+    return render(workflow, shape, depth, path, show=show or GROUPS)
 
 
 def _put(data: bytes, file: Path | None) -> None:

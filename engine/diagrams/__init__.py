@@ -4,15 +4,15 @@ Those in `diagrams/` are generated: one for each pipeline and each statechart.
 """
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-from graphviz import Digraph
 
 from interlock.engine.diagrams.chart import extract_chart
+from interlock.engine.diagrams.graphviz import dot, legend
 from interlock.engine.diagrams.picture import png, svg
 from interlock.engine.diagrams.shape import (
+    GROUPS,
     Diagram,
     Edge,
     Node,
@@ -30,7 +30,17 @@ from interlock.graphs._pipeline import Compiled, Pipeline
 from interlock.state.charts import CHARTS
 from interlock.state.errors import UserError
 
-__all__ = ["RunPath", "check", "declared_edges", "path_of", "render", "run_path", "taken_edges", "write"]
+__all__ = [
+    "GROUPS",
+    "RunPath",
+    "check",
+    "declared_edges",
+    "path_of",
+    "render",
+    "run_path",
+    "taken_edges",
+    "write",
+]
 
 _FIX = "interlock diagrams --write"
 _HEADER = f"%% {{what}}\n%% Generated from the code by: {_FIX}\n"
@@ -43,10 +53,12 @@ def render(
     depth: int = 1,
     path: RunPath | None = None,
     life: Life | None = None,
+    show: Sequence[str] = GROUPS,
 ) -> str | bytes:
-    """Draw a workflow, with `depth` levels of graphs expanded, or a statechart. With the `path` that a run took, or the
-    `life` that went through a chart, what was taken is coloured and counted, and the rest is grey. Returns text for
-    mermaid and dot, else bytes.
+    """Draw a workflow, with `depth` levels of graphs expanded and the groups `show` of its nodes, or a statechart.
+
+    With the `path` that a run took, or the `life` that went through a chart, what was taken is coloured and counted,
+    and the rest is grey. Returns text for mermaid and dot, else bytes.
     """
     if format not in FORMATS:
         raise UserError(f"No diagram format {format!r}; expected one of {', '.join(FORMATS)}.")
@@ -56,6 +68,7 @@ def render(
     if (chart := CHARTS.get(name)) and depth > 1:
         raise UserError(f"The statechart {name!r} has no graphs inside it to draw open. Leave --depth out.")
     diagram = extract_chart(name, chart, life) if chart else extract(_graph(workflow, path), depth, path)
+    diagram = diagram if chart else diagram.only({*show})
     if format == "mermaid":
         return mermaid(diagram)
     source = dot(diagram)
@@ -161,6 +174,9 @@ _STYLES = {
     "taken": "fill:#ddf4ff,stroke:#0969da,color:#0a3069,stroke-width:2px",
     "here": "fill:#fff8c5,stroke:#9a6700,color:#4d2d00,stroke-width:4px",
     "untaken": "fill:#f6f8fa,stroke:#d0d7de,color:#8c959f",
+    "hooks": "fill:#f5f0ff,stroke:#b9a5e0,color:#6f5a9e",
+    "questions": "fill:#fff8e5,stroke:#d9b760,color:#7a5d00",
+    "errors": "fill:#fff0ee,stroke:#e0a39b,color:#9a4a40",
 }
 _TAKEN_EDGE, _UNTAKEN_EDGE = "stroke:#0969da,stroke-width:3px", "stroke:#d0d7de,color:#8c959f"
 
@@ -169,6 +185,10 @@ def mermaid(diagram: Diagram) -> str:
     """Mermaid flowchart text. Not LangGraph's renderer, as that adds theme lines that vary."""
     lines = ["flowchart TD", *_body(diagram, 1)]
     nodes, edges = diagram.all_nodes(), diagram.all_edges()
+    if explained := legend(nodes):
+        nodes += explained
+        shown = Diagram("legend", "legend", tuple(explained), ())
+        lines += _body(Diagram("", "", (), (), (shown,)), 1)
     members = {"inner": [_id(c.id) for c in diagram.all_clusters()]}
     for node in nodes:
         members.setdefault(_class(node), []).append(_id(node.id))
@@ -207,7 +227,9 @@ def _class(node: Node) -> str:
         return "here"
     if node.count is not None:
         return "taken" if node.count else "untaken"
-    return {"start": "terminal", "end": "terminal", "list": "list"}.get(node.kind, "")
+    return {"start": "terminal", "end": "terminal", "list": "list"}.get(
+        node.kind, "" if node.group == "main" else node.group
+    )
 
 
 def _escape(text: str) -> str:
@@ -224,68 +246,3 @@ def _id(name: str) -> str:
     """A valid Mermaid id: neither dots nor keywords are allowed."""
     plain = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
     return f"{plain}_" if _RESERVED.fullmatch(plain) else plain
-
-
-_FONT = "Helvetica,Arial,sans-serif"
-_GRAPH = {"fontname": _FONT, "fontsize": "12", "rankdir": "TB", "nodesep": "0.4", "ranksep": "0.5"}
-_NODE = {
-    "fontname": _FONT,
-    "fontsize": "12",
-    "shape": "box",
-    "style": "rounded,filled",
-    "fillcolor": "#ffffff",
-    "margin": "0.22,0.08",
-}
-_EDGE = {"fontname": _FONT, "fontsize": "10", "arrowsize": "0.7"}
-_GAP = "\u00a0\u00a0"
-"""Padding around edge labels and (as a margin) in boxes: the viewer's font may be wider than the layout's."""
-_SHAPES = {
-    "start": {"shape": "oval", "fillcolor": "#24292f", "fontcolor": "#ffffff"},
-    "end": {"shape": "oval", "fillcolor": "#24292f", "fontcolor": "#ffffff", "peripheries": "2"},
-    "step": {},
-    "graph": {"shape": "box", "style": "filled", "peripheries": "2"},
-    "list": {"style": "dashed", "color": "#6e7781", "fontcolor": "#57606a", "fontsize": "10"},
-}
-_TAKEN = {"fillcolor": "#ddf4ff", "color": "#0969da", "fontcolor": "#0a3069", "penwidth": "2"}
-_HERE = {"fillcolor": "#fff8c5", "color": "#9a6700", "fontcolor": "#4d2d00", "penwidth": "4"}
-_UNTAKEN = {"fillcolor": "#f6f8fa", "color": "#d0d7de", "fontcolor": "#8c959f"}
-
-
-def dot(diagram: Diagram) -> str:
-    """Graphviz source; doesn't need `dot` installed."""
-    graph: Any = Digraph(diagram.name, graph_attr=_GRAPH, node_attr=_NODE, edge_attr=_EDGE)
-    _fill(graph, diagram)
-    return graph.source
-
-
-def _fill(graph: Any, diagram: Diagram) -> None:
-    for node in diagram.nodes:
-        text = (
-            "".join(f"{line}{_GAP}\\l" for line in node.text.splitlines())
-            if node.kind == "list"
-            else node.text
-        )
-        graph.node(node.id, text, **_node_style(node))
-    for cluster in diagram.clusters:
-        inner: Any = Digraph(f"cluster_{cluster.id}")
-        inner.attr(label=cluster.name, style="rounded", color="#6e7781", bgcolor="#f6f8fa")
-        _fill(inner, cluster)
-        graph.subgraph(inner)
-    for edge in diagram.edges:
-        label = "\n".join(f"{_GAP}{line}{_GAP}" for line in edge.text.splitlines())
-        graph.edge(edge.source, edge.target, label=label, **_edge_style(edge))
-
-
-def _node_style(node: Node) -> dict[str, str]:
-    marked = _HERE if node.mark else {} if node.count is None else _TAKEN if node.count else _UNTAKEN
-    return {**_SHAPES[node.kind], **marked}
-
-
-def _edge_style(edge: Edge) -> dict[str, str]:
-    if edge.part:
-        return {"style": "dashed", "arrowhead": "none", "color": "#6e7781", "fontcolor": "#57606a"}
-    style = {"penwidth": "2.5"} if edge.each else {}
-    if edge.count is None:
-        return style
-    mark = _TAKEN if edge.count else _UNTAKEN
-    return {**mark, **style, "fillcolor": mark["color"]}  # colours the arrowhead

@@ -11,11 +11,11 @@ from interlock.state.errors import UserError
 _POINTS = 96
 """Dots per inch: with any other value a picture whose size is in points comes out smaller than its own drawing."""
 _FONTS = {
+    "DejaVuSans.ttf": "DejaVu Sans",
     "LiberationSans-Regular.ttf": "Liberation Sans",
     "Arial.ttf": "Arial",
     "arial.ttf": "Arial",
     "Helvetica.ttc": "Helvetica",
-    "DejaVuSans.ttf": "DejaVu Sans",
     "NotoSans-Regular.ttf": "Noto Sans",
     "FreeSans.ttf": "FreeSans",
     "Ubuntu-R.ttf": "Ubuntu",
@@ -29,7 +29,8 @@ _FONT_FOLDERS = (
 
 def svg(source: str) -> bytes:
     """Render with the system's `dot`, else with the bundled Graphviz compiled to WebAssembly."""
-    return _system_dot(source, "svg") if shutil.which("dot") else _bundled_dot(source)
+    drawn = _system_dot(source, "svg") if shutil.which("dot") else _bundled_dot(source)
+    return drawn.replace(b'font-family="Verdana"', b'font-family="Verdana,DejaVu Sans,Arial,sans-serif"')
 
 
 def png(source: str) -> bytes:

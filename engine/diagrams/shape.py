@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from langgraph.graph import END, START
 
 from interlock.graphs._fusing import Branch, Task
 from interlock.graphs._pipeline import Compiled
 from interlock.graphs._subgraph import Subgraph
-from interlock.state.node import Part, spec_of
+from interlock.state.node import Group, NodeSpec, Part, spec_of
 
 Place = tuple[str, ...]
 """Names of the nodes around a graph, outermost first; `()` is the workflow itself."""
@@ -161,6 +161,8 @@ def _add_open(steps: dict[str, dict[str, Step]], finished: set[str]) -> None:
         newest.nodes[name] += 1
 
 
+GROUPS = (*get_args(Group), "lists")
+"""What can be shown of a diagram: the groups of its nodes, and what nodes choose among."""
 _EACH, _NONE = "one each", "none"
 """Labels of a fan-out: the edge for each payload, and the one taken without any."""
 
@@ -177,6 +179,7 @@ class Node:
     """How often a run entered it; null: no run is shown."""
     mark: str = ""
     """Label saying that the run waits here, or stopped."""
+    group: Group = "main"
 
     @property
     def text(self) -> str:
@@ -221,6 +224,19 @@ class Diagram:
 
     def all_nodes(self) -> list[Node]:
         return list(self.nodes) + [n for c in self.clusters for n in c.all_nodes()]
+
+    def only(self, groups: Set[str]) -> "Diagram":
+        """Without the nodes of other groups (`GROUPS`), and without their edges."""
+        gone = {n.id for n in self.all_nodes() if ("lists" if n.kind == "list" else n.group) not in groups}
+        return self._without(gone) if gone else self
+
+    def _without(self, gone: Set[str]) -> "Diagram":
+        return replace(
+            self,
+            nodes=tuple(n for n in self.nodes if n.id not in gone),
+            edges=tuple(e for e in self.edges if e.source not in gone and e.target not in gone),
+            clusters=tuple(c._without(gone) for c in self.clusters),
+        )
 
     def all_clusters(self) -> list["Diagram"]:
         return [d for c in self.clusters for d in (c, *c.all_clusters())]
@@ -312,8 +328,9 @@ def extract(graph: Compiled, depth: int = 1, path: RunPath | None = None, place:
     def mark(name: str) -> str:
         return path.mark if path and counts and name in counts.here else ""
 
+    groups = _groups(graph, declared)
     nodes = [
-        Node(_id(place, n), n, "graph" if n in inner else "step", count(n), mark(n))
+        Node(_id(place, n), n, "graph" if n in inner else "step", count(n), mark(n), groups[n])
         for n in _names(graph)
         if n not in opened
     ]
@@ -340,10 +357,27 @@ def extract(graph: Compiled, depth: int = 1, path: RunPath | None = None, place:
     )
 
 
-def _parts(graph: Any, name: str) -> tuple[Part, ...]:
+def _spec(graph: Any, name: str) -> NodeSpec | None:
     task = graph.builder.nodes[name].runnable if hasattr(graph, "builder") else None
-    spec = spec_of(task.function) if isinstance(task, Task) else None
+    return spec_of(task.function) if isinstance(task, Task) else None
+
+
+def _parts(graph: Any, name: str) -> tuple[Part, ...]:
+    spec = _spec(graph, name)
     return spec.parts if spec else ()
+
+
+def _groups(graph: Any, edges: Iterable[Edge]) -> dict[str, Group]:
+    """Node → group; a wait that only hooks lead to is theirs."""
+    groups: dict[str, Group] = {}
+    for name in _names(graph):
+        spec = _spec(graph, name)
+        groups[name] = spec.group if spec else "main"
+    before: dict[str, set[str]] = {}
+    for edge in edges:
+        before.setdefault(edge.target, set()).add(groups.get(edge.source, "main"))
+    waits = {n: g for n, g in groups.items() if g == "questions" and before.get(n) == {"hooks"}}
+    return {**groups, **dict.fromkeys(waits, "hooks")}
 
 
 def _listed(part: Part) -> str:

@@ -1,0 +1,241 @@
+"""graphviz: a diagram as Graphviz source: the main path straight, labels as boxes of their own, a legend.
+
+An edge's label stands in the middle of its edge, as a node without a frame: Graphviz leads edges around nodes, but not
+around labels.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
+from graphlib import TopologicalSorter
+from itertools import pairwise
+from typing import Any
+
+from graphviz import Digraph
+from langgraph.graph import END, START
+
+from interlock.engine.diagrams.shape import Diagram, Edge, Node
+
+FONT = "Verdana"
+"""Graphviz knows its widths without having it, and common fonts aren't wider."""
+_GRAPH = {
+    "fontname": FONT,
+    "fontsize": "11",
+    "rankdir": "TB",
+    "nodesep": "0.25",
+    "ranksep": "0.28",
+    "compound": "true",
+    "remincross": "true",
+}
+_NODE = {
+    "fontname": FONT,
+    "fontsize": "11",
+    "shape": "box",
+    "style": "rounded,filled",
+    "fillcolor": "#ffffff",
+    "margin": "0.14,0.06",
+    "height": "0.36",
+}
+_EDGE = {"fontname": FONT, "fontsize": "9", "arrowsize": "0.7"}
+_LABEL = {
+    "class": "label",
+    "style": "",
+    "penwidth": "0",
+    "fontsize": "9",
+    "margin": "0.06,0.02",
+    "width": "0",
+    "height": "0",
+}
+_SHAPES = {
+    "start": {"shape": "oval", "fillcolor": "#24292f", "fontcolor": "#ffffff"},
+    "end": {"shape": "oval", "fillcolor": "#24292f", "fontcolor": "#ffffff", "peripheries": "2"},
+    "step": {},
+    "graph": {"shape": "box", "style": "filled", "peripheries": "2"},
+    "list": {"style": "dashed", "color": "#6e7781", "fontcolor": "#57606a", "fontsize": "9"},
+}
+_GROUPS = {
+    "main": {},
+    "hooks": {"fillcolor": "#f5f0ff", "color": "#b9a5e0", "fontcolor": "#6f5a9e"},
+    "questions": {"fillcolor": "#fff8e5", "color": "#d9b760", "fontcolor": "#7a5d00"},
+    "errors": {"fillcolor": "#fff0ee", "color": "#e0a39b", "fontcolor": "#9a4a40"},
+}
+_BESIDE = {"color": "#9aa3ad", "fontcolor": "#6e7781"}
+"""An edge that isn't between two nodes of the main group."""
+_TAKEN = {"fillcolor": "#ddf4ff", "color": "#0969da", "fontcolor": "#0a3069", "penwidth": "2"}
+_HERE = {"fillcolor": "#fff8c5", "color": "#9a6700", "fontcolor": "#4d2d00", "penwidth": "4"}
+_UNTAKEN = {"fillcolor": "#f6f8fa", "color": "#d0d7de", "fontcolor": "#8c959f"}
+
+
+def dot(diagram: Diagram) -> str:
+    """Graphviz source; doesn't need `dot` installed."""
+    graph: Any = Digraph(diagram.name, graph_attr=_GRAPH, node_attr=_NODE, edge_attr=_EDGE)
+    _Drawing(diagram).fill(graph, diagram)
+    if explained := legend(diagram.all_nodes()):
+        box: Any = Digraph("cluster_legend")
+        box.attr(label="legend", style="rounded", color="#d0d7de", fontsize="9", fontcolor="#6e7781")
+        for node in explained:
+            box.node(node.id, node.text, **{**_node_style(node), "fontsize": "9", "height": "0.25"})
+        for above, below in pairwise(explained):
+            box.edge(above.id, below.id, style="invis")
+        graph.subgraph(box)
+    return graph.source
+
+
+def legend(nodes: Sequence[Node]) -> list[Node]:
+    """A sample of each look that occurs besides a plain step."""
+    samples = [
+        Node("legend.graph", "a graph of its own", "graph"),
+        Node("legend.hooks", "fires hooks", "step", group="hooks"),
+        Node("legend.questions", "asks a person", "step", group="questions"),
+        Node("legend.errors", "mends or refuses", "step", group="errors"),
+        Node("legend.taken", "taken, how often", "step", count=1),
+        Node("legend.untaken", "not taken", "step", count=0),
+    ]
+    run = any(n.count is not None for n in nodes)
+    looks = {_look(n) for n in nodes if not n.mark}
+    return [s for s in samples if _look(s) in looks] if run or len(looks - {"step"}) else []
+
+
+def _look(node: Node) -> str:
+    if node.kind in ("start", "end", "list"):
+        return "step"
+    if node.count is not None:
+        return "taken" if node.count else "untaken"
+    return node.kind if node.kind == "graph" or node.group == "main" else node.group
+
+
+class _Drawing:
+    """What the drawing of each part needs to know of the whole."""
+
+    def __init__(self, diagram: Diagram) -> None:
+        edges = diagram.all_edges()
+        self._groups = {node.id: node.group for node in diagram.all_nodes()}
+        self._firsts = {c.id: next(n.id for n in c.all_nodes()) for c in diagram.all_clusters()}
+        forward = _forward([self._anchored(e) for e in edges if not e.part])
+        self._forward = {(e.source, e.target) for e in forward}
+        self._spine = _longest([e for e in forward if self._is_main(e)])
+
+    def _anchored(self, edge: Edge) -> Edge:
+        """Between nodes: one that leaves or enters a frame begins or ends at the first node in it."""
+        ends = (self._firsts.get(end, end) for end in (edge.source, edge.target))
+        return replace(edge, **dict(zip(("source", "target"), ends, strict=True)))
+
+    def _is_main(self, edge: Edge) -> bool:
+        return self._groups[edge.source] == self._groups[edge.target] == "main"
+
+    def fill(self, graph: Any, diagram: Diagram) -> list[Edge]:
+        """Draw nodes, clusters and edges; returns the edges that lead out of the diagram, which may not be drawn in it:
+        a node that an edge names belongs to the frame that it is named in.
+        """
+        for node in diagram.nodes:
+            lined = node.kind == "list"
+            text = "".join(f"{line}\\l" for line in node.text.splitlines()) if lined else node.text
+            if diagram.id and node.kind in ("start", "end"):
+                text = f"{diagram.name}: {text}"  # instead of a title of the frame, which edges would cross
+            spine = {"group": "main path"} if node.id in self._spine else {}
+            graph.node(node.id, text, **_node_style(node), **spine)
+        leading_out: list[Edge] = []
+        for cluster in diagram.clusters:
+            inner: Any = Digraph(f"cluster_{cluster.id}")
+            titled = all(node.kind != "start" for node in cluster.nodes)
+            inner.attr(
+                label=cluster.name if titled else "",
+                labeljust="l",
+                style="rounded",
+                color="#6e7781",
+                bgcolor="#f6f8fa",
+            )
+            leading_out += self.fill(inner, cluster)
+            graph.subgraph(inner)
+        above = ""
+        within = {node.id for node in diagram.all_nodes()} | {c.id for c in diagram.all_clusters()}
+        edges = [*leading_out, *diagram.edges]
+        for edge in edges:
+            if not {edge.source, edge.target} <= within:
+                continue
+            if edge.part:
+                # Below one another, as lists side by side make a picture wide.
+                same = above.rpartition(".")[0] == edge.target.rpartition(".")[0]
+                graph.edge(above if same else edge.source, edge.target, **_edge_style(edge))
+                above = edge.target
+            else:
+                self._edge(graph, edge)
+        return [e for e in edges if not {e.source, e.target} <= within]
+
+    def _edge(self, graph: Any, edge: Edge) -> None:
+        frames = {"ltail": edge.source, "lhead": edge.target}
+        edge = self._anchored(edge)
+        ends = (edge.source, edge.target)
+        style = {**({} if self._is_main(edge) else _BESIDE), **_edge_style(edge)}
+        style |= {side: f"cluster_{of}" for side, of in frames.items() if of in self._firsts}
+        spine = self._spine.get(edge.source) == edge.target
+        style |= {"weight": "60"} if spine else {}
+        back = ends not in self._forward
+        way = [ends[0], " to ".join(frames.values()), ends[1]] if edge.text else [*ends]
+        if edge.text:
+            colour = {"fontcolor": style["fontcolor"]} if "fontcolor" in style else {}
+            graph.node(way[1], edge.text, **_LABEL, **colour, **({"group": "main path"} if spine else {}))
+        for source, target in pairwise(way):
+            first, last = source == ends[0], target == ends[1]
+            sides = {k: v for k, v in style.items() if (k != "ltail" or first) and (k != "lhead" or last)}
+            if back:
+                arrow = {"dir": "back"} if last else {"dir": "none"}
+                turned = {"ltail": "lhead", "lhead": "ltail"}
+                graph.edge(target, source, **{turned.get(k, k): v for k, v in sides.items()}, **arrow)
+            else:
+                graph.edge(source, target, **sides, **({} if last else {"arrowhead": "none"}))
+
+
+def _forward(edges: Sequence[Edge]) -> list[Edge]:
+    """The edges that don't lead back to a node on the way to their source."""
+    after: dict[str, list[Edge]] = defaultdict(list)
+    for edge in edges:
+        after[edge.source].append(edge)
+    found: list[Edge] = []
+    done: set[str] = set()
+
+    def walk(node: str, way: Set[str]) -> None:
+        done.add(node)
+        for edge in after[node]:
+            if edge.target not in way:
+                found.append(edge)
+                if edge.target not in done:
+                    walk(edge.target, way | {edge.target})
+
+    for start in (START, *list(after)):
+        if start not in done:
+            walk(start, {start})
+    return found
+
+
+def _longest(edges: Iterable[Edge]) -> dict[str, str]:
+    """The longest way from start to end: node → next node, the end's is empty."""
+    before: dict[str, list[str]] = defaultdict(list)
+    for edge in edges:
+        before[edge.target].append(edge.source)
+    lengths = {START: 1}
+    came: dict[str, str] = {}
+    for node in TopologicalSorter(before).static_order():
+        reached = [source for source in before[node] if source in lengths]
+        if reached:
+            came[node] = max(reached, key=lambda source: lengths[source])
+            lengths[node] = lengths[came[node]] + 1
+    way, at = {END: ""}, END
+    while at in came:
+        way[came[at]], at = at, came[at]
+    return way if at == START else {}
+
+
+def _node_style(node: Node) -> dict[str, str]:
+    marked = _HERE if node.mark else {} if node.count is None else _TAKEN if node.count else _UNTAKEN
+    return {**_SHAPES[node.kind], **_GROUPS[node.group], **marked}
+
+
+def _edge_style(edge: Edge) -> dict[str, str]:
+    if edge.part:
+        return {"style": "dashed", "arrowhead": "none", "color": "#6e7781", "fontcolor": "#57606a"}
+    style = {"penwidth": "2.5"} if edge.each else {}
+    if edge.count is None:
+        return style
+    mark = _TAKEN if edge.count else _UNTAKEN
+    return {**mark, **style, "fillcolor": mark["color"]}  # colours the arrowhead

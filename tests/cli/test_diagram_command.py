@@ -1,0 +1,118 @@
+"""`interlock diagram`: every picture can be read, and shows what was asked for."""
+
+from pathlib import Path
+
+import pytest
+from geometry import Box, Drawing, read
+
+from interlock.cli.main import main
+from interlock.engine.diagrams import own_depth
+from interlock.graphs import PIPELINES, pipeline
+from interlock.state.charts import CHARTS
+
+A4, SMALLEST = 554.0, 5.0
+"""Points: the width of a page without its margins, and of the type that is still read in print."""
+OWN_DEPTH = {name: own_depth(pipeline(name).build().compile()) for name in PIPELINES}
+
+
+def drawn(folder: Path, *typed: str) -> bytes:
+    file = folder / "drawn.svg"
+    assert main(["diagram", *typed, "-o", str(file)]) in (0, None)
+    return file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        *(([name, "--depth", str(depth)]) for name in PIPELINES for depth in (1, 2, 3)),
+        *([name] for name in CHARTS),
+        *(
+            ["turn", "--show", shown]
+            for shown in ("main", "main,hooks", "main,questions,errors", "main,lists")
+        ),
+    ],
+    ids=" ".join,
+)
+def test_no_label_lies_on_an_edge_a_node_or_a_label(typed: list[str], tmp_path: Path) -> None:
+    picture = read(drawn(tmp_path, *typed))
+    assert picture.lines and picture.faults() == []
+
+
+def test_the_check_of_geometry_sees_a_fault() -> None:
+    label, node = Box("a label", "label", 0, 0, 10, 10), Box("a node", "node", 8, 0, 20, 10)
+    assert Drawing(20, (label, node), ()).faults() == ["'a label' and 'a node' overlap"]
+    line = ("an edge", ((5.0, -5.0), (5.0, 5.0)))
+    assert Drawing(20, (label,), (line,)).faults() == ["'an edge' runs through 'a label'"]
+
+
+@pytest.mark.parametrize("name", [*PIPELINES, *CHARTS])
+def test_the_committed_diagram_is_read_on_a_page_as_wide_as_a4(name: str, tmp_path: Path) -> None:
+    depth = ["--depth", str(OWN_DEPTH[name])] if name in OWN_DEPTH else []
+    assert 11 * A4 / max(A4, read(drawn(tmp_path, name, *depth)).width) >= SMALLEST
+
+
+@pytest.mark.parametrize(
+    ("workflow", "path"),
+    [
+        (
+            "turn",
+            "check_limits compress mask_tool_outputs ide_context check_context loop-check route call_model",
+        ),
+        ("edit", "read match repair correct_target fix_edit match_again apply check_rights write"),
+        ("main", "open_prompt command context turn tools finish"),
+        ("task", "load_mode build_prompt turn choose_call tools"),
+    ],
+)
+def test_the_main_path_is_a_straight_line(workflow: str, path: str, tmp_path: Path) -> None:
+    boxes = {b.name: b for b in read(drawn(tmp_path, workflow)).boxes}
+    middles = {round((boxes[n].left + boxes[n].right) / 2) for n in ("__start__", *path.split(), "__end__")}
+    assert len(middles) == 1
+
+
+@pytest.mark.parametrize(
+    ("typed", "inside", "outside"),
+    [
+        ("turn --show main", "call_model route", "before_model ask_hook wait_retry note_loop"),
+        ("turn --show main,hooks", "call_model before_model await_hook", "wait_retry note_loop"),
+        ("turn --show main,errors", "call_model wait_retry note_loop", "before_model await_hook"),
+        ("edit --show main,questions", "apply await_approval take_approval", "fail match_list0"),
+        ("edit --show main,lists,errors", "apply fail match_list0", "await_approval take_approval"),
+        (
+            "tools --depth 2 --show main",
+            "decide_validate execute_run_tool",
+            "decide_request_approval execute_notify",
+        ),
+        (
+            "turn",
+            "call_model before_model wait_retry legend_hooks legend_errors legend_graph",
+            "legend_questions",
+        ),
+    ],
+)
+def test_show_draws_only_the_groups_that_are_named(
+    typed: str, inside: str, outside: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    picture = {
+        box.name.replace(".", "_").replace("-", "_") for box in read(drawn(tmp_path, *typed.split())).boxes
+    }
+    main(["diagram", *typed.split()])
+    text = capfdbinary.readouterr().out.decode()
+    for name in inside.split():
+        assert name in picture and f" {name}[" in text, name
+    for name in outside.split():
+        assert name not in picture and f" {name}[" not in text, name
+
+
+@pytest.mark.parametrize(
+    ("typed", "error"),
+    [
+        (
+            "turn --show main,hook",
+            "Can't show 'hook'; expected some of main, hooks, questions, errors, lists",
+        ),
+        ("run --show main", "The statechart 'run' has no groups of nodes. Leave --show out."),
+    ],
+)
+def test_show_names_what_it_cannot_show(typed: str, error: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagram", *typed.split()]) == 2
+    assert error in capsys.readouterr().err

@@ -1,0 +1,110 @@
+"""geometry: what lies on what in a drawn diagram, read from its SVG."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from xml.etree import ElementTree
+
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_WIDE = 0.62
+"""Width of a character, in font sizes: that of Verdana's wide letters."""
+
+
+@dataclass(frozen=True)
+class Box:
+    name: str
+    kind: str
+    left: float
+    top: float
+    right: float
+    bottom: float
+    round: bool = False
+
+    def holds(self, x: float, y: float, by: float = 0.0) -> bool:
+        if self.round:
+            wide, high = (self.right - self.left) / 2 - by, (self.bottom - self.top) / 2 - by
+            across, down = (x - self.left - by) / wide - 1, (y - self.top - by) / high - 1
+            return across**2 + down**2 < 1
+        return self.left + by < x < self.right - by and self.top + by < y < self.bottom - by
+
+    def meets(self, other: "Box") -> bool:
+        return (
+            max(self.left, other.left) < min(self.right, other.right) - 1
+            and max(self.top, other.top) < min(self.bottom, other.bottom) - 1
+        )
+
+
+@dataclass(frozen=True)
+class Drawing:
+    width: float
+    """In points."""
+    boxes: tuple[Box, ...]
+    """Nodes, labels of edges (kind `label`) and titles of frames (`title`)."""
+    lines: tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
+    """Edges, as points along them."""
+
+    def faults(self) -> list[str]:
+        """Boxes that meet, and edges that run through a box."""
+        met = [f"{a.name!r} and {b.name!r} overlap" for a, b in combinations(self.boxes, 2) if a.meets(b)]
+        crossed = [
+            f"{name!r} runs through {box.name!r}"
+            for name, points in self.lines
+            for box in self.boxes
+            if any(box.holds(x, y, 2.5) for x, y in points)
+        ]
+        return met + crossed
+
+
+def read(svg: bytes) -> Drawing:
+    root = ElementTree.fromstring(svg)
+    boxes: list[Box] = []
+    lines: list[tuple[str, tuple[tuple[float, float], ...]]] = []
+    for group in root.iter("{http://www.w3.org/2000/svg}g"):
+        kind, name = group.get("class", ""), (group.findtext("{*}title") or "")
+        if kind.startswith("node"):
+            boxes.append(_box(group, name, "label" if "label" in kind else "node"))
+        elif kind == "cluster" and any(e.tag.endswith("text") for e in group.iter()):
+            boxes.append(_text(group, name))
+        elif kind == "edge":
+            path = group.find("{*}path")
+            lines += [(name, tuple(_along(path.get("d", ""))))] if path is not None else []
+    return Drawing(float(root.get("width", "").removesuffix("pt")), tuple(boxes), tuple(lines))
+
+
+def _box(group: ElementTree.Element, name: str, kind: str) -> Box:
+    """Around all that is drawn of a node; of a label's text, which has no frame."""
+    points: list[tuple[float, float]] = []
+    for shape in group.iter():
+        if shape.tag.endswith("polygon"):
+            numbers = [float(n) for n in _NUMBER.findall(shape.get("points", ""))]
+            points += zip(numbers[::2], numbers[1::2], strict=True)
+        elif shape.tag.endswith("path"):
+            points += _along(shape.get("d", ""))
+        elif shape.tag.endswith("ellipse"):
+            x, y, rx, ry = (float(shape.get(k, "0")) for k in ("cx", "cy", "rx", "ry"))
+            points += [(x - rx, y - ry), (x + rx, y + ry)]
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    oval = any(shape.tag.endswith("ellipse") for shape in group)
+    return Box(name, kind, min(xs), min(ys), max(xs), max(ys), oval)
+
+
+def _text(group: ElementTree.Element, name: str) -> Box:
+    text = next(e for e in group.iter() if e.tag.endswith("text"))
+    size, x, y = (float(text.get(k, "0")) for k in ("font-size", "x", "y"))
+    half = len(text.text or "") * size * _WIDE / 2
+    return Box(name, "title", x - half, y - size * 0.8, x + half, y)
+
+
+def _along(path: str) -> Iterator[tuple[float, float]]:
+    """Points along cubic curves, 24 a piece."""
+    numbers = [float(n) for n in _NUMBER.findall(path)]
+    points = list(zip(numbers[::2], numbers[1::2], strict=True))
+    for i in range(0, len(points) - 3, 3):
+        a, b, c, d = points[i : i + 4]
+        for step in range(25):
+            t = step / 24
+            u = 1 - t
+            yield tuple(  # pyright: ignore[reportReturnType]
+                u**3 * a[k] + 3 * u * u * t * b[k] + 3 * u * t * t * c[k] + t**3 * d[k] for k in (0, 1)
+            )
