@@ -22,6 +22,7 @@ from typing import Any
 from interlock.engine.graph_files import LISTING, GraphFile, kept_graph, listed_in, named
 from interlock.engine.options import WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
 from interlock.graphs import PIPELINES, offer, pipeline
+from interlock.graphs._factory import is_factory
 from interlock.graphs._langgraph import is_graph
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import from_langgraph
@@ -274,7 +275,7 @@ class MisdeclaredError(Exception):
 
 
 def _checked(found: Any, name: str, doc: str) -> Pipeline:
-    if is_graph(found):
+    if is_graph(found) or is_factory(found):
         found = from_langgraph(found, name)
     if not isinstance(found, Pipeline):
         raise MisdeclaredError(f"WORKFLOW is {found!r}" if found is not None else "there is no WORKFLOW")

@@ -136,6 +136,13 @@ def compiled_graph(graph: Any) -> Any:
     return cast(Any, graph).compile() if isinstance(graph, StateGraph) else graph
 
 
+def server_runtime(store: Any) -> Any:
+    """What LangGraph's server gives to a function that makes a graph."""
+    from langgraph_sdk.runtime import _ExecutionRuntime  # pyright: ignore[reportPrivateUsage]
+
+    return _ExecutionRuntime(access_context="threads.create_run", store=store)
+
+
 def with_saver(compiled: Any, saver: Any, store: Any) -> Any:
     """A copy of somebody's compiled graph that keeps its state with our saver, and memories in `store` or its own."""
     made = copy(compiled)

@@ -8,6 +8,7 @@ handler that turns its nodes, models and tools into events (`_watch.py`), and re
 import sysconfig
 import traceback
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +17,7 @@ from langgraph.errors import GraphDrained
 from pydantic import ConfigDict
 
 from interlock.graphs._asking import plain
+from interlock.graphs._factory import Factory, is_factory, opened, outline
 from interlock.graphs._given import check_given, context_of, model_of, prompt_of, taken
 from interlock.graphs._langgraph import compiled_graph, is_graph, named_types, with_saver
 from interlock.graphs._pipeline import Pipeline
@@ -75,6 +77,8 @@ class Foreign(Pipeline):
     graph: Any = field(kw_only=True)
     types: frozenset[tuple[str, ...]] = frozenset()
     """Classes that its checkpoints may hold."""
+    factory: Factory | None = None
+    """Makes the graph of each drive; None: `graph` is it."""
 
     def declared(self, depth: int | None = None) -> Any:  # noqa: ARG002 - a pipeline's signature
         return self.build()
@@ -114,8 +118,12 @@ class Foreign(Pipeline):
         # Its own limit of supersteps counts, else LangGraph's.
         own = {"configurable": config["configurable"], "callbacks": [watch]}
         try:
-            with deps.cancel.guarded(), printed_aside():
-                await self._streamed(app, graph_input, own, deps, control)
+            async with AsyncExitStack() as stack:
+                with deps.cancel.guarded(), printed_aside():
+                    if self.factory:
+                        made = await stack.enter_async_context(opened(self.factory, config, app.store))
+                        app = with_saver(made, app.checkpointer, app.store)
+                    await self._streamed(app, graph_input, own, deps, control)
         except Stopped as stop:
             raise GraphDrained from stop
         except (InterlockError, GraphDrained):
@@ -140,13 +148,16 @@ class Foreign(Pipeline):
 
 
 def from_langgraph(graph: Any, name: str = "", summary: str = "") -> Foreign:
-    """Make a workflow of a LangGraph graph: a `StateGraph`, compiled or not, or an `@entrypoint`.
+    """Make a workflow of a LangGraph graph: a `StateGraph`, compiled or not, an `@entrypoint`, or a function that
+    makes one, which is called again for each drive.
 
     Raises `SetupError` for anything else, or a graph that can't be compiled.
     """
+    factory = graph if is_factory(graph) else None
+    name = name or str(getattr(graph, "name", "") or getattr(graph, "__name__", "") or "graph")
+    graph = _outlined(factory) if factory else graph
     if not is_graph(graph):
         raise SetupError(f"{graph!r} is no graph of LangGraph; expected a StateGraph or an @entrypoint.")
-    name = name or str(getattr(graph, "name", "") or "graph")
     try:
         compiled = compiled_graph(graph)
     except ValueError as error:
@@ -164,7 +175,20 @@ def from_langgraph(graph: Any, name: str = "", summary: str = "") -> Foreign:
         prompt_field=prompt_of(compiled, kind),
         notes=notes if compiled.checkpointer not in (None, False, True) else (),
         types=frozenset(named_types(compiled)),
+        factory=factory,
     )
+
+
+def _outlined(factory: Factory) -> Any:
+    try:
+        return outline(factory)
+    except InterlockError:
+        raise
+    except Exception as error:
+        line = _line(factory.__name__, error).removeprefix("Node ")
+        raise SetupError(
+            f"The function {line}. It makes the graph, without any `configurable` at first."
+        ) from error
 
 
 class Workflow(Pipeline):
@@ -174,7 +198,8 @@ class Workflow(Pipeline):
     def from_langgraph(graph: Any, name: str = "", summary: str = "") -> Foreign:
         """A workflow made of a LangGraph graph that knows nothing of Interlock.
 
-        `graph`: a `StateGraph`, compiled or not, or an `@entrypoint`. Raises `SetupError` for anything else.
+        `graph`: a `StateGraph`, compiled or not, an `@entrypoint`, or a function that makes one. Raises `SetupError`
+        for anything else.
         """
         return from_langgraph(graph, name, summary)
 

@@ -59,11 +59,12 @@ async def ask_model(
     messages.append(Message(role="user", content=clean(prompt)))
     shape = schema.model_json_schema() if schema else None
     digest = _digest([role, system, prompt, shape])
-    problem = ""
-    for attempt in range(max(1, attempts)):
-        task = f"{task_of(runtime, 'A model')}#{digest}.{attempt}"
+    problem, fresh, number = "", 0, 0
+    while fresh < max(1, attempts):  # answers of an earlier drive don't count: the run would fail for ever
+        task = f"{task_of(runtime, 'A model')}#{digest}.{number}"
         call = ModelCall(task=task, role=role, head="", messages=messages, schema=shape)
         reply = await reply_to(call, runtime)
+        fresh, number = fresh + (not reply.replayed), number + 1
         if problem := unusable(reply):
             continue
         if schema is None:

@@ -1,6 +1,9 @@
 """LangGraph graphs that know nothing of Interlock: run, drawn, parked, killed and resumed as they are."""
 
 import json
+import os
+import signal
+import subprocess
 import sys
 import textwrap
 from dataclasses import replace
@@ -360,3 +363,119 @@ def test_a_graphs_context_is_checked_before_it_starts(options: Options) -> None:
     assert done.output["log"] == ["Context(user='ann', times=3) ann"]
     with pytest.raises(InputError, match="takes no context"):
         run_sync("context", {"prompt": "t"}, options=replace(options, context={"user": "ann"}))
+
+
+FACTORIES = """
+from contextlib import asynccontextmanager
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
+
+class State(TypedDict, total=False):
+    text: str
+
+opened = []
+
+def made(name):
+    def node(state):
+        return {"text": f"{state['text']} by {name}, open: {len(opened)}"}
+    return StateGraph(State).add_node(node).add_edge(START, "node")
+
+def plain():
+    return made("plain")
+
+async def configured(config: RunnableConfig):
+    return made(config["configurable"].get("who", "nobody"))
+
+@asynccontextmanager
+async def managed(config):
+    opened.append(1)
+    yield made("managed").compile()
+    opened.pop()
+
+async def generator(config, runtime):
+    assert hasattr(runtime, "store")
+    opened.append(1)
+    yield made("generator")
+    opened.pop()
+
+def wrong():
+    return 5
+
+def breaks():
+    raise KeyError("user")
+"""
+
+
+@pytest.mark.parametrize(
+    ("factory", "text"),
+    [
+        ("plain", "x by plain, open: 0"),
+        ("configured", "x by Ada, open: 0"),
+        ("managed", "x by managed, open: 1"),
+        ("generator", "x by generator, open: 1"),
+    ],
+)
+def test_a_function_that_makes_a_graph_is_called_for_each_drive(
+    options: Options, factory: str, text: str
+) -> None:
+    name = f"{written(options, FACTORIES)}:{factory}"
+    chosen = replace(options, context={"who": "Ada"})
+    for _ in range(2):
+        assert run_sync(name, {"text": "x"}, options=chosen).output == {"text": text}
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        ("wrong", "The function 'wrong' returned 5; expected a StateGraph or an @entrypoint."),
+        (
+            "breaks",
+            "The function 'breaks' failed: KeyError: 'user' (agent.py:39 in breaks). It makes the graph",
+        ),
+    ],
+)
+def test_a_function_that_makes_no_graph_is_one_line(options: Options, factory: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        run_sync(f"{written(options, FACTORIES)}:{factory}", {"text": "x"}, options=options)
+    assert message in str(error.value)
+
+
+BLOCKS = """
+import time
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
+
+class State(TypedDict, total=False):
+    text: str
+
+def thread(state):
+    print("blocked", flush=True)
+    time.sleep(600)
+
+async def loop(state):
+    thread(state)
+
+in_thread = StateGraph(State).add_node(thread).add_edge(START, "thread")
+in_loop = StateGraph(State).add_node(loop).add_edge(START, "loop")
+"""
+
+
+@pytest.mark.parametrize("graph", ["in_thread", "in_loop"])
+@pytest.mark.parametrize(("flags", "code"), [(["--timeout", "1"], 124), ([], 130)])
+def test_code_that_blocks_heeds_a_stop_by_the_end_of_its_process(
+    options: Options, graph: str, flags: list[str], code: int
+) -> None:
+    name = f"{written(options, BLOCKS)}:{graph}"
+    env = {**os.environ, "HOME": str(options.user_home), "XDG_STATE_HOME": str(options.home)}
+    args = [str(Path(sys.executable).parent / "interlock"), "run", name, *flags, "--input", '{"text": "x"}']
+    with subprocess.Popen(args, env=env, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while "blocked" not in process.stderr.readline():
+            assert process.poll() is None
+        if not flags:
+            process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+        assert process.wait(60) == code
+    assert "blocks and can't be stopped; the process ends" in said
+    assert "Go on with: interlock resume " in said

@@ -314,6 +314,8 @@ def test_a_model_answers_in_text_or_in_a_shape_once_for_each_question(tmp_path: 
     assert done.output["log"] == {"text": "Hello.", "same": "Hello.", "colour": "blue"}
     failed = play(Stage(tmp_path / "badly", [*replies[:2], replies[1]]), wire)
     assert "The model's answer (role 'painter') can't be used: it is no Colour" in str(failed.error)
+    again = Stage(tmp_path / "again", [*replies[:2], *replies[1:]])
+    assert again.resume(play(again, wire).run).output["log"]["colour"] == "blue"
 
 
 def test_a_workflow_is_a_part_of_another(stage: Stage) -> None:

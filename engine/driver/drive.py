@@ -39,7 +39,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SAME_PRESS_S = 0.1
 """Seconds within which a second signal is an echo of the first: `timeout` signals its child, then the group."""
 _CANCELLED = 130
-"""Exit code (`cli.md`)."""
+_TIMED_OUT = 124
+"""Exit codes (`cli.md`)."""
+GRACE_S = 5.0
+"""Seconds between a stop and the end of the process, if somebody's code blocks: Python can't end a thread."""
 _SHOW_CURSOR = b"\x1b[?25h\x1b[0m"
 
 
@@ -86,6 +89,9 @@ class _Handler:
 
     def __init__(self) -> None:
         self.users = 0
+        self.blocking = ""
+        """The run whose code may heed no stop; empty: none."""
+        self._timers: list[threading.Timer] = []
         self._requests: dict[Callable[[], None], asyncio.AbstractEventLoop] = {}
         self._first_at: float | None = None
         self._terminal = _terminal_settings()
@@ -101,7 +107,30 @@ class _Handler:
     def leave(self, request: Callable[[], None]) -> None:
         del self._requests[request]
 
+    def leave_after(self, seconds: float, code: int) -> threading.Timer:
+        """End the process then if it is stuck; its run was killed, and can be resumed."""
+        timer = threading.Timer(seconds, self._leave_if_stuck, (self.blocking, code))
+        timer.daemon = True
+        timer.start()
+        self._timers.append(timer)
+        return timer
+
+    def _leave_if_stuck(self, run: str, code: int) -> None:
+        """Stuck: a loop that drives doesn't answer, or no drive is left and still the process waits for a thread."""
+        loops = {*self._requests.values()}
+        if loops and all(_answers(loop) for loop in loops):
+            self.leave_after(GRACE_S, code)
+            return
+        _restore_terminal(self._terminal)
+        line = (
+            f"interlock: code of run {run!r} blocks and can't be stopped; the process ends, as if killed.\n"
+        )
+        os.write(2, f"{line}Go on with: interlock resume {run}\n".encode())
+        os._exit(code)
+
     def restore(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
         for number, previous in self._previous.items():
             signal.signal(number, previous)
 
@@ -109,11 +138,31 @@ class _Handler:
         now = time.monotonic()
         if self._first_at is None:
             self._first_at = now
+            if self.blocking:
+                self.leave_after(GRACE_S, _CANCELLED)
             for request, loop in self._requests.items():
                 loop.call_soon_threadsafe(request)
         elif now - self._first_at > _SAME_PRESS_S:
             _restore_terminal(self._terminal)
             os._exit(_CANCELLED)  # supervised processes see end-of-file and exit too
+
+
+def _answers(loop: asyncio.AbstractEventLoop) -> bool:
+    answered = threading.Event()
+    try:
+        loop.call_soon_threadsafe(answered.set)
+    except RuntimeError:  # closed
+        return False
+    return answered.wait(1)
+
+
+def _may_block(run: str, timeout_s: float | None) -> threading.Timer | None:
+    """Let a signal, or the time-out, end the process if the run's code heeds neither."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not isinstance(handler, _Handler):
+        return None
+    handler.blocking = run
+    return handler.leave_after(timeout_s + GRACE_S, _TIMED_OUT) if timeout_s else None
 
 
 def _terminal_settings() -> list[Any] | None:
@@ -223,6 +272,8 @@ class Drive:
 
     async def advance(self, graph_input: Any, timeout_s: float | None) -> StateSnapshot:
         """Drive until nothing is due or a person must decide; return the last snapshot, including nested ones."""
+        theirs = isinstance(self.pipeline, Foreign)
+        end = _may_block(self.lease.run, timeout_s) if theirs else None
         timer = self._loop.call_later(timeout_s, self.stop, "timeout") if timeout_s else None
         try:
             with diagnosed(self.store.path):
@@ -238,6 +289,8 @@ class Drive:
         finally:
             if timer:
                 timer.cancel()
+            if end and not self.stop.why:
+                end.cancel()
 
     async def resume_input(self) -> tuple[StateSnapshot, Any]:
         """The snapshot, and the input to resume with: new answers, or None.
