@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,14 @@ def test_the_script_and_the_program_that_pages_show_work(
     first, *rest = capsys.readouterr().out.splitlines()
     assert first.endswith(" done 0")
     assert rest == ["The test fails because …"]
+
+
+def test_the_registry_entry_names_this_release_and_a_script_that_it_has() -> None:
+    entry = json.loads((ROOT / "docs/agent.json").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert entry["distribution"]["uvx"] == {
+        "package": f"{project['name']}=={entry['version']}",
+        "args": ["acp"],
+    }
+    assert entry["version"] == project["version"] and entry["license"] == project["license"]
+    assert project["name"] in project["scripts"]
