@@ -49,7 +49,7 @@ _LISTED = {
     ),
     "Configure": (
         ("folder", "memory [show|add|refresh]", "Show or extend the memory files, such as GEMINI.md"),
-        ("doctor", "doctor [--store]", "Check this machine, the settings and the store"),
+        ("doctor", "doctor [WORKFLOW]", "Check this machine, the settings and the store"),
         ("checks", "policy check TOOL JSON", "Show whether a call may run, and which rule decides"),
         ("checks", "hooks [test EVENT]", "List hooks, or show which hooks an event runs"),
         ("mcp", "mcp list|test|add|remove", "Manage MCP servers, or serve workflows over MCP"),

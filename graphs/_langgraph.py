@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _EDGE = "branch:to:"
 """Prefix of the channel through which an edge triggers a node."""
+_WHOLE = "__root__"
+"""The one channel of a state that has no keys, such as a list of messages."""
 _PAYLOADS = "__pregel_tasks"
 """The channel of `Send`s that wait for their tasks."""
 _INPUT = "__start__"
@@ -234,7 +236,7 @@ TUPLE = ("builtins", "tuple")
 def fields_of(compiled: Any) -> dict[str, Any] | None:
     """Key → type of a graph's input; None: any value is one."""
     builder = getattr(compiled, "builder", None)
-    if builder is None:
+    if builder is None or _WHOLE in builder.schemas[builder.input_schema]:
         return None
     from typing import get_type_hints
 

@@ -15,6 +15,8 @@ from langgraph.types import RetryPolicy, interrupt
 from typing_extensions import TypedDict
 
 from interlock.engine import Outcome, Pending
+from interlock.engine.client import Client
+from interlock.engine.options import Options
 from interlock.engine.travel.fork import fork_run
 from interlock.engine.travel.replay import replay
 from interlock.testing import Stage, kill_everywhere, said
@@ -317,3 +319,54 @@ def test_a_fork_repeats_the_effects_after_its_step_only_and_a_replay_none(stage:
         replayed = asyncio.run(replay(stage.home, run.run))
         assert (replayed.divergence, replayed.outcome.output["log"]) == (None, ["FIRST", "SECOND"])
         assert left(stage) == before
+
+
+HINTED = '''
+import subprocess
+from langchain_core.tools import tool
+from langgraph.graph import START, StateGraph
+from langgraph.prebuilt import ToolNode
+from interlock.workflow import durable, effect_sync
+
+def keeps(text):
+    with open("notes", "a") as file:
+        file.write(text)
+
+@durable
+def once(text):
+    keeps(text)
+
+def reads(state):
+    open("notes").read(), open("notes", encoding="utf-8")
+    once("x")
+
+def wrapped(state, runtime):
+    effect_sync(runtime, "note", lambda: subprocess.run(["true"]))
+    effect_sync(runtime, "more", keeps, "x")
+
+async def starts(state):
+    keeps("x")
+    subprocess.run(["true"])
+
+@tool
+def post(text: str) -> str:
+    """Posts."""
+    import requests
+    return requests.post("http://x", text)
+
+g = StateGraph(dict)
+for node in (reads, wrapped, starts):
+    g.add_node(node)
+    g.add_edge(START, node.__name__)
+g.add_node("tools", ToolNode([post])).add_edge(START, "tools")
+'''
+
+
+def test_doctor_names_effects_without_effect(tmp_path: Path) -> None:
+    (file := tmp_path / "agent.py").write_text(HINTED)
+    found = Client(Options(home=tmp_path / "state")).effect_hints(f"{file}:g")
+    assert [(*hint,) for hint in found] == [
+        ("starts", "open(…, 'a')", "agent.py:9"),
+        ("starts", "subprocess.run(…)", "agent.py:26"),
+        ("tools.post", "requests.post(…)", "agent.py:32"),
+    ]

@@ -479,3 +479,22 @@ def test_code_that_blocks_heeds_a_stop_by_the_end_of_its_process(
         assert process.wait(60) == code
     assert "blocks and can't be stopped; the process ends" in said
     assert "Go on with: interlock resume " in said
+
+
+WHOLE = """
+from typing import Annotated
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import interrupt
+
+def node(messages):
+    return [("ai", f"{messages[-1].content}: {interrupt('Which?')}")]
+
+graph = StateGraph(Annotated[list, add_messages]).add_node(node).add_edge(START, "node")
+"""
+
+
+def test_a_state_without_keys_is_one_value(options: Options) -> None:
+    parked = run_sync(f"{written(options, WHOLE)}:graph", {"input": "tea"}, options=options)
+    done = answered(parked, options, "green")
+    assert (done.status, [m["content"] for m in done.output["output"]]) == ("done", ["tea", "tea: green"])

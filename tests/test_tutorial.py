@@ -101,3 +101,17 @@ def test_a_name_that_cant_be_is_refused(
         assert why in capsys.readouterr().err
     assert main(["new", "skill", "x"]) == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_for_langgraph_works_as_it_is_written(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "langgraph.md"
+    assert len(page.read_text().splitlines()) <= 60
+    done = followed(page, tmp_path, tmp_path)
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
+    for text in (
+        '"text": "Green tea."',
+        '"text": "Black tea."',
+        "node 'crash' calls Path('crashed').touch(…)",
+    ):
+        assert text in done.stdout
+    assert "node 'draft'" not in done.stdout

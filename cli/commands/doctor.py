@@ -31,9 +31,11 @@ class Finding(NamedTuple):
 def doctor_parser() -> Parser:
     made = Parser(
         "doctor",
-        "[--store] [--json]",
-        "Check this machine, the settings of this folder, and the store. Exit code 1 if something is broken.",
+        "[WORKFLOW] [--store] [--json]",
+        "Check this machine, the settings of this folder, and the store. Exit code 1 if something is broken.\n"
+        "With WORKFLOW, name the nodes whose effects a kill could repeat.",
     )
+    made.add_argument("workflow", nargs="?", metavar="WORKFLOW", help="check only this workflow's nodes")
     flag(made, "--store", "read every record of the store, and rebuild derived tables")
     made.json_flag()
     return made
@@ -41,7 +43,8 @@ def doctor_parser() -> Parser:
 
 def doctor(args: Args) -> int | None:
     home = state_home()
-    findings = [*_machine(), *_settings(), *_state(home), *(_records(home) if args.store else ())]
+    findings = [*_workflow(args)] if args.workflow else [*_machine(), *_settings(), *_state(home)]
+    findings += _records(home) if args.store else ()
     if args.json:
         show_json([finding._asdict() for finding in findings])
     else:
@@ -49,6 +52,15 @@ def doctor(args: Args) -> int | None:
         for level, what, text in findings:
             paint.print(f"{paint(f'{level:<8}', _STYLES[level])}{what:<12}{text}")
     return 1 if any(finding.level == "problem" for finding in findings) else 0
+
+
+def _workflow(args: Args) -> Iterator[Finding]:
+    hints = Client.at_home().effect_hints(args.workflow)
+    for node, call, where in hints:
+        text = f"node {node!r} calls {call} ({where}) without `effect`; a kill could repeat it: docs/langgraph.md"
+        yield Finding("note", "effects", text)
+    if not hints:
+        yield Finding("ok", "effects", f"no node of {args.workflow!r} looks as if it acts outside the graph")
 
 
 def _machine() -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from interlock.engine.store import checkpoints as of_states
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
+    from interlock.engine.effect_hints import Hint
     from interlock.engine.read.lives import Life
     from interlock.engine.workflows import Listed
     from interlock.graphs._pipeline import Pipeline
@@ -167,6 +168,12 @@ class Views:
         from interlock.engine.driver import prepare, runner
 
         return runner.with_own_nodes(found, prepare.prepare(self.options, needs_model=False))
+
+    def effect_hints(self, name: str) -> "list[Hint]":
+        """Calls of a workflow's nodes that a kill could repeat outside. Raises `InterlockError`."""
+        from interlock.engine.effect_hints import effect_hints
+
+        return effect_hints(self.workflow(name))
 
     def own_workflows(self) -> "tuple[list[Listed], list[str]]":
         """The user's own workflows, and a line for each folder of them that doesn't count."""

@@ -1,0 +1,123 @@
+"""effect_hints: nodes that look as if they act outside without `effect`: a kill could repeat what they do."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.foreign import Foreign
+from interlock.nodes import effects
+
+_MODULES = frozenset({"subprocess", "requests", "httpx", "shutil", "smtplib", "ftplib", "paramiko", "boto3"})
+_OS = frozenset(
+    (
+        "system",
+        "remove",
+        "unlink",
+        "rename",
+        "replace",
+        "mkdir",
+        "makedirs",
+        "rmdir",
+        "removedirs",
+        "popen",
+        "kill",
+        "symlink",
+        "link",
+    )
+)
+_METHODS = frozenset(
+    ("write_text", "write_bytes", "unlink", "rmdir", "mkdir", "touch", "symlink_to", "urlopen", "sendmail")
+)
+_GUARDED = frozenset({"effect", "effect_sync"})
+
+
+class Hint(NamedTuple):
+    node: str
+    call: str
+    """Such as `open(…, 'w')`."""
+    place: str
+    """FILE:LINE"""
+
+
+def effect_hints(workflow: Pipeline) -> list[Hint]:
+    """Calls in the code of its nodes and tools, and in functions of theirs, that write files, start processes or send.
+
+    A call is judged by its name alone: what a library does isn't seen. Calls inside `effect(…)` and functions that are
+    `@durable` count as safe.
+    """
+    found: dict[Hint, None] = {}
+    for node, function in _functions(workflow):
+        found.update(dict.fromkeys(Hint(node, *about) for about in _calls(function, set())))
+    return [*found]
+
+
+def _functions(workflow: Pipeline) -> Iterator[tuple[str, Any]]:
+    if not isinstance(workflow, Foreign):
+        for declare, given in workflow.build().declared:
+            if declare.__name__ == "node":
+                yield given
+        return
+    graphs = [("", workflow.graph), *workflow.graph.get_subgraphs(recurse=True)]
+    for place, graph in graphs:
+        for name, node in graph.nodes.items():
+            where = f"{place}|{name}".strip("|").replace("|", ".")
+            bound = node.bound
+            for tool in cast("Mapping[str, Any]", getattr(bound, "tools_by_name", {})).values():
+                yield f"{where}.{tool.name}", getattr(tool, "func", None) or getattr(tool, "coroutine", None)
+            yield where, getattr(bound, "afunc", None) or getattr(bound, "func", None)
+
+
+def _calls(function: Any, seen: set[Any]) -> Iterator[tuple[str, str]]:
+    """Text and place of each suspicious call."""
+    if _is_durable(function):
+        return
+    function = inspect.unwrap(function) if callable(function) else function
+    code = getattr(function, "__code__", None)
+    if code is None or code in seen or "site-packages" in code.co_filename:
+        return
+    seen.add(code)
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, SyntaxError, TypeError):
+        return
+    known = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+    for call in _outside_effects(tree):
+        if text := _suspicious(call):
+            yield text, f"{Path(code.co_filename).name}:{code.co_firstlineno + call.lineno - 1}"
+        elif isinstance(call.func, ast.Name) and inspect.isfunction(known.get(call.func.id)):
+            yield from _calls(known[call.func.id], seen)
+
+
+def _is_durable(function: Any) -> bool:
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_filename == effects.__file__
+
+
+def _outside_effects(tree: ast.AST) -> Iterator[ast.Call]:
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.Call):
+            name = ast.unparse(child.func).rpartition(".")[2]
+            if name in _GUARDED:
+                continue
+            yield child
+        yield from _outside_effects(child)
+
+
+def _suspicious(call: ast.Call) -> str:
+    name = ast.unparse(call.func)
+    top, _, last = name.rpartition(".")
+    if last == "open":
+        modes = [
+            a.value for a in (*call.args, *(k.value for k in call.keywords)) if isinstance(a, ast.Constant)
+        ]
+        mode = next((m for m in modes if isinstance(m, str) and m and set(m) <= set("rwaxbt+")), "r")
+        return f"{name}(…, {mode!r})" if set(mode) & set("wax+") else ""
+    module = name.partition(".")[0]
+    outside = (
+        module in _MODULES or (top == "os" and last in _OS) or (top and last in _METHODS) or name == "urlopen"
+    )
+    return f"{name}(…)" if outside else ""
