@@ -13,6 +13,7 @@ PACKAGES = (
     "@modelcontextprotocol/server-everything@2026.8.31",
     "@modelcontextprotocol/server-filesystem@2026.8.31",
     "@google/gemini-cli@0.61.0",
+    "acpx@0.1.15",
 )
 _INSTALL_S = 300
 _INSTALL = ("install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
