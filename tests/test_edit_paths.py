@@ -13,7 +13,7 @@ from places import Place
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.diagrams.shape import run_path
+from interlock.engine.diagrams.path import run_path
 from interlock.engine.read import step_rows
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")

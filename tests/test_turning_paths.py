@@ -13,7 +13,7 @@ from places import Place
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.diagrams.shape import run_path
+from interlock.engine.diagrams.path import run_path
 from interlock.engine.read import step_rows, steps
 from interlock.nodes.main import turn_end
 from interlock.state.errors import RunError

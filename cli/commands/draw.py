@@ -2,15 +2,18 @@
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from interlock.cli.flags import options_here
 from interlock.cli.parsing import Args, Parser, flag, number, one_of
-from interlock.cli.render.output import err, out, place, visible_json
+from interlock.cli.render.output import err, one_line, out, place, visible_json
 from interlock.engine.client import Client, Options, RunRow
+from interlock.engine.client.requests import headline
 from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:
@@ -120,8 +123,27 @@ def _drawn(
     if isinstance(workflow, str) and workflow in CHARTS:
         life = Client.at_home().life(run.run, workflow, call) if run else None
         return render(workflow, shape, depth, life=life)
-    path = path_of(Client.at_home().step_rows(run.run), run.status) if run else None
+    path = path_of(Client.at_home().step_rows(run.run), run.status, _asks(run.run)) if run else None
     return render(workflow, shape, depth, path, show=show or GROUPS)
+
+
+def _asks(run: str) -> list[str]:
+    """What a run waits for and since when, why each thing is asked, and how to decide."""
+    requests = Client.at_home().requests(run)
+    lines: list[str] = []
+    for nth, request in enumerate(requests, 1):
+        lines += [f"{nth}. {one_line(headline(request.fields), 60)}", *_wrapped(request.fields["reason"])]
+    if not lines:
+        return []
+    asked = time.strftime("%a %H:%M", time.localtime(requests[0].asked_at))
+    return [f"asked {asked}:", *lines, f"decide: interlock resume {run}"]
+
+
+def _wrapped(text: str) -> list[str]:
+    indent = "\u00a0" * 4
+    return wrap(
+        one_line(text, 200), 60, initial_indent=indent, subsequent_indent=indent, drop_whitespace=True
+    )
 
 
 def _put(data: bytes, file: Path | None) -> None:

@@ -10,18 +10,16 @@ from pathlib import Path
 
 from interlock.engine.diagrams.chart import extract_chart
 from interlock.engine.diagrams.graphviz import dot, legend
+from interlock.engine.diagrams.path import RunPath, path_of, run_path
 from interlock.engine.diagrams.picture import png, svg
 from interlock.engine.diagrams.shape import (
     GROUPS,
     Diagram,
     Edge,
     Node,
-    RunPath,
     connections,
     extract,
-    path_of,
     places,
-    run_path,
     subgraphs,
 )
 from interlock.engine.read.lives import Life
@@ -166,11 +164,13 @@ _BRACKETS = {
     "step": ("[", "]"),
     "graph": ("[[", "]]"),
     "list": ("[", "]"),
+    "note": ("[", "]"),
 }
 _STYLES = {
     "inner": "fill:#f6f8fa,stroke:#6e7781,color:#24292f",
     "terminal": "fill:#24292f,stroke:#6e7781,color:#ffffff",
     "list": "fill:#ffffff,stroke:#6e7781,color:#57606a,stroke-dasharray:4 3,text-align:left",
+    "note": "fill:#fff8c5,stroke:#9a6700,color:#4d2d00,text-align:left",
     "taken": "fill:#ddf4ff,stroke:#0969da,color:#0a3069,stroke-width:2px",
     "here": "fill:#fff8c5,stroke:#9a6700,color:#4d2d00,stroke-width:4px",
     "untaken": "fill:#f6f8fa,stroke:#d0d7de,color:#8c959f",
@@ -227,7 +227,7 @@ def _class(node: Node) -> str:
         return "here"
     if node.count is not None:
         return "taken" if node.count else "untaken"
-    return {"start": "terminal", "end": "terminal", "list": "list"}.get(
+    return {"start": "terminal", "end": "terminal", "list": "list", "note": "note"}.get(
         node.kind, "" if node.group == "main" else node.group
     )
 

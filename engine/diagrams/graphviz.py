@@ -52,6 +52,13 @@ _SHAPES = {
     "step": {},
     "graph": {"shape": "box", "style": "filled", "peripheries": "2"},
     "list": {"style": "dashed", "color": "#6e7781", "fontcolor": "#57606a", "fontsize": "9"},
+    "note": {
+        "shape": "note",
+        "fillcolor": "#fff8c5",
+        "color": "#9a6700",
+        "fontcolor": "#4d2d00",
+        "style": "filled",
+    },
 }
 _GROUPS = {
     "main": {},
@@ -88,7 +95,7 @@ def legend(nodes: Sequence[Node]) -> list[Node]:
         Node("legend.hooks", "fires hooks", "step", group="hooks"),
         Node("legend.questions", "asks a person", "step", group="questions"),
         Node("legend.errors", "mends or refuses", "step", group="errors"),
-        Node("legend.taken", "taken, how often", "step", count=1),
+        Node("legend.taken", "taken", "step", count=1),
         Node("legend.untaken", "not taken", "step", count=0),
     ]
     run = any(n.count is not None for n in nodes)
@@ -97,7 +104,7 @@ def legend(nodes: Sequence[Node]) -> list[Node]:
 
 
 def _look(node: Node) -> str:
-    if node.kind in ("start", "end", "list"):
+    if node.kind in ("start", "end", "list", "note"):
         return "step"
     if node.count is not None:
         return "taken" if node.count else "untaken"
@@ -128,7 +135,7 @@ class _Drawing:
         a node that an edge names belongs to the frame that it is named in.
         """
         for node in diagram.nodes:
-            lined = node.kind == "list"
+            lined = node.kind in ("list", "note")
             text = "".join(f"{line}\\l" for line in node.text.splitlines()) if lined else node.text
             if diagram.id and node.kind in ("start", "end"):
                 text = f"{diagram.name}: {text}"  # instead of a title of the frame, which edges would cross

@@ -1,173 +1,25 @@
 """shape: a diagram as data: the actual nodes and edges of a compiled graph or a statechart."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 from langgraph.graph import END, START
 
+from interlock.engine.diagrams.path import Place, RunPath
 from interlock.graphs._fusing import Branch, Task
 from interlock.graphs._pipeline import Compiled
 from interlock.graphs._subgraph import Subgraph
 from interlock.state.node import Group, NodeSpec, Part, spec_of
-
-Place = tuple[str, ...]
-"""Names of the nodes around a graph, outermost first; `()` is the workflow itself."""
-
-
-class Row(Protocol):
-    """A row of `steps`, by name: namespace, superstep, task, node, root_step, seq."""
-
-    def __getitem__(self, key: str, /) -> Any: ...
-
-
-@dataclass(frozen=True)
-class Step:
-    """One superstep: the tasks that ran in parallel."""
-
-    nodes: Counter[str]
-    root_step: int
-
-
-@dataclass(frozen=True)
-class Visit:
-    """One run through one graph."""
-
-    steps: tuple[Step, ...]
-    ended: bool
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Nodes entered and edges taken within one graph."""
-
-    nodes: Counter[str]
-    edges: Counter[tuple[str, str]]
-    """A fan-out of three counts three times, as does its join."""
-    here: Set[str] = frozenset()
-    """Nodes where the run waits or stopped."""
-
-
-@dataclass(frozen=True)
-class RunPath:
-    """The path a run took. A graph entered several times has as many visits."""
-
-    visits: Mapping[Place, list[Visit]]
-    mark: str = ""
-    """Label for the last nodes reached: the run waits there, or stopped."""
-
-    @property
-    def entered(self) -> set[str]:
-        """The workflow's own nodes that the run reached."""
-        return {node for visit in self.visits.get((), []) for step in visit.steps for node in step.nodes}
-
-    def through(self, place: Place, declared: Set[tuple[str, str]]) -> Counts:
-        """Count the declared edges whose two nodes ran in succession."""
-        counts = Counts(Counter(), Counter())
-        for visit in self.visits.get(place, []):
-            _walk(visit, declared, counts)
-        last = self.visits[place][-1] if self.mark and self.visits.get(place) else None
-        if last and last.steps and not (place and last.ended):
-            return replace(counts, here={*last.steps[-1].nodes})
-        return counts
-
-
-def _walk(visit: Visit, declared: Set[tuple[str, str]], counts: Counts) -> None:
-    start, end = Counter({START: 1}), Counter({END: 1})
-    walked = [start]
-    last = visit.steps[0].root_step
-    for step in visit.steps:
-        # Root step numbers have no gaps, except for an input in between: a further prompt.
-        follows = _between(walked[-1], step.nodes, declared) and step.root_step <= last + 1
-        if not follows and _between(start, step.nodes, declared):
-            walked += [end, start]
-        walked.append(step.nodes)
-        last = step.root_step
-    if visit.ended:
-        walked.append(end)
-    for nodes in walked:
-        counts.nodes.update(nodes)
-    for before, after in pairwise(walked):
-        counts.edges.update(_between(before, after, declared))
-
-
-def _between(
-    before: Counter[str], after: Counter[str], declared: Set[tuple[str, str]]
-) -> dict[tuple[str, str], int]:
-    return {(a, b): max(before[a], after[b]) for a in before for b in after if (a, b) in declared}
-
-
-MARKS = {
-    "waiting": "waits here",
-    "interrupted": "stopped here",
-    "failed": "stopped here",
-    "cancelled": "stopped here",
-}
-"""A run's status → label of the last nodes it reached."""
-_ENDED = ("done", "failed", "cancelled")
-
-
-def path_of(rows: Iterable[Row], status: str) -> RunPath:
-    """The path of a run with this status, marked where it waits or stopped."""
-    return replace(run_path(rows, status in _ENDED), mark=MARKS.get(status, ""))
-
-
-def run_path(rows: Iterable[Row], ended: bool) -> RunPath:
-    """The path of one run. `ended`: its graph finished, which that of a waiting or interrupted run has not."""
-    ordered = sorted((r for r in rows if r["node"] != START), key=lambda r: r["seq"])
-    finished = {r["task"] for r in ordered}
-    steps = _supersteps(ordered)
-    _add_open(steps, finished)
-    visits: dict[Place, list[Visit]] = {}
-    for namespace, found in steps.items():
-        segments = [s.partition(":") for s in namespace.split("|") if s]
-        over = segments[-1][2] in finished if segments else ended
-        place = tuple(name for name, _, _ in segments)
-        visits.setdefault(place, []).append(Visit(tuple(found.values()), over))
-    return RunPath(visits)
-
-
-def _supersteps(rows: Iterable[Row]) -> dict[str, dict[str, Step]]:
-    """Namespace → checkpoint → nodes: the tasks of a superstep share the checkpoint they ran in."""
-    steps: dict[str, dict[str, Step]] = {}
-    seen: set[tuple[str, str]] = set()
-    for row in rows:
-        if (row["namespace"], row["task"]) in seen:  # repeated after a crash
-            continue
-        seen.add((row["namespace"], row["task"]))
-        found = steps.setdefault(row["namespace"], {})
-        found.setdefault(row["superstep"], Step(Counter(), row["root_step"])).nodes[row["node"]] += 1
-    return steps
-
-
-def _add_open(steps: dict[str, dict[str, Step]], finished: set[str]) -> None:
-    """Add graphs still open: they have no row of their own, but the rows inside show that they were entered."""
-    open_graphs: set[str] = set()
-    for namespace in steps:
-        while namespace and namespace.rpartition(":")[2] not in finished:
-            open_graphs.add(namespace)
-            namespace = namespace.rpartition("|")[0]
-    for namespace in sorted(open_graphs):
-        outer, _, last = namespace.rpartition("|")
-        name = last.partition(":")[0]
-        found = steps.setdefault(outer, {})
-        newest = next(reversed(found.values()), None)
-        if (
-            newest is None or name not in newest.nodes
-        ):  # otherwise it runs in parallel with the finished tasks of its superstep
-            newest = found.setdefault("open", Step(Counter(), newest.root_step if newest else 0))
-        newest.nodes[name] += 1
-
 
 GROUPS = (*get_args(Group), "lists")
 """What can be shown of a diagram: the groups of its nodes, and what nodes choose among."""
 _EACH, _NONE = "one each", "none"
 """Labels of a fan-out: the edge for each payload, and the one taken without any."""
 
-NodeKind = Literal["start", "end", "step", "graph", "list"]
-"""`graph`: a node that is itself a graph, drawn collapsed. `list`: what a node chooses among (`Part`)."""
+NodeKind = Literal["start", "end", "step", "graph", "list", "note"]
+"""`graph`: a node that is itself a graph, drawn collapsed. `list`: what a node chooses among (`Part`). `note`: what
+a run waits for."""
 
 
 @dataclass(frozen=True)
@@ -343,9 +195,9 @@ def extract(graph: Compiled, depth: int = 1, path: RunPath | None = None, place:
         )
         for e in declared
     )
-    lists = [(n, i, part) for n in _names(graph) for i, part in enumerate(_parts(graph, n))]
-    nodes += [Node(_id(place, f"{n}.list{i}"), _listed(part), "list") for n, i, part in lists]
-    edges += tuple(Edge(_id(place, n), _id(place, f"{n}.list{i}"), part=True) for n, i, _ in lists)
+    beside = [*_lists(graph, place), *_notes(nodes, path)]
+    nodes += [node for _, node in beside]
+    edges += tuple(Edge(of, node.id, part=True) for of, node in beside)
     start = Node(_id(place, START), "start", "start", count(START))
     end = Node(_id(place, END), "end", "end", count(END))
     return Diagram(
@@ -355,6 +207,19 @@ def extract(graph: Compiled, depth: int = 1, path: RunPath | None = None, place:
         edges=edges,
         clusters=tuple(extract(inner[n], depth - 1, path, (*place, n)) for n in opened),
     )
+
+
+def _notes(nodes: Iterable[Node], path: RunPath | None) -> Iterator[tuple[str, Node]]:
+    """Beside the node that waits, for what; one note is enough."""
+    waiting = next((n.id for n in nodes if n.mark), "")
+    if path and path.asks and waiting:
+        yield waiting, Node(f"{waiting}.asks", "\n".join(path.asks), "note")
+
+
+def _lists(graph: Any, place: Place) -> Iterator[tuple[str, Node]]:
+    for name in _names(graph):
+        for i, part in enumerate(_parts(graph, name)):
+            yield _id(place, name), Node(_id(place, f"{name}.list{i}"), _listed(part), "list")
 
 
 def _spec(graph: Any, name: str) -> NodeSpec | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import taken_edges
-from interlock.engine.diagrams.shape import run_path
+from interlock.engine.diagrams.path import run_path
 from interlock.state.events import Event
 
 Replies = list[dict[str, Any]]

@@ -1,8 +1,10 @@
 """`interlock diagram`: every picture can be read, and shows what was asked for."""
 
+import re
 from pathlib import Path
 
 import pytest
+from agent_runs.stage import Stage, call
 from geometry import Box, Drawing, read
 
 from interlock.cli.main import main
@@ -116,3 +118,22 @@ def test_show_draws_only_the_groups_that_are_named(
 def test_show_names_what_it_cannot_show(typed: str, error: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diagram", *typed.split()]) == 2
     assert error in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("depth", ["1", "2"])
+def test_a_waiting_runs_picture_says_what_is_asked_why_and_how_to_decide(
+    depth: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = [
+        call("run_shell_command", command="git push"),
+        call("write_file", file_path="a.txt", content="x"),
+    ]
+    stage = Stage(tmp_path, [{"tool_calls": calls}])
+    run = stage.run("main", {"prompt": "deploy"}).run
+    monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "home"))
+    svg = drawn(tmp_path, "--run", run, "--depth", depth)
+    text = " ".join(re.findall(r">([^<>]+)</text>", svg.decode())).replace("&#160;", " ")
+    for words in ("waits here", "1. run_shell_command git push", "2. write_file a.txt", "covered by a rule"):
+        assert words in text, words
+    assert f"decide: interlock resume {run}" in text
+    assert read(svg).faults() == []

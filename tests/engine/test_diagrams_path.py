@@ -12,7 +12,8 @@ from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
 from interlock.engine.diagrams import edges, mermaid
-from interlock.engine.diagrams.shape import RunPath, extract, run_path
+from interlock.engine.diagrams.path import RunPath, run_path
+from interlock.engine.diagrams.shape import extract
 from interlock.engine.read import step_rows
 from interlock.engine.store import Store
 from interlock.engine.store.saver import Saver

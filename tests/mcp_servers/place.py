@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from interlock.engine import Options, resume_sync, run_sync
-from interlock.engine.diagrams.shape import run_path
+from interlock.engine.diagrams.path import run_path
 
 SERVER = Path(__file__).with_name("odd.py")
 

@@ -1,0 +1,158 @@
+"""path: the way that a run took through the graphs, from the rows of its steps."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Protocol
+
+from langgraph.graph import END, START
+
+Place = tuple[str, ...]
+"""Names of the nodes around a graph, outermost first; `()` is the workflow itself."""
+
+
+class Row(Protocol):
+    """A row of `steps`, by name: namespace, superstep, task, node, root_step, seq."""
+
+    def __getitem__(self, key: str, /) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Step:
+    """One superstep: the tasks that ran in parallel."""
+
+    nodes: Counter[str]
+    root_step: int
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One run through one graph."""
+
+    steps: tuple[Step, ...]
+    ended: bool
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Nodes entered and edges taken within one graph."""
+
+    nodes: Counter[str]
+    edges: Counter[tuple[str, str]]
+    """A fan-out of three counts three times, as does its join."""
+    here: Set[str] = frozenset()
+    """Nodes where the run waits or stopped."""
+
+
+@dataclass(frozen=True)
+class RunPath:
+    """The path a run took. A graph entered several times has as many visits."""
+
+    visits: Mapping[Place, list[Visit]]
+    mark: str = ""
+    """Label for the last nodes reached: the run waits there, or stopped."""
+    asks: tuple[str, ...] = ()
+    """Lines that say what it waits for; drawn beside those nodes."""
+
+    @property
+    def entered(self) -> set[str]:
+        """The workflow's own nodes that the run reached."""
+        return {node for visit in self.visits.get((), []) for step in visit.steps for node in step.nodes}
+
+    def through(self, place: Place, declared: Set[tuple[str, str]]) -> Counts:
+        """Count the declared edges whose two nodes ran in succession."""
+        counts = Counts(Counter(), Counter())
+        for visit in self.visits.get(place, []):
+            _walk(visit, declared, counts)
+        last = self.visits[place][-1] if self.mark and self.visits.get(place) else None
+        if last and last.steps and not (place and last.ended):
+            return replace(counts, here={*last.steps[-1].nodes})
+        return counts
+
+
+def _walk(visit: Visit, declared: Set[tuple[str, str]], counts: Counts) -> None:
+    start, end = Counter({START: 1}), Counter({END: 1})
+    walked = [start]
+    last = visit.steps[0].root_step
+    for step in visit.steps:
+        # Root step numbers have no gaps, except for an input in between: a further prompt.
+        follows = _between(walked[-1], step.nodes, declared) and step.root_step <= last + 1
+        if not follows and _between(start, step.nodes, declared):
+            walked += [end, start]
+        walked.append(step.nodes)
+        last = step.root_step
+    if visit.ended:
+        walked.append(end)
+    for nodes in walked:
+        counts.nodes.update(nodes)
+    for before, after in pairwise(walked):
+        counts.edges.update(_between(before, after, declared))
+
+
+def _between(
+    before: Counter[str], after: Counter[str], declared: Set[tuple[str, str]]
+) -> dict[tuple[str, str], int]:
+    return {(a, b): max(before[a], after[b]) for a in before for b in after if (a, b) in declared}
+
+
+MARKS = {
+    "waiting": "waits here",
+    "interrupted": "stopped here",
+    "failed": "stopped here",
+    "cancelled": "stopped here",
+}
+"""A run's status → label of the last nodes it reached."""
+_ENDED = ("done", "failed", "cancelled")
+
+
+def path_of(rows: Iterable[Row], status: str, asks: Iterable[str] = ()) -> RunPath:
+    """The path of a run with this status, marked where it waits or stopped."""
+    return replace(run_path(rows, status in _ENDED), mark=MARKS.get(status, ""), asks=tuple(asks))
+
+
+def run_path(rows: Iterable[Row], ended: bool) -> RunPath:
+    """The path of one run. `ended`: its graph finished, which that of a waiting or interrupted run has not."""
+    ordered = sorted((r for r in rows if r["node"] != START), key=lambda r: r["seq"])
+    finished = {r["task"] for r in ordered}
+    steps = _supersteps(ordered)
+    _add_open(steps, finished)
+    visits: dict[Place, list[Visit]] = {}
+    for namespace, found in steps.items():
+        segments = [s.partition(":") for s in namespace.split("|") if s]
+        over = segments[-1][2] in finished if segments else ended
+        place = tuple(name for name, _, _ in segments)
+        visits.setdefault(place, []).append(Visit(tuple(found.values()), over))
+    return RunPath(visits)
+
+
+def _supersteps(rows: Iterable[Row]) -> dict[str, dict[str, Step]]:
+    """Namespace → checkpoint → nodes: the tasks of a superstep share the checkpoint they ran in."""
+    steps: dict[str, dict[str, Step]] = {}
+    seen: set[tuple[str, str]] = set()
+    for row in rows:
+        if (row["namespace"], row["task"]) in seen:  # repeated after a crash
+            continue
+        seen.add((row["namespace"], row["task"]))
+        found = steps.setdefault(row["namespace"], {})
+        found.setdefault(row["superstep"], Step(Counter(), row["root_step"])).nodes[row["node"]] += 1
+    return steps
+
+
+def _add_open(steps: dict[str, dict[str, Step]], finished: set[str]) -> None:
+    """Add graphs still open: they have no row of their own, but the rows inside show that they were entered."""
+    open_graphs: set[str] = set()
+    for namespace in steps:
+        while namespace and namespace.rpartition(":")[2] not in finished:
+            open_graphs.add(namespace)
+            namespace = namespace.rpartition("|")[0]
+    for namespace in sorted(open_graphs):
+        outer, _, last = namespace.rpartition("|")
+        name = last.partition(":")[0]
+        found = steps.setdefault(outer, {})
+        newest = next(reversed(found.values()), None)
+        if (
+            newest is None or name not in newest.nodes
+        ):  # otherwise it runs in parallel with the finished tasks of its superstep
+            newest = found.setdefault("open", Step(Counter(), newest.root_step if newest else 0))
+        newest.nodes[name] += 1
