@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from pathlib import Path
@@ -342,3 +343,27 @@ def test_the_end_of_stdin_ends_a_command_and_parks_the_run(editor: Open, tmp_pat
     there.load(session)
     (call,) = there.calls().values()
     assert call["kind"] == "execute" and there.text("user_message") == "run it"
+
+
+def test_the_editors_mcp_server_is_used_under_the_rules(editor: Open, tmp_path: Path) -> None:
+    odd = Path(__file__).parent.parent / "mcp_servers" / "odd.py"
+    env = [{"name": "ODD_LOG", "value": str(tmp_path / "odd.log")}]
+    server = {"name": "odd", "command": sys.executable, "args": ["-P", str(odd)], "env": env}
+    here = editor(says("mcp_odd_note", text="hello"), DONE)
+    assert here.prompt(here.new(mcpServers=[server]), "note it") == "end_turn"
+    ((_, question),) = here.asked
+    assert "odd" in question["params"]["toolCall"]["title"]
+    assert "hello" in (tmp_path / "odd.log").read_text()
+
+
+def test_a_hostile_answer_to_a_question_decides_nothing(editor: Open, tmp_path: Path) -> None:
+    for answer in ({"outcome": {"outcome": "selected", "optionId": "no such"}}, {"outcome": 7}, []):
+        here = editor(WRITE, DONE, person=lambda _, answer=answer: answer)
+        session = here.new()
+        here.prompt(session, "write")
+        assert here.asked and not (tmp_path / "work" / "a.txt").exists(), answer
+        there = editor(WRITE, DONE)
+        here.leave()
+        there.load(session)
+        there.until(lambda there=there: there.text().endswith("Done."))
+        (tmp_path / "work" / "a.txt").unlink()
