@@ -145,6 +145,12 @@ def server_runtime(store: Any) -> Any:
     return _ExecutionRuntime(access_context="threads.create_run", store=store)
 
 
+def without_durability(config: Any) -> Any:
+    """The config of a node, for a graph without a saver: that breaks by a durability which it inherits."""
+    given = {k: v for k, v in config["configurable"].items() if k != "__pregel_durability"}
+    return {**config, "configurable": given}
+
+
 def with_saver(compiled: Any, saver: Any, store: Any) -> Any:
     """A copy of somebody's compiled graph that keeps its state with our saver, and memories in `store` or its own."""
     made = copy(compiled)

@@ -1,6 +1,6 @@
 """_pipeline: a `StateGraph` that rejects, at build and at run time, what LangGraph silently accepts."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import signature
@@ -32,8 +32,8 @@ from interlock.graphs._contract import (
     with_run_channels,
 )
 from interlock.graphs._fusing import Branch, Choice, Fan, Task, Wiring
-from interlock.graphs._langgraph import run_tasks, starts_anywhere
-from interlock.graphs._subgraph import Replayed, Subgraph, Subgraphs
+from interlock.graphs._langgraph import is_graph, run_tasks, starts_anywhere
+from interlock.graphs._subgraph import Node, Replayed, Subgraph, Subgraphs, langgraph_part
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, SetupError
 from interlock.state.messages import Message
@@ -43,7 +43,6 @@ from interlock.state.text import first_fault
 from interlock.state.workflow import WorkflowContext
 
 Compiled = CompiledStateGraph[Any, Deps, Any, Any]
-Node = Callable[..., Awaitable[Any]]
 Router = Callable[[Any], str]
 Sender = Callable[[Any], Sequence[Mapping[str, Any]]]
 
@@ -109,18 +108,20 @@ class Graph:
     def subgraph(
         self,
         name: str,
-        graph: "Graph | Callable[[], Graph]",
+        graph: "Graph | Callable[[], Graph] | Any",
         fusable: bool = False,
         nondeterministic: bool = False,
         replayed: Replayed | None = None,
     ) -> None:
         """Add another graph as a node; a function that builds it is called when a run first enters it.
 
-        Keys of both states are passed in and back. `fusable`: it has only fusable nodes and graphs.
-        `nondeterministic`, if nothing inside calls a model: as for a node. `replayed`: see `Subgraph`.
+        Keys of both states are passed in and back. `fusable`: it has only fusable nodes and graphs. `nondeterministic`,
+        if nothing inside calls a model: as for a node. A `StateGraph` becomes one node, which can't `interrupt`.
         """
-        self.declared.append((Graph.subgraph, (name, graph, fusable, nondeterministic, replayed)))
         where = f"{self.name}.{name}"
+        if is_graph(graph):
+            return self.node(name, langgraph_part(where, graph, self.state))
+        self.declared.append((Graph.subgraph, (name, graph, fusable, nondeterministic, replayed)))
 
         def check(graph: Graph) -> None:
             check_named(f"{where} is given", self.state, graph.needs)
@@ -133,10 +134,9 @@ class Graph:
 
         # Any: the type checker sees this module's own types twice.
         build: Any = (lambda: graph) if isinstance(graph, Graph) else graph
-        labels: tuple[str, ...] = ()
+        labels = graph.labels if isinstance(graph, Graph) else ()
         if isinstance(graph, Graph):
             check(graph)
-            labels = graph.labels
             self.bounds |= {name} if graph.asks else set()
         subgraph = Subgraph(build, cast(Any, check), labels, replayed)
         self.subgraphs.declared[name] = self._contracts[name] = subgraph

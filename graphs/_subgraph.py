@@ -1,21 +1,34 @@
 """_subgraph: a graph as a node of another. It is declared when a run first enters it, as many never are."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from langgraph.config import get_config
+from langgraph.errors import GraphInterrupt
 from langgraph.runtime import Runtime, get_runtime
 
-from interlock.graphs._contract import channels_of
+from interlock.graphs._contract import channels_of, hints_of
 from interlock.graphs._fusing import AT, DONE, Begun, Halted
-from interlock.graphs._langgraph import initial_values, is_under_way, state_before
+from interlock.graphs._langgraph import (
+    compiled_graph,
+    fields_of,
+    initial_values,
+    is_under_way,
+    state_before,
+    with_saver,
+    without_durability,
+)
+from interlock.nodes.effects import DEPS
 from interlock.state.deps import Deps
+from interlock.state.errors import RunError, SetupError
+from interlock.state.node import node
 
 if TYPE_CHECKING:
     from interlock.graphs._pipeline import Compiled, Graph
 
 
+Node = Callable[..., Awaitable[Any]]
 Replayed = Callable[[], dict[str, Any] | None]
 
 
@@ -107,3 +120,33 @@ class Subgraphs(Mapping[str, "Graph"]):
 
     def __len__(self) -> int:
         return len(self.declared)
+
+
+def langgraph_part(where: str, graph: Any, state: type) -> Node:
+    """A graph of LangGraph as one node: it gets and gives the keys that both states have, and a kill repeats it whole.
+
+    Raises `SetupError` if they share none.
+    """
+    compiled = with_saver(compiled_graph(graph), False, None)
+    ours, theirs = hints_of(state), fields_of(compiled) or {}
+    reads = tuple(key for key in theirs if key in ours)
+    writes = tuple(key for key in compiled.output_channels if key in ours)
+    if not (reads and writes):
+        raise SetupError(f"{where} and {state.__name__} share no key, so nothing can be handed over.")
+
+    @node(reads=reads, writes=writes)
+    async def part(state: Any, runtime: Runtime[Deps]) -> Any:
+        token = DEPS.set(runtime.context)
+        try:
+            given = {key: state[key] for key in reads if key in state}
+            left = await compiled.ainvoke(given, without_durability(get_config()))
+        except GraphInterrupt as asked:
+            raise RunError(
+                f"{where} called interrupt(), which a graph of LangGraph can't do as a part. Ask with approve(…) or "
+                "ask_person(…), or run that graph as a workflow of its own."
+            ) from asked
+        finally:
+            DEPS.reset(token)
+        return {key: left[key] for key in writes if key in left}
+
+    return part

@@ -498,3 +498,12 @@ def test_a_state_without_keys_is_one_value(options: Options) -> None:
     parked = run_sync(f"{written(options, WHOLE)}:graph", {"input": "tea"}, options=options)
     done = answered(parked, options, "green")
     assert (done.status, [m["content"] for m in done.output["output"]]) == ("done", ["tea", "tea: green"])
+
+
+def test_a_variable_that_asks_for_traces_is_named_and_sends_none(options: Options) -> None:
+    traced = replace(options, env={"LANGSMITH_TRACING": "true", "LANGSMITH_ENDPOINT": "http://127.0.0.1:9"})
+    name = f"{written(options, FACTORIES)}:plain"
+    assert run_sync(name, {"text": "x"}, options=options).warnings == []
+    assert run_sync(name, {"text": "x"}, options=traced).warnings == [
+        "LANGSMITH_TRACING is set, but Interlock sends no traces."
+    ]

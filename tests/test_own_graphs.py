@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from langgraph.graph import StateGraph
+from langgraph.types import interrupt
 from pydantic import BaseModel
+from typing_extensions import TypedDict
 
 from interlock.engine import Decision, Options, Outcome, events, resume, run
 from interlock.state.errors import SetupError, UserError
@@ -426,3 +429,40 @@ def test_kills_find_an_effect_that_goes_past_the_journal(tmp_path: Path) -> None
 
     with pytest.raises(AssertionError, match=r"killed at commit \d+: files: .*log.txt"):
         kill_everywhere(Stage, workflow(wire), {}, tmp_path)
+
+
+class Shared(TypedDict, total=False):
+    text: str
+    own: int
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_graph_of_langgraph_is_a_part(tmp_path: Path, compiled: bool) -> None:
+    def count(state: Shared) -> Shared:
+        return {"own": len(state["text"])}
+
+    def shout(state: Shared) -> Shared:
+        return {"text": state["text"].upper() + str(state.get("own"))}
+
+    inner = (
+        StateGraph(Shared).add_node(count).add_node(shout).add_edge(START, "count").add_edge("count", "shout")
+    )
+
+    def wire(g: Graph) -> None:
+        g.subgraph("inner", inner.compile() if compiled else inner)
+        g.edge(START, "inner", END)
+
+    assert play(Stage(tmp_path), wire).output["text"] == "X1"
+
+
+def test_a_graph_of_langgraph_that_asks_as_a_part_fails_with_what_to_do(tmp_path: Path) -> None:
+    def asks(state: Shared) -> Shared:
+        return {"text": interrupt(state["text"])}
+
+    inner = StateGraph(Shared).add_node(asks).add_edge(START, "asks")
+
+    def wire(g: Graph) -> None:
+        g.subgraph("inner", inner)
+        g.edge(START, "inner", END)
+
+    assert "own.inner called interrupt(), which" in str(play(Stage(tmp_path), wire).error)

@@ -31,6 +31,7 @@ from interlock.engine.driver.prepare import (
     kept_options,
     prepare,
     restored,
+    untraced,
     with_input,
     without_secrets,
 )
@@ -45,6 +46,7 @@ from interlock.engine.store.runs import NewRun, insert_run, new_run_id
 from interlock.engine.workflows import begun_with, find_workflow
 from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline
+from interlock.graphs.foreign import Foreign
 from interlock.prompts import digest, load
 from interlock.services.context.references import attachments
 from interlock.state.deps import Stopped
@@ -110,7 +112,9 @@ async def begin(
         chosen, source = find_workflow(workflow, options)
     inputs = chosen.validated(input)
     prepared = prepare(with_input(replace(options, source=source), inputs), chosen.needs_model)
-    prepared.warnings.extend(chosen.notes)
+    prepared.warnings.extend(
+        [*chosen.notes, *(untraced(prepared.env) if isinstance(chosen, Foreign) else ())]
+    )
     check_context(chosen, options.context)
     check_input(inputs, prepared)
     store = Store(options.home)
