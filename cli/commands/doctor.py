@@ -84,6 +84,16 @@ def _machine() -> Iterator[Finding]:
     note = escape_note()
     yield Finding("note" if note else "ok", "processes", f"{note or 'none outlives its run'}; {bound_note()}")
     yield _sandbox()
+    yield from _warm()
+
+
+def _warm() -> Iterator[Finding]:
+    from interlock.cli.commands.warm import from_here
+
+    pid, why = from_here() if sys.platform.startswith("linux") else (None, "")
+    if pid is not None:
+        text = f"process {pid} (interlock warm); a start from here is {f'cold: {why}' if why else 'warm'}"
+        yield Finding("note" if why else "ok", "warm", text)
 
 
 def _sandbox() -> Finding:

@@ -174,7 +174,10 @@ def _terminal_settings() -> list[Any] | None:
 
 def _restore_terminal(settings: list[Any] | None) -> None:
     # From the background, changing a terminal would stop this process instead of letting it exit.
-    if settings is None or os.tcgetpgrp(0) != os.getpgrp():
+    try:
+        if settings is None or os.tcgetpgrp(0) != os.getpgrp():
+            return
+    except OSError:  # it isn't this process's: another one started it, and restores it (`cli/warm.py`)
         return
     termios.tcsetattr(0, termios.TCSANOW, settings)
     if sys.stderr.isatty():

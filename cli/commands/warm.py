@@ -1,0 +1,94 @@
+"""warm: the warm process, which makes starts quick: begin it, stop it, and say what a start from here would be."""
+
+import os
+import subprocess
+import sys
+
+from interlock.cli import warm as warm_start
+from interlock.cli.parsing import Args, Parser, duration, flag
+from interlock.cli.render.output import out, show_json
+from interlock.state.errors import SetupError, UserError
+
+
+def warm_parser() -> Parser:
+    made = Parser(
+        "warm",
+        "[--for TIME] [--stop] [--json]",
+        "Keep a process that has imported everything, so that commands start in a tenth of a second (Linux).\n"
+        "It holds no key, setting or file of yours, about 80 MB of memory, and ends when it isn't used.\n"
+        "Starts in CI, by sudo, or with other limits, rights or Python variables stay ordinary ones.",
+        [
+            ("interlock warm --for 2h", "keep it until two hours pass without a start"),
+            ("interlock warm --stop", "end it"),
+        ],
+    )
+    flag(
+        made,
+        "--for TIME",
+        "how long to keep it unused: 90s, 15m, 2h (default: 15m)",
+        type=duration,
+        default=900.0,
+    )
+    flag(made, "--stop", "end it; what it started goes on")
+    made.json_flag()
+    return made
+
+
+def warm(args: Args) -> int | None:
+    if not sys.platform.startswith("linux"):
+        raise UserError("A warm start needs Linux. Here every start is an ordinary one.")
+    if args.stop:
+        pid, why = stopped(), "stopped"
+        text = f"The warm process {pid} has ended." if pid else "There was no warm process."
+    else:
+        _begun(getattr(args, "for"))
+        pid, why = from_here()
+        text = f"Commands start warm from here (process {pid})."
+        text = f"A start from here is an ordinary one: {why}." if why else text
+    if args.json:
+        show_json({"process": pid, "warm": not why, "why": why})
+    else:
+        out().print(text)
+    return None
+
+
+def from_here() -> tuple[int | None, str]:
+    """The warm process, and why a command that is started here isn't handed over; empty: it is."""
+    from interlock.cli.main import VERSION
+
+    with warm_start.connected() as conn:
+        if conn is None:
+            return None, "there is no warm process"
+        return warm_start.peer_of(conn)[0], warm_start.why_cold() or warm_start.asked(conn, VERSION, [])
+
+
+def stopped() -> int | None:
+    """End the warm process; returns its pid, or None if there was none."""
+    with warm_start.connected() as conn:
+        if conn is None:
+            return None
+        conn.sendall(warm_start.STOP)
+        conn.recv(1)  # it has closed its end
+        return warm_start.peer_of(conn)[0]
+
+
+def _begun(unused_s: float) -> None:
+    """Start it unless there is one. Raises `SetupError` with what it said."""
+    env = {**warm_start.imported_with(), "PATH": os.defpath}
+    if base := os.environ.get("XDG_RUNTIME_DIR"):
+        env["XDG_RUNTIME_DIR"] = base
+    command = [sys.executable, "-P", "-m", "interlock.cli.warm_process", str(unused_s)]
+    process = subprocess.Popen(
+        command,
+        env=env,
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        umask=0o077,
+    )
+    assert process.stdout
+    said = process.stdout.readline().decode().strip()
+    if said not in ("ready", "there is one"):
+        raise SetupError(f"The warm process didn't start: {said or 'it ended'}. Starts stay ordinary ones.")

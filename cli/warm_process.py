@@ -1,0 +1,292 @@
+"""warm_process: imports once what every run needs, then forks for each command line that is handed over.
+
+It holds no key, setting, store, open file or thread: its one prompt is a scripted one in a folder that it deletes. For
+each connection a keeper is forked, which alone reads what was handed over, forks the command's process, hands signals
+on and reports its end. A client that is gone takes its command with it, as does a keeper that is killed.
+"""
+
+import ctypes
+import fcntl
+import gc
+import io
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from types import FrameType
+from typing import Any, NoReturn, TextIO
+
+from interlock.cli import warm
+from interlock.cli.main import VERSION, main
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_SCRIPT = [
+    {
+        "tool_calls": [
+            {"name": "write_file", "args": {"file_path": "a.txt", "content": "one\n"}},
+            {"name": "read_file", "args": {"file_path": "a.txt"}},
+            {"name": "run_shell_command", "args": {"command": "cat a.txt"}},
+        ]
+    },
+    {"text": "Done."},
+]
+Stamps = dict[str, tuple[int, int]]
+
+
+def import_all() -> None:
+    """Import what a run and a session need, by running one; only the modules are kept."""
+    from interlock.cli import quick_start
+
+    quick_start.own_process = True
+    quick_start.begin()
+    with tempfile.TemporaryDirectory() as folder, Path(folder, "told").open("w+") as told:
+        os.chdir(folder)
+        before = {name: os.environ.get(name) for name in ("HOME", "INTERLOCK_HOME")}
+        os.environ.update(HOME=folder, INTERLOCK_HOME=f"{folder}/state")
+        Path("script.json").write_text(json.dumps(_SCRIPT), encoding="utf-8")
+        streams, sys.stdout, sys.stderr = (sys.stdout, sys.stderr), told, told
+        try:
+            code = main(["-y", "-p", "warm up", "-m", "script:script.json"])
+        finally:
+            sys.stdout, sys.stderr = streams
+            os.chdir("/")
+            for name, value in before.items():
+                os.environ.pop(name) if value is None else os.environ.update({name: value})
+        if code:
+            told.seek(0)
+            raise RuntimeError(f"the run that imports everything failed: {told.read().strip()}")
+    from interlock.cli import session
+    from interlock.services.process.supervised import SUPERVISORS
+
+    parts = (module.name for module in iter_modules(session.__path__, "interlock.cli.session."))
+    for name in (*parts, "interlock.services.models.gemini"):
+        import_module(name)
+    SUPERVISORS.end()
+    gc.unfreeze()  # else the run's own objects, with the folder that they hold, would stay
+    gc.collect()
+    gc.freeze()  # otherwise a child's collections copy the pages that it shares with us
+    if threading.active_count() > 1:
+        raise RuntimeError("an import left a thread behind: what it holds, a forked process never gets")
+
+
+def _stamps() -> Stamps:
+    """File of every imported module → when it was changed, in ns, and its bytes."""
+    files = {getattr(module, "__file__", None) for module in [*sys.modules.values()]}
+    return {file: found for file in files if file and (found := _stamp(file))}
+
+
+def _stamp(file: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(file)  # noqa: PTH116 - hundreds of them at each start
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def serve(listening: socket.socket, unused_s: float) -> None:
+    """Fork for each connection, until none came for `unused_s` seconds, SIGTERM, or a client that says stop."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the keepers
+    stamps = _stamps()
+    while select.select([listening], [], [], unused_s)[0]:
+        conn, _ = listening.accept()
+        with conn:
+            if warm.peer_of(conn)[1] != os.geteuid():
+                continue
+            conn.settimeout(warm.PATIENCE_S)
+            try:
+                what, fds, _, _ = socket.recv_fds(conn, 1, 2 + warm.MOST_DESCRIPTORS)
+            except OSError:
+                continue
+            if what == warm.STOP:
+                return
+            if what == warm.HAND_OVER and len(fds) > 2 and os.fork() == 0:
+                _keep(conn, fds, stamps)
+            for fd in fds:
+                os.close(fd)
+
+
+def _keep(conn: socket.socket, fds: list[int], stamps: Stamps) -> NoReturn:
+    """Start the command once the client says go; hand its signals on; report its end."""
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _close_all_but({0, 1, 2, conn.fileno(), *fds})  # the lock and the socket are the warm process's alone
+        with open(fds[0], "rb", closefd=False) as file:
+            file.seek(0)
+            given: dict[str, Any] = json.load(file)
+        if why := _refusal(given["place"], stamps):
+            conn.sendall(warm.COLD + why.encode())
+            os._exit(0)
+        conn.sendall(warm.READY)
+        conn.settimeout(None)
+        if conn.recv(1) != warm.GO:
+            os._exit(0)  # it waited too long, or only asked
+        told, telling = os.pipe()
+        os.set_blocking(telling, False)
+        signal.signal(signal.SIGCHLD, _noticed)
+        signal.set_wakeup_fd(telling)
+        keeper = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            conn.detach()
+            _close_all_but({0, 1, 2, *fds})
+            _become(given, fds, keeper)
+        for fd in fds:
+            os.close(fd)
+        _watch(conn, told, pid)
+    except BaseException:
+        traceback.print_exc()
+    os._exit(1)
+
+
+def _noticed(_: int, __: FrameType | None) -> None:
+    """With a handler, the signal wakes `select`."""
+
+
+def _close_all_but(kept: set[int]) -> None:
+    for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208
+        if number not in kept:
+            with suppress(OSError):  # the listing's own
+                os.close(number)
+
+
+def _refusal(theirs: dict[str, str], stamps: Stamps) -> str:
+    ours = warm.place(VERSION)
+    if differing := [name for name in ours if ours[name] != theirs.get(name)]:
+        return f"another {differing[0]}"
+    if changed := [file for file, stamp in stamps.items() if _stamp(file) != stamp]:
+        os.kill(os.getppid(), signal.SIGTERM)  # the next one imports what is there now
+        return f"{Path(changed[0]).name} has changed"
+    return ""
+
+
+def _watch(conn: socket.socket, told: int, pid: int) -> NoReturn:
+    gone = False
+    while True:
+        readable, _, _ = select.select([told, *([] if gone else [conn])], [], [])
+        if conn in readable:
+            numbers = b""
+            with suppress(OSError):
+                numbers = conn.recv(64)
+            if gone := not numbers:
+                os.kill(pid, signal.SIGKILL)
+            for number in numbers:
+                with suppress(ProcessLookupError):
+                    (os.killpg if warm.to_group(number) else os.kill)(pid, number)
+        if told in readable:
+            os.read(told, 64)
+            ended, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
+            if ended and os.WIFSTOPPED(status):
+                conn.sendall(warm.STATUS.pack(b"s", 0))
+            elif ended:
+                with suppress(OSError):
+                    conn.sendall(warm.STATUS.pack(b"e", status))
+                os._exit(0)
+
+
+def _become(given: dict[str, Any], fds: list[int], keeper: int) -> NoReturn:
+    """Be the process that the client would have been."""
+    os.setpgid(0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != keeper:
+        os._exit(1)  # it died before that
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.fchdir(fds[1])
+    above = max(given["numbers"]) + 1
+    moved: list[int] = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in fds[2:]]
+    for fd, number in zip(moved, given["numbers"], strict=True):
+        os.dup2(fd, number)
+    _close_all_but({*given["numbers"]})
+    os.umask(given["umask"])
+    os.environ.clear()
+    os.environ.update(given["env"])
+    time.tzset()
+    sys.argv = given["argv"]
+    assert sys.__stdin__ and sys.__stdout__ and sys.__stderr__
+    sys.stdin = sys.__stdin__ = _text(0, sys.__stdin__)
+    sys.stdout = sys.__stdout__ = _text(1, sys.__stdout__)
+    sys.stderr = sys.__stderr__ = _text(2, sys.__stderr__)
+    warm.forked()
+    code = 1
+    try:
+        code = main()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def _text(fd: int, like: TextIO) -> io.TextIOWrapper:
+    """A stream as Python makes it at start-up."""
+    raw = io.FileIO(fd, "r" if fd == 0 else "w", closefd=False)
+    binary = io.BufferedReader(raw) if fd == 0 else io.BufferedWriter(raw)
+    by_line = fd == 2 or (fd == 1 and os.isatty(1))
+    return io.TextIOWrapper(binary, like.encoding, like.errors, line_buffering=by_line)
+
+
+def _listening() -> socket.socket | None:
+    """The socket, in a folder closed to others; None: another warm process has it."""
+    path = warm.door()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = os.open(
+        path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    )  # locked until this process ends
+    found = os.fstat(folder)
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise PermissionError(f"{path.parent} isn't this user's alone (chmod 700)")
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return None
+    path.unlink(missing_ok=True)
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made.bind(f"/proc/self/fd/{folder}/{path.name}")
+    path.chmod(0o600)
+    made.listen(64)
+    return made
+
+
+def _end(_: int, __: FrameType | None) -> NoReturn:
+    with suppress(OSError):
+        warm.door().unlink()
+    os._exit(0)
+
+
+def run(unused_s: float) -> None:
+    """The process's main function; says `ready`, `there is one` or what is wrong, in a line on stdout, then no more."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    try:
+        listening = _listening()
+        if listening is not None:
+            import_all()
+        said = "there is one" if listening is None else "ready"
+    except Exception as error:
+        listening, said = None, " ".join(str(error).split()) or type(error).__name__
+    os.write(1, f"{said}\n".encode())
+    if listening is None:
+        os._exit(0)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(nothing, fd)
+    os.close(nothing)
+    signal.signal(signal.SIGTERM, _end)
+    serve(listening, unused_s)
+    _end(0, None)
+
+
+if __name__ == "__main__":
+    run(float(sys.argv[1]))

@@ -1,0 +1,273 @@
+"""`interlock warm`: starts that are handed over to a process which has imported everything, beside ordinary ones."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patience import HANG_S, until
+from session.terminal import FROM_NOTHING, Terminal
+
+ENTRY = FROM_NOTHING[0]
+SECRET = "sk-" + "warm0123456789abcdef" * 2
+TELLS = "echo $FOO; pwd; umask; ulimit -n; cat /dev/fd/0 | wc -c"
+SLOW = "echo begun > begun; sleep 600"
+
+if not sys.platform.startswith("linux"):
+    pytest.skip("a warm start needs Linux", allow_module_level=True)
+
+
+def script(folder: Path, command: str) -> list[str]:
+    calls = [{"name": "run_shell_command", "args": {"command": command}}]
+    (folder / "s.json").write_text(json.dumps([{"tool_calls": calls}, {"text": "Done."}]))
+    return ["-y", "-p", "hi", "-m", "script:s.json"]
+
+
+class Place:
+    """A folder, and commands that are started in it with an environment of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "work"
+        self.env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "INTERLOCK_HOME": str(folder / "state"),
+            "XDG_RUNTIME_DIR": str(folder / "run"),
+            "LANG": "C.UTF-8",
+            "FOO": "bar",
+            "OPENAI_API_KEY": SECRET,
+        }
+        for made in (self.folder, folder / "run"):
+            made.mkdir(mode=0o700)
+
+    def start(self, *arguments: str, **how: Any) -> "subprocess.Popen[str]":
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        given: dict[str, Any] = {**pipes, "cwd": self.folder, "env": self.env, "text": True, **how}
+        return subprocess.Popen([ENTRY, *arguments], **given)
+
+    def run(self, *arguments: str, piped: str = "", **how: Any) -> "subprocess.CompletedProcess[str]":
+        process = self.start(*arguments, **how)
+        out, err = process.communicate(piped, timeout=HANG_S)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def told(self, **how: Any) -> dict[str, Any]:
+        return json.loads(self.run("warm", "--json", **how).stdout)
+
+    def keeper(self) -> int:
+        """Of the one command that is under way."""
+        pid = self.told()["process"]
+        until(lambda: len(children(pid)) == 1, "the end of the keeper that was only asked")
+        return children(pid)[0]
+
+
+def children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in found]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Generator[Place]:
+    made = Place(tmp_path)
+    yield made
+    made.run("warm", "--stop")
+
+
+@pytest.fixture
+def warmed(place: Place) -> Place:
+    done = place.run("warm")
+    assert done.stdout.startswith("Commands start warm from here (process "), done
+    return place
+
+
+def shown(done: "subprocess.CompletedProcess[str]") -> tuple[int, str, str]:
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_warm_start_does_and_says_what_an_ordinary_one_does(place: Place) -> None:
+    def all_ways() -> list[tuple[int, str, str]]:
+        calls = script(place.folder, TELLS)
+        return [
+            shown(place.run(*calls, piped="piped", umask=0o027)),
+            shown(place.run(*calls, "--output-format", "json", "--nothing")),
+            shown(place.run("run", "nothing")),
+            shown(place.run("-p", "hi", "-m", "script:none.json")),
+        ]
+
+    cold = all_ways()
+    assert "bar" in cold[0][2] and "0027" in cold[0][2] and cold[0][0] == 0 and cold[1][0] == 2
+    place.run("warm")
+    assert all_ways() == cold
+
+
+def test_it_is_forked_from_the_warm_process_and_gets_its_descriptors(warmed: Place) -> None:
+    calls = script(warmed.folder, SLOW)
+    read, write = os.pipe()
+    process = warmed.start(*calls, pass_fds=[write])
+    os.close(write)
+    until(lambda: (warmed.folder / "begun").exists())
+    keeper = warmed.keeper()
+    (forked,) = children(keeper)
+    assert Path(f"/proc/{forked}/fd/{write}").readlink() == Path(f"/proc/self/fd/{read}").readlink()
+    assert not Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().strip()
+    process.kill()
+    process.communicate()
+    until(lambda: not Path(f"/proc/{forked}").exists())
+    os.close(read)
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)], ids=str
+)
+def test_a_signal_ends_it_as_it_ends_an_ordinary_start_and_the_run_can_be_resumed(
+    warmed: Place, sent: signal.Signals, code: int
+) -> None:
+    process = warmed.start(*script(warmed.folder, SLOW))
+    until(lambda: (warmed.folder / "begun").exists())
+    keeper = warmed.keeper()
+    process.send_signal(sent)
+    process.communicate(timeout=HANG_S)
+    assert process.returncode == code
+    until(lambda: not Path(f"/proc/{keeper}").exists())
+    (run,) = json.loads(warmed.run("runs", "--json").stdout)
+    assert run["status"] == "interrupted"
+
+
+@pytest.mark.parametrize("whose", ["keeper", "child"])
+def test_a_killed_keeper_or_child_ends_the_start_as_killed(warmed: Place, whose: str) -> None:
+    process = warmed.start(*script(warmed.folder, SLOW))
+    until(lambda: (warmed.folder / "begun").exists())
+    keeper = warmed.keeper()
+    (forked,) = children(keeper)
+    os.kill({"keeper": keeper, "child": forked}[whose], signal.SIGKILL)
+    process.communicate(timeout=HANG_S)
+    assert process.returncode == -signal.SIGKILL
+    until(lambda: not Path(f"/proc/{forked}").exists())
+
+
+def test_what_was_started_outlives_the_warm_process_and_a_new_one_can_begin(warmed: Place) -> None:
+    process = warmed.start(
+        *script(warmed.folder, "echo begun > begun; while [ ! -e go ]; do sleep 0.05; done")
+    )
+    until(lambda: (warmed.folder / "begun").exists())
+    pid = warmed.told()["process"]
+    assert warmed.run("warm", "--stop").stdout == f"The warm process {pid} has ended.\n"
+    assert warmed.run("warm", "--stop").stdout == "There was no warm process.\n"
+    assert warmed.told()["warm"]
+    (warmed.folder / "go").touch()
+    out, _ = process.communicate(timeout=HANG_S)
+    assert process.returncode == 0 and "Done." in out
+
+
+def limited() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
+
+
+def deaf() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+@pytest.mark.parametrize(
+    ("why", "how", "env"),
+    [
+        ("another limits", {"preexec_fn": limited}, {}),
+        ("another rights and signals", {"preexec_fn": deaf}, {}),
+        ("another priority", {"preexec_fn": lambda: os.nice(3)}, {}),
+        ("another variables", {}, {"PYTHONDEVMODE": "1"}),
+        ("another variables", {}, {"LANG": "C"}),
+        ("CI is set", {}, {"CI": "true"}),
+        ("it is run by sudo", {}, {"SUDO_UID": "1000"}),
+    ],
+)
+def test_a_start_in_another_place_is_an_ordinary_one(
+    warmed: Place, why: str, how: dict[str, Any], env: Mapping[str, str]
+) -> None:
+    given: dict[str, Any] = {**how, "env": {**warmed.env, **env}}
+    assert warmed.told(**given)["why"] == why
+    assert f"a start from here is cold: {why}" in warmed.run("doctor", **given).stdout
+    assert shown(warmed.run(*script(warmed.folder, "echo worked"), **given))[0] == 0
+    assert warmed.told()["warm"]
+
+
+def test_changed_code_ends_the_warm_process(place: Place) -> None:
+    changed = place.folder.parent / "sitecustomize.py"
+    changed.touch()
+    place.env["PYTHONPATH"] = str(changed.parent)
+    pid = place.told()["process"]
+    changed.write_text("changed = True")
+    assert place.told()["why"] == "sitecustomize.py has changed"
+    until(lambda: not Path(f"/proc/{pid}").exists())
+    assert place.told()["warm"]
+
+
+def test_it_keeps_no_secret_no_file_and_no_thread(warmed: Place) -> None:
+    assert warmed.run(*script(warmed.folder, "echo $OPENAI_API_KEY")).returncode == 0
+    pid = warmed.told()["process"]
+    with pytest.raises(AssertionError, match="found"):
+        _search(os.getpid(), SECRET)
+    _search(pid, SECRET)
+    assert SECRET not in Path(f"/proc/{pid}/environ").read_text()
+    kinds = [str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()]
+    files = [kind for kind in kinds if not kind.startswith(("/dev/null", "socket:"))]
+    assert files == [str(warmed.folder.parent / "run" / "interlock")]
+    assert len([*Path(f"/proc/{pid}/task").iterdir()]) == 1
+
+
+def _search(pid: int, text: str) -> None:
+    """Fails where the text is in the process's memory."""
+    wanted = text.encode()
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            if "rw-p" not in line:
+                continue
+            start, end = (int(part, 16) for part in line.split()[0].split("-"))
+            memory.seek(start)
+            assert wanted not in memory.read(end - start), "found"
+
+
+def test_a_folder_that_others_can_enter_is_refused(place: Place) -> None:
+    folder = Path(place.env["XDG_RUNTIME_DIR"]) / "interlock"
+    folder.mkdir()
+    folder.chmod(0o755)
+    done = place.run("warm")
+    assert done.returncode == 1
+    assert f"{folder} isn't this user's alone (chmod 700)" in done.stderr
+    folder.chmod(0o700)
+
+
+def test_it_ends_when_it_is_not_used(place: Place) -> None:
+    place.run("warm", "--for", "1s")
+    until(lambda: place.run("warm", "--stop").stdout == "There was no warm process.\n")
+    refused = place.run("warm", "--for", "soon")
+    assert refused.returncode == 2 and "isn't a duration such as 90s, 15m or 2h" in refused.stderr
+
+
+@pytest.mark.parametrize("how", ["warm", "cold"])
+def test_a_session_stops_for_the_shell_and_goes_on(place: Place, how: str) -> None:
+    if how == "warm":
+        place.run("warm")
+    shell = ("/bin/bash", "--norc", "--noprofile", "-i")
+    script(place.folder, "echo worked")
+    env = {**place.env, "PS1": "shell> "}
+    with Terminal(place.folder, columns=140, env=env, command=shell) as terminal:
+        terminal.until("shell> ")
+        terminal.type(f"{ENTRY} -y -m script:s.json\r")
+        terminal.waits_for("›")
+        if how == "warm":
+            assert place.keeper()
+        terminal.press("c-z", then="Stopped")
+        terminal.type("echo in the $((40 + 2))nd shell\r", then="in the 42nd shell")
+        terminal.type("fg\r")
+        terminal.waits_for("›")
+        terminal.resize(100, 30)
+        terminal.say("hi", then="Done.")
+        terminal.press("c-d", then="Go on with")
+        until(lambda: "shell>" in terminal.screen, "the shell")
+        terminal.type("stty -a | grep -o ' icanon'\r", then="\n icanon")
+        terminal.type("exit\r")
+        assert terminal.ends() == 0
