@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -86,7 +87,7 @@ def warmed(place: Place) -> Place:
 
 
 def shown(done: "subprocess.CompletedProcess[str]") -> tuple[int, str, str]:
-    return done.returncode, done.stdout, done.stderr
+    return done.returncode, done.stdout, re.sub(r" · [0-9.]+ m?s\b", "", done.stderr)
 
 
 def test_a_warm_start_does_and_says_what_an_ordinary_one_does(place: Place) -> None:
