@@ -19,6 +19,7 @@ _LISTED = {
         ("work", "run WORKFLOW [PROMPT]", "Run any workflow, from a prompt, JSON or a batch file"),
         ("work", "resume RUN", "Decide open requests and resume; also after a crash"),
         ("work", "init [HINT]", "Explore this repository and write GEMINI.md; asks first"),
+        ("serve", "serve [--open]", "Serve a page to follow, decide and start runs"),
         ("acp", "acp", "Serve an editor: Zed, JetBrains, Neovim, Emacs, Toad"),
     ),
     "Decide": (

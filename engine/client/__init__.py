@@ -183,6 +183,22 @@ class Client(Views):
         with stoppable(stop) as given, self.drives.drive(given) as live:
             return await drive(renderers=[*renderers, live], stop=given)
 
+    def decide(self, run: str, decisions: Sequence[Decision], by: str = "") -> None:
+        """Save decisions without driving: a drive in progress takes them up, else `go_on` does. Raises `UserError`.
+
+        `by`: who decided; empty: this user.
+        """
+        from interlock.engine.store import Store
+        from interlock.engine.store.approvals import record_decisions
+
+        record_decisions(Store(self.home), self.innermost(self.run(run).run), decisions, by)
+
+    def new_id(self) -> str:
+        """An id for a run that is started under it."""
+        from interlock.engine.store.runs import new_run_id
+
+        return new_run_id()
+
     def stop(self, run: str | None = None) -> bool:
         """Stop a run that this process drives, or all of them, cleanly; False: there is none. From any thread."""
         found = [drive for drive in [*self.drives.open] if run in (None, drive.run)]

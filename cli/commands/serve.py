@@ -1,0 +1,60 @@
+"""serve: the page for this user's runs, on loopback."""
+
+import sys
+from dataclasses import replace
+
+from interlock.cli.flags import add_running_flags, options_from
+from interlock.cli.parsing import Args, Parser, flag, number
+from interlock.cli.render.output import out
+from interlock.state.errors import UserError
+
+
+def serve_parser() -> Parser:
+    made = Parser(
+        "serve",
+        "[FLAGS] | token new NAME --role ROLE | token rm NAME | token list",
+        "Serve a page on 127.0.0.1: follow runs live, decide requests, start work. Runs continue without the server.",
+        [
+            ("interlock serve", "print the address with its token"),
+            ("interlock serve --open", "open it in a browser"),
+            ("interlock serve --read-only", "let nobody decide or start anything"),
+            ("interlock serve token new ci --role view", "print a token for a program"),
+        ],
+    )
+    made.add_argument("words", nargs="*", metavar="token", help="manage tokens of programs")
+    flag(made, "--port N", "port (default: 4280)", type=number(int, 0), default=4280)
+    flag(made, "--open", "open the page in a browser")
+    flag(made, "--read-only", "refuse everything that changes a run")
+    flag(made, "--role ROLE", "with token new: view, decide or drive (default: view)", default="view")
+    add_running_flags(made)
+    return made
+
+
+def serve(args: Args) -> int | None:
+    if args.words:
+        return _token(args)
+    from interlock.cli.web.server import run
+
+    options = replace(options_from(args), interactive=True)
+    return run(options, args.port, args.read_only, args.open)
+
+
+def _token(args: Args) -> None:
+    from interlock.cli.web.guard import ROLES, Tokens
+    from interlock.engine.client import state_home
+
+    tokens, words = Tokens(state_home()), list(args.words)
+    if words == ["token", "list"]:
+        for name, kept in tokens.named().items():
+            out().print(f"{name}  {kept['role']}")
+    elif words[:2] == ["token", "new"] and len(words) == 3:
+        if args.role not in ROLES:
+            raise UserError(f"No role {args.role!r}. Expected one of {', '.join(ROLES)}.")
+        sys.stdout.write(tokens.add(words[2], args.role) + "\n")
+    elif words[:2] == ["token", "rm"] and len(words) == 3:
+        if not tokens.remove(words[2]):
+            raise UserError(f"No token {words[2]!r}. List them with: interlock serve token list")
+    else:
+        raise UserError(
+            f"serve takes no {' '.join(words)!r}. Expected token new NAME, token rm NAME or token list."
+        )

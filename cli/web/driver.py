@@ -1,0 +1,86 @@
+"""driver: drives one run in a process of its own, which outlives the server; its live events go to a file.
+
+The work comes pickled on stdin. One line on stdout says that the run goes, or why it doesn't.
+"""
+
+import asyncio
+import json
+import os
+import pickle
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from interlock.engine.client import Client, Options
+from interlock.state.errors import InterlockError, bug
+
+if TYPE_CHECKING:
+    from interlock.state.events import Event
+
+
+@dataclass(frozen=True)
+class Work:
+    """One drive."""
+
+    options: Options
+    run: str
+    workflow: str = ""
+    """What to start under the id `run`; empty: go on with `run`."""
+    input: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    prompt: str | None = None
+
+
+def live_file(home: Path, run: str) -> Path:
+    """Where the newest drive of a run writes its events: first its process id, then a JSON object a line."""
+    return home / "live" / f"{run}.jsonl"
+
+
+class _Live:
+    """A renderer that writes events to the run's file, and tells the server once that the run goes."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(exist_ok=True, mode=0o700)
+        fresh = path.with_suffix(f".{os.getpid()}")
+        self._file = fresh.open("w", encoding="utf-8", errors="backslashreplace")
+        self._file.write(f"{os.getpid()}\n")
+        self._file.flush()
+        fresh.replace(path)
+
+    def __call__(self, event: "Event", /) -> None:
+        if event.type == "init":
+            answer({})
+        self._file.write(event.model_dump_json() + "\n")
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def answer(facts: Mapping[str, str]) -> None:
+    """The one line for the server, which may be gone."""
+    with suppress(OSError, ValueError):
+        os.write(1, json.dumps(facts).encode() + b"\n")
+
+
+async def _drive(work: Work) -> None:
+    client, live = Client(work.options), _Live(live_file(work.options.home, work.run))
+    if work.workflow:
+        await client.start(work.workflow, work.input, renderers=[live], run=work.run)
+    else:
+        await client.go_on(work.run, work.prompt, renderers=[live], instead=True)
+
+
+def main() -> None:
+    work: Work = pickle.load(sys.stdin.buffer)
+    try:
+        asyncio.run(_drive(work))
+        answer({})
+    except Exception as error:
+        failure = error if isinstance(error, InterlockError) else bug(error)
+        answer({"error": str(failure), "kind": failure.kind})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""drives: starts drives in processes of their own, stops them, and reads what they write while they work."""
+
+import asyncio
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any
+
+from interlock.cli.web import driver
+from interlock.cli.web.driver import Work, live_file
+from interlock.engine.client import Client
+from interlock.state.errors import BusyError, UserError
+
+_LOOK_S = 0.05
+"""Seconds between two looks at the file of a drive."""
+_MOST = 1_000_000
+"""Bytes of it that are read at once."""
+
+
+async def begin(work: Work) -> None:
+    """Start a drive; returns when its run goes. Raises `UserError` with why it doesn't."""
+    made = await asyncio.to_thread(_begun, work)
+    if made.get("kind") == "BusyError":
+        raise BusyError(made["error"])
+    if "error" in made:
+        raise UserError(made["error"])
+
+
+def _begun(work: Work) -> Mapping[str, str]:
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-m", driver.__name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert child.stdin and child.stdout
+    with child.stdin, child.stdout:
+        child.stdin.write(pickle.dumps(work))
+        child.stdin.close()
+        line = child.stdout.readline()
+    threading.Thread(target=child.wait, daemon=True).start()
+    return json.loads(line) if line else {"error": f"The process of run {work.run!r} died before it began."}
+
+
+def stop(client: Client, run: str) -> None:
+    """Stop a run that a server's drive works on, as Ctrl-C does. Raises `UserError` if it isn't one."""
+    row = client.run(run)
+    if row.owner is None:
+        raise UserError(f"Run {run!r} is {row.status}: nothing drives it.")
+    pid = int(row.owner.rpartition(":")[2])
+    if pid != _driver_of(client.home, run):
+        raise UserError(f"Run {run!r} is driven by {row.owner}, another terminal. Stop it there.")
+    os.kill(pid, signal.SIGINT)
+
+
+def _driver_of(home: Path, run: str) -> int:
+    try:
+        with live_file(home, run).open() as file:
+            return int(file.readline())
+    except (OSError, ValueError):
+        return 0
+
+
+async def pieces(home: Path, run: str) -> AsyncGenerator[dict[str, Any]]:
+    """Live events of a run that a server's drive works on, from after the last complete answer; never ends.
+
+    A drive that begins later is followed, too. Nothing is kept in memory for a slow reader.
+    """
+    path, place, inode, rest = live_file(home, run), 0, 0, b""
+    first = True
+    while True:
+        try:
+            with path.open("rb") as file:
+                if inode != (now := os.fstat(file.fileno()).st_ino):
+                    inode, place, rest = now, _recent(file.read()) if first else 0, b""
+                file.seek(place)
+                data = file.read(_MOST)
+        except OSError:
+            data = b""
+        first = False
+        place += len(data)
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            if line.startswith(b"{"):
+                yield json.loads(line)
+        if not data:
+            await asyncio.sleep(_LOOK_S)
+
+
+def _recent(data: bytes) -> int:
+    """The place behind the last answer that is complete: the record has it."""
+    found = 0
+    for line in data.splitlines(keepends=True)[:-1]:
+        found += len(line)
+    last = 0
+    place = 0
+    for line in data[:found].splitlines(keepends=True):
+        place += len(line)
+        if b'"type":"message"' in line and b'"delta":false' in line:
+            last = place
+    return last

@@ -1,0 +1,218 @@
+"""guard: lets a request through only with a known Host and Origin, a token, and a body of bounded size."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, Response
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+BODY_LIMIT = 8_000_000
+"""Bytes of one request's body."""
+_TRIES, _REFUSED_S, _SLOW_S = 5, 60.0, 0.3
+"""Wrong tokens within `_REFUSED_S` seconds after which tokens are refused; each wrong one is slowed."""
+_OPEN = ("/login", "/ok")
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+class Person(NamedTuple):
+    """Who sends a request."""
+
+    name: str
+    """Recorded with decisions; empty: the user whose server this is."""
+    role: str
+    """One of `ROLES`."""
+
+
+ROLES = ("view", "decide", "drive")
+"""Each may do what those before it may."""
+
+
+class Tokens:
+    """The token of this user's page, and those of programs, by their hashes. Files in the state directory, 0600."""
+
+    def __init__(self, home: Path) -> None:
+        self._page, self._programs = home / "page.token", home / "tokens.json"
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    @property
+    def page(self) -> str:
+        """Kept, so that a page stays signed in when the server starts again."""
+        if not self._page.exists():
+            _write(self._page, secrets.token_urlsafe(32))
+        return self._page.read_text()
+
+    @property
+    def cookie(self) -> str:
+        return hmac.new(self.page.encode(), b"cookie", hashlib.sha256).hexdigest()
+
+    def named(self) -> dict[str, dict[str, str]]:
+        """Name → role and hash."""
+        return json.loads(self._programs.read_text()) if self._programs.exists() else {}
+
+    def add(self, name: str, role: str) -> str:
+        """A new token, which is shown once; one of the same name stops working."""
+        token = secrets.token_urlsafe(32)
+        self._keep({**self.named(), name: {"role": role, "sha256": _hash(token)}})
+        return token
+
+    def remove(self, name: str) -> bool:
+        there = self.named()
+        found = there.pop(name, None)
+        self._keep(there)
+        return found is not None
+
+    def _keep(self, named: dict[str, dict[str, str]]) -> None:
+        _write(self._programs, json.dumps(named))
+
+    def whose(self, token: str) -> Person | None:
+        if hmac.compare_digest(token.encode(), self.page.encode()):
+            return Person("", "drive")
+        digest = _hash(token)
+        for name, kept in self.named().items():
+            if hmac.compare_digest(kept["sha256"], digest):
+                return Person(name, kept["role"])
+        return None
+
+
+class Guard:
+    """Stands before the whole application."""
+
+    def __init__(self, app: App, tokens: Tokens, port: int, read_only: bool) -> None:
+        self._app, self._tokens, self._read_only = app, tokens, read_only
+        self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
+        self.cookie = f"interlock-{port}"
+        self._wrong: list[float] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+        elif refusal := await self._refusal(scope):
+            await refusal(scope, receive, _headed(send))
+        else:
+            await self._app(scope, _bounded(receive), _headed(send))
+
+    async def _refusal(self, scope: Scope) -> Response | None:
+        headers, path = Headers(scope=scope), str(scope["path"])
+        if headers.get("host", "") not in self._hosts:
+            return _no(421, "This server answers for 127.0.0.1 and localhost only.")
+        origin = headers.get("origin")
+        if origin is not None and origin.removeprefix("http://") not in self._hosts:
+            return _no(403, f"Requests from {origin!r} are refused: it is another site.")
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and scope["method"] != "GET":
+            return _no(403, "Requests from another site are refused.")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > BODY_LIMIT:
+            return _no(413, f"The body is larger than {BODY_LIMIT:,} bytes.")
+        if path in _OPEN or (scope["method"] == "GET" and is_shell(path)):
+            return None
+        return await self._unknown(scope, headers)
+
+    async def _unknown(self, scope: Scope, headers: Headers) -> Response | None:
+        """A refusal unless the request has a token, or the page's cookie."""
+        bearer = headers.get("authorization", "").removeprefix("Bearer ")
+        token = headers.get("x-api-key") or bearer
+        person = await self.known(token) if token else self._by_cookie(headers)
+        if person is None and self.locked:
+            return _no(429, "Too many wrong tokens. Wait a minute.")
+        if person is None:
+            return _no(401, "Sign in first: open the address that `interlock serve` prints, or send a token.")
+        scope["state"]["person"] = person._replace(role="view") if self._read_only else person
+        return None
+
+    async def known(self, token: str) -> Person | None:
+        """Whose token it is; a wrong one is slowed, and after some, all are refused for a minute."""
+        if self.locked:
+            return None
+        found = self._tokens.whose(token)
+        if found is None:
+            self._wrong.append(time.monotonic())
+            await asyncio.sleep(_SLOW_S)
+        return found
+
+    @property
+    def locked(self) -> bool:
+        self._wrong = [at for at in self._wrong if time.monotonic() - at < _REFUSED_S]
+        return len(self._wrong) >= _TRIES
+
+    def _by_cookie(self, headers: Headers) -> Person | None:
+        try:
+            found = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
+        except CookieError:
+            return None
+        good = found and hmac.compare_digest(found.value.encode(), self._tokens.cookie.encode())
+        return Person("", "drive") if good else None
+
+
+def is_shell(path: str) -> bool:
+    """Whether a path is the page itself, which holds no data."""
+    return (
+        path == "/" or path.startswith("/static/") or path.split("/")[1] in ("run", "all", "start", "flows")
+    )
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Ends a body that says no length before it is too long."""
+    taken = 0
+
+    async def received() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        return {"type": "http.disconnect"} if taken > BODY_LIMIT else message
+
+    return received
+
+
+def _headed(send: Send) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            there = {name for name, _ in message["headers"]}
+            more = {**_HEADERS, "cache-control": "no-store"}
+            message["headers"] = [
+                *message["headers"],
+                *((n.encode(), v.encode()) for n, v in more.items() if n.encode() not in there),
+            ]
+        await send(message)
+
+    return sent
+
+
+def _no(status: int, detail: str) -> Response:
+    return JSONResponse({"detail": detail}, status)
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file that only its user may read."""
+    fresh = path.with_suffix(f".{os.getpid()}")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+    fresh.replace(path)

@@ -1,0 +1,187 @@
+"""`interlock serve`: a real server on loopback, asked over HTTP."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+EDIT = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
+REPLIES = [
+    {"text": "I fix it.", "tool_calls": [{"name": "replace", "args": EDIT}]},
+    {"text": "Fixed. <script>alert(1)</script>"},
+]
+
+
+class Server:
+    """A server in a process of its own, and a client that has its token."""
+
+    def __init__(self, work: Path, *flags: str, port: int = 0) -> None:
+        self.work = work
+        command = [Path(sys.executable).with_name("interlock"), "serve", "--port", str(port), *flags]
+        self.process = subprocess.Popen(command, cwd=work, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        self.address, _, self.token = line.split()[-1].partition("/#token=")
+        self.http = httpx.Client(
+            base_url=self.address, headers={"Authorization": f"Bearer {self.token}"}, timeout=30
+        )
+
+    def start(self, prompt: str = "fix it") -> str:
+        return self.post("/api/runs", workflow="main", input={"prompt": prompt}).json()["run"]
+
+    def post(self, path: str, **body: Any) -> httpx.Response:
+        return self.http.post(path, json=body)
+
+    def status(self, run: str) -> str:
+        return self.http.get(f"/api/runs/{run}").json()["status"]
+
+    def until(self, run: str, *wanted: str) -> str:
+        for _ in range(300):
+            if (found := self.status(run)) in wanted:
+                return found
+            time.sleep(0.1)
+        raise AssertionError(f"{run} is {found}, expected {wanted}")
+
+    def request(self, run: str) -> dict[str, Any]:
+        self.until(run, "waiting")
+        return self.http.get("/api/requests", params={"run": run}).json()[0]
+
+    def decide(self, run: str, choice: str, **more: Any) -> httpx.Response:
+        name = self.request(run)["id"]
+        return self.post(f"/api/runs/{run}/decide", decisions=[{"id": name, "choice": choice, **more}])
+
+    def events(self, run: str, enough: Callable[[list[Any]], bool], cursor: str = "") -> list[Any]:
+        """Events of the record, with their places, until there are enough."""
+        found: list[Any] = []
+        place = ""
+        with self.http.stream("GET", f"/api/runs/{run}/events", params={"cursor": cursor}) as answer:
+            for line in answer.iter_lines():
+                if line.startswith("id: "):
+                    place = line[4:]
+                elif line.startswith("data: "):
+                    found.append((place, json.loads(line[6:])))
+                    place = ""
+                    if enough(found):
+                        return found
+        raise AssertionError("the stream ended")
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        self.process.send_signal(number)
+        self.process.wait()
+        assert self.process.stdout
+        self.process.stdout.close()
+        self.http.close()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Generator[Callable[..., Server]]:
+    work, opened = tmp_path / "work", list[Server]()
+    work.mkdir()
+    (work / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(REPLIES))
+
+    def start(*flags: str, port: int = 0) -> Server:
+        opened.append(Server(work, "-m", f"script:{script}", "--skip-trust", *flags, port=port))
+        return opened[-1]
+
+    yield start
+    for one in opened:
+        if one.process.poll() is None:
+            one.kill(signal.SIGTERM)
+
+
+def said(events: list[Any]) -> list[str]:
+    return [e["content"] for place, e in events if e["type"] == "message" and place]
+
+
+def test_a_run_is_started_followed_and_decided_and_outlives_the_server(serve: Callable[..., Server]) -> None:
+    first = serve()
+    run = first.start()
+    request = first.request(run)
+    assert (
+        request["asked"]["headline"] == "replace calc.py (+1 −1)"
+        and "+    return a + b" in request["asked"]["preview"]
+    )
+    assert [way["key"] for way in request["asked"]["ways"]] == ["y", "a", "", "s", "e", "n", "c"]
+    shown = first.events(run, lambda found: any(e["type"] == "standing" for _, e in found))
+    first.kill()
+    second = serve(port=int(first.address.rpartition(":")[2]))
+    assert second.token == first.token, "a page stays signed in"
+    assert second.decide(run, "proceed_once").json() == {"decided": 1}
+    assert second.until(run, "done", "failed") == "done"
+    assert "a + b" in (second.work / "calc.py").read_text()
+    late = second.post(f"/api/runs/{run}/decide", decisions=[{"id": request["id"], "choice": "reject"}])
+    assert late.status_code == 409 and "no longer waits" in late.json()["detail"]
+    cursor = [place for place, _ in shown if place][-1]
+    ended = lambda found: any(e["type"] == "standing" and e["status"] == "done" for _, e in found)  # noqa: E731
+    rest = second.events(run, ended, cursor)
+    assert said(shown) == ["fix it", "I fix it."] and said(rest) == ["Fixed. <script>alert(1)</script>"]
+    assert second.http.get(f"/api/runs/{run}/diagram").text.startswith("<?xml")
+    (call,) = second.http.get(f"/api/runs/{run}/calls").json()
+    assert "approved by" in call["who"]
+
+
+def test_what_isnt_the_page_of_this_user_is_refused(serve: Callable[..., Server]) -> None:
+    here = serve("--read-only")
+    host = here.address.removeprefix("http://")
+    plain = httpx.Client(base_url=here.address)
+    asked: list[tuple[str, str, dict[str, str], int]] = [
+        ("GET", "/api/runs", {}, 401),
+        ("GET", "/api/runs", {"Authorization": f"Bearer {here.token}", "Host": "evil.example"}, 421),
+        ("GET", "/", {"Host": f"evil.example:{host.rpartition(':')[2]}"}, 421),
+        ("GET", "/api/runs", {"Authorization": f"Bearer {here.token}", "Origin": "http://evil.example"}, 403),
+        ("GET", "/api/runs", {"Authorization": f"Bearer {here.token}", "Origin": "null"}, 403),
+        ("POST", "/api/runs", {"Authorization": f"Bearer {here.token}", "Sec-Fetch-Site": "cross-site"}, 403),
+        ("POST", "/api/runs", {"Authorization": f"Bearer {here.token}"}, 403),
+        ("GET", "/", {}, 200),
+        ("GET", "/static/../app.py", {}, 401),
+    ]
+    with plain:
+        for method, path, headers, status in asked:
+            answer = plain.request(method, path, headers=headers)
+            assert answer.status_code == status, (method, path, headers, answer.text)
+            assert "access-control-allow-origin" not in answer.headers
+            assert "script-src 'self'" in answer.headers["content-security-policy"]
+        assert plain.post("/login", content=b"x" * 9_000_000).status_code == 413
+        signed = plain.post("/login", content=here.token)
+        assert (
+            "HttpOnly" in signed.headers["set-cookie"] and "SameSite=strict" in signed.headers["set-cookie"]
+        )
+        assert plain.get("/api/runs").json() == {"runs": [], "total": 0}
+        missing = plain.get("/api/runs/nothere")
+        assert missing.status_code == 404 and "'nothere'" in missing.json()["detail"]
+        wrong = [plain.post("/login", content=f"guess {n}").status_code for n in range(6)]
+        assert wrong == [401, 401, 401, 401, 429, 429]
+        assert plain.post("/login", content=here.token).status_code == 429, "nobody signs in for a minute"
+        assert plain.get("/api/runs").status_code == 200, "who is signed in stays so"
+
+
+def test_a_programs_token_has_a_role_and_its_name_is_recorded(serve: Callable[..., Server], cli: Any) -> None:
+    here = serve()
+    run = here.start()
+    here.request(run)
+    tokens = {
+        role: cli("serve", "token", "new", f"bot-{role}", "--role", role).stdout.strip()
+        for role in ("view", "decide")
+    }
+    kept = Path(os.environ["INTERLOCK_HOME"]) / "tokens.json" if "INTERLOCK_HOME" in os.environ else None
+    assert kept is None or tokens["view"] not in kept.read_text()
+    here.http.headers["Authorization"] = f"Bearer {tokens['view']}"
+    assert here.decide(run, "proceed_once").status_code == 403
+    here.http.headers["Authorization"] = f"Bearer {tokens['decide']}"
+    assert here.post("/api/runs", workflow="main", input={"prompt": "x"}).status_code == 403
+    assert here.decide(run, "proceed_once").status_code == 200
+    here.until(run, "done")
+    (call,) = here.http.get(f"/api/runs/{run}/calls").json()
+    assert "approved by bot-decide" in call["who"]
+    assert cli("serve", "token", "rm", "bot-decide").returncode == 0
+    assert here.http.get("/api/runs").status_code == 401
