@@ -57,7 +57,7 @@ def doctor(args: Args) -> int | None:
 def _workflow(args: Args) -> Iterator[Finding]:
     hints = Client.at_home().effect_hints(args.workflow)
     for node, call, where in hints:
-        text = f"node {node!r} calls {call} ({where}) without `effect`; a kill could repeat it: docs/langgraph.md"
+        text = f"node {node!r} calls {call} ({where}) without `effect`; a kill could repeat it"
         yield Finding("note", "effects", text)
     if not hints:
         yield Finding("ok", "effects", f"no node of {args.workflow!r} looks as if it acts outside the graph")
