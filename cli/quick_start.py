@@ -125,6 +125,10 @@ def _off(*_: Any, **__: Any) -> bool:
     return False
 
 
+def _no_run(*_: Any, **__: Any) -> None:
+    """Stands in for `get_current_run_tree`: nothing is traced."""
+
+
 TAKEN: dict[str, dict[str, Any]] = {
     LANGSMITH: {
         "RunTree": Untraced,
@@ -133,7 +137,11 @@ TAKEN: dict[str, dict[str, Any]] = {
         "configure": _off,
     },
     f"{LANGSMITH}.run_trees": {"RunTree": Untraced},
-    f"{LANGSMITH}.run_helpers": {"get_tracing_context": _tracing_context, "_set_tracing_context": _off},
+    f"{LANGSMITH}.run_helpers": {
+        "get_tracing_context": _tracing_context,
+        "_set_tracing_context": _off,
+        "get_current_run_tree": _no_run,
+    },
     f"{LANGSMITH}.utils": {"tracing_is_enabled": _off},
     f"{LANGSMITH}.address": {"AgentAddress": Untraced},
 }

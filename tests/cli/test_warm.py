@@ -72,6 +72,18 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in found]
 
 
+@pytest.fixture(autouse=True)
+def as_from_a_shell() -> Generator[None]:
+    """Commands get the signals that a shell gives them, also where the tests themselves run in the background."""
+    numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+    ignored = [number for number in numbers if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Generator[Place]:
     made = Place(tmp_path)
