@@ -23,6 +23,7 @@ async def main(folder: Path, url: str) -> None:
         outputs=outputs,
         settings=Settings(),
         emit_output=lambda _: None,
+        reach="any",
     )
     print("begun", flush=True)
     await run(BrowserActionArgs(action="launch", url=url), context)

@@ -97,7 +97,7 @@ def browse(context: ToolContext, story: Callable[[Act], Awaitable[None]]) -> Non
             return error.result
 
     processes = SupervisedProcesses(outputs=context.outputs, env={"PATH": os.environ["PATH"]})
-    held = replace(context, processes=processes)
+    held = replace(context, processes=processes, reach="any")  # as if nothing were asked
     try:
         asyncio.run(story(act))  # type: ignore[arg-type]
     finally:
