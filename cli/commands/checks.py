@@ -23,6 +23,7 @@ from interlock.cli.render.output import (
     write_json,
 )
 from interlock.state.errors import InputError, UserError
+from interlock.state.output_rules import SHELL
 from interlock.state.text import visible_json
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def policy_parser() -> Parser:
         _ABOUT,
         [
             (
-                'interlock policy check run_shell_command \'{"command": "git push"}\'',
+                "interlock policy check run_shell_command 'git push'",
                 "show which command asks, and by which rule",
             ),
             ("interlock policy check write_file @call.json --mode plan --all", "list every rule considered"),
@@ -74,7 +75,12 @@ def policy_parser() -> Parser:
     )
     made.add_argument("action", metavar="check", help="the only action")
     made.add_argument("tool", nargs="?", metavar="TOOL", help="tool name; see: interlock tools")
-    made.add_argument("args", nargs="?", metavar="JSON|@FILE|-", help="arguments of the call; -: read stdin")
+    made.add_argument(
+        "args",
+        nargs="?",
+        metavar="JSON|@FILE|-",
+        help="arguments of the call, or a shell line; -: read stdin",
+    )
     flag(made, "--batch FILE.jsonl", "one check per line; -: read stdin")
     flag(made, "--agent NAME", "check it as a call of this sub-agent")
     flag(made, "--server NAME", "check it as a tool of this MCP server")
@@ -116,7 +122,12 @@ def _question(args: Args) -> dict[str, Any]:
         raise UserError("Standard input can be read once. Give JSON or --annotations in another way.")
     found: dict[str, Any] = {"tool": args.tool}
     if args.args is not None:
-        found["args"] = json_object(read_spec(args.args, "JSON"), f"What stands after {args.tool}")
+        as_written = args.tool in SHELL and not args.args.lstrip().startswith(("{", "@")) and args.args != "-"
+        found["args"] = (
+            {"command": args.args}
+            if as_written
+            else json_object(read_spec(args.args, "JSON"), f"What stands after {args.tool}")
+        )
     if args.annotations is not None:
         found["annotations"] = json_object(read_spec(args.annotations, "--annotations"), "--annotations")
     return {**found, **_scope(args)}

@@ -127,11 +127,15 @@ A choice made while planning ends with the plan.
 
 
 def shell_rule(call: CallView, line: ShellLine, mode: str) -> SessionRule | None:
-    """Build a rule from the commands as they are shown; None if one is only known when it runs."""
-    if line.opaque is not None or not line.effective or not all(map(_is_known, line.effective)):
+    """Build a rule from the commands as they are shown; None if what runs is only known when it runs.
+
+    Where arguments are (`for f in *.py; do ruff check "$f"; done`, `… | xargs ruff check`), it is for the whole line.
+    """
+    if line.opaque is not None or not line.effective or any(map(_is_hidden, line.effective)):
         return None
     common = SessionRule(tool=call.name, modes=LOOSER[mode])
-    if line.files or any(c.fed and row_of(c.argv) is None for c in line.effective):
+    fed = any(c.fed and row_of(c.argv) is None for c in line.effective)
+    if line.files or fed or not all(map(_is_known, line.effective)):
         return common.model_copy(update={"line": line.text})
     each = chain.from_iterable(map(several, line.effective))
     shown = [Shown(argv) for argv in dict.fromkeys(map(_argv, each))]
@@ -144,9 +148,12 @@ def _argv(command: ShellCommand) -> tuple[str, ...]:
     return command.argv[: found[0]] if found and found[1].anything else command.argv
 
 
+def _is_hidden(command: ShellCommand) -> bool:
+    return not command.words or bool(command.danger or command.opaque)
+
+
 def _is_known(command: ShellCommand) -> bool:
-    if not command.words or command.danger or command.opaque:
-        return False
+    """Whether every argument is known, or may be any."""
     found = row_of(command.argv)
     return command.literal or (found is not None and found[1].anything and command.words[0].literal)
 

@@ -228,7 +228,7 @@ def _quoted(text: str) -> str:
 
 
 _DANGER = "A dangerous form is asked about each time: it {}."
-_HIDDEN = "What it runs is only known when it runs{}, so it is asked about each time."
+_HIDDEN = "Not all that it runs can be seen{}, so it is asked about each time."
 
 
 def _not_always(decided: PolicyDecision) -> str:
@@ -243,8 +243,6 @@ def _not_always(decided: PolicyDecision) -> str:
         return _HIDDEN.format(f" ({decided.line.opaque})")
     if danger := next((p.command.danger for p in decided.parts if p.command.danger), None):
         return _DANGER.format(danger)
-    if any(not p.command.literal for p in decided.parts):
-        return "An argument is only known when it runs, so it is asked about each time."
     return "It can't be narrowed to one command, one file, one host or one MCP tool or server."
 
 

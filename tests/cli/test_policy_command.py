@@ -76,7 +76,8 @@ def test_it_says_what_a_person_could_answer_and_why_not_always(check) -> None:
     assert "proceed_always" not in dangerous["choices"]
     assert dangerous["not_always"] == "A dangerous form is asked about each time: it deletes recursively."
     hidden = check("run_shell_command", command("eval $x"))
-    assert hidden["unseen"] and "only known when it runs" in hidden["not_always"]
+    assert hidden["unseen"] and hidden["not_always"].startswith("Not all that it runs can be seen")
+    assert check("run_shell_command", "npm test") == asked  # a line is its own argument
     assert check("glob", '{"pattern": "*"}')["choices"] == []
     private = check("web_fetch", '{"url": "http://169.254.169.254/"}', "--allowed-tools", "web_fetch")
     assert private["decision"] == "ask" and "proceed_always" not in private["choices"]

@@ -51,6 +51,11 @@ GRANTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
     ),
     "pytest --collect-only": (("pytest --collect-only -q",), ("pytest",)),
+    "ls | xargs wc -l": (("ls | xargs wc -l",), ("ls | xargs wc", "ls -a | xargs wc -l", "wc -l a.txt")),
+    'for f in *.py; do wc -l "$f"; done': (
+        ('for f in *.py; do wc -l "$f"; done',),
+        ('for f in *; do wc -l "$f"; done', 'wc -l "$f"', 'for f in *.py; do wc -l "$f"; done; ./x'),
+    ),
     "mypy src": (
         ("mypy --strict src tests",),
         (
