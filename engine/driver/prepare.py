@@ -29,6 +29,7 @@ from interlock.services.policy.load import ADMIN_FOLDERS, Places, read_files, ru
 from interlock.services.policy.modes import PROJECT_FILE, ModeBook, load_modes
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import Scope
+from interlock.services.sandbox.aside import set_aside_after_kill
 from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
 from interlock.services.secrets.environment import secret_headers, secret_variables, tool_environment
 from interlock.services.secrets.redaction import Redactor, marks_in
@@ -250,7 +251,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
         policy=policy,
         limits=_limits(options.limits, settings),
         trusted=trusted,
-        warnings=warnings,
+        warnings=[*warnings, *set_aside_after_kill(options.home, root, protected)],
         agents=own.agents,
         skills=own.skills,
         modes=ModeBook(modes, rules.modes),

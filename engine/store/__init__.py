@@ -22,7 +22,7 @@ PARTS = (
     "interlock.db",
     "interlock.db-wal",
     "interlock.db-shm",
-    *("outputs", "plans", "snapshots", "input", "index"),
+    *("outputs", "plans", "snapshots", "input", "index", "sandbox"),
 )
 """What is in the state directory."""
 

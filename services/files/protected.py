@@ -168,6 +168,16 @@ class ProtectedPaths:
     """Hidden entries directly in it are the user's configuration."""
     made: set[str] = field(default_factory=set[str])
     """Paths that a tool made, which somebody allowed, and the folders above them."""
+    on_made: list[Callable[[Sequence[str]], None]] = field(
+        default_factory=list["Callable[[Sequence[str]], None]"]
+    )
+    """Called with those paths before they are made."""
+
+    def will_make(self, path: Path) -> None:
+        paths = [str(path), *map(str, path.parents)]
+        self.made.update(paths)
+        for tell in self.on_made:
+            tell(paths)
 
     def names(self) -> Mapping[str, Kind]:
         return {folded(name): PROTECTED.get(name, _MEMORY) for name in self.spelled()}

@@ -211,7 +211,7 @@ class FolderWorkspace:
         if folder not in self._anchors:
             self._anchors[folder] = Anchor(folder, private=True)  # ours, not the user's
         if make and self.protected(str(path)):
-            self.protected_paths.made.update(map(str, (path, *path.parents)))
+            self.protected_paths.will_make(path)
         with self._anchors[folder].place(path, make=make) as place:
             yield place
 

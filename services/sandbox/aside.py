@@ -1,14 +1,23 @@
 """aside: sets aside protected files that a sandboxed command made in a sub-folder, where no placeholder can keep them
-from being made."""
+from being made.
 
+While a command runs, a note in the state directory says what was there before it. After a kill, the next run in the
+folder sets the rest aside.
+"""
+
+import fcntl
+import json
 import os
 import stat
+import tempfile
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from interlock.services.files.filesystem import Anchor
+from interlock.services.files.folders import private_directory
 from interlock.services.files.git_config import is_plain_config
 from interlock.services.files.protected import Kind, ProtectedPaths, folded
 from interlock.services.files.regular import read_file
@@ -16,6 +25,7 @@ from interlock.services.sandbox.repository import NOT_SEARCHED, Survey, is_place
 from interlock.state.tooling import Place
 
 SUFFIX = ".sandboxed"
+_NOTES = "sandbox"
 _LARGEST = 20_000
 """Bytes of a repository's configuration; nobody needs as many."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -78,6 +88,65 @@ class Newcomers:
         except (OSError, UnicodeDecodeError):
             return False
         return plain and all(hook.suffix == ".sample" for hook in own[1].glob("*"))
+
+
+@contextmanager
+def noted(newcomers: Newcomers, state: Path) -> Generator[None]:
+    """Run a command inside the block: note what is there before, and set aside what it made after. Raises `OSError`.
+
+    `state`: the state directory; without one there is no note.
+    """
+    with _note(newcomers, state / _NOTES) if state.is_dir() else nullcontext():
+        try:
+            yield
+        finally:
+            newcomers.set_aside()
+
+
+@contextmanager
+def _note(newcomers: Newcomers, folder: Path) -> Generator[None]:
+    """One JSON text a line: what is there, then what tools make meanwhile. Locked for as long as its owner lives."""
+    private_directory(folder)
+    descriptor, name = tempfile.mkstemp(dir=folder)
+    note = Path(name)
+
+    def add(found: object) -> None:
+        os.write(descriptor, json.dumps(found).encode() + b"\n")
+
+    before, on_made = newcomers.before, newcomers.protected.on_made
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        add({"roots": [str(root) for root in before.roots], "known": [*before.known]})
+        note = note.rename(f"{name}.json")
+        on_made.append(add)
+        try:
+            yield
+        finally:
+            on_made.remove(add)
+    finally:
+        note.unlink()
+        os.close(descriptor)
+
+
+def set_aside_after_kill(state: Path, root: Path, protected: ProtectedPaths) -> Iterator[str]:
+    """Set aside what commands of killed runs made in a workspace; yields a warning for each."""
+    for note in (state / _NOTES).glob("*.json"):
+        with suppress(OSError), note.open() as file:  # gone, or of a run that lives
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            before, *made = (json.loads(line) for line in file if line.endswith("\n"))
+            if before["roots"][0] != str(root):
+                continue
+            roots = [Path(root) for root in before["roots"]]
+            survey = Survey(
+                roots, known={*before["known"], *chain(*made)}, folders=dict.fromkeys(before["roots"])
+            )
+            found = Newcomers(survey, protected)
+            found.set_aside()
+            note.unlink()
+            yield from (
+                f"A command of a killed run made {p!r} in its sandbox; {SUFFIX!r} was added to its name."
+                for p in found.aside
+            )
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from interlock.services.files.protected import ProtectedPaths
-from interlock.services.sandbox.aside import SUFFIX, Newcomers
+from interlock.services.sandbox.aside import SUFFIX, Newcomers, noted
 from interlock.services.sandbox.bubblewrap import HOLE, find_bwrap, kernel_mounts, remedy, supports, trouble
 from interlock.services.sandbox.repository import Mounts, held, survey
 from interlock.state.errors import ConfigError, SandboxError
@@ -108,10 +108,8 @@ class Sandbox:
             end = [*kernel, "--remount-ro", "/", "--chdir", str(cwd), "--"]
             prefix = [self.program, *self._options(alone), *mounts.arguments(), *end]
             newcomers = Newcomers(found, self.protected)
-            try:
+            with noted(newcomers, self.state):
                 yield Entered(prefix, self.network, newcomers)
-            finally:
-                newcomers.set_aside()
 
     def _options(self, alone: bool) -> list[str]:
         net = [] if self.network else ["--unshare-net"]

@@ -1,10 +1,13 @@
 """`-s` from the command line: a run in the sandbox, one that is refused, and one that is resumed."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from commands import Run
+from patience import until
 from sandboxes import needs_sandbox
 
 from interlock.prompts import load
@@ -92,3 +95,38 @@ def test_without_it_commands_run_on_the_machine_and_the_model_knows(
 ) -> None:
     assert run(*prompt(tmp_path, "-y")).code == 0
     assert (home / "escaped").exists() and told(home) == ["none"]
+
+
+KILLED = r"""
+- tool_calls:
+    - name: run_shell_command
+      args: {command: "mkdir sub; python3 -c \"open('sub/AGENTS' + '.md', 'w')\"; sleep 600", is_background: true}
+    - {name: write_file, args: {file_path: docs/AGENTS.md, content: "asked for"}}
+    - {name: run_shell_command, args: {command: "touch ready; sleep 600"}}
+"""
+
+
+def test_what_a_command_of_a_killed_run_made_is_set_aside_by_the_next(run: Run, tmp_path: Path) -> None:
+    needs_sandbox()
+    (tmp_path / "killed.yaml").write_text(KILLED)
+    Path("old").mkdir()
+    Path("old/AGENTS.md").write_text("there before")
+    assert run("-m", f"script:{tmp_path / 'killed.yaml'}", "-p", "do it", "-s", "-y").code == 75
+    interlock = "import sys; from interlock.cli.main import main; sys.exit(main())"
+    killed = subprocess.Popen([sys.executable, "-c", interlock, "resume", "latest", "--approve", "all"])
+    try:
+        until(lambda: Path("ready").exists() and Path("sub/AGENTS.md").exists() and Path("docs").exists())
+    finally:
+        killed.kill()
+        killed.wait()
+    until(
+        lambda: (
+            b"sleep 600" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, check=True).stdout
+        )
+    )
+    done = run(*prompt(tmp_path, "-y"))
+    assert done.err.count("A command of a killed run made 'sub/AGENTS.md' in its sandbox") == 1
+    assert sorted(map(str, Path().glob("*/AGENTS.md*"))) == [
+        *("docs/AGENTS.md", "old/AGENTS.md", "sub/AGENTS.md.sandboxed")
+    ]
+    assert "killed run" not in run(*prompt(tmp_path, "-y")).err
