@@ -11,7 +11,7 @@ TESTS ?= -n 3 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test sweeps properties check diagrams pictures bench release
+.PHONY: help run test sweeps properties check diagrams pictures bench mutants release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,10 @@ pictures: $(VENV)/installed-dev ## record README's pictures: a newcomer's first 
 
 bench: $(VENV)/installed ## start-up, overhead per turn, bytes per turn, memory, modules an approval passes
 	@$(RUN) benchmarks/run.py
+
+mutants: $(VENV)/installed-dev ## change policy, tools or engine in one place at a time (ROOM='policy -n 50'); list what no test finds
+	@$(INSTALL) 'cosmic-ray>=8.7'
+	@$(RUN) benchmarks/mutants.py $(or $(ROOM),policy)
 
 release: $(VENV)/installed-dev ## build sdist and wheel into dist/, checked and tried in a clean environment
 	.ci/release dist
