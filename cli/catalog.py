@@ -38,6 +38,7 @@ _LISTED = {
         ("show", "show RUN", "Show status, path, calls, tokens and open requests"),
         ("runs", "history RUN", "List the steps of a run: node, time, changed state"),
         ("runs", "diff RUN STEP STEP", "Compare two steps, or with --files show file changes"),
+        ("audit", "audit verify|log|export", "Show or check the record of who decided what"),
         ("draw", "diagram WORKFLOW", "Draw a workflow's graph, or the path of a run"),
     ),
     "Discover": (

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import termios
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -96,7 +97,8 @@ def decisions_from(
         for request in _named(name, waiting, kind, past):
             if request["id"] in found:
                 raise UserError(f"{request['id']!r} is decided twice. Give one decision for each.")
-            found[request["id"]] = _decision(kind, request, rest if equals else None)
+            made = _decision(kind, request, rest if equals else None)
+            found[request["id"]] = replace(made, door=f"--{kind}")
             last.append(request["id"])
     return list(found.values())
 
@@ -112,10 +114,10 @@ def _amend(
     for name in last:
         old = found[name]
         if kind == "reason":
-            found[name] = Decision(name, old.choice, feedback=str(value))
+            found[name] = replace(old, feedback=str(value))
             continue
         request = next(r for r in waiting if r["id"] == name)
-        found[name] = Decision(name, _allowed(request, _FLAG_CHOICES[flag], flag))
+        found[name] = replace(old, choice=_allowed(request, _FLAG_CHOICES[flag], flag))
 
 
 def _named(name: str, waiting: Sequence[Request], kind: str, past: Mapping[str, str]) -> list[Request]:

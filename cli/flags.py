@@ -107,6 +107,7 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
 def options_here(args: Args, env: Mapping[str, str] = os.environ, **more: Any) -> Options:
     """Options with the folder named by flags, if any, and whether to skip its trust check."""
     return Options(
+        door="terminal",
         home=state_home(env),
         workspace=existing_folder(args.workspace, "--workspace") if args.workspace else None,
         skip_trust=args.skip_trust,

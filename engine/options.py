@@ -37,6 +37,8 @@ class Options:
     home: Path
     """State directory: store and outputs."""
     user_home: Path = field(default_factory=Path.home)
+    door: str = "program"
+    """Where people decide: terminal, page, editor or program; recorded with each decision."""
     """Holds the user's settings and memory files."""
     workspace: Path | None = None
     model: str | None = None
@@ -128,6 +130,8 @@ class Decision:
     """With `modify`: the complete arguments to run with."""
     text: str | None = None
     """The answer to a question; for an unknown outcome `redo` or `skip`."""
+    door: str = field(default="", compare=False)
+    """The flag that gave it; empty: `Options.door`."""
 
 
 @dataclass(frozen=True)

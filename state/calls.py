@@ -229,6 +229,8 @@ class Answer(Frozen):
     text: str | None = None
     """The answer to a question; for an outcome, `redo` or `skip`."""
     by: str = ""
+    door: str = ""
+    """Where it was given: terminal, page, editor, program, or a flag such as `--approve`."""
     at: float = 0.0
     """Unix time, seconds."""
 

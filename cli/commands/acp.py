@@ -24,5 +24,5 @@ def acp_parser() -> Parser:
 def acp(args: Args) -> int:
     from interlock.cli.acp.agent import serve
 
-    asyncio.run(serve(replace(options_from(args), interactive=True)))
+    asyncio.run(serve(replace(options_from(args), interactive=True, door="editor")))
     return 0

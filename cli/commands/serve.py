@@ -35,7 +35,7 @@ def serve(args: Args) -> int | None:
         return _token(args)
     from interlock.cli.web.server import run
 
-    options = replace(options_from(args), interactive=True)
+    options = replace(options_from(args), interactive=True, door="page")
     return run(options, args.port, args.read_only, args.open)
 
 

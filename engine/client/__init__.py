@@ -191,7 +191,9 @@ class Client(Views):
         from interlock.engine.store import Store
         from interlock.engine.store.approvals import record_decisions
 
-        record_decisions(Store(self.home), self.innermost(self.run(run).run), decisions, by)
+        record_decisions(
+            Store(self.home), self.innermost(self.run(run).run), decisions, by, self.options.door
+        )
 
     def new_id(self) -> str:
         """An id for a run that is started under it."""

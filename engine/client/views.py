@@ -1,7 +1,7 @@
 """views: everything that a front end looks at, as the typed rows that `--json` prints. Imports neither LangGraph nor
 pydantic until the content of messages or files is asked for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -18,6 +18,7 @@ from interlock.state.errors import UserError
 if TYPE_CHECKING:
     from interlock.engine.effect_hints import Hint
     from interlock.engine.read.lives import Life
+    from interlock.engine.store.audit import Record
     from interlock.engine.workflows import Listed
     from interlock.graphs._pipeline import Pipeline
     from interlock.state.messages import Message
@@ -153,6 +154,24 @@ class Views:
         from interlock.engine.store.damage import damage
 
         return list(damage(self.home, run))
+
+    def audit_problems(self, heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, list[str]]:
+        """How many audit records there are, and a line for each that was tampered with. `heads`: kept elsewhere."""
+        from interlock.engine.store.audited import verify
+
+        return verify(self.home, heads)
+
+    def audit_records(self, since: float = 0.0, run: str | None = None) -> "Iterator[Record]":
+        """The audit's records from a time on (unix, seconds), of a run or of all."""
+        from interlock.engine.store.audited import records
+
+        return records(self.home, since, run)
+
+    def audit_head(self) -> dict[str, Any]:
+        """The newest audit record's number and hash, signed. Raises `UserError` where there is none."""
+        from interlock.engine.store.audited import head
+
+        return head(self.home)
 
     def settings(self, folder: Path) -> "Settings":
         """A folder's settings as they are now. Raises `ConfigError`."""

@@ -205,7 +205,7 @@ async def _resumed(
     prepared.warnings.extend(changed)
     without_secrets(prompt or "", prepared)
     asked = modes_asked(prepared, approval_mode=options.approval_mode)
-    record_decisions(store, row.run, decisions)
+    record_decisions(store, row.run, decisions, door=options.door)
 
     async def following(drive: Drive, context: WorkflowContext) -> Any:
         keep_rights(drive.conn, row.run, prepared.options.rights or {})

@@ -22,7 +22,7 @@ PARTS = (
     "interlock.db",
     "interlock.db-wal",
     "interlock.db-shm",
-    *("outputs", "plans", "snapshots", "input", "index", "sandbox"),
+    *("outputs", "audit", "plans", "snapshots", "input", "index", "sandbox"),
 )
 """What is in the state directory."""
 
@@ -99,7 +99,7 @@ class Store:
                 f"Can't make the state directory {str(self.home)!r}: {error.strerror}. "
                 "Choose another with INTERLOCK_HOME."
             ) from error
-        with explained(self.path), closing(self.connect("FULL")) as conn:
+        with explained(self.path), closing(sqlite.connect(self.path, "FULL")) as conn:
             if sqlite.version(conn, self.path) < sqlite.SCHEMA_VERSION:
                 sqlite.migrate(conn)
 

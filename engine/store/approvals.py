@@ -197,10 +197,12 @@ def ready_answers(conn: Connection, run: str) -> dict[str, str]:
     return dict(rows.fetchall())
 
 
-def record_decisions(store: Store, run: str, decisions: Sequence[Decision], by: str = "") -> None:
+def record_decisions(
+    store: Store, run: str, decisions: Sequence[Decision], by: str = "", door: str = "program"
+) -> None:
     """Persist each answer, power-safe. Every decision is checked before the first is written.
 
-    `by`: who decided; empty: this user.
+    `by`: who decided; empty: this user. `door`: where, unless the decision says.
 
     Raises `UserError` for a request that isn't pending, a choice it doesn't offer, or invalid arguments.
     """
@@ -212,7 +214,9 @@ def record_decisions(store: Store, run: str, decisions: Sequence[Decision], by: 
             if decision.approval != "all" and decision.approval not in waiting:
                 raise not_waiting(conn, run, decision.approval)
         named = [(name, d) for d in decisions for name in _named(waiting, d)]
-        chosen = [(name, _answer(waiting, name, d, by)) for name, d in [*named, *_cancelled(waiting, named)]]
+        chosen = [
+            (name, _answer(waiting, name, d, by, door)) for name, d in [*named, *_cancelled(waiting, named)]
+        ]
         for name, answer in chosen:
             decide(conn, run, name, answer)
 
@@ -240,7 +244,7 @@ def _cancelled(
     ]
 
 
-def _answer(waiting: dict[str, Request], name: str, decision: Decision, by: str) -> Answer:
+def _answer(waiting: dict[str, Request], name: str, decision: Decision, by: str, door: str) -> Answer:
     request = waiting[name].fields
     if decision.choice not in request["choices"]:
         raise UserError(f"Request {name!r} takes {', '.join(request['choices'])}; got {decision.choice!r}.")
@@ -260,6 +264,7 @@ def _answer(waiting: dict[str, Request], name: str, decision: Decision, by: str)
         args=args,
         text=clean(decision.text) if decision.text else None,
         by=clean(by) or f"{_user()}@{socket.gethostname()}",
+        door=decision.door or door,
         at=time.time(),
     )
 

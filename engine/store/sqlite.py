@@ -9,13 +9,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
+from interlock.engine.store.audit import Audit, begin
 from interlock.engine.store.connection import Column, Connection, Source, Values
+from interlock.engine.store.sqlite_audit import add_functions, installed
 from interlock.services import faults
 from interlock.services.files.folders import private_file
 from interlock.state.errors import StoreError
 
 ERRORS = (sqlite3.Error,)
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
 _ADDED = (
     (6, "approvals", "number", "integer", "rowid"),
@@ -46,6 +48,7 @@ class SqliteConnection:
         self._sources: list[Source] = []
         self._check: Callable[[], None] | None = None
         self._turn = threading.RLock()
+        self._audit: Audit | None = None
 
     @property
     def in_transaction(self) -> bool:
@@ -77,19 +80,26 @@ class SqliteConnection:
 
     @contextmanager
     def _begun(self, synced: bool) -> Generator[None]:
+        self._audit = self._audit or installed(self._conn, self._path)
         with self._synchronous() if synced else nullcontext():
             self._conn.execute("begin immediate")
             try:
                 self._still_there()
                 self._write()
                 yield
+                if self._audit:
+                    self._audit.append()
                 if self._check:
                     self._check()
                 commit(self._conn)
             except BaseException:
+                if self._audit:
+                    self._audit.notes.clear()
                 if self._conn.in_transaction:
                     self._conn.execute("rollback")
                 raise
+        if self._audit:
+            self._audit.committed(synced=synced)
         self._forget()
         for source in self._sources:
             source.written()
@@ -130,7 +140,14 @@ class SqliteConnection:
         found = self._conn.execute(f"pragma table_info({table})").fetchall()
         return [Column(name, _KINDS[kind.lower()], bool(needed)) for _, name, kind, needed, *_ in found]
 
+    def audited(self) -> None:
+        """Inside the migration: begin the audit's chain."""
+        add_functions(self._conn)
+        self._audit = begin(self._conn, self._path)
+
     def close(self) -> None:
+        if self._audit:
+            self._audit.committed(synced=True)
         self._conn.close()
 
     def _write(self) -> None:
@@ -206,6 +223,7 @@ def connect_reader(path: Path) -> SqliteConnection:
     """A connection that only reads, whose rows know their columns' names."""
     conn = sqlite3.connect(path, timeout=faults.BUSY_TIMEOUT_S)
     conn.row_factory = sqlite3.Row
+    add_functions(conn)
     conn.execute("pragma query_only = 1")
     return SqliteConnection(path, conn)
 
@@ -221,7 +239,7 @@ def version(conn: Connection, path: Path) -> int:
     return found
 
 
-def migrate(conn: Connection) -> None:
+def migrate(conn: SqliteConnection) -> None:
     """Make the tables, or what a store of an earlier version lacks of them."""
     schema = files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
     with conn.transaction():
@@ -232,6 +250,7 @@ def migrate(conn: Connection) -> None:
                 conn.execute(f"update {table} set {name} = {held}")
         for statement in schema.split(";\n"):
             conn.execute(statement)
+        conn.audited()
         conn.execute(f"pragma user_version={SCHEMA_VERSION}")
 
 

@@ -140,7 +140,7 @@ def test_a_user_without_a_name_may_decide(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_run_removed_while_it_is_taken_up_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place, run = parked(tmp_path / "p")
     monkeypatch.setattr(
-        "interlock.engine.driver.runner.record_decisions", lambda *_: remove_run(place.home, run)
+        "interlock.engine.driver.runner.record_decisions", lambda *_, **__: remove_run(place.home, run)
     )
     with pytest.raises(UserError, match="was removed meanwhile"):
         resume_sync(run, options=place.given)

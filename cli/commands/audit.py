@@ -1,0 +1,165 @@
+"""audit: shows, exports and checks the record of who decided what, and signs its newest entry."""
+
+import csv
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from interlock.cli.parsing import Args, Parser, flag
+from interlock.cli.render.output import err, out, redacted, show_json, show_table
+from interlock.engine.client import Client
+from interlock.engine.client.deciders import clock
+from interlock.state.errors import UserError
+
+_SHOWN = ("tool", "who", "door", "choice", "rule", "mode")
+
+
+def audit_parser() -> Parser:
+    made = Parser(
+        "audit",
+        "verify|log|export|head [FLAGS]",
+        "The record of every request, decision, intent, effect and change of rules: a chain made with a key, so that\n"
+        "nobody without the key changes it unnoticed. See docs/audit.md.",
+        [
+            (
+                "interlock audit verify",
+                "find what was changed, removed, inserted or moved; exit code 1 if anything was",
+            ),
+            ("interlock audit log --since 7d", "who decided what, where, by which rule"),
+            ("interlock audit export --since 2026-11-01 > audit.jsonl", "JSON Lines, or --format csv"),
+            ("interlock audit head --to /mnt/elsewhere/heads", "keep the signed newest record elsewhere"),
+            (
+                "interlock audit verify --against /mnt/elsewhere/heads",
+                "check that the chain still leads there",
+            ),
+        ],
+    )
+    made.add_argument("what", choices=("verify", "log", "export", "head"))
+    flag(made, "--since WHEN", "with log and export: a date, a date and time, or an age like 7d or 12h")
+    flag(made, "--run RUN", "with log and export: this run's records only")
+    flag(made, "--format KIND", "with export: jsonl or csv", choices=("jsonl", "csv"), default="jsonl")
+    flag(made, "--to FILE", "with head: add it to a file", type=Path)
+    flag(made, "--ref REF", "with head: write it as a git ref of this repository, like refs/audit/head")
+    flag(made, "--against PLACE", "with verify: a file or a git ref with heads")
+    made.json_flag()
+    return made
+
+
+def audit(args: Args) -> int | None:
+    return {"verify": _verify, "log": _log, "export": _export, "head": _head}[args.what](args)
+
+
+def _verify(args: Args) -> int:
+    heads = tuple(_kept(args.against)) if args.against else ()
+    number, found = Client.at_home().audit_problems(heads)
+    if args.json:
+        show_json({"records": number, "problems": found})
+    elif found:
+        out().print_all(found)
+        err().print(f"{len(found)} problems in {number} records.")
+    else:
+        out().print(f"{number} records: nothing was changed, removed, inserted or moved.")
+    return 1 if found else 0
+
+
+def _entries(args: Args) -> Iterator[dict[str, Any]]:
+    client = Client.at_home()
+    run = client.run(args.run).run if args.run else None
+    for record in client.audit_records(_time(args.since), run):
+        entry = record._asdict()
+        entry["at"] = datetime.fromtimestamp(record.at).astimezone().isoformat(timespec="milliseconds")
+        yield {**entry, "key": json.loads(record.key), "body": json.loads(record.body or "{}")}
+
+
+def _log(args: Args) -> int | None:
+    found = [*_entries(args)]
+    if args.json:
+        return show_json(found)
+    rows: list[tuple[str, ...]] = []
+    for entry in found:
+        body: dict[str, Any] = entry["body"]
+        who = body.get("who") or body.get("by") or ""
+        about = [
+            body.get("choice"),
+            body.get("door"),
+            body.get("rule") if entry["kind"] == "decision" else None,
+        ]
+        told = " · ".join(str(part) for part in about if part)
+        at = datetime.fromisoformat(entry["at"]).timestamp()
+        rows.append((clock(at), entry["run"], entry["kind"], body.get("tool") or "", who, told))
+    show_table(rows, ("at", "run", "what", "tool", "who", "how"))
+    return None
+
+
+def _export(args: Args) -> int | None:
+    if args.format == "jsonl":
+        for entry in _entries(args):
+            out().print(redacted(json.dumps(entry, ensure_ascii=False)))
+        out().print(json.dumps({"head": Client.at_home().audit_head()}))
+        return None
+    columns = ("seq", "at", "kind", "run", *_SHOWN, "table", "key", "body", "hash", "mac")
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    table.writerow(columns)
+    for entry in _entries(args):
+        texts = {name: json.dumps(entry[name], ensure_ascii=False) for name in ("key", "body")}
+        row = {**entry["body"], **entry, **texts}
+        table.writerow([redacted(str("" if row.get(name) is None else row[name])) for name in columns])
+    return None
+
+
+def _head(args: Args) -> int | None:
+    line = json.dumps(Client.at_home().audit_head())
+    if args.to:
+        try:
+            with args.to.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        except OSError as error:
+            raise UserError(f"Can't write {str(args.to)!r}: {error.strerror}.") from error
+    if args.ref:
+        blob = _git("hash-object", "-w", "--stdin", given=line + "\n")
+        _git("update-ref", args.ref, blob.strip())
+    if not args.to and not args.ref:
+        out().print(line)
+    return None
+
+
+def _kept(place: str) -> Iterator[dict[str, Any]]:
+    file = Path(place)
+    text = file.read_text(encoding="utf-8") if file.is_file() else _git("cat-file", "-p", place)
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            yield dict(json.loads(line))
+        except (ValueError, TypeError):
+            raise UserError(f"{place!r}, line {number}: no head. Made with: interlock audit head") from None
+
+
+def _git(*words: str, given: str = "") -> str:
+    done = subprocess.run(("git", *words), input=given, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UserError(
+            f"git {words[0]}: {done.stderr.strip() or 'failed'}. Expected a file, or a git ref here."
+        )
+    return done.stdout
+
+
+_AGE = re.compile(r"(\d+)([dh])")
+
+
+def _time(text: str | None) -> float:
+    """Unix time, seconds."""
+    if not text:
+        return 0.0
+    if age := _AGE.fullmatch(text):
+        return time.time() - int(age[1]) * (86400 if age[2] == "d" else 3600)
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise UserError(
+            f"--since {text!r}: expected a date like 2026-11-24, or an age like 7d or 12h."
+        ) from None

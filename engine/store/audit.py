@@ -1,0 +1,213 @@
+"""audit: a hash chain over requests, decisions, intents, effects and changes of rules; each record is made with a key.
+
+Triggers of our own connections, which nobody else has, note each audited row that changes; the commit that holds the
+change holds its record. What the record says of a row is an SQL expression, so that a check compares it with the row.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from interlock.engine.store.audit_key import Key, key_of
+from interlock.engine.store.tables import TABLE
+
+SCHEMA = """
+create table if not exists audit (
+    seq integer primary key,          -- from 1, without gaps
+    at real not null,                 -- unix time
+    kind text not null,
+    run text not null,
+    tbl text not null,                -- the row that it is about: table, and key as a JSON list
+    key text not null,
+    body text,                        -- JSON: what is recorded of the row; null: it was removed
+    hash text not null,               -- sha256 of the hash before and of the columns above
+    mac text not null                 -- key id:HMAC of the hash
+)
+"""
+REMOVED = "removed"
+INHERITED = "inherited"
+"""A fork's copy of a row of its parent."""
+
+
+class Audited(NamedTuple):
+    """What is recorded of a table's rows; `@` stands for the row."""
+
+    kind: str
+    """SQL expression: the record's kind."""
+    body: str
+    """Arguments of `json_object`; long or private values as `sha(…)`, one inside JSON as `part(…)`."""
+    changes: str = ""
+    """Columns whose update counts; empty: any."""
+
+
+_STATE = "case @.state when 'done' then 'effect' else @.state end"
+AUDITED = {
+    "runs": Audited(
+        "'rules'",
+        "'workflow', @.workflow, 'parent', @.parent, 'workspace', @.workspace, "
+        "'rights', sha(part(@.options, 'rights'))",
+        "options, parent, workflow, workspace",
+    ),
+    "journal": Audited(
+        _STATE,
+        "'tool', @.tool, 'state', @.state, 'arguments', @.args_hash, 'changed', sha(@.args), "
+        "'planned', sha(@.planned), 'result', sha(@.result), 'file', @.result_file, 'record', @.record",
+    ),
+    "effects": Audited(
+        _STATE, "'tool', @.place, 'state', @.state, 'attempt', @.attempt, 'result', sha(@.value)"
+    ),
+    "hook_calls": Audited(
+        _STATE,
+        "'tool', @.name, 'event', @.event, 'source', @.source, 'state', @.state, 'attempt', @.attempt, "
+        "'command', sha(@.command), 'result', sha(@.reply), 'file', @.reply_file",
+    ),
+    "decisions": Audited(
+        "'decision'",
+        "'by', part(@.body, 'by'), 'who', part(@.body, 'who'), 'choice', part(@.body, 'decision'), "
+        "'rule', part(@.body, 'rule'), 'mode', part(@.body, 'mode'), 'whole', sha(@.body)",
+    ),
+    "approvals": Audited(
+        "case when @.superseded then 'withdrawn' when @.answer is null then 'request' else 'answer' end",
+        "'tool', part(@.request, 'call', 'name'), 'shown', sha(@.request), 'who', @.answered_by, "
+        "'door', part(@.answer, 'door'), 'choice', part(@.answer, 'choice'), 'whole', sha(@.answer), "
+        "'rule', sha(@.rule), 'withdrawn', @.superseded",
+    ),
+}
+
+
+def key_expression(table: str, row: str = "@") -> str:
+    return f"json_array({', '.join(f'{row}.{name}' for name in TABLE[table].key)})"
+
+
+def body_of(table: str, row: str) -> str:
+    """The SQL expression of what is recorded of a row."""
+    return f"json_object({AUDITED[table].body})".replace("@", row)
+
+
+class Executes(Protocol):
+    """A database's own connection."""
+
+    def execute(self, sql: str, /) -> Any: ...
+    def executemany(self, sql: str, rows: list[tuple[object, ...]], /) -> Any: ...
+
+
+class Note(NamedTuple):
+    table: str
+    kind: str
+    run: str
+    key: str
+    body: str | None
+
+
+class Record(NamedTuple):
+    """A row of the chain."""
+
+    seq: int
+    at: float
+    kind: str
+    run: str
+    table: str
+    key: str
+    body: str | None
+    hash: str
+    mac: str
+
+    def expected(self, before: str) -> str:
+        """The hash that it has after a record with the hash `before`."""
+        return hash_of(before, self[:7])
+
+
+def hash_of(before: str, columns: Iterable[object]) -> str:
+    return hashlib.sha256(f"{before}\n{json.dumps([*columns])}".encode()).hexdigest()
+
+
+def mac_of(key: Key, digest: str) -> str:
+    return f"{key.id}:{hmac.new(key.mac, digest.encode(), hashlib.sha256).hexdigest()}"
+
+
+def folder_of(store: Path) -> Path:
+    """Beside the store: the key, and the newest record's hash."""
+    return store.parent / "audit"
+
+
+@dataclass
+class Audit:
+    """Appends what a connection's transactions change."""
+
+    conn: Executes
+    path: Path
+    notes: list[Note] = field(default_factory=list[Note])
+    _newest: tuple[int, str] = (0, "")
+    _unwritten: bool = False
+
+    def note(self, table: str, kind: str, run: str, key: str, body: str | None) -> None:
+        self.notes.append(Note(table, kind, run, key, body))
+
+    def append(self) -> None:
+        """Inside the transaction, right before its commit."""
+        if self.notes:
+            self.write(_sorted_out(self.notes))
+            self.notes.clear()
+
+    def write(self, notes: Iterable[Note]) -> None:
+        newest = self.conn.execute("select seq, hash from audit order by seq desc limit 1").fetchone()
+        seq, before = newest or (0, "")
+        key, now = key_of(folder_of(self.path)), time.time()
+        rows: list[tuple[object, ...]] = []
+        for note in notes:
+            seq += 1
+            columns = (seq, now, note.kind, note.run, note.table, note.key, note.body)
+            before = hash_of(before, columns)
+            rows.append((*columns, before, mac_of(key, before)))
+        self.conn.executemany("insert into audit values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        self._newest, self._unwritten = (seq, before), True
+
+    def committed(self, *, synced: bool) -> None:
+        """Note the newest record beside the store, so that its end can't be cut off unnoticed."""
+        if self._unwritten and synced:
+            seq, digest = self._newest
+            line = f"{seq:020d} {digest} {mac_of(key_of(folder_of(self.path)), digest)}\n"
+            with suppress(OSError):  # a full disk: the next one says it
+                flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+                file = os.open(folder_of(self.path) / "head", flags, 0o600)
+                try:
+                    os.pwrite(
+                        file, line.encode(), 0
+                    )  # one length, one write: a kill leaves the old or the new
+                finally:
+                    os.close(file)
+            self._unwritten = False
+
+
+def _sorted_out(notes: list[Note]) -> Iterable[Note]:
+    """A run's removal stands for that of its rows; rows that come with their run are a fork's."""
+    gone = {n.run for n in notes if n.table == "runs" and n.kind == REMOVED}
+    made = {n.run for n in notes if n.table == "runs" and n.kind == "begun"}
+    for note in notes:
+        if note.table == "runs" or note.run not in gone | made:
+            yield note
+        elif note.run in made:
+            yield note._replace(kind=INHERITED)
+
+
+def begin(conn: Executes, path: Path) -> Audit:
+    """Make the chain, inside the migration: it takes over, unverified, the rows of a store that had none."""
+    conn.execute(SCHEMA)
+    made = Audit(conn, path)
+    if conn.execute("select 1 from audit").fetchone() is None:
+        found = [note for table in AUDITED for note in _taken_over(conn, table)]
+        made.write([Note("", "store", "", "[]", json.dumps({"taken over unverified": len(found)})), *found])
+    return made
+
+
+def _taken_over(conn: Executes, table: str) -> Iterable[Note]:
+    name, owner = key_expression(table, table), TABLE[table].owner
+    for run, key, body in conn.execute(f"select {owner}, {name}, {body_of(table, table)} from {table}"):
+        yield Note(table, "taken over unverified", run, key, body)

@@ -1,0 +1,168 @@
+"""audited: reads the audit's chain: checks it against the rows that it is about, and signs its newest record."""
+
+import hmac
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from interlock.engine.store import reading
+from interlock.engine.store.audit import AUDITED, REMOVED, Record, body_of, key_expression, mac_of
+from interlock.engine.store.audit_key import Key, is_signed, key_of, sign
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.tables import TABLE
+from interlock.services.files.filesystem import Blobs
+from interlock.services.transcript import record_id
+from interlock.state.errors import UserError
+
+_Rows = dict[tuple[str, str], Record]
+
+
+def records(home: Path, since: float = 0.0, run: str | None = None) -> Iterator[Record]:
+    """The chain's records from a time on (unix, seconds), of a run or of all."""
+    with reading(home) as conn:
+        if conn is not None:
+            for row in conn.execute("select * from audit where at >= ? order by seq", (since,)):
+                if run in (None, row["run"]):
+                    yield Record(*row)
+
+
+def head(home: Path) -> dict[str, Any]:
+    """The newest record's number and hash, signed. Raises `UserError` where there is none."""
+    with reading(home) as conn:
+        query = "select seq, hash from audit order by seq desc limit 1"
+        row: tuple[int, str] | None = conn.execute(query).fetchone() if conn else None
+    if not row:
+        raise UserError(
+            "There is no audit record yet: nothing has run. Start with: interlock -p 'what to do'"
+        )
+    made: dict[str, Any] = {"seq": row[0], "hash": row[1], "at": round(time.time(), 3)}
+    public, signature = sign(key_of(home / "audit"), _signed(made))
+    return {**made, "key": public, "signature": signature}
+
+
+def _signed(made: Mapping[str, Any]) -> bytes:
+    return f"interlock audit {made['seq']} {made['hash']} {made['at']}".encode()
+
+
+def verify(home: Path, heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, list[str]]:
+    """How many records there are, and a line for each that was changed, removed, inserted or moved.
+
+    `heads`: signed ones that were kept elsewhere.
+    """
+    newest = _kept_head(home)  # read first: what is committed meanwhile comes after it
+    key = key_of(home / "audit")
+    known = sign(key, b"")[0] if heads else ""
+    with reading(home) as conn:
+        if conn is None:
+            return 0, ["there is no store"] if newest or heads else []
+        conn.execute("begin")
+        chain = [Record(*row) for row in conn.execute("select * from audit order by seq")]
+        found = [*_broken(chain, key), *_cut(chain, newest, key)]
+        for one in heads:
+            found += _not_at(chain, one, known)
+        return len(chain), [*found, *_rows_differ(conn, chain), *_messages_differ(home, conn)]
+
+
+def _kept_head(home: Path) -> list[str]:
+    try:
+        return (home / "audit" / "head").read_text(encoding="ascii").split()
+    except (OSError, UnicodeError):
+        return []
+
+
+def _named(record: Record) -> str:
+    return f"record {record.seq} ({record.kind}, run {record.run or '-'})"
+
+
+def _broken(chain: list[Record], key: Key) -> Iterator[str]:
+    seq, before = 0, ""
+    for record in chain:
+        if record.seq != seq + 1:
+            yield f"records {seq + 1} to {record.seq - 1} were removed, before {_named(record)}"
+        elif record.expected(before) != record.hash:
+            yield f"{_named(record)} was changed, inserted or moved"
+        elif not record.mac.startswith(f"{key.id}:"):
+            yield f"{_named(record)} was made with another key, {record.mac[:8]!r}; this one is {key.id!r}"
+        elif not hmac.compare_digest(mac_of(key, record.hash), record.mac):
+            yield f"{_named(record)} was made without the key"
+        seq, before = record.seq, record.hash
+
+
+def _cut(chain: list[Record], newest: list[str], key: Key) -> Iterator[str]:
+    if len(newest) != 3 or not newest[0].isdigit() or mac_of(key, newest[1]) != newest[2]:
+        yield "audit/head, beside the store, is missing, was changed, or was made with another key"
+    elif _hash_at(chain, int(newest[0])) != newest[1]:
+        yield f"the chain's end was cut off or replaced: it once had record {int(newest[0])}, {newest[1][:12]}…"
+
+
+def _hash_at(chain: list[Record], seq: int) -> str:
+    return next((record.hash for record in reversed(chain) if record.seq == seq), "")
+
+
+def _not_at(chain: list[Record], one: Mapping[str, Any], known: str) -> Iterator[str]:
+    try:
+        whole = one["key"] == known and is_signed(one["key"], one["signature"], _signed(one))
+        seq, digest = int(one["seq"]), str(one["hash"])
+    except (KeyError, TypeError, ValueError):
+        whole, seq, digest = False, 0, ""
+    if not whole:
+        yield f"the head of record {seq} that was kept elsewhere isn't signed with this store's key"
+    elif _hash_at(chain, seq) != digest:
+        yield f"the chain isn't the one whose record {seq} was signed: it was cut off or replaced"
+
+
+def _rows_differ(conn: Connection, chain: list[Record]) -> Iterator[str]:
+    latest = _latest(chain)
+    for table in AUDITED:
+        owner, name, body = TABLE[table].owner, key_expression(table, table), body_of(table, table)
+        for run, key, now in conn.execute(f"select {owner}, {name}, {body} from {table}"):
+            record = latest.pop((table, key), None)
+            if record is None:
+                yield f"a row of {table!r} was inserted, run {run}: no record is about {key}"
+            elif record.body != now:
+                changed = ", ".join(_differing(record.body, now))
+                yield f"a row of {table!r} was changed, run {run}: {changed} of {key}; see {_named(record)}"
+    for (table, key), record in latest.items():
+        yield f"a row of {table!r} was removed, run {record.run}: {key}; see {_named(record)}"
+
+
+def _latest(chain: list[Record]) -> _Rows:
+    """The newest record of each row that should be there."""
+    rows: _Rows = {}
+    of_run: dict[str, set[tuple[str, str]]] = {}
+    for record in chain:
+        place = (record.table, record.key)
+        if record.kind == REMOVED:
+            gone = of_run.pop(record.run, set()) if record.table == "runs" else {place}
+            for one in gone:
+                rows.pop(one, None)
+        elif record.table:
+            rows[place] = record
+            of_run.setdefault(record.run, set()).add(place)
+    return rows
+
+
+def _differing(before: str | None, now: str) -> list[str]:
+    try:
+        then, there = json.loads(before or "{}"), json.loads(now)
+        return [name for name in there if there[name] != then.get(name)] or ["something"]
+    except ValueError:
+        return ["something"]
+
+
+def _messages_differ(home: Path, conn: Connection) -> Iterator[str]:
+    """Calls and results are named by the hashes of their messages, which this compares with the messages."""
+    blobs = Blobs(home / "outputs")
+    known: set[str] = set()
+    for name, run, parent, body, file in conn.execute("select id, run, parent, body, file from chain"):
+        known.add(name)
+        data = blobs.read(body, file)
+        if not isinstance(data, bytes) or record_id(parent, data) != name:
+            yield f"message {name[:12]}… of run {run} was changed, or its file is missing"
+    for run, name in conn.execute(
+        "select run, message from journal union select run, record from journal where record is not null"
+    ):
+        if name not in known:
+            yield f"message {name[:12]}… of run {run} is missing"

@@ -1,0 +1,67 @@
+"""sqlite_audit: the triggers of our own connections that note each audited row which changes, in SQLite's SQL."""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from interlock.engine.store.audit import AUDITED, REMOVED, Audit, body_of, key_expression
+from interlock.engine.store.tables import TABLE
+
+
+def _sha(value: object) -> str | None:
+    if value is None:
+        return None
+    data = value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
+    return hashlib.sha256(data).hexdigest()
+
+
+def _part(text: Any, *names: str) -> str | None:
+    """A value inside JSON; null where there is none, and in a damaged row."""
+    with suppress(ValueError, TypeError, KeyError):
+        value: Any = json.loads(text)
+        for name in names:
+            value = value[name]
+        return value if value is None or isinstance(value, str) else json.dumps(value)
+    return None
+
+
+def add_functions(conn: sqlite3.Connection) -> None:
+    """What `body_of` calls."""
+    conn.create_function("sha", 1, _sha, deterministic=True)
+    conn.create_function("part", -1, _part, deterministic=True)
+
+
+def installed(conn: sqlite3.Connection, path: Path) -> Audit | None:
+    """None: the store has no chain yet."""
+    if conn.execute("select 1 from sqlite_master where name = 'audit'").fetchone() is None:
+        return None
+    made = Audit(conn, path)
+    add_functions(conn)
+    conn.create_function("note", 5, made.note)
+    for table in AUDITED:
+        for statement in _triggers(table):
+            conn.execute(statement)
+    return made
+
+
+def _triggers(table: str) -> Iterable[str]:
+    what = AUDITED[table]
+    owner = TABLE[table].owner
+    begun = "'begun'" if table == "runs" else what.kind
+
+    def noting(kind: str, row: str, body: str) -> str:
+        kind = kind.replace("@", row)
+        return (
+            f"begin select note('{table}', {kind}, {row}.{owner}, {key_expression(table, row)}, {body}); end"
+        )
+
+    old, new = body_of(table, "old"), body_of(table, "new")
+    of = f" of {what.changes}" if what.changes else ""
+    made = f"create temp trigger audit_{table}"
+    yield f"{made}_new after insert on {table} {noting(begun, 'new', new)}"
+    yield f"{made}_set after update{of} on {table} when {old} is not {new} {noting(what.kind, 'new', new)}"
+    yield f"{made}_gone after delete on {table} {noting(repr(REMOVED), 'old', 'null')}"

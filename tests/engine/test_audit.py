@@ -1,0 +1,170 @@
+"""Nobody without the key changes the record of who decided what, or a row that it is about, unnoticed."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kill_runs.scene import Scene
+
+from interlock.engine import Decision, resume_sync, run_sync
+from interlock.engine.client import Client, Options
+from interlock.engine.store import Store
+from interlock.engine.store.audit import AUDITED, hash_of
+from interlock.engine.store.audited import head, records, verify
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The state directory after a run in which a person approved what changed files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("user")))
+        scene = Scene(tmp_path_factory.mktemp("audit") / "scene")
+        scene.prepare()
+        outcome = run_sync("main", {"prompt": "Do it."}, options=scene.options, run_id="r")
+        client = Client(scene.options)
+        while outcome.status == "waiting":
+            decisions = [Decision(r.id, "proceed_once", door="--approve") for r in client.requests("r")]
+            outcome = resume_sync("r", decisions=decisions, options=scene.options)
+        assert outcome.status == "done"
+        return scene.options.home
+
+
+@pytest.fixture
+def home(ended: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    with closing(sqlite3.connect(ended / "interlock.db")) as conn:
+        conn.execute("pragma wal_checkpoint(truncate)")
+    for name in ("interlock.db", "audit", "outputs"):
+        source = ended / name
+        target = copy / name
+        if source.is_dir():
+            target.mkdir()
+            for file in source.iterdir():
+                (target / file.name).write_bytes(file.read_bytes())
+        else:
+            target.write_bytes(source.read_bytes())
+    (copy / "untouched").write_bytes((copy / "interlock.db").read_bytes())
+    return copy
+
+
+def test_every_decision_says_who_and_where_and_every_effect_has_an_intent(home: Path) -> None:
+    assert verify(home)[1] == []
+    found = [(r.kind, r.table, json.loads(r.body or "{}")) for r in records(home)]
+    answers = [body for kind, _, body in found if kind == "answer"]
+    assert answers and all(b["who"] and b["door"] == "--approve" and b["shown"] for b in answers)
+    assert {"store", "begun", "request", "decision", "intent", "effect"} <= {kind for kind, *_ in found}
+    done = {r.key for r in records(home) if r.kind == "effect" and r.table == "journal"}
+    assert {r.key for r in records(home) if r.kind == "intent" and r.table == "journal"} <= done
+
+
+def _recomputed(conn: sqlite3.Connection) -> None:
+    """What somebody does who knows the program, but not the key."""
+    before = ""
+    for seq, *columns, _, mac in conn.execute("select * from audit order by seq").fetchall():
+        before = hash_of(before, (seq, *columns))
+        conn.execute("update audit set hash = ?, mac = ? where seq = ?", (before, mac, seq))
+
+
+def _renumbered(conn: sqlite3.Connection) -> None:
+    rows = conn.execute("select seq from audit order by seq").fetchall()
+    for number, (seq,) in enumerate(rows, 1):
+        conn.execute("update audit set seq = ? where seq = ?", (number, seq))
+    _recomputed(conn)
+
+
+_CHAIN = {
+    "changed": "update audit set body = replace(body, '--approve', 'page') where seq = :seq",
+    "changed time": "update audit set at = at - 3600 where seq = :seq",
+    "removed": "delete from audit where seq = :seq",
+    "end removed": "delete from audit where seq >= :seq",
+    "inserted": "insert into audit select max(seq) + 1, at, kind, run, tbl, key, body, hash, mac from audit",
+    "moved": "update audit set (kind, body) = (select kind, body from audit b where b.seq = :seq - 1) "
+    "where seq = :seq",
+    "another mac": "update audit set mac = (select mac from audit b where b.seq = :seq - 1) where seq = :seq",
+}
+
+
+@pytest.mark.parametrize("then", [None, _recomputed, _renumbered], ids=["left", "recomputed", "renumbered"])
+@pytest.mark.parametrize("change", _CHAIN)
+def test_each_change_of_the_chain_is_found(home: Path, change: str, then: Any) -> None:
+    last = max(r.seq for r in records(home))
+    with closing(sqlite3.connect(home / "interlock.db")) as conn:
+        (answer,) = conn.execute("select max(seq) from audit where kind = 'answer'").fetchone()
+        for seq in {2, answer, last} if change not in ("changed", "inserted") else {answer}:
+            conn.execute(_CHAIN[change], {"seq": seq} if ":seq" in _CHAIN[change] else {})
+            if then:
+                then(conn)
+            conn.commit()
+            assert verify(home)[1], seq
+            _restored(conn, home, "audit")
+            assert verify(home)[1] == []
+
+
+def _restored(conn: sqlite3.Connection, home: Path, table: str) -> None:
+    conn.execute(f"delete from {table}")
+    conn.commit()
+    conn.execute(f"attach '{home / 'untouched'}' as was")
+    conn.execute(f"insert into {table} select * from was.{table}")
+    conn.commit()
+    conn.execute("detach was")
+
+
+@pytest.mark.parametrize("table", AUDITED)
+def test_each_change_of_a_row_is_found_and_names_the_run(home: Path, table: str) -> None:
+    with closing(sqlite3.connect(home / "interlock.db")) as conn:
+        if not conn.execute(f"select count(*) from {table}").fetchone()[0]:
+            pytest.skip(f"the scene has no row of {table}")
+        changes = [f"delete from {table}"]
+        names = [name for _, name, *_ in conn.execute(f"pragma table_info({table})")]
+        insert = (
+            f"insert into {table} select {', '.join(_other(table, n) for n in names)} from {table} limit 1"
+        )
+        changes.append(insert)
+        texts = {"decisions": "body", "approvals": "answer", "journal": "tool", "runs": "workspace"}
+        changes.append(f"update {table} set {texts.get(table, 'state')} = 'x'")
+        for change in changes:
+            conn.execute("begin")
+            conn.execute(change)
+            conn.commit()
+            assert any("run r" in line for line in verify(home)[1]), change
+            _restored(conn, home, table)
+
+
+def _other(table: str, name: str) -> str:
+    key = {"runs": "run", "approvals": "id", "journal": "attempt", "decisions": "task"}.get(table, "key")
+    changed = "'run r, another'" if name != "attempt" else "99"
+    return changed if name == key else "'other'" if (table, name) == ("approvals", "key") else name
+
+
+def test_a_head_that_was_kept_elsewhere_shows_an_older_store_put_back(home: Path, ended: Path) -> None:
+    one = head(home)
+    assert verify(home, (one,)) == (one["seq"], [])
+    forged = {**one, "seq": one["seq"] + 1}
+    assert any("isn't signed" in line for line in verify(home, (forged,))[1])
+    with closing(sqlite3.connect(home / "interlock.db")) as conn, conn:
+        conn.execute("delete from audit where seq = ?", (one["seq"],))
+    assert any("cut off or replaced" in line for line in verify(home, (one,))[1])
+
+
+def test_a_removed_run_and_a_store_of_before_leave_no_complaint(home: Path) -> None:
+    with closing(sqlite3.connect(home / "interlock.db")) as conn, conn:
+        conn.execute("drop table audit")
+        conn.execute("pragma user_version = 8")
+    Store(home).open()
+    assert verify(home)[1] == []
+    assert {r.kind for r in records(home)} == {"store", "taken over unverified"}
+    Client(Options(home=home)).remove("r")
+    assert verify(home)[1] == []
+    assert [*records(home)][-1].kind == "removed"
+
+
+def test_the_key_is_its_owners_alone(ended: Path) -> None:
+    assert (ended / "audit").stat().st_mode & 0o777 == 0o700
+    assert {file.name: file.stat().st_mode & 0o777 for file in (ended / "audit").iterdir()} == {
+        "key": 0o600,
+        "head": 0o600,
+    }
