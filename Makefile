@@ -47,8 +47,8 @@ bench: $(VENV)/installed ## start-up, overhead per turn, bytes per turn, memory,
 	@$(RUN) benchmarks/run.py
 
 mutants: $(VENV)/installed-dev ## change policy, tools or engine in one place at a time (ROOM='policy -n 50'); list what no test finds
-	@$(INSTALL) 'cosmic-ray>=8.7'
-	@$(RUN) benchmarks/mutants.py $(or $(ROOM),policy)
+	@$(INSTALL) --target $(VENV)/mutants --upgrade 'cosmic-ray>=8.7' # apart: it brings packages that change how ours work
+	@PYTHONPATH=$(VENV)/mutants $(RUN) benchmarks/mutants.py $(or $(ROOM),policy)
 
 release: $(VENV)/installed-dev ## build sdist and wheel into dist/, checked and tried in a clean environment
 	.ci/release dist

@@ -9,6 +9,7 @@ place and restored; a file with uncommitted changes is refused.
 # pyright: reportUnknownArgumentType=false
 
 import argparse
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -67,7 +68,9 @@ def is_found(mutant: Mutant, tests: list[str]) -> bool:
 
 def passes(tests: list[str]) -> bool:
     argv = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "2", "-p", "no:cacheprovider", *tests]
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, timeout=HANG_S, check=False).returncode == 0
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    tried = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, timeout=HANG_S, check=False)
+    return tried.returncode == 0
 
 
 def place(mutant: Mutant) -> str:

@@ -1,6 +1,8 @@
 """loop_check: detects whether the run repeats itself: compares calls and text, and occasionally asks models.
 
-`scan` loops with the models until nothing is due; the end of the events, or of the one turn in a run, ends it.
+Levels 1 and 2, calls and text, are `scan`; level 3 is a model's judgement, where one is due. In a run, calls and text
+are watched while they stream; `scan` takes what was found, and then no model is asked. Standalone, `check_due` loops
+with the models until the end of the events.
 """
 
 from collections.abc import Mapping
@@ -9,7 +11,7 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.loop_check import EVENTS, ask_model, double_check, replay, scan
+from interlock.nodes.loop_check import EVENTS, ask_model, check_due, double_check, replay, scan
 from interlock.state.loop_check import LoopCheckInput, LoopCheckOutput, LoopCheckState
 from interlock.state.messages import Message
 from interlock.state.text import clean
@@ -18,12 +20,13 @@ from interlock.state.workflow import WorkflowContext, append_history
 
 def build() -> Graph:
     g = Graph("loop-check", LoopCheckState)
-    g.nodes(scan, ask_model, double_check)
+    g.nodes(scan, check_due, ask_model, double_check)
 
     g.edge(START, "scan")
-    g.by_label("scan", {"look due": "ask_model", "over": END})
-    g.by_label("ask_model", {"suspicious": "double_check", "judged": "scan"})
-    g.edge("double_check", "scan")
+    g.by_label("scan", {"goes on": "check_due", "repeats": END})
+    g.by_label("check_due", {"look due": "ask_model", "over": END})
+    g.by_label("ask_model", {"suspicious": "double_check", "judged": "check_due"})
+    g.edge("double_check", "check_due")
     return g
 
 

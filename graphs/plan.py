@@ -1,7 +1,7 @@
 """plan: understand, explore, design, write the plan, have it reviewed; once approved, it is handed over to `main`.
 
 `turn` and `tools` alternate under plan mode until a person has decided; a model that stops without a plan is reminded.
-A hook may stop or block the prompt; hooks on answers aren't fired, as a person reviews the plan.
+A hook may stop or block the prompt, and an answer without calls.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from interlock.graphs import tools, turn
 from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.main import after_context, before_agent, nudge
-from interlock.nodes.plan import after_tools, after_turn, finish, hand_over, open_plan, remind
+from interlock.nodes.plan import after_agent, after_tools, after_turn, finish, hand_over, open_plan, remind
 from interlock.state.plan import PlanInput, PlanOutput, PlanState
 from interlock.state.run import ErrorInfo
 from interlock.state.subagent import MAX_DEPTH
@@ -29,12 +29,18 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.subgraph("turn", turn.build)
     g.subgraph("tools", lambda: tools.build(depth))
     g.nodes(nudge, remind, hand_over, finish)
-    hooks(g, {"BeforeAgent": (before_agent, {"passed": "turn", "ended": "finish"})})
+    hooks(
+        g,
+        {
+            "BeforeAgent": (before_agent, {"passed": "turn", "ended": "finish"}),
+            "AfterAgent": (after_agent, {"feedback": "turn", "passed": "remind", "ended": "finish"}),
+        },
+    )
 
     g.edge(START, "open_plan", "context")
     g.route("context", after_context, {"plain": "turn", "hooked": "before_agent"})
     looped = {"first loop": "nudge", "ended": "finish"}
-    g.route("turn", after_turn, {"calls": "tools", "no calls": "remind", **looped})
+    g.route("turn", after_turn, {"calls": "tools", "no calls": "remind", "answered": "after_agent", **looped})
     reviewed = {"approved": "hand_over", "rejected or stopped": "finish"}
     g.route("tools", after_tools, {"results": "turn", **reviewed})
     g.by_label("remind", {"once more": "turn", "give up": "finish"})

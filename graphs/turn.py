@@ -62,7 +62,7 @@ def build() -> Graph:
     g.edge("call_model", "check_stream")
     tried = {"retry": "wait_retry", "unavailable": "route"}
     g.by_label("wait_retry", {"again": "call_model", "another model": "route", "too long": END})
-    g.by_label("check_stream", {**tried, "loop": "note_loop", "whole": "after_model", "end": END})
+    g.by_label("check_stream", {**tried, "loop": "loop-check", "whole": "after_model", "end": END})
     g.edge("note_loop", END)
     return g
 

@@ -127,22 +127,40 @@ EVENTS = TypeAdapter(list[LoopEvent])
 
 
 @node(
-    reads=("head", "events", "asks", "turn_no", "judgements", "loop_interval"),
-    writes=("off", "limit", "judgements", "loop_interval", "loop_next", "loop_found"),
-    labels=("look due", "over"),
+    reads=("events", "asks", "loop_found"),
+    writes=("off", "limit"),
+    labels=("repeats", "goes on"),
+    fusable=True,
 )
 async def scan(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
-    """In a run, reached only when a check is due; standalone, processes whole sessions."""
+    """Levels 1 and 2: calls and text. In a run they are watched while they stream; what was found enters here."""
+    model = runtime.context.settings.model
+    if not state.get("events"):
+        return {"label": "repeats" if state.get("loop_found") else "goes on"}
+    off, limit = model.disable_loop_detection, model.max_reply_tokens
+    found: LoopCheckState = {"off": off, "limit": limit, "label": "goes on"}
+    if state["asks"] and not off:
+        return found  # a model may still find an earlier one
+    events = read_events(runtime.context, state["events"])
+    repeats = replay(events, [], False, limit, off).at_event is not None
+    return {**found, "label": "repeats" if repeats else "goes on"}
+
+
+@node(
+    reads=("head", "events", "asks", "off", "turn_no", "judgements", "loop_interval"),
+    writes=("judgements", "loop_interval", "loop_next", "loop_found"),
+    labels=("look due", "over"),
+)
+async def check_due(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
+    """Level 3: whether a model must judge now. In a run, `turn` enters only when it must."""
     deps = runtime.context
-    off = deps.settings.model.disable_loop_detection
     judgements = state.get("judgements", [])
     if state.get("events"):
-        asks = state["asks"] and not off
+        asks = state["asks"] and not state["off"]
         due = asks and replay(read_events(deps, state["events"]), judgements, asks).due
-        limit = deps.settings.model.max_reply_tokens
-        return {"label": "look due" if due else "over", "off": off, "limit": limit}
+        return {"label": "look due" if due else "over"}
     interval = state.get("loop_interval") or INTERVAL
-    if not judgements and not off:
+    if not judgements and not deps.settings.model.disable_loop_detection:
         return {"label": "look due", "loop_found": {}}
     loop = False
     if judgements:

@@ -190,7 +190,11 @@ async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
     labels=("feedback", "ended"),
 )
 async def after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
-    """No answer is an error, which hooks aren't asked about."""
+    return await about_answer(state, runtime)
+
+
+async def about_answer(state: MainState, runtime: Runtime[Deps]) -> MainState:
+    """Fire the hooks on the prompt's answers. No answer is an error, which they aren't asked about."""
     transcript = runtime.context.transcript
     if not is_visible(transcript.message(state["reply"]).text):
         return {"label": "ended", "turn_status": "ok"}

@@ -3,11 +3,12 @@
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.main import append_text, turn_end
+from interlock.nodes.hooks import fires
+from interlock.nodes.main import about_answer, append_text, turn_end
 from interlock.prompts import render
 from interlock.state.calls import CallView, ToolResult
 from interlock.state.charts import ApprovalModeChart, mode_of, step
@@ -15,6 +16,7 @@ from interlock.state.conversation import fresh_conversation
 from interlock.state.deps import Deps, to_its_end
 from interlock.state.errors import RunError
 from interlock.state.events import HandOver
+from interlock.state.main import MainState
 from interlock.state.messages import Message
 from interlock.state.node import node, task_of
 from interlock.state.plan import (
@@ -26,6 +28,7 @@ from interlock.state.plan import (
     PlanState,
     PlanStep,
 )
+from interlock.state.run import is_hooked
 
 _WRITES = ("write_file", "replace")
 _KEPT = ("approval_mode", "mode", "protocol")
@@ -48,6 +51,8 @@ _FRESH: PlanState = {
     "stop": "",
     "reminders": 0,
     "main_run": "",
+    "said": "",
+    "fed_back": False,
     "status": "running",
 }
 
@@ -131,9 +136,23 @@ async def finish(state: PlanState) -> PlanState:
     return {"status": "failed", "error": state.get("error") or unknown}
 
 
-def after_turn(state: PlanState) -> Literal["calls", "no calls", "first loop", "ended"]:
+def after_turn(state: PlanState) -> Literal["calls", "no calls", "answered", "first loop", "ended"]:
     found = turn_end(state["turn_status"])
-    return "no calls" if found == "ok" else found
+    if found == "ok":
+        return "answered" if is_hooked(state, "AfterAgent") else "no calls"
+    return found
+
+
+@fires(
+    reads=("head", "asked", "said", "reply", "fed_back"),
+    writes=("head", "hook_stage", "fed_back", "turn_status", "error"),
+    labels=("feedback", "passed", "ended"),
+)
+async def after_agent(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
+    """As in `main`: fires on an answer without calls. An approved plan's last answer is `main`'s, which fires there."""
+    found = await about_answer(cast(MainState, state), runtime)
+    passed = found.get("turn_status") == "ok"
+    return cast(PlanState, {**found, "label": "passed"} if passed else found)
 
 
 def after_tools(state: PlanState) -> Literal["results", "approved", "rejected or stopped"]:

@@ -46,7 +46,6 @@ _SCROLLS = ("scroll_down", "scroll_up")
 """Browser actions for which a repeat is progress."""
 _SHOWN_MISTAKE = 160
 """Characters shown of each."""
-_INSTRUCT = "Say how to go on: interlock resume RUN -p '…'. To be asked instead, set task.askAfterMistakes in settings."
 
 
 @node(
@@ -169,7 +168,9 @@ async def give_up(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
         if len(made) == state["mistakes"]:
             break
     listed = "; ".join(f"({number}) {mistake}" for number, mistake in enumerate(reversed(made), 1))
-    message = f"The model made {state['mistakes']} mistakes in a row: {listed}. {_INSTRUCT}"
+    advice = f"Say how to go on: interlock resume {runtime.context.info.run} -p '…'."
+    to_ask = "To be asked instead, set task.askAfterMistakes in settings."
+    message = f"The model made {state['mistakes']} mistakes in a row: {listed}. {advice} {to_ask}"
     return {"turn_status": "error", "error": {"type": "mistakes", "message": message}}
 
 

@@ -78,4 +78,7 @@ class PlanState(HookedPrompt, Conversation, PlanMode, BatchEnd, total=False):
     """The requested name; empty: the model chooses."""
     reminders: int
     main_run: str
+    said: str
+    """As in `MainState`."""
+    fed_back: bool
     status: str

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,16 @@ SCENES: dict[str, Scene] = {
         fired={"AfterAgent": 2},
     ),
     "after agent: stops a task": stopped("AfterAgent", replies=[FINAL], workflow="task"),
+    "after agent: sends a plan on": Scene(
+        {"AfterAgent": once("echo 'name the tests, too' >&2; exit 2")},
+        [DONE, {**DONE, "expect": "name the tests, too"}, *[DONE] * 2],
+        "failed",
+        1,
+        "without a plan",
+        workflow="plan",
+        fired={"AfterAgent": 4},
+    ),
+    "after agent: stops a plan": replace(stopped("AfterAgent", workflow="plan"), status="failed"),
     "before model: passes, at each turn": Scene(
         {"BeforeModel": "true"}, [LOOK, DONE], fired={"BeforeModel": 2}
     ),
@@ -214,6 +224,9 @@ CUT: dict[str, Scene] = {
     "AfterModel": Scene({"AfterModel": "true"}),
     "PreCompress": Scene({"PreCompress": "true"}, COMPRESSOR, "compressed", workflow="compress", input=LONG),
     "AfterAgent of a task": Scene({"AfterAgent": "true"}, [FINAL], workflow="task"),
+    "AfterAgent of a plan": Scene(
+        {"AfterAgent": "true"}, [DONE, {"error": {"status": 400}}], "failed", 1, workflow="plan"
+    ),
     "BeforeAgent of a plan": Scene(
         {"BeforeAgent": "true"}, [DONE] * 3, "failed", 1, "without a plan", workflow="plan"
     ),

@@ -64,6 +64,16 @@ async def approval_mode(session: "Session", rest: str) -> None:
         choices.take_approval_mode(session, name)
 
 
+def loop_choices(_session: "Session", _: str) -> Iterable[str]:
+    return choices.LOOPS
+
+
+async def loops(session: "Session", rest: str) -> None:
+    name = await _chosen(session, "Loop detection?", _rows(choices.LOOPS), "on", rest)
+    if name is not None:
+        choices.take_loops(session, name)
+
+
 def _rows(found: Mapping[str, str]) -> list[Row]:
     return [Row(name, about, name) for name, about in found.items()]
 

@@ -133,6 +133,13 @@ _LISTED = (
         "plan [PROMPT]", "Plan first, and change nothing until you approve the plan", choices.plan, waits=True
     ),
     Slash(
+        "loops [on|off]",
+        "Turn loop detection on or off for this conversation",
+        choices.loops,
+        choices.loop_choices,
+        waits=True,
+    ),
+    Slash(
         "compress",
         "Compress the conversation into a summary",
         choices.compress,

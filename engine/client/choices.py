@@ -15,6 +15,7 @@ APPROVAL_MODES = {
     "auto_edit": "edits files without asking; asks before commands",
     "plan": "reads, and writes a plan that you approve",
 }
+LOOPS = {"on": "a model that repeats itself is stopped", "off": "nothing stops a model that repeats itself"}
 _YOLO = {"yolo": "asks nothing"}
 
 
@@ -81,6 +82,16 @@ def next_approval_mode(talk: "Conversation") -> None:
     there = [*approval_modes(talk)]
     now = there.index(talk.approval_mode) if talk.approval_mode in there else -1
     set_approval_mode(talk, there[(now + 1) % len(there)])
+
+
+def take_loops(talk: "Conversation", word: str) -> None:
+    """Turn loop detection on or off; a run that a loop has ended goes on without it. Raises `UserError`."""
+    _one_of(word, LOOPS, "choice")
+    model = {**talk.options.overrides.get("model", {}), "disableLoopDetection": word == "off"}
+    talk.options = replace(talk.options, overrides={**talk.options.overrides, "model": model})
+    talk.tell("chosen", f"Loop detection is {word}: {LOOPS[word]}.")
+    if word == "off" and talk.looped:
+        talk.pursue(talk.go_on)
 
 
 def plan(talk: "Conversation", prompt: str) -> None:

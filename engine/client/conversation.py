@@ -71,6 +71,8 @@ class Conversation:
         """Mode of work and approval mode for new runs; None: settings decide."""
         self._failed = False
         """The last drive ended with an error."""
+        self.looped = False
+        """It ended the run for a loop."""
         self._later: set[str] = set()
         """Requests left for later, until the person comes back to their run."""
         self._cursor = ""
@@ -301,6 +303,7 @@ class Conversation:
         outcome = await self._thread.driven(work)
         self.run, self.workflow, self.status = outcome.run, outcome.workflow, outcome.status
         self._failed = bool(outcome.error)
+        self.looped = (outcome.error or {}).get("type") == "loop_detected"
         self.front.ended()
         if outcome.notifying:
             outcome.notifying.add_done_callback(self._notified)
@@ -323,6 +326,10 @@ class Conversation:
 
     def _stands(self) -> None:
         """Keep the status only if the run waits or is unfinished."""
+        if self.looped:
+            self.tell(
+                "chosen", "Go on without loop detection: /loops off. Or send a prompt that shows another way."
+            )
         if self.status in UNFINISHED:
             self.tell("unfinished", "It stopped midway.", self.run or "")
         elif self.status not in ("waiting", "running"):

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from patience import lines_run
 
-from interlock.nodes.loop_check import Replay, judged, replay, scan
+from interlock.nodes.loop_check import Replay, check_due, judged, replay
 from interlock.nodes.loop_detectors import Chants, call_key, cycle, remembered
 from interlock.nodes.loop_noise import Noise
 from interlock.nodes.turn_reply import LoopWatch
@@ -300,7 +300,7 @@ def test_what_the_models_saw_no_progress_in_is_named() -> None:
         ]
     deps = SimpleNamespace(settings=Settings(), transcript=SimpleNamespace(read=lambda _: history))
     state: Any = {"head": "h", "turn_no": 30, "judgements": [{"confidence": 1.0}]}
-    out: Any = asyncio.run(scan(state, cast(Any, SimpleNamespace(context=deps))))
+    out: Any = asyncio.run(check_due(state, cast(Any, SimpleNamespace(context=deps))))
     assert "6 of the last 6 calls were read_file" in out["loop_found"]["detail"]
     assert '"start_line": 5' in out["loop_found"]["detail"]
 

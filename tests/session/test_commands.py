@@ -193,3 +193,17 @@ def test_a_conversation_is_compressed_when_somebody_asks(opens: Opens) -> None:
         command(terminal, "/compress", "ompressed")
         terminal.say("and now?", then="We ship it.")
         command(terminal, "/compress", "Nothing was compressed")
+
+
+def test_a_run_that_a_loop_has_ended_goes_on_without_loop_detection(folder: Path, opens: Opens) -> None:
+    (folder / "a.txt").write_text("x")
+    again = {"tool_calls": [{"name": "read_file", "args": {"file_path": "a.txt"}}]}
+    with opens([*[again] * 8, {"text": "Done at last."}], rows=60) as terminal:
+        terminal.waits_for("›")
+        terminal.type("read it")
+        terminal.press("enter", then="Go on without loop detection: /loops off")
+        command(terminal, "/loops", "Loop detection?", "nothing stops a model that repeats itself")
+        terminal.type("off")
+        terminal.press("enter", then="Loop detection is off")
+        terminal.waits_for("Done at last.")
+        command(terminal, "/loops maybe", "No choice 'maybe'")
