@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from interlock.engine.store.audit_key import Key, key_of
 from interlock.engine.store.tables import TABLE
+from interlock.services.files.folders import private_directory
 
 SCHEMA = """
 create table if not exists audit (
@@ -200,6 +201,7 @@ def _sorted_out(notes: list[Note]) -> Iterable[Note]:
 def begin(conn: Executes, path: Path) -> Audit:
     """Make the chain, inside the migration: it takes over, unverified, the rows of a store that had none."""
     conn.execute(SCHEMA)
+    private_directory(folder_of(path))  # for the head, wherever the key is
     made = Audit(conn, path)
     if conn.execute("select 1 from audit").fetchone() is None:
         found = [note for table in AUDITED for note in _taken_over(conn, table)]

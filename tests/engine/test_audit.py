@@ -168,3 +168,14 @@ def test_the_key_is_its_owners_alone(ended: Path) -> None:
         "key": 0o600,
         "head": 0o600,
     }
+
+
+def test_a_key_of_ones_own_signs_and_another_key_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: Path
+) -> None:
+    monkeypatch.setenv("INTERLOCK_AUDIT_KEY", str(ended / "audit" / "key"))
+    Store(tmp_path / "own").open()
+    one = head(tmp_path / "own")
+    assert verify(tmp_path / "own", (one,)) == (1, [])
+    monkeypatch.delenv("INTERLOCK_AUDIT_KEY")
+    assert any("another key" in line for line in verify(tmp_path / "own")[1])
