@@ -280,7 +280,7 @@ def _answers(home: Path, run: str, outcome: Outcome) -> list[Decision]:
 
 def answer_again(request: str, answer: Mapping[str, Any]) -> Decision:
     """The recorded answer as a decision; a saved always-choice is limited to this run."""
-    fields = {key: answer.get(key) for key in ("feedback", "args", "text")}
+    fields: dict[str, Any] = {key: answer.get(key) for key in ("feedback", "args", "text")}
     choice = answer["choice"]
     return Decision(request, "proceed_always" if choice == "proceed_always_and_save" else choice, **fields)
 
