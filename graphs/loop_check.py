@@ -23,7 +23,7 @@ def build() -> Graph:
     g.nodes(scan, check_due, ask_model, double_check)
 
     g.edge(START, "scan")
-    g.by_label("scan", {"goes on": "check_due", "repeats": END})
+    g.by_label("scan", {"none": "check_due", "loop": END})
     g.by_label("check_due", {"look due": "ask_model", "over": END})
     g.by_label("ask_model", {"suspicious": "double_check", "judged": "check_due"})
     g.edge("double_check", "check_due")

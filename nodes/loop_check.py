@@ -129,21 +129,21 @@ EVENTS = TypeAdapter(list[LoopEvent])
 @node(
     reads=("events", "asks", "loop_found"),
     writes=("off", "limit"),
-    labels=("repeats", "goes on"),
+    labels=("loop", "none"),
     fusable=True,
 )
 async def scan(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
     """Levels 1 and 2: calls and text. In a run they are watched while they stream; what was found enters here."""
     model = runtime.context.settings.model
     if not state.get("events"):
-        return {"label": "repeats" if state.get("loop_found") else "goes on"}
+        return {"label": "loop" if state.get("loop_found") else "none"}
     off, limit = model.disable_loop_detection, model.max_reply_tokens
-    found: LoopCheckState = {"off": off, "limit": limit, "label": "goes on"}
+    found: LoopCheckState = {"off": off, "limit": limit, "label": "none"}
     if state["asks"] and not off:
         return found  # a model may still find an earlier one
     events = read_events(runtime.context, state["events"])
     repeats = replay(events, [], False, limit, off).at_event is not None
-    return {**found, "label": "repeats" if repeats else "goes on"}
+    return {**found, "label": "loop" if repeats else "none"}
 
 
 @node(

@@ -22,7 +22,7 @@ _GRAPH = {
     "fontname": FONT,
     "fontsize": "11",
     "rankdir": "TB",
-    "nodesep": "0.25",
+    "nodesep": "0.2",
     "ranksep": "0.28",
     "compound": "true",
     "remincross": "true",

@@ -223,7 +223,10 @@ def test_what_is_kept_is_its_owners_alone_from_the_first_moment(run: Run, tmp_pa
     finally:
         os.umask(before)
     made = {path.name for path in state.iterdir()}
-    assert made == {"interlock.db", "input", "outputs", "snapshots", "index", "plans"} and others_may() == []
+    assert (
+        made == {"interlock.db", "audit", "input", "outputs", "snapshots", "index", "plans"}
+        and others_may() == []
+    )
     for path in (state, *state.rglob("*")):
         path.chmod(path.stat().st_mode | 0o055)
     assert "others could read interlock.db" in run("doctor").out and others_may() == []
