@@ -1,22 +1,25 @@
 """app: the application of `interlock serve`: the page, its data, and what a person does there."""
 
 import asyncio
+import json
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from interlock.cli.web import drives
 from interlock.cli.web.driver import Work
-from interlock.cli.web.guard import ROLES, Guard, Tokens
+from interlock.cli.web.guard import BODY_LIMIT, ROLES, Guard, Tokens
 from interlock.cli.web.stream import events
 from interlock.engine.client import Client, Decision, Options, RunRow
+from interlock.engine.client.record import Cursor
 from interlock.engine.client.requests import Asked, answered, asked, rewritten
 from interlock.state.errors import BusyError, InterlockError, UserError, bug
 
@@ -100,7 +103,10 @@ class Page:
 
     async def login(self, request: Request) -> Response:
         """Exchange the token of the address for a cookie."""
-        given = (await request.body()).decode(errors="replace")
+        try:
+            given = (await _whole(request)).decode(errors="replace")
+        except RefusedError as error:
+            return _failed(error.status, error)
         person = await self.guard.known(given)
         if person is None or person.name:
             detail = "Too many wrong tokens. Wait a minute." if self.guard.locked else "Wrong token."
@@ -112,12 +118,11 @@ class Page:
     async def runs(self, request: Request) -> Any:
         asked_for = request.query_params
         words, status = asked_for.get("q", "").lower(), asked_for.get("status") or None
-        start = asked_for.get("start", "0")
+        first = _number(request, "start", 0)
         rows = await asyncio.to_thread(self.client.runs, status)
         found = [
             row for row in rows if words in f"{row.run} {row.workflow} {row.title} {row.workspace}".lower()
         ]
-        first = int(start) if start.isdecimal() else 0
         return {"runs": [row._asdict() for row in found[first : first + _PAGE]], "total": len(found)}
 
     async def requests(self, request: Request) -> Any:
@@ -169,7 +174,7 @@ class Page:
     async def events(self, request: Request) -> Any:
         row = self._run(request.path_params["run"])
         cursor = request.headers.get("last-event-id") or request.query_params.get("cursor", "")
-        self.client.follow(row.run, cursor)
+        Cursor.read(cursor)  # refused here: a stream that has begun can't tell its reader
         return StreamingResponse(events(self.client, row.run, cursor), media_type="text/event-stream")
 
     async def diagram(self, request: Request) -> Any:
@@ -194,7 +199,11 @@ class Page:
         return [{**call._asdict(), "who": who_decided(call), "came_to": came_to(call)} for call in made]
 
     async def state(self, request: Request) -> Any:
-        row, step = self._run(request.path_params["run"]), request.query_params.get("step")
+        row, step = self._run(request.path_params["run"]), request.query_params.get("step", "")
+        if not re.fullmatch(r"(-?\d{1,9})?", step):
+            raise RefusedError(
+                422, f"{step[:40]!r} is no step. Expected a number; see: interlock history {row.run}"
+            )
         values = await asyncio.to_thread(self.client.state, row.run, int(step) if step else None)
         return Response(_json(values), media_type="application/json")
 
@@ -208,9 +217,8 @@ class Page:
         folder = Path(str(given.get("workspace") or self.options.workspace or Path.cwd()))
         if not folder.is_dir():
             raise RefusedError(422, f"There is no folder {str(folder)!r}. Give a folder that exists.")
-        work = Work(
-            replace(self.options, workspace=folder), run, str(given.get("workflow")), given.get("input") or {}
-        )
+        values = _object(given.get("input") or {}, "input")
+        work = Work(replace(self.options, workspace=folder), run, str(given.get("workflow")), values)
         await drives.begin(work)
         for _ in range(_LOOKS):  # its first event comes before its row
             if any(row.run == run for row in self.client.runs()):
@@ -221,7 +229,10 @@ class Page:
     async def decide(self, request: Request) -> Any:
         row, given = self._run(request.path_params["run"]), await body(request)
         waiting = {one.id: one.fields for one in self.client.requests(row.run)}
-        made = [_decision(waiting, one) for one in given.get("decisions", [])]
+        decisions = given.get("decisions")
+        if not isinstance(decisions, list) or not decisions:
+            raise RefusedError(422, "`decisions` must be a list of objects with `id` and `choice`.")
+        made = [_decision(waiting, _object(one, "decisions")) for one in cast("list[Any]", decisions)]
         await asyncio.to_thread(self.client.decide, row.run, made, request.state.person.name)
         if self._run(row.run).status != "running":  # its driver takes the answer up
             await self._go_on(row)
@@ -241,14 +252,17 @@ class Page:
     async def fork(self, request: Request) -> Any:
         row, given = self._run(request.path_params["run"]), await body(request)
         step, here = given.get("step"), bool(given.get("in_place"))
-        made = await asyncio.to_thread(
-            lambda: self.client.fork(row.run, step if isinstance(step, int) else None, in_place=here)
-        )
+        if not isinstance(step, int | None):
+            raise RefusedError(
+                422, f"`step` must be a number, not {step!r}. See: interlock history {row.run}"
+            )
+        made = await asyncio.to_thread(lambda: self.client.fork(row.run, step, in_place=here))
         return {"run": made.run}
 
     async def undo(self, request: Request) -> Any:
         row, given = self._run(request.path_params["run"]), await body(request)
-        changed = await asyncio.to_thread(self.client.undo, row.run, given.get("call"))
+        call = given.get("call")
+        changed = await asyncio.to_thread(self.client.undo, row.run, None if call is None else str(call))
         return {"changed": [change._asdict() for change in changed]}
 
     async def _go_on(self, row: RunRow, prompt: str | None = None) -> None:
@@ -269,7 +283,7 @@ def _decision(waiting: Any, given: Any) -> Decision:
     if request is None:
         raise RefusedError(409, f"Request {name!r} no longer waits: it was decided elsewhere, or withdrawn.")
     if choice == "modify":
-        return rewritten(request, given.get("args") or {})
+        return rewritten(request, _object(given.get("args") or {}, "args"))
     if request["kind"] == "question" and choice == "proceed_once":
         return answered(request, [text])
     spoken = text if request["kind"] == "outcome" else None
@@ -279,11 +293,24 @@ def _decision(waiting: Any, given: Any) -> Decision:
 async def body(request: Request) -> dict[str, Any]:
     """The request's JSON object. Raises `RefusedError`."""
     try:
-        given = await request.json()
-    except ValueError:
+        given = json.loads(await _whole(request))
+    except (ValueError, RecursionError):
         raise RefusedError(422, "Invalid JSON in request body") from None
+    return _object(given, "body")
+
+
+async def _whole(request: Request) -> bytes:
+    """The request's body. Raises `RefusedError` if the guard cut it."""
+    try:
+        return await request.body()
+    except ClientDisconnect:
+        raise RefusedError(413, f"The body is larger than {BODY_LIMIT:,} bytes.") from None
+
+
+def _object(given: object, name: str) -> dict[str, Any]:
+    """A JSON object, `name` says whose. Raises `RefusedError`."""
     if not isinstance(given, dict):
-        raise RefusedError(422, "The body must be a JSON object.")
+        raise RefusedError(422, f"`{name}` must be a JSON object.")
     return cast("dict[str, Any]", given)
 
 
@@ -296,14 +323,17 @@ def _plain(words: Asked) -> dict[str, Any]:
 
 
 def _json(values: object) -> bytes:
-    import json
-
     return json.dumps(values, default=repr).encode()
 
 
 def _depth(request: Request) -> int:
-    given = request.query_params.get("depth", "1")
-    return min(int(given), 4) if given.isdecimal() and int(given) else 1
+    return min(_number(request, "depth", 1) or 1, 4)
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    """A number of the query; whatever is none counts as `default`."""
+    given = request.query_params.get(name, "")
+    return int(given) if re.fullmatch(r"\d{1,9}", given) else default
 
 
 def _drawn(workflow: Any, depth: int, taken: Any) -> Response:

@@ -185,3 +185,40 @@ def test_a_programs_token_has_a_role_and_its_name_is_recorded(serve: Callable[..
     assert "approved by bot-decide" in call["who"]
     assert cli("serve", "token", "rm", "bot-decide").returncode == 0
     assert here.http.get("/api/runs").status_code == 401
+
+
+def test_bad_input_gets_one_line_that_says_what_was_expected(serve: Callable[..., Server]) -> None:
+    here = serve()
+    run = here.start()
+    name = here.request(run)["id"]
+    at, deep, long = f"/api/runs/{run}", "[" * 100_000, "9" * 5000
+    too_long = [b"x" * 1_000_000] * 8 + [b"more"]
+    asked: list[tuple[str, str, Any, int, str]] = [
+        ("GET", "/api/runs/nothere", None, 404, "'nothere'"),
+        ("GET", f"{at}/state?step=x", None, 422, "interlock history"),
+        ("GET", f"{at}/state?step={long}", None, 422, "interlock history"),
+        ("GET", f"{at}/state?step=999", None, 422, "no step 999"),
+        ("GET", f"{at}/events?cursor=x", None, 422, "no place"),
+        ("GET", f"{at}/diagram?depth={long}", None, 200, "<svg"),
+        ("GET", f"/api/runs?start={long}", None, 200, run),
+        ("POST", f"{at}/decide", "{", 422, "Invalid JSON"),
+        ("POST", f"{at}/decide", deep, 422, "Invalid JSON"),
+        ("POST", f"{at}/decide", "[]", 422, "`body` must be"),
+        ("POST", f"{at}/decide", "{}", 422, "`decisions` must be"),
+        ("POST", f"{at}/decide", {"decisions": ["y"]}, 422, "`decisions` must be"),
+        ("POST", f"{at}/decide", {"decisions": [{"id": name, "choice": "maybe"}]}, 422, "maybe"),
+        ("POST", f"{at}/decide", {"decisions": [{"id": name, "choice": "modify", "args": 1}]}, 422, "`args`"),
+        ("POST", f"{at}/fork", {"step": "x"}, 422, "`step` must be"),
+        ("POST", f"{at}/undo", {"call": 7}, 422, "7"),
+        ("POST", "/api/runs", {"workflow": "main", "input": 1}, 422, "`input` must be"),
+        ("POST", "/api/runs", {"workflow": "main", "workspace": "/not/here"}, 422, "'/not/here'"),
+        ("POST", f"{at}/decide", iter(too_long), 413, "8,000,000"),
+        ("POST", "/login", iter(too_long), 413, "8,000,000"),
+    ]
+    for method, path, body, status, words in asked:
+        content = json.dumps(body) if isinstance(body, dict) else body
+        answer = here.http.request(method, path, content=content)
+        about = f"{method} {path:.60} {body!s:.60}: {answer.text:.300}"
+        assert answer.status_code == status and words in answer.text, about
+        assert status == 200 or ("\n" not in answer.json()["detail"] and "bug" not in answer.text), about
+    assert here.status(run) == "waiting", "nothing was decided"
