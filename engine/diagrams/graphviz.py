@@ -66,6 +66,8 @@ _GROUPS = {
     "questions": {"fillcolor": "#fff8e5", "color": "#d9b760", "fontcolor": "#7a5d00"},
     "errors": {"fillcolor": "#fff0ee", "color": "#e0a39b", "fontcolor": "#9a4a40"},
 }
+_FAR = 3
+"""How many nodes further down an edge may lead before it is cut short, in a picture with opened graphs."""
 _BESIDE = {"color": "#9aa3ad", "fontcolor": "#6e7781"}
 """An edge that isn't between two nodes of the main group."""
 _TAKEN = {"fillcolor": "#ddf4ff", "color": "#0969da", "fontcolor": "#0a3069", "penwidth": "2"}
@@ -121,6 +123,9 @@ class _Drawing:
         forward = _forward([self._anchored(e) for e in edges if not e.part])
         self._forward = {(e.source, e.target) for e in forward}
         self._spine = _longest([e for e in forward if self._is_main(e)])
+        self._ranks = _ranks(forward) if self._firsts else {}
+        self._names = {node.id: node.name for node in diagram.all_nodes()}
+        self._names |= {c.id: c.name for c in diagram.all_clusters()}
 
     def _anchored(self, edge: Edge) -> Edge:
         """Between nodes: one that leaves or enters a frame begins or ends at the first node in it."""
@@ -178,6 +183,9 @@ class _Drawing:
         spine = self._spine.get(edge.source) == edge.target
         style |= {"weight": "60"} if spine else {}
         back = ends not in self._forward
+        if not spine and self._is_far(*ends):
+            self._stub(graph, ends[0], frames["lhead"], edge.text, style)
+            return
         way = [ends[0], " to ".join(frames.values()), ends[1]] if edge.text else [*ends]
         if edge.text:
             colour = {"fontcolor": style["fontcolor"]} if "fontcolor" in style else {}
@@ -191,6 +199,28 @@ class _Drawing:
                 graph.edge(target, source, **{turned.get(k, k): v for k, v in sides.items()}, **arrow)
             else:
                 graph.edge(source, target, **sides, **({} if last else {"arrowhead": "none"}))
+
+    def _is_far(self, source: str, target: str) -> bool:
+        """Whether the edge would run along many others. Nothing is far in a picture without opened graphs."""
+        return bool(self._ranks) and not 0 < self._ranks[target] - self._ranks[source] <= _FAR
+
+    def _stub(self, graph: Any, source: str, target: str, text: str, style: dict[str, str]) -> None:
+        """Name the target beside the source, instead of a line across the picture."""
+        colour = {"fontcolor": style["fontcolor"]} if "fontcolor" in style else {}
+        stub = f"{source} to {target}"
+        graph.node(stub, f"{text}\n→ {self._names[target]}".lstrip(), **_LABEL, **colour)
+        graph.edge(source, stub, **{k: v for k, v in style.items() if k != "lhead"}, arrowhead="none")
+
+
+def _ranks(edges: Iterable[Edge]) -> dict[str, int]:
+    """The longest way to each node, in edges."""
+    before: dict[str, list[str]] = defaultdict(list)
+    for edge in edges:
+        before[edge.target].append(edge.source)
+    ranks: dict[str, int] = {}
+    for node in TopologicalSorter(before).static_order():
+        ranks[node] = max((ranks[source] + 1 for source in before[node]), default=0)
+    return ranks
 
 
 def _forward(edges: Sequence[Edge]) -> list[Edge]:
