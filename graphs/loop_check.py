@@ -1,7 +1,7 @@
 """loop_check: detects whether the run repeats itself: compares calls and text, and occasionally asks models.
 
-Levels 1 and 2, calls and text, are `scan`; level 3 is a model's judgement, where one is due. In a run, calls and text
-are watched while they stream; `scan` takes what was found, and then no model is asked. Standalone, `check_due` loops
+Level 1 is `scan_calls`, level 2 `scan_text`; level 3 is a model's judgement, where one is due. In a run, calls and text
+are watched while they stream; the scans take what was found, and then no model is asked. Standalone, `check_due` loops
 with the models until the end of the events.
 """
 
@@ -11,7 +11,15 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.loop_check import EVENTS, ask_model, check_due, double_check, replay, scan
+from interlock.nodes.loop_check import (
+    EVENTS,
+    ask_model,
+    check_due,
+    double_check,
+    replay,
+    scan_calls,
+    scan_text,
+)
 from interlock.state.loop_check import LoopCheckInput, LoopCheckOutput, LoopCheckState
 from interlock.state.messages import Message
 from interlock.state.text import clean
@@ -20,10 +28,11 @@ from interlock.state.workflow import WorkflowContext, append_history
 
 def build() -> Graph:
     g = Graph("loop-check", LoopCheckState)
-    g.nodes(scan, check_due, ask_model, double_check)
+    g.nodes(scan_calls, scan_text, check_due, ask_model, double_check)
 
-    g.edge(START, "scan")
-    g.by_label("scan", {"none": "check_due", "loop": END})
+    g.edge(START, "scan_calls")
+    g.by_label("scan_calls", {"none": "scan_text", "loop": END})
+    g.by_label("scan_text", {"none": "check_due", "loop": END})
     g.by_label("check_due", {"look due": "ask_model", "over": END})
     g.by_label("ask_model", {"suspicious": "double_check", "judged": "check_due"})
     g.edge("double_check", "check_due")

@@ -48,6 +48,8 @@ class Replay:
     at_event: int | None = None
     kind: Kind | None = None
     detail: str = ""
+    kinds: set[Kind] = field(default_factory=set[Kind])
+    """Kinds of all detections."""
     count: int = 0
     interval: int = INTERVAL
     next_check: int = FIRST_CHECK
@@ -112,6 +114,7 @@ class Replay:
 
     def _note(self, kind: Kind, detail: str) -> None:
         self.count += 1
+        self.kinds.add(kind)
         self.verdicts[-1] = True
         if self.at_event is None:
             self.at_event, self.kind, self.detail = len(self.verdicts) - 1, kind, detail
@@ -132,18 +135,35 @@ EVENTS = TypeAdapter(list[LoopEvent])
     labels=("loop", "none"),
     fusable=True,
 )
-async def scan(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
-    """Levels 1 and 2: calls and text. In a run they are watched while they stream; what was found enters here."""
+async def scan_calls(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
+    """Level 1: calls. In a run they are watched while they stream; what was found enters here."""
     model = runtime.context.settings.model
     if not state.get("events"):
-        return {"label": "loop" if state.get("loop_found") else "none"}
+        return {"label": "loop" if state.get("loop_found", {}).get("kind") == "tool_call" else "none"}
     off, limit = model.disable_loop_detection, model.max_reply_tokens
-    found: LoopCheckState = {"off": off, "limit": limit, "label": "none"}
+    kinds = _scanned(state, runtime.context, off, limit)
+    return {"off": off, "limit": limit, "label": "loop" if "tool_call" in kinds else "none"}
+
+
+@node(
+    reads=("events", "asks", "loop_found", "off", "limit"),
+    writes=(),
+    labels=("loop", "none"),
+    fusable=True,
+)
+async def scan_text(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
+    """Level 2: text, as for calls."""
+    if not state.get("events"):
+        return {"label": "loop" if state.get("loop_found") else "none"}
+    kinds = _scanned(state, runtime.context, state["off"], state["limit"])
+    return {"label": "loop" if kinds - {"tool_call"} else "none"}
+
+
+def _scanned(state: LoopCheckState, deps: Deps, off: bool, limit: int) -> set[Kind]:
+    """Kinds of the loops in the events; none if a model is asked, as it may find an earlier one."""
     if state["asks"] and not off:
-        return found  # a model may still find an earlier one
-    events = read_events(runtime.context, state["events"])
-    repeats = replay(events, [], False, limit, off).at_event is not None
-    return {**found, "label": "loop" if repeats else "none"}
+        return set()
+    return replay(read_events(deps, state["events"]), [], False, limit, off).kinds
 
 
 @node(
