@@ -1,5 +1,7 @@
 """next_speaker: decide whether the model must continue after its last answer, or it is the user's turn."""
 
+from collections.abc import Callable, Mapping
+
 from langgraph.runtime import Runtime
 
 from interlock.nodes.helper_model import Question, ask_json, asking
@@ -7,34 +9,35 @@ from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, curated, open_calls
 from interlock.state.next_speaker import NEXT_SPEAKER_TIMEOUT_S, NextSpeakerState, Verdict
-from interlock.state.node import node
+from interlock.state.node import Part, node
+
+_RULES: Mapping[str, tuple[str, Callable[[list[Message]], bool]]] = {
+    "the conversation is empty": ("", lambda history: not curated(history)),
+    "a tool has answered, and the model hasn't seen it yet": ("model", lambda h: h[-1].role == "tool"),
+    "calls of the model are still open": ("model", lambda history: bool(open_calls(history))),
+    "the last answer is empty": ("model", lambda h: h[-1].role == "assistant" and not h[-1].text.strip()),
+    "the last message isn't the model's": ("", lambda history: history[-1].role != "assistant"),
+}
+"""Reason → speaker (empty: undecided), and when it holds."""
 
 
-@node(reads=("head",), writes=("next_speaker", "decided_by", "speaker_reason"), labels=("decided", "open"))
+@node(
+    reads=("head",),
+    writes=("next_speaker", "decided_by", "speaker_reason"),
+    labels=("decided", "open"),
+    parts=(
+        Part("the first that holds", tuple(f"{why}: {who or 'nobody'}" for why, (who, _) in _RULES.items())),
+    ),
+)
 async def precheck(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpeakerState:
-    """The first rule that applies decides (`pipelines.md` §8)."""
+    """The first rule that applies decides (`pipelines.md` §8); if none does, a model must."""
     history = runtime.context.transcript.read(state["head"]) if state["head"] else []
-    found = _decided([m for m in history if m.role != "system"])
-    if found is None:
-        return {"label": "open", "next_speaker": "", "decided_by": "", "speaker_reason": ""}
-    speaker, reason = found
-    return {"label": "decided", "next_speaker": speaker, "decided_by": "precheck", "speaker_reason": reason}
-
-
-def _decided(history: list[Message]) -> tuple[str, str] | None:
-    """Speaker (empty: undecided) and reason; None: a model must decide."""
-    if not curated(history):
-        return "", "the conversation is empty"
-    last = history[-1]
-    if last.role == "tool":
-        return "model", "a tool has answered, and the model hasn't seen it yet"
-    if open_calls(history):
-        return "model", "calls of the model are still open"
-    if last.role == "assistant" and not last.tool_calls and not last.text.strip():
-        return "model", "the last answer is empty"
-    if last.role != "assistant":
-        return "", "the last message isn't the model's"
-    return None
+    spoken = [m for m in history if m.role != "system"]
+    for reason, (speaker, holds) in _RULES.items():
+        if holds(spoken):
+            decided: NextSpeakerState = {"decided_by": "precheck", "speaker_reason": reason}
+            return {**decided, "label": "decided", "next_speaker": speaker}
+    return {"label": "open", "next_speaker": "", "decided_by": "", "speaker_reason": ""}
 
 
 @node(reads=("head",), writes=("next_speaker", "decided_by", "speaker_reason"))

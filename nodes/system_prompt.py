@@ -24,7 +24,7 @@ from interlock.state.mcp import ServerView
 from interlock.state.messages import Message, TextPart, ToolDeclaration
 from interlock.state.mode import Mode
 from interlock.state.names import WAIT
-from interlock.state.node import node, task_of
+from interlock.state.node import Part, node, task_of
 from interlock.state.system_prompt import SystemPromptState, changes, sections_of
 from interlock.state.text import clean
 from interlock.tools.table import TASK_LOOP
@@ -153,19 +153,30 @@ def _listed(mode: Mode) -> str:
     return f"- {mode.name} (`{mode.slug}`): " + "\n  ".join(when.strip().splitlines())
 
 
-def _instructions(facts: Facts, rules: Sequence[RuleFile], deps: Deps) -> Iterator[str]:
-    """From general to specific: the user's, the mode's, the files'."""
-    settings = deps.settings.context
-    if settings.language:
-        yield f"Write to the user in this language: {settings.language}."
-    if settings.instructions:
-        yield settings.instructions.strip()
-    if facts.mode and facts.mode.instructions:
-        yield facts.mode.instructions.strip()
+def _language(_facts: Facts, _rules: Sequence[RuleFile], deps: Deps) -> Iterator[str]:
+    if language := deps.settings.context.language:
+        yield f"Write to the user in this language: {language}."
+
+
+def _rules(_facts: Facts, rules: Sequence[RuleFile], _deps: Deps) -> Iterator[str]:
     for file in rules:
         if file.text:
             text = render("task/ignored", patterns=file.text) if file.shown == IGNORE_FILE else file.text
             yield f"## Rules from {file.shown}\n\n{text}"
+
+
+_INSTRUCTIONS: Mapping[str, Callable[[Facts, Sequence[RuleFile], Deps], Iterable[str]]] = {
+    "language": _language,
+    "the user's": lambda _facts, _rules, deps: [deps.settings.context.instructions.strip()],
+    "the mode's": lambda facts, _rules, _deps: [facts.mode.instructions.strip()] if facts.mode else [],
+    "rule files and AGENTS.md": _rules,
+}
+"""From general to specific."""
+
+
+def _instructions(facts: Facts, rules: Sequence[RuleFile], deps: Deps) -> Iterator[str]:
+    for texts in _INSTRUCTIONS.values():
+        yield from filter(None, texts(facts, rules, deps))
 
 
 _PLAIN = ("string", "integer", "number", "boolean")
@@ -263,6 +274,7 @@ async def gather(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemProm
     reads=("agent", "flavour", "mode", "protocol", "has", "sections", "left_out", "previous"),
     writes=("system", "left_out"),
     fusable=True,
+    parts=(Part("the instructions of task", tuple(_INSTRUCTIONS)),),
 )
 async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     deps = runtime.context
