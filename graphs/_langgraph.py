@@ -21,6 +21,7 @@ _WHOLE = "__root__"
 _PAYLOADS = "__pregel_tasks"
 """The channel of `Send`s that wait for their tasks."""
 _INPUT = "__start__"
+_PULLED = "~__pregel_pull, "
 """The channel of the graph's input, and the node that turns it into state."""
 BOOKKEEPING = frozenset({"__interrupt__", "__error__", "__resume__", "__scheduled__", "__pregel_resuming"})
 """Channels of a task's writes that aren't its update."""
@@ -50,6 +51,11 @@ def is_internal(channel: str) -> bool:
 def turns_input_into_state(task_path: str) -> bool:
     """Whether a task, by its path, is LangGraph's own first one."""
     return task_path.endswith(_INPUT)
+
+
+def pulled(task_path: str) -> str:
+    """The node that a task runs, by its path; empty: it was sent a payload, and isn't named there."""
+    return task_path.removeprefix(_PULLED) if task_path.startswith(_PULLED) else ""
 
 
 def reads(config: "RunnableConfig", channels: Iterable[str]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
-from interlock.engine.diagrams import render
-from interlock.engine.read import list_runs, path, steps
+from interlock.engine.diagrams import path_of, render
+from interlock.engine.read import list_runs, path, step_rows, steps, waits
 from interlock.engine.workflows import find_workflow
 from interlock.state.errors import ConfigError, InputError, UntrustedError, UserError
 
@@ -89,6 +89,16 @@ def answered(outcome: Outcome, options: Options, *texts: str) -> Outcome:
     return resume_sync(outcome.run, decisions=decisions, options=options)
 
 
+def drawn_waiting(options: Options, run: str, depth: int) -> str:
+    """The line of the node that waits, as `interlock diagram --run` draws it."""
+    workflow, _ = find_workflow(written(options, AGENT), options)
+    taken = path_of(step_rows(options.home, run), "waiting", waits(options.home, run))
+    (line,) = [
+        line for line in str(render(workflow, depth=depth, path=taken)).splitlines() if "waits" in line
+    ]
+    return line.strip()
+
+
 def test_a_graph_runs_from_its_file_and_its_own_classes_come_back(
     options: Options, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,6 +109,8 @@ def test_a_graph_runs_from_its_file_and_its_own_classes_come_back(
         "question",
         "question: go on?\nsteps:\n- tea",
     )
+    asks = {depth: drawn_waiting(options, parked.run, depth) for depth in (1, 2)}
+    assert asks == {1: 'review[["review ×1: waits here"]]', 2: 'review_ask["ask ×1: waits here"]'}
     done = answered(parked, options, '{"sure": true}')
     assert (done.status, done.output["log"][-2:]) == (
         "done",

@@ -17,6 +17,7 @@ from interlock.engine.client.requests import headline
 from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:
+    from interlock.engine.diagrams import RunPath
     from interlock.graphs._pipeline import Pipeline
 
 _ENDINGS = {"dot": "dot", "gv": "dot", "svg": "svg", "png": "png"}
@@ -117,14 +118,21 @@ def _drawn(
     call: str | None = None,
     show: Sequence[str] | None = None,
 ) -> str | bytes:
-    from interlock.engine.diagrams import GROUPS, path_of, render
+    from interlock.engine.diagrams import GROUPS, render
     from interlock.state.charts import CHARTS
 
     if isinstance(workflow, str) and workflow in CHARTS:
         life = Client.at_home().life(run.run, workflow, call) if run else None
         return render(workflow, shape, depth, life=life)
-    path = path_of(Client.at_home().step_rows(run.run), run.status, _asks(run.run)) if run else None
+    path = _path(run) if run else None
     return render(workflow, shape, depth, path, show=show or GROUPS)
+
+
+def _path(run: RunRow) -> "RunPath":
+    from interlock.engine.diagrams import path_of
+
+    client = Client.at_home()
+    return path_of(client.step_rows(run.run), run.status, client.waits(run.run), _asks(run.run))
 
 
 def _asks(run: str) -> list[str]:

@@ -184,8 +184,8 @@ class Page:
             workflow = await asyncio.to_thread(at.workflow, row.workflow)
         except InterlockError:  # its folder is gone: ours of that name
             workflow = self.client.workflow(row.workflow)
-        steps = self.client.step_rows(row.run)
-        return await asyncio.to_thread(_drawn, workflow, _depth(request), (steps, row.status))
+        taken = (self.client.step_rows(row.run), row.status, self.client.waits(row.run))
+        return await asyncio.to_thread(_drawn, workflow, _depth(request), taken)
 
     async def steps(self, request: Request) -> Any:
         row = self._run(request.path_params["run"])

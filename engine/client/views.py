@@ -59,6 +59,7 @@ class Views:
     idle = _at_home(read.idle)
     steps = _at_home(read.steps)
     step_rows = _at_home(read.step_rows)
+    waits = _at_home(read.waits)
     checkpoints = _at_home(of_states.root_checkpoints)
     state = _at_home(of_states.state_at)
     state_within = _at_home(of_states.state_within)

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 from langgraph.graph import END, START
 
+from interlock.graphs._langgraph import pulled
+
 Place = tuple[str, ...]
 """Names of the nodes around a graph, outermost first; `()` is the workflow itself."""
 
@@ -54,6 +56,8 @@ class RunPath:
     """Label for the last nodes reached: the run waits there, or stopped."""
     asks: tuple[str, ...] = ()
     """Lines that say what it waits for; drawn beside those nodes."""
+    waits: frozenset[tuple[Place, str]] = frozenset()
+    """Nodes that wait for a person, and the graphs around them."""
 
     @property
     def entered(self) -> set[str]:
@@ -65,6 +69,9 @@ class RunPath:
         counts = Counts(Counter(), Counter())
         for visit in self.visits.get(place, []):
             _walk(visit, declared, counts)
+        waits = {node for at, node in self.waits if at == place}
+        if self.waits:
+            return replace(counts, here=waits)
         last = self.visits[place][-1] if self.mark and self.visits.get(place) else None
         if last and last.steps and not (place and last.ended):
             return replace(counts, here={*last.steps[-1].nodes})
@@ -106,16 +113,20 @@ MARKS = {
 _ENDED = ("done", "failed", "cancelled")
 
 
-def path_of(rows: Iterable[Row], status: str, asks: Iterable[str] = ()) -> RunPath:
+def path_of(rows: Iterable[Row], status: str, waits: Iterable[Row] = (), asks: Iterable[str] = ()) -> RunPath:
     """The path of a run with this status, marked where it waits or stopped."""
-    return replace(run_path(rows, status in _ENDED), mark=MARKS.get(status, ""), asks=tuple(asks))
+    waits = waits if status == "waiting" else ()
+    return replace(run_path(rows, status in _ENDED, waits), mark=MARKS.get(status, ""), asks=tuple(asks))
 
 
-def run_path(rows: Iterable[Row], ended: bool) -> RunPath:
-    """The path of one run. `ended`: its graph finished, which that of a waiting or interrupted run has not."""
+def run_path(rows: Iterable[Row], ended: bool, waits: Iterable[Row] = ()) -> RunPath:
+    """The path of one run. `ended`: its graph finished, which that of a waiting or interrupted run has not. `waits`:
+    rows of the tasks that wait.
+    """
     ordered = sorted((r for r in rows if r["node"] != START), key=lambda r: r["seq"])
     finished = {r["task"] for r in ordered}
     steps = _supersteps(ordered)
+    here = _add_waits(steps, [row for row in waits if row["task_id"][:8] not in finished])
     _add_open(steps, finished)
     visits: dict[Place, list[Visit]] = {}
     for namespace, found in steps.items():
@@ -123,7 +134,7 @@ def run_path(rows: Iterable[Row], ended: bool) -> RunPath:
         over = segments[-1][2] in finished if segments else ended
         place = tuple(name for name, _, _ in segments)
         visits.setdefault(place, []).append(Visit(tuple(found.values()), over))
-    return RunPath(visits)
+    return RunPath(visits, waits=here)
 
 
 def _supersteps(rows: Iterable[Row]) -> dict[str, dict[str, Step]]:
@@ -137,6 +148,26 @@ def _supersteps(rows: Iterable[Row]) -> dict[str, dict[str, Step]]:
         found = steps.setdefault(row["namespace"], {})
         found.setdefault(row["superstep"], Step(Counter(), row["root_step"])).nodes[row["node"]] += 1
     return steps
+
+
+def _add_waits(steps: dict[str, dict[str, Step]], waits: Iterable[Row]) -> frozenset[tuple[Place, str]]:
+    """Add the nodes that wait, which have no row yet; returns them and the graphs around them."""
+    here: set[tuple[Place, str]] = set()
+    # Innermost first: a graph that waits is entered by what waits in it, and `_add_open` adds it.
+    for row in sorted(waits, key=lambda row: -row["checkpoint_ns"].count("|") - bool(row["checkpoint_ns"])):
+        inside = [part.partition(":") for part in row["checkpoint_ns"].split("|") if part]
+        namespace = "|".join(f"{name}:{task[:8]}" for name, _, task in inside)  # as rows of steps have it
+        place = tuple(name for name, _, _ in inside)
+        here |= {(place[:depth], name) for depth, name in enumerate(place)}
+        if not (node := pulled(row["task_path"])):
+            continue
+        here.add((place, node))
+        if any(inner.startswith(f"{namespace}|{node}:".lstrip("|")) for inner in steps):
+            continue
+        found = steps.setdefault(namespace, {})
+        last = max((step.root_step for step in found.values()), default=0)
+        found.setdefault(row["checkpoint_id"][-12:], Step(Counter(), last)).nodes[node] += 1
+    return frozenset(here)
 
 
 def _add_open(steps: dict[str, dict[str, Step]], finished: set[str]) -> None:

@@ -246,6 +246,7 @@ def steps(home: Path, run: str) -> list[Step]:
 
 
 step_rows = views.steps
+waits = views.waits
 """As `diagrams.run_path` reads them."""
 
 

@@ -64,6 +64,12 @@ answered = _of_run(
 """Answered requests in the order asked."""
 steps = _of_run("select * from steps where run = ? order by seq")
 """Every executed node, in the order they ended."""
+waits = _of_run(
+    "select w.checkpoint_ns, w.checkpoint_id, w.task_id, w.task_path from writes w "
+    "where w.thread_id = ? and w.channel = '__interrupt__' and w.checkpoint_id = (select max(checkpoint_id) "
+    "from checkpoints c where c.thread_id = w.thread_id and c.checkpoint_ns = w.checkpoint_ns)"
+)
+"""Tasks that have asked a person, where their graph stands now; some may be done."""
 models = _of_run(
     "select model, count(*) as requests, sum(input_tokens) as input_tokens, "
     "sum(output_tokens) as output_tokens, sum(cached_tokens) as cached, "

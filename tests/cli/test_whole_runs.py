@@ -184,6 +184,28 @@ def test_diagrams_are_written_and_checked(run: Run) -> None:
     assert "orphan" in run("diagrams", "--check", "drawn").err
 
 
+@pytest.mark.parametrize("nth", ["1", "2"])
+def test_a_cancelled_call_cancels_its_batch_at_once(run: Run, tmp_path: Path, nth: str) -> None:
+    assert run(*_model(tmp_path), "-p", "write both").code == 75
+    cancelled = run("resume", "latest", "--cancel", nth)
+    assert (cancelled.code, cancelled.out) == (130, "")
+    assert "No open requests" in run("approvals").err
+    calls = run("show", "latest", "--calls", "--json").json["calls"]
+    assert [call["status"] for call in calls] == ["cancelled", "cancelled"]
+    assert [*Path().iterdir()] == []
+
+
+def test_the_end_of_a_path_is_a_reference_where_it_names_one_file(run: Run) -> None:
+    Path("auth").mkdir()
+    Path("auth/login.py").write_text("login = 1\n")
+    assert [f["path"] for f in run("run", "context", "look at @login.py").json["files"]] == ["auth/login.py"]
+    Path("web").mkdir()
+    Path("web/login.py").touch()
+    both = run("run", "context", "look at @login.py")
+    assert "'login.py' could be 'auth/login.py', 'web/login.py'" in both.err
+    assert [f["status"] for f in both.json["files"]] == ["missing"]
+
+
 @pytest.mark.parametrize(("name", "move"), [("run", "park"), ("tool-call", "ask"), ("approval-mode", "read")])
 def test_statecharts_are_drawn_too(run: Run, name: str, move: str) -> None:
     assert f'|"{move}"|' in run("diagram", name).out

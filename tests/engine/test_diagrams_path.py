@@ -12,9 +12,9 @@ from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
 from interlock.engine.diagrams import edges, mermaid
-from interlock.engine.diagrams.path import RunPath, run_path
+from interlock.engine.diagrams.path import RunPath, path_of, run_path
 from interlock.engine.diagrams.shape import extract
-from interlock.engine.read import step_rows
+from interlock.engine.read import step_rows, waits
 from interlock.engine.store import Store
 from interlock.engine.store.saver import Saver
 from interlock.graphs._pipeline import Graph
@@ -152,6 +152,22 @@ def test_a_parked_run_has_entered_but_not_left_what_waits(tmp_path: Path) -> Non
     after = counts(run, run_path(run.rows(), ended=True))
     assert after["item.__end__", "join"] == 2
     assert after["item.look", "item.even"] == after["item.even", "item.__end__"] == 1
+
+
+def test_the_node_that_waits_is_marked_and_not_the_one_before_it(tmp_path: Path) -> None:
+    run = Run(tmp_path, sample(even=ask))
+    run.drive({"rounds": 2, "count": 2})
+
+    def marked(status: str) -> list[tuple[str, int | None]]:
+        path = path_of(run.rows(), status, waits(run.home, "r"))
+        return [(n.id, n.count) for n in extract(run.graph, 2, path).all_nodes() if n.mark == "waits here"]
+
+    assert marked("waiting") == [("item.even", 1)]
+    path = path_of(run.rows(), "waiting", waits(run.home, "r"))
+    assert counts(run, path)["item.look", "item.even"] == 1
+    assert [n.name for n in extract(run.graph, 1, path).nodes if n.mark] == ["item"]
+    run.drive(Command(resume="yes"))
+    assert marked("done") == []
 
 
 def test_a_task_that_was_done_again_counts_once(tmp_path: Path) -> None:
