@@ -71,6 +71,10 @@ _WORK = [
     call("replace", file_path="a.txt", old_string="one", new_string="uno"),
     call("run_shell_command", command="echo ran >> ../effects.log"),
 ]
+_CHANT = "I will look at the file once more, to be quite sure. " * 12
+_TAGS = """\
+<read_file><path>a.txt</path></read_file>
+<execute_command><command>echo ran >> ../effects.log</command></execute_command>"""
 _PLAN = "# Plan\n- [ ] one\n"
 SCENES: dict[str, Scene] = {
     "main": Scene(
@@ -85,7 +89,16 @@ SCENES: dict[str, Scene] = {
         ],
     ),
     "turn": Scene("turn", {"request": "go"}, [{"text": "Hello."}], status="ok"),
+    "turn, tried again": Scene(
+        "turn",
+        {"request": "go"},
+        [{"error": {"status": 503, "retry_after": 0.2}}, {"text": ""}, {"text": "Hello."}],
+        {"streamRetryDelay": 0.2},
+        status="ok",
+    ),
+    "turn, chanting": Scene("turn", {"request": "go"}, [{"text": _CHANT}], status="loop_nudge"),
     "tools": Scene("tools", {"calls": _WORK}),
+    "tools, as tags": Scene("tools", {"text": _TAGS, "protocol": "xml"}),
     "route": Scene(
         "route",
         {"request": "rename x to y", "requested_model": "auto"},
