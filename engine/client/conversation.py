@@ -17,7 +17,7 @@ from interlock.engine.client.front import Front, Kind, Notice, Used
 from interlock.engine.client.record import MOST, events, newest
 from interlock.engine.client.thread import EngineThread
 from interlock.engine.driver.settling import settled
-from interlock.engine.store.sqlite import Changes
+from interlock.engine.store import changes
 from interlock.state.errors import InterlockError, UserError, bug
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class Conversation:
 
     async def watch(self) -> None:
         """Watch for what others do to the run: decisions while they are asked here, and whole drives."""
-        changed = Changes(self.home)
+        changed = changes(self.home)
         while True:
             await asyncio.sleep(_LOOK_S)
             if not self.run or self._thread.busy or not changed():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.client.record import Cursor, events
 from interlock.engine.read import find_run, waiting_requests
-from interlock.engine.store.sqlite import Changes
+from interlock.engine.store import changes
 from interlock.state.events import Event, Init, MessageEvent, ToolResultEvent, ToolUse
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class LiveDrives:
 
 async def follow(home: Path, run: str, cursor: str, drives: LiveDrives) -> AsyncGenerator[Followed]:
     """A run's events from a place on, and each change of how it stands; ends when its reader closes it."""
-    place, changed = Cursor.read(cursor), Changes(home)
+    place, changed = Cursor.read(cursor), changes(home)
     stood: Standing | None = None
     looked = 0.0
     with drives.heard(run) as pieces:

@@ -10,9 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from interlock.engine.store import sqlite
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.sqlite import explained
+from interlock.engine.store.database import adapter_of, explained, placed
+from interlock.engine.store.database import changes as changes
 from interlock.engine.store.tables import TABLE
 from interlock.services.faults import BUSY_TIMEOUT_S
 from interlock.services.files.folders import private_directory
@@ -28,23 +28,29 @@ PARTS = (
 
 
 def state_home(env: Mapping[str, str] = os.environ) -> Path:
-    """`$INTERLOCK_HOME`, else `$XDG_STATE_HOME/interlock`, else `~/.local/state/interlock`."""
+    """`$INTERLOCK_HOME`, else `$XDG_STATE_HOME/interlock`, else `~/.local/state/interlock`.
+
+    If `$INTERLOCK_STORE` names a database: the folder in there for what this host keeps of that store.
+    """
     if home := env.get("INTERLOCK_HOME"):
-        return Path(home).expanduser().absolute()
-    base = env.get("XDG_STATE_HOME") or str(Path(env.get("HOME") or Path.home()) / ".local" / "state")
-    return Path(base).expanduser().absolute() / "interlock"
+        found = Path(home).expanduser().absolute()
+    else:
+        base = env.get("XDG_STATE_HOME") or str(Path(env.get("HOME") or Path.home()) / ".local" / "state")
+        found = Path(base).expanduser().absolute() / "interlock"
+    return placed(found, env.get("INTERLOCK_STORE", ""))
 
 
 @contextmanager
 def reading(home: Path) -> Generator[Connection | None]:
     """A read-only connection; None if there is no store yet. Raises `StoreError` in one line."""
     path = home / "interlock.db"
-    if not path.exists():
+    database = adapter_of(path)
+    if not database.exists(path):
         yield None
         return
-    with explained(path), closing(sqlite.connect_reader(path)) as conn:
-        version = sqlite.version(conn, path)
-        if 0 < version < sqlite.SCHEMA_VERSION:
+    with explained(path), closing(database.connect_reader(path)) as conn:
+        version = database.version(conn, path)
+        if 0 < version < database.SCHEMA_VERSION:
             Store(home).open()
         yield conn if version else None
 
@@ -81,11 +87,12 @@ def _insertion(table: str, names: tuple[str, ...], again: _Again) -> str:
 
 
 class Store:
-    """The file, and connections to it. Each connection is opened and closed by one drive."""
+    """The database, and connections to it. Each connection is opened and closed by one drive."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.path = home / "interlock.db"
+        self._database = adapter_of(self.path)
         self.outputs = home / "outputs"
         self.plans = home / "plans"
         """Plan files, in one folder per run."""
@@ -99,23 +106,24 @@ class Store:
                 f"Can't make the state directory {str(self.home)!r}: {error.strerror}. "
                 "Choose another with INTERLOCK_HOME."
             ) from error
-        with explained(self.path), closing(sqlite.connect(self.path, "FULL")) as conn:
-            if sqlite.version(conn, self.path) < sqlite.SCHEMA_VERSION:
-                sqlite.migrate(conn)
+        database = self._database
+        with explained(self.path), closing(database.connect(self.path, "FULL")) as conn:
+            if database.version(conn, self.path) < database.SCHEMA_VERSION:
+                database.migrate(conn)
 
     def connect(
         self, synchronous: Literal["NORMAL", "FULL"] = "NORMAL", *, patience_s: float = BUSY_TIMEOUT_S
     ) -> Connection:
         """A connection in autocommit mode: don't `await` inside its transactions."""
-        return sqlite.connect(self.path, synchronous, patience_s=patience_s)
+        return self._database.connect(self.path, synchronous, patience_s=patience_s)
 
     def connect_driver(self) -> Connection:
         """A drive's connection: rows may be buffered until its next commit."""
-        return sqlite.connect(self.path, "NORMAL", buffers=True)
+        return self._database.connect(self.path, "NORMAL", buffers=True)
 
     def writer(self) -> int | None:
         """Pid of the process that is writing now; None: nobody, or unknown."""
-        return sqlite.writer_of(self.path)
+        return self._database.writer_of(self.path)
 
 
 @contextmanager
@@ -125,7 +133,7 @@ def diagnosed(path: Path) -> Generator[None]:
         try:
             yield
         except Exception as error:
-            if not isinstance(error, (InterlockError, *sqlite.ERRORS)):
+            if not isinstance(error, (InterlockError, *adapter_of(path).ERRORS)):
                 _raise_if_damaged(path, error)
             raise
 

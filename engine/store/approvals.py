@@ -182,7 +182,9 @@ def number_requests(conn: Connection, run: str) -> None:
     if not rows:
         return
     with conn.transaction():
-        query = RELATED + "select coalesce(max(number), 0) from approvals where run in related"
+        query = (
+            RELATED + "select coalesce(max(number), 0) from approvals where run in (select run from related)"
+        )
         (last,) = conn.execute(query, (run,)).fetchone()
         for number, name in enumerate(sorted((name for (name,) in rows), key=place_of), last + 1):
             conn.execute("update approvals set number = ? where id = ?", (number, name))

@@ -75,7 +75,7 @@ AUDITED = {
         "'rule', part(@.body, 'rule'), 'mode', part(@.body, 'mode'), 'whole', sha(@.body)",
     ),
     "approvals": Audited(
-        "case when @.superseded then 'withdrawn' when @.answer is null then 'request' else 'answer' end",
+        "case when @.superseded = 1 then 'withdrawn' when @.answer is null then 'request' else 'answer' end",
         "'tool', part(@.request, 'call', 'name'), 'shown', sha(@.request), 'who', @.answered_by, "
         "'door', part(@.answer, 'door'), 'choice', part(@.answer, 'choice'), 'whole', sha(@.answer), "
         "'rule', sha(@.rule), 'withdrawn', @.superseded",

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol, Self
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 Values = Sequence[object] | Mapping[str, object]
 
@@ -55,6 +56,16 @@ class Connection(Protocol):
     buffers: bool
 
     @property
+    def row_lock(self) -> str:
+        """Ends a query whose rows nobody else may change before the commit; empty where writers take turns."""
+        ...
+
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What its database raises."""
+        ...
+
+    @property
     def in_transaction(self) -> bool: ...
 
     def execute(self, sql: str, values: Values = (), /) -> Rows:
@@ -93,3 +104,62 @@ class Connection(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Changes(Protocol):
+    """Detects writes to the store. Callable from one thread at a time."""
+
+    def __call__(self) -> bool:
+        """True if the store changed since the last call, and on the first. An unreadable store counts as unchanged."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Adapter(Protocol):
+    """A database: a module with these functions. `path` names the store, whose folder may say where it is."""
+
+    @property
+    def SCHEMA_VERSION(self) -> int:  # noqa: N802 - a module's constant
+        """Increases with every change that an older Interlock can't read."""
+        ...
+
+    @property
+    def ERRORS(self) -> tuple[type[Exception], ...]: ...  # noqa: N802
+
+    def exists(self, path: Path) -> bool: ...
+
+    def connect(
+        self,
+        path: Path,
+        synchronous: Literal["NORMAL", "FULL"],
+        *,
+        buffers: bool = False,
+        patience_s: float = ...,
+    ) -> Connection:
+        """For writing. `patience_s`: how long it waits for other writers."""
+        ...
+
+    def connect_reader(self, path: Path) -> Connection:
+        """A connection that only reads, whose rows know their columns' names."""
+        ...
+
+    def version(self, conn: Connection, path: Path) -> int:
+        """Version of the schema; 0: there is none yet. Raises `StoreError` if it is newer than this program's."""
+        ...
+
+    def migrate(self, conn: Any) -> None:
+        """Make the tables, or what a store of an earlier version lacks of them."""
+        ...
+
+    def explained(self, path: Path) -> AbstractContextManager[None]:
+        """Convert errors of the database and the disk to one line that says what to do."""
+        ...
+
+    def damaged_pages(self, conn: Connection, *, quick: bool) -> list[str]: ...
+
+    def writer_of(self, path: Path) -> int | None:
+        """Pid of the process that every other writer waits for; None: nobody, or unknown."""
+        ...
+
+    def changes(self, path: Path) -> Changes: ...

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from interlock.engine.store import reading, sqlite
+from interlock.engine.store import adapter_of, reading
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Column, Connection
 from interlock.engine.store.tables import TABLES
@@ -80,7 +80,7 @@ def error_of(text: str) -> str:
 def damaged_pages(home: Path, *, quick: bool = False) -> list[str]:
     """What the database finds wrong with its file; `quick`: at most one line, and indexes aren't compared."""
     with reading(home) as conn:
-        return sqlite.damaged_pages(conn, quick=quick) if conn else []
+        return adapter_of(home / "interlock.db").damaged_pages(conn, quick=quick) if conn else []
 
 
 def damage(home: Path, run: str) -> Iterator[str]:

@@ -4,7 +4,6 @@ from typing import NamedTuple, Protocol
 
 from interlock.engine.store import put
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.sqlite import ERRORS
 from interlock.services.process.identity import Owner
 from interlock.state.errors import BusyError, StoreError
 
@@ -51,7 +50,7 @@ def _update(conn: Connection, change: str, run: str, epoch: int) -> bool:
             return rows.rowcount == 1
     except StoreError:
         return False
-    except ERRORS:
+    except conn.errors:
         # A busy store costs a beat, not the run; a lasting error (a full disk) hits the driver at its next
         # write. If `held` stays set, this process's end or silence frees the run as well.
         return True
@@ -69,7 +68,8 @@ def fence(conn: Connection, lease: Held) -> None:
     """Let `conn` commit only while the lease is held: whoever lost the run gets a `BusyError` in place of a commit."""
 
     def check() -> None:
-        row = conn.execute("select epoch from lease where run = ?", (lease.run,)).fetchone()
+        query = f"select epoch from lease where run = ?{conn.row_lock}"
+        row = conn.execute(query, (lease.run,)).fetchone()
         if row is None or row[0] != lease.epoch or not lease.held:
             raise lost(conn, lease)
 

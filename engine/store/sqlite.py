@@ -2,15 +2,15 @@
 
 import os
 import sqlite3
-import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from interlock.engine.store.audit import Audit, begin
-from interlock.engine.store.connection import Column, Connection, Source, Values
+from interlock.engine.store.audit import begin
+from interlock.engine.store.buffered import BufferedConnection
+from interlock.engine.store.connection import Column, Connection, Values
 from interlock.engine.store.sqlite_audit import add_functions, installed
 from interlock.services import faults
 from interlock.services.files.folders import private_file
@@ -27,70 +27,45 @@ _ADDED = (
 """Version, table and column that earlier stores lack, its type, and what it holds for their rows."""
 _PAGE = 2048
 """Bytes; small, because a commit writes whole pages of many small tables."""
-_READS = ("select", "with", "pragma")
 _KINDS = {"text": str, "blob": bytes, "integer": int, "real": (int, float)}
 
 
-class SqliteConnection:
+def exists(path: Path) -> bool:
+    return path.exists()
+
+
+class SqliteConnection(BufferedConnection):
     """Implements `Connection`.
 
     It remembers which files it opened: writes to a deleted one would be lost without an error. Threads take turns: a
     node without `async` journals its effects from its own.
     """
 
+    errors: tuple[type[Exception], ...] = ERRORS
+
     def __init__(self, path: Path, conn: sqlite3.Connection, *, buffers: bool = False) -> None:
-        self.buffers = buffers
+        super().__init__(buffers=buffers)
         self._conn, self._path = conn, path
         self._files = {name: _identity(name) for name in (str(path), f"{path}-wal")}
-        self._waiting: list[tuple[str, Values]] = []
-        self._tables: set[str] = set()
-        """Tables with buffered rows."""
-        self._sources: list[Source] = []
-        self._check: Callable[[], None] | None = None
-        self._turn = threading.RLock()
-        self._audit: Audit | None = None
 
     @property
     def in_transaction(self) -> bool:
         return self._conn.in_transaction
 
-    def execute(self, sql: str, values: Values = (), /) -> sqlite3.Cursor:
-        with self._turn:
-            return self._executed(sql, values)
-
-    def _executed(self, sql: str, values: Values) -> sqlite3.Cursor:
-        if not self._conn.in_transaction:
-            if self._check and not sql.lstrip().startswith(_READS):
-                raise RuntimeError(f"a driver's write outside a transaction isn't fenced: {sql}")
-            if self._tables and any(table in sql for table in self._tables):
-                self.flush()
-        return self._conn.execute(sql, values)
-
     def stored(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
         return self._conn.execute(sql, values)
 
     @contextmanager
-    def transaction(self, *, synced: bool = False) -> Generator["SqliteConnection"]:
-        with self._turn:
-            if self._conn.in_transaction:
-                yield self
-            else:
-                with self._begun(synced):
-                    yield self
-
-    @contextmanager
-    def _begun(self, synced: bool) -> Generator[None]:
+    def begun(self, synced: bool) -> Generator[None]:
         self._audit = self._audit or installed(self._conn, self._path)
         with self._synchronous() if synced else nullcontext():
             self._conn.execute("begin immediate")
             try:
                 self._still_there()
-                self._write()
                 yield
                 if self._audit:
                     self._audit.append()
-                if self._check:
-                    self._check()
+                self.check()
                 commit(self._conn)
             except BaseException:
                 if self._audit:
@@ -100,41 +75,6 @@ class SqliteConnection:
                 raise
         if self._audit:
             self._audit.committed(synced=synced)
-        self._forget()
-        for source in self._sources:
-            source.written()
-
-    def later(self, table: str, sql: str, values: Values) -> None:
-        with self._turn:
-            if self.buffers and not self._conn.in_transaction:
-                self._waiting.append((sql, values))
-                self._tables.add(table)
-            else:
-                with self.transaction():
-                    self._conn.execute(sql, values)
-
-    def join(self, source: Source) -> None:
-        self._sources.append(source)
-
-    def flush(self, *, last: bool = False) -> None:
-        with self._turn:
-            self._flushed(last)
-
-    def _flushed(self, last: bool) -> None:
-        if self.in_transaction or not (self._waiting or any(source.waits for source in self._sources)):
-            return
-        try:
-            with self.transaction():
-                pass
-        except Exception:
-            if last:
-                self._forget()
-                for source in self._sources:
-                    source.give_up()
-            raise
-
-    def guard(self, check: Callable[[], None]) -> None:
-        self._check = check
 
     def columns(self, table: str) -> list[Column]:
         found = self._conn.execute(f"pragma table_info({table})").fetchall()
@@ -149,17 +89,6 @@ class SqliteConnection:
         if self._audit:
             self._audit.committed(synced=True)
         self._conn.close()
-
-    def _write(self) -> None:
-        """Inside a transaction: write the buffered rows; they are kept until it is committed."""
-        for sql, values in self._waiting:
-            self._conn.execute(sql, values)
-        for source in self._sources:
-            source.write()
-
-    def _forget(self) -> None:
-        self._waiting.clear()
-        self._tables.clear()
 
     def _still_there(self) -> None:
         for path, opened in self._files.items():
@@ -283,16 +212,17 @@ def writer_of(path: Path) -> int | None:
     return None
 
 
-class Changes:
-    """Detects writes to the store. Callable from one thread at a time."""
+def changes(path: Path) -> "_Changes":
+    return _Changes(path)
 
-    def __init__(self, home: Path) -> None:
-        self._path = home / "interlock.db"
+
+class _Changes:
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._conn: sqlite3.Connection | None = None
         self._version = -1
 
     def __call__(self) -> bool:
-        """True if the store changed since the last call, and on the first. An unreadable store counts as unchanged."""
         try:
             if self._conn is None:
                 self._conn = sqlite3.connect(

@@ -100,7 +100,7 @@ agents_results = _of_run(
 
 def drive(home: Path, run: str) -> int | None:
     """The number of the drive that holds the run's lease; None: nobody does."""
-    found = select(home, "select epoch from lease where run = ? and held", run)
+    found = select(home, "select epoch from lease where run = ? and held = 1", run)
     return found[0]["epoch"] if found else None
 
 

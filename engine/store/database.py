@@ -1,0 +1,80 @@
+"""database: which database a state directory's runs are in: SQLite beside it, or one on a server that it names."""
+
+import hashlib
+import os
+import re
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from interlock.engine.store import sqlite
+from interlock.engine.store.connection import Adapter, Changes
+from interlock.services.files.folders import private_directory
+from interlock.state.errors import ConfigError
+
+ADDRESS = "store.url"
+"""File of a state directory that names the server; readable by its owner only: the address may hold a password."""
+_SCHEME = re.compile(r"postgres(?:ql)?://")
+
+
+def placed(home: Path, url: str) -> Path:
+    """The state directory for the store with this address; empty: `home`, with SQLite. Raises `ConfigError`.
+
+    Each server's is a folder of its own below `home`, so that no file of another store is taken for one of its own.
+    """
+    if not url:
+        return home
+    if not _SCHEME.match(url):
+        raise ConfigError(
+            f"INTERLOCK_STORE or --store names {_without_password(url)!r}; expected postgresql://USER@HOST/DATABASE. "
+            "For SQLite, leave it out and choose the folder with INTERLOCK_HOME."
+        )
+    found = home / "stores" / hashlib.sha256(_without_password(url).encode()).hexdigest()[:12]
+    if _read(found) != url:
+        private_directory(found)
+        made = found / f"{ADDRESS}.{os.getpid()}"
+        with os.fdopen(
+            os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
+        ) as file:
+            file.write(url)
+        made.replace(found / ADDRESS)
+    return found
+
+
+def _read(home: Path) -> str:
+    try:
+        return (home / ADDRESS).read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def address_of(path: Path) -> str:
+    """The address of the server that holds this store; empty: it is the file itself."""
+    return _read(path.parent)
+
+
+def shown(path: Path) -> str:
+    """How people know the store."""
+    return _without_password(address_of(path)) or str(path)
+
+
+def _without_password(url: str) -> str:
+    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1@", re.sub(r"([?&]password=)[^&]*", r"\1…", url))
+
+
+def adapter_of(path: Path) -> Adapter:
+    if not (path.parent / ADDRESS).exists():
+        return sqlite
+    from interlock.engine.store import postgres  # its driver takes 0.3 s to import
+
+    return postgres
+
+
+def explained(path: Path) -> AbstractContextManager[None]:
+    """Convert errors of the database and the disk to one line that says what to do."""
+    return adapter_of(path).explained(path)
+
+
+def changes(home: Path) -> Changes:
+    """Detects writes to the store."""
+    path = home / "interlock.db"
+    return adapter_of(path).changes(path)

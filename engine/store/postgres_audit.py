@@ -1,0 +1,54 @@
+"""postgres_audit: the triggers that note each audited row which changes, in PostgreSQL's SQL.
+
+They note into a setting of the transaction: a writer that isn't Interlock leaves no record, and `audit verify` says so.
+"""
+
+from collections.abc import Iterator
+
+from interlock.engine.store.audit import AUDITED, REMOVED, body_of, key_expression
+from interlock.engine.store.tables import TABLE
+
+NOTES = "interlock.notes"
+FUNCTIONS = f"""
+create or replace function sha(value bytea) returns text language sql immutable as $$
+    select encode(sha256(value), 'hex') $$;
+create or replace function sha(value text) returns text language sql immutable as $$
+    select encode(sha256(convert_to(value, 'UTF8')), 'hex') $$;
+create or replace function part(value text, variadic names text[]) returns text language plpgsql immutable as $$
+    begin return value::json #>> names; exception when others then return null; end $$;
+create or replace function note(tbl text, kind text, run text, key json, body json) returns void language plpgsql as $$
+    begin perform set_config('{NOTES}', coalesce(current_setting('{NOTES}', true), '')
+        || json_build_array(tbl, kind, run, key::text, body::text)::text || chr(10), true); end $$;
+"""
+
+
+def triggers() -> Iterator[str]:
+    for table in AUDITED:
+        yield f"drop trigger if exists audit on {table}"
+        yield _function(table)
+        changes = f"after insert or update or delete on {table}"
+        yield f"create trigger audit {changes} for each row execute function audit_{table}()"
+
+
+def _function(table: str) -> str:
+    what, owner = AUDITED[table], TABLE[table].owner
+    begun = "'begun'" if table == "runs" else what.kind
+
+    def noting(kind: str, row: str, body: str) -> str:
+        kind = kind.replace("@", row)
+        return (
+            f"perform note('{table}', {kind}, {row}.{owner}, {_dialect(key_expression(table, row))}, {body});"
+        )
+
+    old, new = _dialect(body_of(table, "old")), _dialect(body_of(table, "new"))
+    changed = f"{old}::text is distinct from {new}::text"
+    return f"""
+create or replace function audit_{table}() returns trigger language plpgsql as $$ begin
+    if tg_op = 'INSERT' then {noting(begun, "new", new)}
+    elsif tg_op = 'DELETE' then {noting(repr(REMOVED), "old", "null")}
+    elsif {changed} then {noting(what.kind, "new", new)} end if;
+    return null; end $$"""
+
+
+def _dialect(sql: str) -> str:
+    return sql.replace("json_object(", "json_build_object(").replace("json_array(", "json_build_array(")
