@@ -15,6 +15,7 @@ try:
     from psycopg.adapt import Buffer, Loader
     from psycopg.conninfo import make_conninfo
     from psycopg.pq import TransactionStatus
+    from psycopg.types.string import TextLoader
 except ImportError as error:
     from interlock.state.errors import ConfigError
 
@@ -22,7 +23,7 @@ except ImportError as error:
         "Runs in PostgreSQL need the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
     ) from error
 
-from interlock.engine.store.audit import begin
+from interlock.engine.store.audit import SCHEMA, begin
 from interlock.engine.store.buffered import BufferedConnection
 from interlock.engine.store.connection import Column, Connection, Rows, Values
 from interlock.engine.store.database import address_of, shown
@@ -163,6 +164,7 @@ class PostgresConnection(BufferedConnection):
     def audited(self) -> None:
         """Inside the migration: begin the audit's chain."""
         self._conn.execute(FUNCTIONS.encode())
+        self._conn.execute(schema_of(SCHEMA).encode())
         self._audit = begin(self, self._path)
         for statement in triggers():
             self._conn.execute(statement.encode())
@@ -249,6 +251,7 @@ def _connected(path: Path, options: str) -> "psycopg.Connection[Any]":
         address = make_conninfo(address_of(path), application_name="interlock", options=options, **_SILENCE)
         conn: psycopg.Connection[Any] = psycopg.connect(address, autocommit=True)
         conn.adapters.register_loader("numeric", _Number)
+        conn.adapters.register_loader("json", TextLoader)
         return conn
 
 
