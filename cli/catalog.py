@@ -22,6 +22,13 @@ _LISTED = {
         ("serve", "serve [--open]", "Serve a page to follow, decide and start runs"),
         ("acp", "acp", "Serve an editor: Zed, JetBrains, Neovim, Emacs, Toad"),
     ),
+    "Fleet": (
+        ("fleet", "worker", "Drive runs from the queue, on this host"),
+        ("fleet", "fleet [init]", "Show workers, jobs and open requests, or set up the database"),
+        ("fleet", "logs RUN [-f]", "Print what a run did, and follow it"),
+        ("fleet", "wait RUN…", "Wait until runs end or park"),
+        ("fleet", "cancel RUN", "Stop a run that waits for a worker or is driven by one"),
+    ),
     "Decide": (
         ("runs", "approvals [RUN]", "List open requests, across all runs"),
         ("folder", "trust [DIR]", "Let a folder's own settings, hooks and policies apply"),

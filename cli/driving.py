@@ -52,6 +52,10 @@ def view_for(args: argparse.Namespace, title: str, decided: Sequence[str] = ()) 
 def start(workflow: str, inputs: Mapping[str, Any], options: Options, view: View) -> int:
     """Run a workflow until it ends or waits; returns the exit code."""
     client = Client(options)
+    if options.queue:
+        with client.diagnosed():
+            print(client.start_sync(workflow, inputs).run)
+        return 0
     return _show(
         lambda asker: client.start_sync(workflow, inputs, renderers=[_Settling(view)], asker=asker),
         view,

@@ -51,6 +51,9 @@ def add_running_flags(parser: Parser) -> None:
     flag(group, "--attach FILE", "attach an image, PDF or text file to the prompt", type=Path, **_MANY)
     flag(group, "--system-prompt TEXT", "replace the built-in system prompt")
     flag(group, "--append-system-prompt TEXT", "add to the built-in system prompt")
+    group = parser.add_argument_group("fleet")
+    flag(group, "--detach", "let a worker drive the run; prints its id (needs INTERLOCK_STORE)")
+    flag(group, "--queue NAME", "let workers of this queue drive it (default: those of this host)")
     group = parser.add_argument_group("output")
     formats = one_of(FORMATS)
     flag(group, "-o --output-format FORMAT", "text, json or stream-json", type=formats, default="text")
@@ -99,9 +102,18 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
         ide_context=existing_file(args.ide_context, "--ide-context") if args.ide_context else None,
         attach=tuple(existing_file(p, "--attach") for p in args.attach),
         debug=args.debug,
+        queue=_queue(args, env),
         **allowed,
     )
     return options if resuming or options.workspace else replace(options, workspace=Path.cwd())
+
+
+def _queue(args: Args, env: Mapping[str, str]) -> str:
+    if not args.detach and not args.queue:
+        return ""
+    from interlock.engine.client.fleet import Fleet
+
+    return args.queue or Fleet(state_home(env)).host_queue()
 
 
 def options_here(args: Args, env: Mapping[str, str] = os.environ, **more: Any) -> Options:

@@ -87,6 +87,8 @@ class Options:
     """Make the command line show where an error came from."""
     env: Mapping[str, str] = field(default_factory=dict[str, Any])
     stale_after_s: float = HEARTBEAT_STALE_S
+    queue: str = ""
+    """A new run is only stored, and driven by a worker of this queue (`engine/fleet`); empty: it is driven here."""
 
 
 class Pending(TypedDict):

@@ -112,6 +112,13 @@ def left_to_driver(row: RunRow, decisions: Sequence[Decision], error: BusyError)
     return Outcome(row.run, row.workflow, "running", 0, warnings=[note])
 
 
+def queued(run: str, workflow: str, warnings: Sequence[str] = ()) -> Outcome:
+    """Workers drive the run."""
+    return Outcome(
+        run, workflow, "queued", 0, resume_command=f"interlock logs {run} -f", warnings=[*warnings]
+    )
+
+
 def _dumped(result: WorkflowOutput) -> dict[str, Any]:
     """Dump the result; null fields are omitted if optional, kept if required."""
     required = {name: None for name, field in type(result).model_fields.items() if field.is_required()}

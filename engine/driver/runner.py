@@ -14,7 +14,14 @@ from interlock.engine.driver.drive import Drive, Stop, is_due
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.driver.notify import Notifications, watched
-from interlock.engine.driver.outcome import conclude, end_cut_short, left_to_driver, result_event, unrecorded
+from interlock.engine.driver.outcome import (
+    conclude,
+    end_cut_short,
+    left_to_driver,
+    queued,
+    result_event,
+    unrecorded,
+)
 from interlock.engine.driver.passes import (
     check_context,
     first_state,
@@ -37,7 +44,7 @@ from interlock.engine.driver.prepare import (
 )
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.processors import placed, processor_files
-from interlock.engine.read import ENDED, find_run
+from interlock.engine.read import ENDED, RunRow, find_run
 from interlock.engine.store import Store, diagnosed, first_input, keep_rights, read_options
 from interlock.engine.store.approvals import ready_answers, record_decisions
 from interlock.engine.store.lineage import above, deepest, topmost
@@ -126,10 +133,12 @@ async def begin(
 
     async def start(drive: Drive, context: WorkflowContext) -> Any:
         first = first_state(chosen, inputs, drive, context, prepared)
-        insert_run(drive.conn, NewRun(name, chosen.name, root, title, kept, first))
+        insert_run(drive.conn, NewRun(name, chosen.name, root, title, kept, first, options.queue or None))
         return graph_input(chosen, first, drive, "startup")
 
     door = _Door(store, options, renderers, stop)
+    if options.queue:
+        return await _queued(door, chosen, prepared, name, start)
     outcome = await _through_tasks(await _driven(door, chosen, prepared, name, start), door)
     return await _carried_on(outcome, door) if follow else outcome
 
@@ -206,6 +215,8 @@ async def _resumed(
     without_secrets(prompt or "", prepared)
     asked = modes_asked(prepared, approval_mode=options.approval_mode)
     record_decisions(store, row.run, decisions, door=options.door)
+    if row.queue and not prompt and options.door != "worker":
+        return _left_to_workers(store, row)
 
     async def following(drive: Drive, context: WorkflowContext) -> Any:
         keep_rights(drive.conn, row.run, prepared.options.rights or {})
@@ -271,6 +282,35 @@ async def _driven(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, 
             break
         outcome, awaited = await driven(lease, _decisions)
     return await _announced(outcome, bus, notifications)
+
+
+async def _queued(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First) -> Outcome:
+    """Store a new run, and the job that lets a worker drive it, in one transaction."""
+    from interlock.engine.store.queue import put_job  # its packages come with an extra
+
+    bus = EventBus(door.renderers, redact=prepared.redact)
+    lease = await _acquired(door.store, run, prepared.options.stale_after_s, door.stop)
+    try:
+        with diagnosed(door.store.path):
+            drive = Drive(door.store, lease, chosen, prepared, bus, door.stop)
+            try:
+                with drive.conn.transaction(synced=True) as conn:
+                    await first(drive, context_of(drive, prepared))
+                    put_job(conn, run, door.options.queue)
+            finally:
+                await drive.close()
+    finally:
+        lease.release()
+        await bus.close()
+    return queued(run, chosen.name, prepared.warnings)
+
+
+def _left_to_workers(store: Store, row: RunRow) -> Outcome:
+    from interlock.engine.store.queue import hand_to_workers
+
+    with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
+        hand_to_workers(conn, row.run)
+    return queued(row.run, row.workflow)
 
 
 async def _announced(outcome: Outcome, bus: EventBus, notifications: Notifications | None) -> Outcome:

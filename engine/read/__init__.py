@@ -14,7 +14,7 @@ from interlock.engine.store.views import Row
 from interlock.state.errors import UserError
 from interlock.state.text import nearest
 
-STATUSES = ("running", "waiting", "interrupted", "done", "failed", "cancelled")
+STATUSES = ("running", "queued", "waiting", "interrupted", "done", "failed", "cancelled")
 ENDED = ("done", "failed", "cancelled")
 
 
@@ -30,7 +30,8 @@ class RunRow(NamedTuple):
     """Unix time, seconds."""
     updated: float
     status: str
-    """One of `STATUSES`. `running` follows from the lease; a run neither ended, waiting nor driven is `interrupted`."""
+    """One of `STATUSES`. `running` follows from the lease; a run neither ended, waiting nor driven is `interrupted`,
+    or `queued` if workers drive it."""
     outcome: str
     step: int
     error: dict[str, str] | None
@@ -41,6 +42,8 @@ class RunRow(NamedTuple):
     tokens: int
     subtask: bool
     """Whether `parent` is the task that asked for it, not the run that it was forked from."""
+    queue: str | None
+    """Whose workers drive it; None: whoever starts or resumes it."""
 
 
 class Request(NamedTuple):
@@ -137,6 +140,8 @@ def idle(home: Path, run: str) -> str:
         return f"Run {run!r} is {row.status}, so no request of it waits. See: interlock show {run}"
     if row.status == "running":
         return f"Run {run!r} is running, and no request of it waits. See: interlock approvals {run}"
+    if row.status == "queued":
+        return f"Run {run!r} waits for a worker, and no request of it waits. Follow it with: interlock logs {run} -f"
     return f"Run {run!r} was interrupted, and no request of it waits. Resume it with: interlock resume {run}"
 
 
@@ -207,7 +212,8 @@ def _run_row(row: Row) -> RunRow:
     elif row["status"] in ENDED:
         status = row["status"]
     else:
-        status = "waiting" if row["waiting"] or row["below"] else "interrupted"
+        idle = "queued" if row["queue"] else "interrupted"
+        status = "waiting" if row["waiting"] or row["below"] else idle
     computed: dict[str, Any] = {
         "status": status,
         "error": json.loads(row["error"]) if row["error"] else None,

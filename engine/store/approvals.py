@@ -219,8 +219,13 @@ def record_decisions(
         chosen = [
             (name, _answer(waiting, name, d, by, door)) for name, d in [*named, *_cancelled(waiting, named)]
         ]
-        for name, answer in chosen:
-            decide(conn, run, name, answer)
+        with conn.transaction():
+            for name, answer in chosen:
+                decide(conn, run, name, answer)
+            if conn.execute("select queue from runs where run = ?", (run,)).fetchone()[0]:
+                from interlock.engine.store.queue import hand_to_workers  # its packages come with an extra
+
+                hand_to_workers(conn, run)
 
 
 def _named(waiting: dict[str, Request], decision: Decision) -> list[str]:

@@ -42,7 +42,7 @@ def copy_run(
         return
     store = Store(home)
     names = {"fork": fork, "run": parent, "step": at.step, "made": at.made, "id": at.id}
-    changes = {"runs": {**row, "parent": parent}, "snapshots": {"inherited": 1}}
+    changes = {"runs": {**row, "parent": parent, "queue": None}, "snapshots": {"inherited": 1}}
     with explained(store.path), closing(store.connect("FULL")) as conn, conn.transaction():
         for table in TABLES:
             if table.forked is not None:

@@ -95,6 +95,11 @@ class PostgresConnection(BufferedConnection):
         self._conn, self._path = conn, path
 
     @property
+    def raw(self) -> "psycopg.Connection[Any]":
+        """For what writes rows of its own in this transaction: the queue."""
+        return self._conn
+
+    @property
     def in_transaction(self) -> bool:
         return self._conn.info.transaction_status != TransactionStatus.IDLE
 

@@ -39,6 +39,8 @@ class NewRun:
     options: Mapping[str, Any]
     input: Mapping[str, Any]
     """The graph's first input; small, because texts are in the chain."""
+    queue: str | None = None
+    """Whose workers drive it; None: whoever starts or resumes it."""
 
 
 def new_run_id() -> str:
@@ -61,7 +63,8 @@ def insert_child(conn: Connection, parent: str, run: NewRun) -> None:
     with conn.transaction():
         if conn.execute("select 1 from runs where run = ?", (run.run,)).fetchone() is None:
             insert_run(conn, run)
-            conn.execute("update runs set parent = ? where run = ?", (parent, run.run))
+            child = "update runs set parent = ?, queue = (select queue from runs where run = ?) where run = ?"
+            conn.execute(child, (parent, parent, run.run))
 
 
 _KEPT = re.compile(r"\b(?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt\b")

@@ -14,7 +14,8 @@ create table if not exists runs (
     step integer not null default 0,  -- root checkpoint number
     options text not null,            -- JSON: what is needed to drive it again (model, approval mode, settings flags)
     input text not null,              -- JSON: the graph's first input, for a run that was killed before its first checkpoint
-    error text                        -- JSON {type, message}
+    error text,                       -- JSON {type, message}
+    queue text                        -- whose workers drive it; null: whoever starts or resumes it
 );
 -- LangGraph's own. `writes` without rowid saves a copy of its long keys; `checkpoints` keeps its rowid, because its rows
 -- of 1 KB would spill into overflow pages (measured: 2.8 MB for 0.7 MB).

@@ -13,7 +13,7 @@ Row = Any
 _WAITS = "a.answer is null and a.superseded = 0 and a.interrupt is not null"
 """For a request `a`: it waits for a person."""
 _RUNS = f"""
-select c.run, c.workflow, c.parent, c.workspace, c.title, c.created, c.updated, c.status, c.outcome, c.step,
+select c.run, c.workflow, c.queue, c.parent, c.workspace, c.title, c.created, c.updated, c.status, c.outcome, c.step,
        c.error, l.host, l.boot, l.pid, l.started, coalesce(l.held, 0) as held,
        (select count(*) from approvals a where a.run = c.run and {_WAITS}) as waiting,
        coalesce(s.number, 0) as below,

@@ -1,0 +1,190 @@
+"""fleet: runs that workers drive: works, shows how the fleet stands, follows, waits for and stops runs."""
+
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from interlock.cli.parsing import Args, Parser, duration, flag, number
+from interlock.cli.render.output import elapsed, err, out, show_json, show_table
+from interlock.engine.client import Client, Options, state_home
+from interlock.engine.client.fleet import Fleet
+from interlock.state.errors import EXIT_CODES, UserError
+
+if TYPE_CHECKING:
+    from interlock.state.events import Event
+
+_BUSY = ("running", "queued")
+_LOOK_S = 0.5
+_TIMED_OUT = 124
+
+
+def worker_parser() -> Parser:
+    made = Parser(
+        "worker",
+        "[--queue NAME]… [--concurrency N]",
+        "Drive runs of this host's queue, and of those you name, each in a process of its own. On SIGTERM it takes no\n"
+        "new runs; each run stops at its next commit and is put back. The store is named by INTERLOCK_STORE.",
+        [
+            ("interlock worker", "drive this host's runs, two at a time"),
+            ("interlock worker --queue repairs --concurrency 8", "drive those of `repairs`, too"),
+        ],
+    )
+    flag(made, "--queue NAME", "also drive runs of this queue", action="append", default=[])
+    flag(made, "--concurrency N", "runs at a time (default: 2)", type=number(int, 1), default=2)
+    return made
+
+
+def worker(args: Args) -> None:
+    fleet = Fleet(state_home())
+    queues = [fleet.host_queue(), *args.queue]
+    err().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
+    fleet.work(queues, args.concurrency, lambda line: err().print(line))
+
+
+def fleet_parser() -> Parser:
+    made = Parser(
+        "fleet",
+        "[init] [--json]",
+        "Show workers, jobs and open requests. `fleet init` makes the tables of store and queue in the database that\n"
+        "INTERLOCK_STORE names (PostgreSQL 14 or newer).",
+        [
+            ("INTERLOCK_STORE=postgresql://me@db/runs interlock fleet init", "set up the database"),
+            ("interlock fleet", "show how the fleet stands"),
+        ],
+    )
+    made.add_argument("action", nargs="?", choices=("init",), help="make the tables")
+    made.json_flag()
+    return made
+
+
+def fleet(args: Args) -> None:
+    fleet = Fleet(state_home())
+    if args.action:
+        fleet.set_up()
+        err().print("The store and its queue are set up. Start a worker with: interlock worker")
+        return
+    now = fleet.standing()
+    oldest = max((job.age_s for job in now.jobs if not job.doing), default=0.0)
+    if args.json:
+        waiting = sum(not job.doing for job in now.jobs)
+        facts = {"waiting_jobs": waiting, "oldest_job_s": round(oldest, 1), "open_requests": now.decisions}
+        show_json({**facts, "workers": now.workers, "jobs": [job._asdict() for job in now.jobs]})
+        return
+    alive = sum(age < 12 for age in now.workers.values())
+    out().print(
+        f"{alive} workers · {sum(job.doing for job in now.jobs)} runs driven · "
+        f"{sum(not job.doing for job in now.jobs)} queued"
+        + (f", the oldest for {elapsed(oldest)}" if oldest else "")
+        + f" · {now.decisions} open requests"
+    )
+    if now.jobs:
+        rows = [
+            (job.run, job.queue, "driven" if job.doing else "queued", job.worker, elapsed(job.age_s))
+            for job in now.jobs
+        ]
+        show_table(rows, ("run", "queue", "job", "by", "since"))
+
+
+def logs_parser() -> Parser:
+    made = Parser(
+        "logs",
+        "RUN [-f]",
+        "Print the conversation and the calls of a run. With -f: until it ends or parks, whichever process drives it.",
+        [("interlock logs latest -f", "follow the latest run")],
+    )
+    made.run_flag()
+    flag(made, "-f --follow", "follow the run")
+    return made
+
+
+def logs(args: Args) -> int:
+    client = Client(Options(home=state_home()))
+    run = client.run(args.run)
+    return asyncio.run(_logged(client, run.run, follows=args.follow))
+
+
+async def _logged(client: Client, run: str, *, follows: bool) -> int:
+    from interlock.engine.client.following import Standing
+
+    async for told in client.follow(run):
+        if not isinstance(told.event, Standing):
+            _print(told.event)
+        elif told.event.status not in _BUSY:
+            err().print(f"Run {run} is {told.event.status}.")
+            return _code(client, run)
+        elif not follows:
+            break
+    return 0
+
+
+def _print(event: "Event") -> None:
+    from interlock.cli.render.events import call_mark
+    from interlock.engine.client.words import call_facts
+    from interlock.state.events import MessageEvent, ToolResultEvent
+
+    if isinstance(event, MessageEvent) and not event.delta:
+        out().print(f"> {event.content}" if event.role == "user" else event.content)
+    elif isinstance(event, ToolResultEvent):
+        mark, colour = call_mark(event)
+        facts = " · ".join([event.summary or event.tool_name, *call_facts(event)])
+        out().print(f"{out()(mark, colour)} {facts}")
+    sys.stdout.flush()
+
+
+def wait_parser() -> Parser:
+    made = Parser(
+        "wait",
+        "RUN… [--timeout TIME]",
+        "Wait until runs end or park. The exit code is that of the first run, in the order given, that isn't done.",
+        [("interlock wait 4k2 9xm", "wait for two runs")],
+    )
+    made.add_argument("runs", nargs="+", metavar="RUN")
+    flag(made, "--timeout TIME", "wait no longer: 90s, 15m, 2h (exit code 124)", type=duration)
+    made.json_flag()
+    return made
+
+
+def wait(args: Args) -> int:
+    client = Client.at_home()
+    names = [client.run(name).run for name in args.runs]
+    until = time.monotonic() + args.timeout if args.timeout else None
+    left = [*names]
+    while left:
+        statuses = {row.run: row.status for row in client.runs()}
+        for name in [n for n in left if statuses.get(n) not in _BUSY]:
+            left.remove(name)
+            if not args.json:
+                out().print(f"{name}  {statuses.get(name, 'removed')}")
+        if left and until and time.monotonic() > until:
+            raise UserError(f"Not over after {args.timeout:g} s: {', '.join(left)}.", _TIMED_OUT)
+        if left:
+            time.sleep(_LOOK_S)
+    rows = {row.run: row for row in client.runs()}
+    if args.json:
+        show_json([rows[name]._asdict() for name in names if name in rows])
+    return next((code for name in names if (code := _code(client, name))), 0)
+
+
+def _code(client: Client, run: str) -> int:
+    row = client.run(run)
+    if row.status == "done":
+        return 0
+    return EXIT_CODES.get(row.outcome or row.status, EXIT_CODES.get(row.status, 1))
+
+
+def cancel_parser() -> Parser:
+    made = Parser(
+        "cancel",
+        "RUN",
+        "Stop a run that waits for a worker or is driven by one. It can be resumed.",
+        [("interlock cancel 4k2", "stop it")],
+    )
+    made.run_flag()
+    return made
+
+
+def cancel(args: Args) -> None:
+    client = Client.at_home()
+    run = client.run(args.run).run
+    err().print(f"{Fleet(state_home()).cancel(run)} Resume it with: interlock resume {run}")

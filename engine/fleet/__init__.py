@@ -1,0 +1,1 @@
+"""fleet: runs in PostgreSQL, driven by workers on any number of hosts."""
