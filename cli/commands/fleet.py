@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from interlock.cli.parsing import Args, Parser, duration, flag, number
-from interlock.cli.render.output import elapsed, err, out, show_json, show_table
+from interlock.cli.render.output import counted, elapsed, err, out, show_json, show_table
 from interlock.engine.client import Client, Options, state_home
 from interlock.engine.client.fleet import Fleet
 from interlock.state.errors import EXIT_CODES, UserError
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _BUSY = ("running", "queued")
 _LOOK_S = 0.5
+_STALLED_S = 12.0
+"""Seconds without a heartbeat after which a worker counts as gone."""
 _TIMED_OUT = 124
 
 
@@ -64,25 +66,18 @@ def fleet(args: Args) -> None:
         fleet.set_up()
         err().print("The store and its queue are set up. Start a worker with: interlock worker")
         return
-    now = fleet.standing()
-    oldest = max((job.age_s for job in now.jobs if not job.doing), default=0.0)
+    workers, jobs, requests = fleet.standing()
+    queued = [job.age_s for job in jobs if not job.doing]
+    alive = sum(age < _STALLED_S for age in workers.values())
     if args.json:
-        waiting = sum(not job.doing for job in now.jobs)
-        facts = {"waiting_jobs": waiting, "oldest_job_s": round(oldest, 1), "open_requests": now.decisions}
-        show_json({**facts, "workers": now.workers, "jobs": [job._asdict() for job in now.jobs]})
+        facts = {"workers": alive, "queued": len(queued), "oldest_s": round(max(queued, default=0.0), 1)}
+        show_json({**facts, "open_requests": requests, "jobs": [job._asdict() for job in jobs]})
         return
-    alive = sum(age < 12 for age in now.workers.values())
-    out().print(
-        f"{alive} workers · {sum(job.doing for job in now.jobs)} runs driven · "
-        f"{sum(not job.doing for job in now.jobs)} queued"
-        + (f", the oldest for {elapsed(oldest)}" if oldest else "")
-        + f" · {now.decisions} open requests"
-    )
-    if now.jobs:
-        rows = [
-            (job.run, job.queue, "driven" if job.doing else "queued", job.worker, elapsed(job.age_s))
-            for job in now.jobs
-        ]
+    oldest = f", the oldest for {elapsed(max(queued))}" if queued else ""
+    counts = (counted(alive, "worker"), counted(len(jobs) - len(queued), "run") + " driven")
+    out().print(" · ".join([*counts, f"{len(queued)} queued{oldest}", counted(requests, "open request")]))
+    if jobs:
+        rows = [(j.run, j.queue, "driven" if j.doing else "queued", j.driver, elapsed(j.age_s)) for j in jobs]
         show_table(rows, ("run", "queue", "job", "by", "since"))
 
 
@@ -187,4 +182,6 @@ def cancel_parser() -> Parser:
 def cancel(args: Args) -> None:
     client = Client.at_home()
     run = client.run(args.run).run
-    err().print(f"{Fleet(state_home()).cancel(run)} Resume it with: interlock resume {run}")
+    asked = Fleet(state_home()).cancel(run)
+    done = "The worker that drives it was asked to stop." if asked else "No worker drives it now."
+    err().print(f"{done} Resume it with: interlock resume {run}")

@@ -1,20 +1,56 @@
 """passes: the state that a pass through a run's graph begins with: its first, another prompt's, a retry's."""
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from interlock.engine.driver.drive import Drive
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.read import RunRow
+from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign
+from interlock.prompts import load
+from interlock.services.context.references import attachments
 from interlock.state.charts import ApprovalModeChart, mode_of, step
 from interlock.state.errors import InputError, UserError
 from interlock.state.events import ErrorEvent
-from interlock.state.messages import Message
+from interlock.state.messages import Message, TextPart
 from interlock.state.run import WorkflowInput, is_hooked
 from interlock.state.text import clean
 from interlock.state.workflow import WorkflowContext
+
+
+def context_of(drive: Drive, prepared: RunConfig) -> WorkflowContext:
+    """The context for the workflow's `enter` and `leave`."""
+    run, started = drive.lease.run, time.monotonic()
+
+    def stats() -> dict[str, Any]:
+        return {**usage_stats(drive.conn, run), "elapsed_ms": round((time.monotonic() - started) * 1000)}
+
+    return WorkflowContext(
+        drive.services.transcript,
+        drive.services.journal,
+        prepared.model,
+        prepared.approval_mode,
+        prepared.limits,
+        stats,
+        lambda record: usage_of(drive.conn, run, record),
+        list(prepared.agents),
+        [mode.model_dump(mode="json") for mode in prepared.modes.all()],
+        _attached(prepared),
+        prepared.options.compress,
+    )
+
+
+def _attached(prepared: RunConfig) -> list[Message]:
+    """Raises `InputError` naming a file that can't be shown."""
+    options = prepared.options
+    if not (options.attach or options.notes):
+        return []
+    heading = TextPart(text=load("context/attached").text() + "\n", section="attached")
+    parts = attachments(options.attach, options.notes)
+    return [Message(role="user", origin="context", content=(heading, *parts))]
 
 
 def first_state(

@@ -1,7 +1,6 @@
 """runner: starts a run, or resumes one."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from interlock.engine.driver.outcome import (
 )
 from interlock.engine.driver.passes import (
     check_context,
+    context_of,
     first_state,
     graph_input,
     hooked,
@@ -48,14 +48,12 @@ from interlock.engine.read import ENDED, RunRow, find_run
 from interlock.engine.store import Store, diagnosed, first_input, keep_rights, read_options
 from interlock.engine.store.approvals import ready_answers, record_decisions
 from interlock.engine.store.lineage import above, deepest, topmost
-from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.runs import NewRun, insert_run, new_run_id
 from interlock.engine.workflows import begun_with, find_workflow
 from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign
-from interlock.prompts import digest, load
-from interlock.services.context.references import attachments
+from interlock.prompts import digest
 from interlock.state.deps import Stopped
 from interlock.state.errors import (
     ENDED_WELL,
@@ -67,10 +65,11 @@ from interlock.state.errors import (
     UserError,
 )
 from interlock.state.events import Cancelled, ErrorEvent, Init
-from interlock.state.messages import Message, TextPart
 from interlock.state.text import clean
 from interlock.state.workflow import WorkflowContext
 
+WORKER = "worker"
+"""The door through which workers drive (`engine/fleet`)."""
 _NOT_DRIVEN = "Stopped before run {run!r} was driven by this process. Go on with: interlock resume {run}"
 _UNSENT = "Your prompt wasn't sent: the run hasn't answered the one before. Send it again when it has."
 T = TypeVar("T")
@@ -162,7 +161,10 @@ async def go_on(
     store.open()
     door = _Door(store, options, renderers, stop, rewire)
     run = deepest(store.home, find_run(store.home, run, options.workspace).run)
-    later = prompt if prompt and not instead and find_run(store.home, run).status not in ENDED else ""
+    row = find_run(store.home, run)
+    if row.queue and not prompt and options.door != WORKER:  # a prompt is sent by this process
+        return _left_to_workers(store, row, decisions, options.door)
+    later = prompt if prompt and not instead and row.status not in ENDED else ""
     now = None if later else prompt
     outcome = await _through_tasks(await _resumed(run, door, decisions, now, instead), door)
     if follow and rewire is None:
@@ -215,8 +217,6 @@ async def _resumed(
     without_secrets(prompt or "", prepared)
     asked = modes_asked(prepared, approval_mode=options.approval_mode)
     record_decisions(store, row.run, decisions, door=options.door)
-    if row.queue and not prompt and options.door != "worker":
-        return _left_to_workers(store, row)
 
     async def following(drive: Drive, context: WorkflowContext) -> Any:
         keep_rights(drive.conn, row.run, prepared.options.rights or {})
@@ -305,11 +305,13 @@ async def _queued(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, 
     return queued(run, chosen.name, prepared.warnings)
 
 
-def _left_to_workers(store: Store, row: RunRow) -> Outcome:
+def _left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], door: str) -> Outcome:
     from interlock.engine.store.queue import hand_to_workers
 
-    with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
-        hand_to_workers(conn, row.run)
+    record_decisions(store, row.run, decisions, door=door)  # with the job
+    if not decisions:
+        with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
+            hand_to_workers(conn, row.run)
     return queued(row.run, row.workflow)
 
 
@@ -382,38 +384,6 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: 
                 return conclude(drive, chosen, snapshot, context, misfit, prepared.warnings)
     except StoreError as broken:
         return unrecorded(run, chosen, error if isinstance(error, StoreError) else broken, prepared)
-
-
-def context_of(drive: Drive, prepared: RunConfig) -> WorkflowContext:
-    """The context for the workflow's `enter` and `leave`."""
-    run, started = drive.lease.run, time.monotonic()
-
-    def stats() -> dict[str, Any]:
-        return {**usage_stats(drive.conn, run), "elapsed_ms": round((time.monotonic() - started) * 1000)}
-
-    return WorkflowContext(
-        drive.services.transcript,
-        drive.services.journal,
-        prepared.model,
-        prepared.approval_mode,
-        prepared.limits,
-        stats,
-        lambda record: usage_of(drive.conn, run, record),
-        list(prepared.agents),
-        [mode.model_dump(mode="json") for mode in prepared.modes.all()],
-        _attached(prepared),
-        prepared.options.compress,
-    )
-
-
-def _attached(prepared: RunConfig) -> list[Message]:
-    """Raises `InputError` naming a file that can't be shown."""
-    options = prepared.options
-    if not (options.attach or options.notes):
-        return []
-    heading = TextPart(text=load("context/attached").text() + "\n", section="attached")
-    parts = attachments(options.attach, options.notes)
-    return [Message(role="user", origin="context", content=(heading, *parts))]
 
 
 async def _uncut(drive: Drive, advance: Coroutine[Any, Any, StateSnapshot]) -> StateSnapshot:

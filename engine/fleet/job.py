@@ -11,30 +11,28 @@ from contextlib import closing
 from pathlib import Path
 
 from interlock import engine
+from interlock.engine.driver.runner import WORKER
 from interlock.engine.options import Options
-from interlock.engine.store import Store, note_error
-from interlock.engine.store.runs import set_status
+from interlock.engine.store import Store
+from interlock.engine.store.queue import give_up
 from interlock.state.errors import BusyError, InterlockError, StoreError
 
-BUSY = 3
-"""Exit code: another process drives the run."""
-UNREACHABLE = 4
-"""Exit code: the store doesn't answer."""
+TRY_AGAIN = 3
+"""Exit code: another process drives the run, or the store doesn't answer."""
 STALE_S = 8.0
 """Seconds without a heartbeat after which another host's driver is replaced; a takeover takes 45 s at most."""
 
 
 def main(run: str, home: Path) -> int:
     threading.Thread(target=_leave_with_worker, daemon=True).start()
-    options = Options(home=home, door="worker", env=dict(os.environ), stale_after_s=STALE_S)
+    options = Options(home=home, door=WORKER, env=dict(os.environ), stale_after_s=STALE_S)
     try:
         asyncio.run(engine.resume(run, options=options))
-    except BusyError:
-        return BUSY
-    except StoreError:
-        return UNREACHABLE
+    except (BusyError, StoreError):
+        return TRY_AGAIN
     except InterlockError as error:
-        fail(home, run, error.kind, str(error))
+        with closing(Store(home).connect()) as conn, conn.transaction():
+            give_up(conn, run, error.kind, str(error))
     return 0
 
 
@@ -43,15 +41,6 @@ def _leave_with_worker() -> None:
     while os.read(0, 1):
         pass
     os._exit(1)
-
-
-def fail(home: Path, run: str, kind: str, why: str) -> None:
-    """End the run with a reason; a person may resume it."""
-    store = Store(home)
-    with closing(store.connect()) as conn, conn.transaction():
-        note_error(conn, run, {"type": kind, "message": why})
-        (step,) = conn.execute("select step from runs where run = ?", (run,)).fetchone()
-        set_status(conn, run, "failed", "failed", step)
 
 
 if __name__ == "__main__":

@@ -93,6 +93,8 @@ class Store:
         self.home = home
         self.path = home / "interlock.db"
         self._database = adapter_of(self.path)
+        self.errors = self._database.ERRORS
+        """What its database raises."""
         self.outputs = home / "outputs"
         self.plans = home / "plans"
         """Plan files, in one folder per run."""

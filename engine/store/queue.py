@@ -1,27 +1,66 @@
 """queue: a job says "drive this run until it parks or ends". It is put in the transaction that gives a reason to.
 
 The jobs are Procrastinate's, in the store's database. The truth about a run is its row, never its job's status.
+Procrastinate is imported where it is used: one of its packages starts a process when it is imported.
 """
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from interlock.engine.store import note_error
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.postgres import PostgresConnection
-from interlock.state.errors import StoreError
+from interlock.engine.store.runs import set_status
+from interlock.state.errors import ConfigError, StoreError
 
-try:
-    from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
-    from procrastinate.exceptions import AlreadyEnqueued
-except ImportError as error:
-    from interlock.state.errors import ConfigError
-
-    raise ConfigError(
-        "Runs that workers drive need the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
-    ) from error
+if TYPE_CHECKING:
+    from procrastinate import App
 
 DRIVE = "interlock.drive"
 _OF_HOST = "host:"
+
+
+class Job(NamedTuple):
+    """A job of the queue."""
+
+    run: str
+    queue: str
+    doing: bool
+    driver: str
+    """Host and process; empty: it waits."""
+    deaths: int
+    """Times that its process or worker died."""
+    age_s: float
+
+
+class Unsure(NamedTuple):
+    """A run that a job drives, or that none does, with what changes while somebody really drives it."""
+
+    run: str
+    job: int | None
+    queue: str
+    stalled: bool
+    """The job's worker gives no sign of life."""
+    epoch: int
+    beat: int
+    held: int
+
+
+def app(address: str = "") -> "App":
+    """The queue as a worker of this database uses it; without an address it uses the store's own connections."""
+    try:
+        from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
+    except ImportError as error:
+        raise ConfigError(
+            "Runs that workers drive need the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
+        ) from error
+    return App(connector=PsycopgConnector(conninfo=address) if address else SyncPsycopgConnector())
+
+
+def make_queue(address: str) -> None:
+    """Make Procrastinate's tables, if they are missing."""
+    with app(address).open() as opened:
+        if not opened.check_connection():
+            opened.schema_manager.apply_schema()
 
 
 def host_queue() -> str:
@@ -34,57 +73,109 @@ def put_job(conn: Connection, run: str, queue: str, after_s: int = 0) -> None:
 
     Raises `StoreError` if the store has no queue.
     """
-    if not has_queue(conn):
+    (found,) = conn.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()
+    if not found:
         raise StoreError("The store has no queue yet. Set it up with: interlock fleet init")
-    app = App(connector=SyncPsycopgConnector())
+    own = _own(conn)
     later: Any = {"schedule_in": {"seconds": after_s}} if after_s else {}
-    drive = app.configure_task(
-        DRIVE, lock=run, queueing_lock=run, queue=queue, connection=_raw(conn), **later
-    )
+    drive = app().configure_task(DRIVE, lock=run, queueing_lock=run, queue=queue, connection=own, **later)
+    from procrastinate.exceptions import AlreadyEnqueued
+
     try:
-        with _raw(conn).transaction():
+        with own.transaction():
             drive.defer(run=run)
     except AlreadyEnqueued:
         pass  # whoever takes that one sees what was decided since
 
 
-def hand_to_workers(conn: Connection, run: str) -> bool:
-    """Inside a transaction: put a job for the run if it is one that workers drive."""
-    (queue,) = conn.execute("select queue from runs where run = ?", (run,)).fetchone()
-    if queue:
-        put_job(conn, run, queue)
-    return bool(queue)
+def _own(conn: Connection) -> Any:
+    """psycopg's connection, whose transaction the job is put in."""
+    from interlock.engine.store.postgres import PostgresConnection
 
-
-def has_queue(conn: Connection) -> bool:
-    (found,) = conn.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()
-    return found
-
-
-def take_back(conn: Connection, run: str) -> list[int]:
-    """Remove the run's waiting job; returns the jobs that a worker is driving, which are asked to stop."""
-    manager: Any = App(connector=SyncPsycopgConnector()).job_manager
-    rows = conn.execute(
-        "select id, cast(status as text) from procrastinate_jobs where lock = ? and status in ('todo', 'doing')",
-        (run,),
-    ).fetchall()
-    for job, _ in rows:
-        manager.cancel_job_by_id(job, abort=True, connection=_raw(conn))
-    return [job for job, status in rows if status == "doing"]
-
-
-def _raw(conn: Connection) -> Any:
     assert isinstance(conn, PostgresConnection)
     return conn.raw
 
 
-def make_queue(address: str) -> None:
-    """Make Procrastinate's tables, if they are missing."""
-    with App(connector=SyncPsycopgConnector(conninfo=address)).open() as app:
-        if not app.check_connection():
-            app.schema_manager.apply_schema()
+def hand_to_workers(conn: Connection, run: str, after_s: int = 0, *, if_due: bool = False) -> bool:
+    """Inside a transaction: put a job for the run if it is one that workers drive; returns whether it is.
+
+    `if_due`: not if it is over or waits for a person.
+    """
+    due = _IS_DUE if if_due else "true"
+    row = conn.execute(f"select r.queue from runs r where r.run = ? and {due}", (run,)).fetchone()
+    if row and row[0]:
+        put_job(conn, run, row[0], after_s)
+    return bool(row and row[0])
 
 
-def async_app(address: str) -> App:
-    """The queue as a worker uses it."""
-    return App(connector=PsycopgConnector(conninfo=address))
+def take_back(conn: Connection, run: str) -> bool:
+    """Remove the run's waiting job, and ask a worker that drives it to stop; returns whether one does."""
+    query = (
+        "select id, status = 'doing' from procrastinate_jobs where lock = ? and status in ('todo', 'doing')"
+    )
+    found = conn.execute(query, (run,)).fetchall()
+    for job, _ in found:
+        app().job_manager.cancel_job_by_id(job, abort=True, connection=_own(conn))
+    return any(doing for _, doing in found)
+
+
+def unsure(conn: Connection, stalled_s: float) -> list[Unsure]:
+    """Runs of workers that may be abandoned. `stalled_s`: seconds without a worker's heartbeat."""
+    return [Unsure(*row) for row in conn.execute(_UNSURE, {"stalled": stalled_s}).fetchall()]
+
+
+def take_over(conn: Connection, found: Unsure) -> None:
+    """Inside a transaction: put an abandoned run back."""
+    if found.job is None:
+        put_job(conn, found.run, found.queue)
+        return
+    conn.execute(  # only while it is being done: another worker's sweep may have been quicker
+        "select procrastinate_retry_job_v2(id, now(), null, null, null) from procrastinate_jobs "
+        "where id = ? and status = 'doing'",
+        (found.job,),
+    )
+
+
+def give_up(conn: Connection, run: str, kind: str, why: str) -> None:
+    """Inside a transaction: end a run that can't be driven; a person may resume it."""
+    note_error(conn, run, {"type": kind, "message": why})
+    (step,) = conn.execute("select step from runs where run = ?", (run,)).fetchone()
+    set_status(conn, run, "failed", "failed", step)
+
+
+def standing(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
+    """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""
+    workers: dict[int, float] = dict(conn.execute(_WORKERS).fetchall())
+    return workers, [Job(*row) for row in conn.execute(_JOBS)], conn.execute(_REQUESTS).fetchone()[0]
+
+
+_ASKED = "a.answer is null and a.superseded = 0 and a.interrupt is not null"
+_IS_DUE = (
+    "r.status not in ('done', 'cancelled') "
+    f"and not exists (select 1 from approvals a where a.run = r.run and {_ASKED})"
+)
+_UNSURE = f"""
+select r.run, j.id, r.queue,
+       j.id is not null and (w.id is null or w.last_heartbeat < now() - make_interval(secs => :stalled)),
+       coalesce(l.epoch, 0), coalesce(l.beat, 0), coalesce(l.held, 0)
+from runs r left join lease l on l.run = r.run
+left join procrastinate_jobs j on j.lock = r.run and j.status = 'doing'
+left join procrastinate_workers w on w.id = j.worker_id
+where r.queue is not null and r.status = 'open' and (j.id is not null or {_IS_DUE})
+      and not exists (select 1 from procrastinate_jobs t where t.lock = r.run and t.status = 'todo')
+"""
+_WORKERS = """
+select id, cast(extract(epoch from now() - last_heartbeat) as double precision)
+from procrastinate_workers order by id
+"""
+_JOBS = """
+select j.lock, j.queue_name, j.status = 'doing', coalesce(l.host || ':' || cast(l.pid as text), ''), j.attempts,
+       cast(extract(epoch from now() - (select min(e.at) from procrastinate_events e where e.job_id = j.id))
+            as double precision)
+from procrastinate_jobs j left join lease l on l.run = j.lock and l.held = 1
+where j.status in ('todo', 'doing') order by j.id
+"""
+_REQUESTS = (
+    "select count(*) from approvals a join runs r on r.run = a.run "
+    f"where {_ASKED} and r.status not in ('done', 'failed', 'cancelled')"
+)
