@@ -1,6 +1,7 @@
 """worker: drives runs of its queues, each in a process of its own, and takes over those of workers that are gone."""
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -36,6 +37,21 @@ _DEATHS = 3
 _AGAIN_S = 2
 
 
+class _DiedError(Exception):
+    """A run's process died."""
+
+
+class _Lines(logging.Handler):
+    """What the queue and its connections warn of, in a line each."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        super().__init__()
+        self._report = report
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._report(" ".join(record.getMessage().split()))
+
+
 @dataclass
 class Worker:
     """`report` is given a line for people on each thing that happens."""
@@ -52,7 +68,11 @@ class Worker:
     async def work(self) -> None:
         """Work until SIGTERM or Ctrl-C: no new jobs then, what runs stops at its next commit and is put back."""
         app = queue.app(address_of(Store(self.home).path))
-        app.task(name=queue.DRIVE, pass_context=True)(self._drive)
+        from procrastinate import RetryStrategy
+
+        retry = RetryStrategy(max_attempts=_DEATHS, wait=1, retry_exceptions={_DiedError})
+        app.task(name=queue.DRIVE, pass_context=True, retry=retry)(self._drive)
+        logging.basicConfig(level=logging.WARNING, handlers=[_Lines(self.report)])
         async with app.open_async():
             worker = asyncio.ensure_future(
                 app.run_worker_async(
@@ -104,7 +124,7 @@ class Worker:
             if await self._stored(lambda conn: queue.hand_to_workers(conn, run, after_s, if_due=True)):
                 self.report(f"{run}: put back")
         elif code:
-            raise RuntimeError(f"the process of run {run!r} died: {code}")
+            raise _DiedError(f"the process of run {run!r} died: {code}")
 
     async def _process(self, context: "JobContext", run: str) -> tuple[int, bool]:
         """Exit code of the run's process, and whether somebody asked it to stop."""
