@@ -174,6 +174,9 @@ class PostgresConnection(BufferedConnection):
         for statement in triggers():
             self._conn.execute(statement.encode())
 
+    def __del__(self) -> None:
+        self._conn.close()  # as SQLite's connections are, without a warning
+
     def close(self) -> None:
         if self._audit:
             self._audit.committed(synced=True)

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
+from databases import DATABASES
 
 from interlock.engine.store import Store
-
-DATABASES = {"sqlite": Store}
 
 
 @pytest.fixture(params=DATABASES)

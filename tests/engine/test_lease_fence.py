@@ -125,4 +125,6 @@ def test_the_fence_reads_one_row_a_commit(conn: Connection, monkeypatch: pytest.
     with conn.transaction():
         for number in range(50):
             conn.execute("insert into chain (id, parent, run, body) values (?, '', 'r', '')", (str(number),))
-    assert [sql for sql in asked if "lease" in sql] == ["select epoch from lease where run = ?"]
+    assert [sql for sql in asked if "epoch from lease" in sql] == [
+        f"select epoch from lease where run = ?{conn.row_lock}"
+    ]

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import pickle
-import sqlite3
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import ormsgpack
 import pytest
+from databases import DATABASES
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance import checkpointer_test, validate
@@ -35,14 +35,15 @@ def driver(store: Store) -> Iterator[Connection]:
 
 
 @pytest.mark.parametrize("buffered", [False, True])
-def test_it_passes_langgraphs_conformance_suite(tmp_path: Path, buffered: bool) -> None:
+@pytest.mark.parametrize("database", DATABASES)
+def test_it_passes_langgraphs_conformance_suite(tmp_path: Path, database: str, buffered: bool) -> None:
     made = 0
 
     @checkpointer_test(name="interlock")
     async def saver() -> AsyncGenerator[Saver]:
         nonlocal made
         made += 1
-        store = Store(tmp_path / str(made))
+        store = DATABASES[database](tmp_path / str(made))
         store.open()
         conn = store.connect_driver() if buffered else store.connect()
         yield Saver(conn)
@@ -115,7 +116,7 @@ def test_the_row_says_open_until_nothing_is_due(values: dict[str, Any], expected
 
 def test_writes_of_one_checkpoint_are_one_transaction(store: Store, conn: Connection) -> None:
     """Another connection sees the checkpoint and its run's row together, or neither."""
-    other = sqlite3.connect(store.path)
+    other = store.connect()
     _insert_run(conn)
     seen: list[tuple[int, int]] = []
 
@@ -143,7 +144,7 @@ def _insert_run(conn: Connection) -> None:
 def test_what_waits_is_seen_by_every_read_of_the_driver_and_committed_with_its_next_commit(
     store: Store, driver: Connection
 ) -> None:
-    conn, other = driver, sqlite3.connect(store.path)
+    conn, other = driver, store.connect()
     _insert_run(conn)
     saver = Saver(conn)
 
@@ -152,10 +153,10 @@ def test_what_waits_is_seen_by_every_read_of_the_driver_and_committed_with_its_n
 
     checkpoint = empty_checkpoint()
     saved = saver.put(ROOT, checkpoint, {"source": "loop", "step": 4}, {})
-    row = {"id": "c", "parent": "", "run": "r", "body": "b"}
+    row = {"id": "c", "parent": "", "run": "r", "body": b"b"}
     put(conn, "chain", row, later=True)
     assert (stored("checkpoints"), stored("chain")) == (0, 0)
-    assert conn.execute("select body from chain").fetchall() == [("b",)]
+    assert conn.execute("select body from chain").fetchall() == [(b"b",)]
     assert (stored("checkpoints"), stored("chain")) == (1, 1), "a read commits all that waits, in its order"
     saver.put_writes(saved, [("key", 1)], "t")
     found = saver.get_tuple(ROOT)
