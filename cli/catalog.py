@@ -130,7 +130,8 @@ Help for a command: interlock COMMAND --help.
 exit codes: 0 done, 1 error, 2 usage, 41 no key, 42 bad input, 44 no sandbox, 52 bad settings,
   53 turn limit, 54 tool failure, 55 folder not trusted, 56 refused, 57 budget, 58 loop,
   75 waiting for a decision, 124 timeout, 130 cancelled.
-environment: GEMINI_API_KEY, GEMINI_MODEL, OPENAI_API_KEY, INTERLOCK_HOME, NO_COLOR.
+environment: GEMINI_API_KEY, GEMINI_MODEL, OPENAI_API_KEY, INTERLOCK_HOME,
+  INTERLOCK_STORE (or --store URL), NO_COLOR.
 """
 
 

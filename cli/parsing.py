@@ -1,6 +1,7 @@
 """parsing: argparse with Interlock's manners: one-line errors that name the nearest flag or value."""
 
 import argparse
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,7 +18,6 @@ _FOREIGN = {
     "--input-format": "Give input as JSON with: interlock run WORKFLOW --input @FILE",
     "--all-files": "Name files in the prompt instead",
     "--checkpointing": "Every run is checkpointed already; see: interlock history latest",
-    "--store": "The store is on this machine; choose its folder with INTERLOCK_HOME",
 }
 """Other agents' flags, and what to use here instead."""
 
@@ -42,6 +42,14 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         return ", ".join(filter(None, [short, long])) + value
 
 
+class _Store(argparse.Action):
+    """What the variable says, for this command."""
+
+    def __call__(self, *given: Any, **_named: Any) -> None:
+        values: str = given[2]
+        os.environ["INTERLOCK_STORE"] = values
+
+
 class Parser(argparse.ArgumentParser):
     """A command's parser. `usage` follows `interlock NAME`; without it, argparse lists every flag."""
 
@@ -60,6 +68,8 @@ class Parser(argparse.ArgumentParser):
         )
         self._positionals.title = "arguments"
         self.add_argument("-d", "--debug", action="store_true", help="show tracebacks")
+        if name != "doctor":  # which has a flag of this name
+            self.add_argument("--store", metavar="URL", action=_Store, help=argparse.SUPPRESS)
 
     def run_flag(self) -> None:
         self.add_argument("run", metavar="RUN", help="run id, an unambiguous prefix, or latest")

@@ -9,13 +9,13 @@ from typing import Self
 from interlock.engine.store.audit import Audit
 from interlock.engine.store.connection import Rows, Source, Values
 
-_READS = ("select", "with", "pragma")
-
 
 class BufferedConnection(ABC):
     """`Connection`, but for what only its database knows."""
 
     row_lock: str = ""
+    reads: tuple[str, ...] = ("select", "with")
+    """How statements begin that write nothing."""
 
     def __init__(self, *, buffers: bool) -> None:
         self.buffers = buffers
@@ -42,7 +42,7 @@ class BufferedConnection(ABC):
     def execute(self, sql: str, values: Values = (), /) -> Rows:
         with self._turn:
             if not self.in_transaction:
-                if self._check and not sql.lstrip().startswith(_READS):
+                if self._check and not sql.lstrip().startswith(self.reads):
                     raise RuntimeError(f"a driver's write outside a transaction isn't fenced: {sql}")
                 if self._tables and any(table in sql for table in self._tables):
                     self.flush()

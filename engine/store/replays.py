@@ -34,6 +34,7 @@ def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) 
             for subtask in subtasks:
                 _copy(old, conn, "runs", "run = ? and status in ('done', 'cancelled')", subtask)
                 _copy(old, conn, "checkpoints", "thread_id = ? and checkpoint_ns = ''", subtask)
+            conn.execute("update runs set queue = null")  # no worker drives a replay
         files = conn.execute(
             "select file from chain where file is not null union select result_file from journal "
             "where result_file is not null union select reply_file from recorded_hooks "

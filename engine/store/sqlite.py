@@ -43,6 +43,7 @@ class SqliteConnection(BufferedConnection):
     """
 
     errors: tuple[type[Exception], ...] = ERRORS
+    reads = ("select", "with", "pragma")
 
     def __init__(self, path: Path, conn: sqlite3.Connection, *, buffers: bool = False) -> None:
         super().__init__(buffers=buffers)

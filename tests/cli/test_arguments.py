@@ -145,7 +145,7 @@ def test_the_command_is_the_first_word_that_belongs_to_no_flag(
         ("-p x -y --approval-mode default", 2, "at once"),
         ("-i hello", 2, "-i opens a session, which needs a terminal"),
         ("-p x --ide-context f.json", 2, "--ide-context: no file 'f.json'"),
-        ("-p x --store postgresql://h", 2, "INTERLOCK_HOME"),
+        ("-p x --store mysql://h", 52, "expected postgresql://"),
         ("--list-sessions", 2, "interlock runs"),
         ("-p x --max-turns many", 2, "--max-turns: 'many' isn't a whole number"),
         ("-p x --max-turns -4", 2, "--max-turns: '-4' isn't a whole number of 0 or more"),

@@ -1,0 +1,141 @@
+"""Runs in PostgreSQL that a worker drives: started and decided elsewhere, taken over after a kill, stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import Run, run
+from databases import fresh_database
+from patience import until
+
+__all__ = ["run"]
+
+ENTRY = (sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())")
+SCRIPT = [
+    {"tool_calls": [{"name": "write_file", "args": {"file_path": "made.txt", "content": "made\n"}}]},
+    {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo once >> count.txt; sleep 0.2"}}]},
+    {"text": "Made it."},
+]
+
+
+@pytest.fixture
+def fleet(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Commands on an empty database with a queue."""
+    monkeypatch.setenv("INTERLOCK_STORE", fresh_database())
+    assert run("fleet", "init").code == 0
+    return run
+
+
+class Worker:
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [*ENTRY, "worker"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        self.line("Worker for host:")
+
+    def line(self, wanted: str) -> str:
+        """The next line that holds these words."""
+        assert self.process.stderr
+        return next(line for line in self.process.stderr if wanted in line)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        assert self.process.stderr
+        self.process.stderr.read()
+        self.process.stderr.close()
+        return self.process.wait()
+
+
+@pytest.fixture
+def worker(fleet: Run) -> Iterator[Worker]:
+    made = Worker()
+    yield made
+    if made.process.poll() is None:
+        made.end(signal.SIGKILL)
+
+
+def _begin(fleet: Run, tmp_path: Path, *flags: str) -> str:
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(SCRIPT))
+    begun = fleet("run", "main", "--detach", "-m", f"script:{script}", *flags, "make it")
+    assert begun.code == 0, begun.err
+    return begun.out.strip()
+
+
+def _status(fleet: Run, name: str) -> str:
+    return next(row["status"] for row in fleet("runs", "--all", "--json").json if row["run"] == name)
+
+
+def test_a_worker_drives_a_run_that_is_decided_from_any_terminal(
+    fleet: Run, worker: Worker, tmp_path: Path
+) -> None:
+    name = _begin(fleet, tmp_path)
+    assert fleet("wait", name).code == 75, "it parks, and holds no process"
+    until(lambda: fleet("fleet", "--json").json["jobs"] == [])
+    assert fleet("resume", name, "--approve", "all", "--always").code == 0
+    assert fleet("wait", name).code == 75
+    assert not (tmp_path / "work" / "count.txt").exists()
+    fleet("resume", name, "--approve", "all")
+    told = fleet("logs", name, "-f")
+    assert (told.code, told.out.splitlines()[-1]) == (0, "Made it.")
+    assert (tmp_path / "work" / "made.txt").read_text() == "made\n"
+    assert (tmp_path / "work" / "count.txt").read_text() == "once\n"
+    assert fleet("audit", "verify").code == 0
+    assert fleet("show", name, "--verify").code == 0
+    assert fleet("replay", name).code == 0
+
+
+def test_a_run_of_a_worker_that_was_killed_is_taken_over_and_what_the_kill_hid_is_asked(
+    fleet: Run, worker: Worker, tmp_path: Path
+) -> None:
+    name, count = _begin(fleet, tmp_path, "-y", "--skip-trust"), tmp_path / "work" / "count.txt"
+    until(count.exists)
+    worker.end(signal.SIGKILL)
+    second = Worker()
+    try:
+        assert fleet("wait", name).code == 75
+        (request,) = fleet("approvals", "--json").json
+        assert request["kind"] == "outcome"
+        fleet("resume", name, "--answer", f"{request['number']}=skip")
+        assert fleet("wait", name).code == 0
+    finally:
+        assert second.end() == 0
+    assert count.read_text() == "once\n"
+
+
+def test_a_run_that_no_worker_drives_waits_and_is_taken_back(fleet: Run, tmp_path: Path) -> None:
+    name = _begin(fleet, tmp_path)
+    assert _status(fleet, name) == "queued"
+    (job,) = fleet("fleet", "--json").json["jobs"]
+    assert (job["run"], job["queue"], job["doing"]) == (name, f"host:{os.uname().nodename}", False)
+    assert fleet("cancel", name).code == 0
+    assert fleet("fleet", "--json").json["jobs"] == []
+    fleet("resume", name)
+    assert len(fleet("fleet", "--json").json["jobs"]) == 1, "whoever resumes it hands it to the workers again"
+
+
+@pytest.mark.parametrize(
+    ("url", "said", "code"),
+    [
+        ("mysql://me:secret@db/runs", "names 'mysql://me@db/runs'; expected postgresql://", 52),
+        (
+            "postgresql://me:secret@127.0.0.1:1/runs",
+            "Can't reach the store 'postgresql://me@127.0.0.1:1/runs'",
+            1,
+        ),
+        ("", "Workers drive runs that are in PostgreSQL, and this store is a file.", 2),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_one_line_without_the_password(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, url: str, said: str, code: int
+) -> None:
+    pytest.importorskip("psycopg")
+    monkeypatch.setenv("INTERLOCK_STORE", url)
+    told = run("fleet")
+    assert (told.code, said in told.err, "secret" in told.err) == (code, True, False), told.err
+    assert told.err.count("\n") == 1
