@@ -139,3 +139,31 @@ def test_a_store_that_cannot_be_used_is_one_line_without_the_password(
     told = run("fleet")
     assert (told.code, said in told.err, "secret" in told.err) == (code, True, False), told.err
     assert told.err.count("\n") == 1
+
+
+def test_a_run_that_is_copied_to_a_server_driven_on_there_and_copied_back_replays(
+    run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, server = tmp_path / "script.json", fresh_database()
+    script.write_text(json.dumps(SCRIPT))
+    assert run("-m", f"script:{script}", "-p", "make it").code == 75
+    (name,) = [row["run"] for row in run("runs", "--json").json]
+    own = os.environ["INTERLOCK_HOME"]
+    assert run("store", "copy", name, "--to", server).code == 0
+    assert "is in the other store already" in run("store", "copy", name, "--to", server).err
+    run("runs", "rm", name)
+    monkeypatch.setenv("INTERLOCK_STORE", server)
+    assert run("resume", name, "--approve", "all").code == 75
+    assert run("resume", name, "--approve", "all").code == 0
+    there = run("replay", name).out
+    assert run("store", "copy", name, "--to", own).code == 0
+    monkeypatch.setenv("INTERLOCK_STORE", "")
+    for check in (("show", name, "--verify"), ("audit", "verify"), ("doctor", "--store")):
+        assert run(*check).code == 0, check
+    assert _hashes(run("replay", name).out) == _hashes(there)
+    assert run("undo", name).code == 0
+    assert not (tmp_path / "work" / "made.txt").exists()
+
+
+def _hashes(replayed: str) -> list[str]:
+    return [line.split()[1] for line in replayed.splitlines() if line.split()[0].lstrip("-").isdigit()]

@@ -1,4 +1,4 @@
-"""fleet: what front ends do with runs that workers drive: set up, work, look, and stop."""
+"""fleet: what front ends do with runs that workers drive: set up, work, look, stop, and copy between stores."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.engine.store import Store, explained, reading
-from interlock.engine.store.database import address_of
+from interlock.engine.store.database import address_of, placed
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,6 +18,29 @@ _NO_SERVER = (
     "Workers drive runs that are in PostgreSQL, and this store is a file. Name the database with "
     "INTERLOCK_STORE=postgresql://USER@HOST/DATABASE, and set it up with: interlock fleet init"
 )
+
+
+def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
+    """Copy runs, with their subtasks and files, to the store of this address, or of this state directory.
+
+    Returns the names of all that were copied. Raises `UserError`.
+    """
+    from interlock.engine.store.copies import copy_runs
+
+    other = placed(_base_of(home), to) if "://" in to else Path(to).expanduser().absolute()
+    if other == home:
+        raise UserError(f"{to!r} is the store that the runs are in. Name another one with --to.")
+    return [*copy_runs(home, other, runs)]
+
+
+def migrate(home: Path) -> None:
+    """Make the store's tables, or what an older store lacks of them. Raises `StoreError`."""
+    Store(home).open()
+
+
+def _base_of(home: Path) -> Path:
+    """The state directory that keeps a folder for each server."""
+    return home.parent.parent if address_of(Store(home).path) else home
 
 
 @dataclass(frozen=True)

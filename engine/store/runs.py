@@ -78,15 +78,15 @@ def remove_run(home: Path, run: str) -> None:
     store = Store(home)
     with explained(store.path), closing(store.connect("FULL")) as conn:
         with conn.transaction():
-            _refuse_driven(conn, run)
+            refuse_driven(conn, run)
             last = _last_write(conn, run)
-            files = _files(conn, store.outputs, run)
+            files = files_of(conn, store.outputs, run)
             lonely = _lonely_snapshots(conn, run)
             _delete(conn, run)
         # After the commit, because a kill in between must leave no row without its file; and looked up again,
         # holding the write lock, because another run may have named one of them since.
         with conn.transaction():
-            for name in files - _files(conn, store.outputs, None) if files else ():
+            for name in files - files_of(conn, store.outputs, None) if files else ():
                 remove_untouched(store.outputs / name, last)
     shutil.rmtree(home / "plans" / run, ignore_errors=True)
     for name in lonely:
@@ -104,7 +104,7 @@ def _lonely_snapshots(conn: Connection, run: str) -> list[str]:
     return [name for (name,) in rows]
 
 
-def _refuse_driven(conn: Connection, run: str) -> None:
+def refuse_driven(conn: Connection, run: str) -> None:
     from interlock.services.process.identity import Owner, is_alive
 
     row = conn.execute(
@@ -137,7 +137,7 @@ def _last_write(conn: Connection, run: str) -> float:
     return last or 0.0
 
 
-def _files(conn: Connection, outputs: Path, run: str | None) -> set[str]:
+def files_of(conn: Connection, outputs: Path, run: str | None) -> set[str]:
     """Names in `outputs/` held by the records of a run (None: of all runs), in columns or in texts for the model."""
     of, values = (" where run = :run", {"run": run}) if run else ("", {})
     rows = [

@@ -1,0 +1,92 @@
+"""copies: a run, with its subtasks, its records and its files, in another store: a laptop's, or a server's."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from interlock.engine.store import Store, explained, reading
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.lineage import with_subtasks
+from interlock.engine.store.runs import files_of, refuse_driven
+from interlock.engine.store.tables import TABLES, Table
+from interlock.state.errors import RunError, UserError
+
+
+def copy_runs(home: Path, to: Path, runs: Sequence[str]) -> Iterator[str]:
+    """Copy runs with what they stand on; returns the names of all that were copied, subtasks among them.
+
+    Each is copied in one transaction: a kill leaves it whole in the other store, or not there. A driver there isn't
+    known here, so a copied run is nobody's until it is resumed. Raises `UserError` for one that is there or driven.
+    """
+    there = Store(to)
+    there.open()
+    for run in runs:
+        with ExitStack() as stack:
+            stack.enter_context(explained(there.path))
+            old = stack.enter_context(reading(home))
+            if old is None or old.execute("select 1 from runs where run = ?", (run,)).fetchone() is None:
+                raise UserError(f"No run {run!r} in this store. List runs with: interlock runs --all")
+            refuse_driven(old, run)
+            family = with_subtasks(old, run)
+            new = stack.enter_context(closing(there.connect("FULL")))
+            for name in (name for one in family for name in files_of(old, home / "outputs", one)):
+                if (home / "outputs" / name).exists() and not (there.outputs / name).exists():
+                    shutil.copy2(home / "outputs" / name, there.outputs / name)
+            for one in family:
+                _copy_files(old, home, to, one)
+            with new.transaction(synced=True):
+                for one in family:
+                    _copy_rows(old, new, one)
+        yield from family
+
+
+def _copy_rows(old: Connection, new: Connection, run: str) -> None:
+    if new.execute("select 1 from runs where run = ?", (run,)).fetchone():
+        raise UserError(
+            f"Run {run!r} is in the other store already. Remove it there first: interlock runs rm {run}"
+        )
+    for table in reversed(TABLES):  # the run's own row first
+        if table.name not in ("lease", "sessions", "reservations"):
+            where, again = (_OWN_CHAIN, True) if table.name == "chain" else (f"{table.owner} = :run", False)
+            _copy_table(old, new, table, where, run, again)
+    new.execute("update runs set queue = null where run = ?", (run,))
+
+
+_OWN_CHAIN = """
+id in (with recursive reached (id, parent) as (
+    select id, parent from chain where run = :run
+    union select c.id, c.parent from chain c join reached r on c.id = r.parent
+) select id from reached)
+"""
+"""The run's records, and those of others that they follow."""
+
+
+def _copy_table(old: Connection, new: Connection, table: Table, where: str, run: str, again: bool) -> None:
+    known = {column.name for column in new.columns(table.name)}
+    names = [column.name for column in old.columns(table.name) if column.name in known]
+    keep = f" on conflict ({', '.join(table.key)}) do nothing" if again else ""
+    insert = f"insert into {table.name} ({', '.join(names)}) values ({', '.join('?' * len(names))}){keep}"
+    query = f"select {', '.join(names)} from {table.name} where {where}"
+    for row in old.execute(query, {"run": run}).fetchall():
+        new.execute(insert, tuple(row))
+
+
+def _copy_files(old: Connection, home: Path, to: Path, run: str) -> None:
+    """Plans, and the snapshots that undo, rewind and fork bring back."""
+    if (plans := home / "plans" / run).is_dir():
+        shutil.copytree(plans, to / "plans" / run, dirs_exist_ok=True)
+    for (name,) in old.execute("select distinct repository from snapshots where run = ?", (run,)).fetchall():
+        source, target = home / "snapshots" / name, to / "snapshots" / name
+        if not source.is_dir():
+            continue
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not target.exists():
+            shutil.copytree(source, target)
+            continue
+        ref = f"+refs/runs/{run}:refs/runs/{run}"
+        fetched = ("git", "-C", str(target), "fetch", "--quiet", "--no-tags", str(source), ref)
+        done = subprocess.run(fetched, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RunError(f"Snapshots of run {run!r} can't be copied: {done.stderr.strip()}")
