@@ -81,6 +81,14 @@ class ToolResultEvent(Event, frozen=True):
     """For a failed command: `exit 1`, or its signal. To the model that is a result, not an error."""
 
 
+class Undone(Event, frozen=True):
+    """A person took back changes to files, or went back to an earlier step."""
+
+    type: Literal["undone"] = "undone"
+    content: str
+    """One or more lines for people; the model hears them, too."""
+
+
 class Progress(Event, frozen=True):
     """Progress of a long operation."""
 

@@ -88,13 +88,9 @@ async def rewind(
 
 
 async def undo(talk: "Conversation", call: str | None) -> "Sequence[Change]":
-    """Take back what this run, or one call, did to the files, and tell the model. Raises `UserError`."""
+    """Take back what this run, or one call, did to the files; the model hears of it. Raises `UserError`."""
     run = talk.this_run
-    changed = await to_thread(lambda: talk.client.undo(run, call))
-    if changed:
-        what = "changes that the user took back: A added again, M as before, D gone again"
-        talk.note_for_model(what, "\n".join(f"{change.mark} {change.path}" for change in changed))
-    return changed
+    return await to_thread(lambda: talk.client.undo(run, call))
 
 
 def compress(talk: "Conversation") -> None:

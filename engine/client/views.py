@@ -13,6 +13,7 @@ from interlock.engine.read import RunRow
 from interlock.engine.read import calls as of_calls
 from interlock.engine.read.calls import Call
 from interlock.engine.store import checkpoints as of_states
+from interlock.engine.store import undone as of_undone
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Views:
         self.home = options.home
 
     runs = _at_home(read.list_runs)
+    undone = _at_home(of_undone.undone)
     requests = _at_home(read.waiting_requests)
     past_requests = _at_home(read.past_requests)
     idle = _at_home(read.idle)
