@@ -89,6 +89,16 @@ class Undone(Event, frozen=True):
     """One or more lines for people; the model hears them, too."""
 
 
+class Asking(Event, frozen=True):
+    """How far a request to the run's model has come; text, thoughts and calls follow as their own events."""
+
+    type: Literal["asking"] = "asking"
+    stage: Literal["connecting", "reading", "thinking"]
+    model: str
+    tokens: int
+    """Of the request, estimated."""
+
+
 class Progress(Event, frozen=True):
     """Progress of a long operation."""
 

@@ -132,6 +132,7 @@ STYLE = Style.from_dict(
         "dim": "fg:ansibrightblack",
         "model": "fg:ansicyan",
         "warning": "fg:ansiyellow",
+        "running": "fg:ansigreen",
         "plan": "fg:ansiblue",
         "auto_edit": "fg:ansimagenta",
         "yolo": "fg:ansired bold",

@@ -53,6 +53,8 @@ class Conversation:
         self.run: str | None = None
         """None: the next prompt starts one."""
         self.model, self.mode = options.model or "", options.mode or ""
+        self.answering = ""
+        """The model that answered last; empty: none yet, or another was chosen since."""
         self.approval_mode = options.approval_mode or "default"
         self.used = Used()
         self.queue: deque[str] = deque()
@@ -136,7 +138,7 @@ class Conversation:
         """Continue with this run, or a new one. Raises `UserError` while the agent works."""
         if self.busy:
             raise UserError("The agent works. Stop it first: Ctrl-C")
-        self.run, self.status, self.used = None, "", Used()
+        self.run, self.status, self.used, self.answering = None, "", Used(), ""
         self._later.clear()
         if run is None:  # what the person sees is what the next prompt runs with
             if self.approval_mode == "yolo" and not self.may_yolo:
@@ -370,11 +372,13 @@ class Conversation:
         self.model = str(state.get("model") or self.model)
 
     def _event(self, event: "Event", /) -> None:
-        from interlock.state.events import Finished, HandOver, Init
+        from interlock.state.events import Asking, Finished, HandOver, Init
 
         if isinstance(event, Init):
             self.run = self.run or event.session_id
             self.model = event.model
+        elif isinstance(event, Asking):
+            self.answering = event.model if not event.agent else self.answering
         elif isinstance(event, HandOver) and self.workflow == "plan":
             self.run = event.run
         elif isinstance(event, Finished):
