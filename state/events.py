@@ -97,6 +97,10 @@ class Asking(Event, frozen=True):
     model: str
     tokens: int
     """Of the request, estimated."""
+    tools: int = 0
+    """Of them, the declarations of tools."""
+    window: int = 0
+    """The model's context window."""
 
 
 class Progress(Event, frozen=True):

@@ -127,7 +127,9 @@ _NARROW = 10
 """Columns that a cut column of a table keeps."""
 
 
-def show_table(rows: Sequence[Sequence[str]], header: Sequence[str] = (), flexible: Sequence[int] = (-1,)) -> None:
+def show_table(
+    rows: Sequence[Sequence[str]], header: Sequence[str] = (), flexible: Sequence[int] = (-1,)
+) -> None:
     """Aligned columns on stdout; on a terminal, the `flexible` ones are cut, in order, so that a row fits one line."""
     paint = out()
     table = [

@@ -337,7 +337,11 @@ def asking(event: Asking) -> str:
     """What a model does before its first word."""
     model = one_line(event.model.rpartition("/")[2], 40)
     size = f"{amount(event.tokens)} tokens"
-    texts = {"connecting": f"connecting to {model}", "reading": f"{model} is reading {size}", "thinking": "thinking"}
+    texts = {
+        "connecting": f"connecting to {model}",
+        "reading": f"{model} is reading {size}",
+        "thinking": "thinking",
+    }
     return texts[event.stage]
 
 

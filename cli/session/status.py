@@ -1,4 +1,4 @@
-"""status: the line below the input: what runs, model, modes, context left, tokens, cost, branch, what waits elsewhere."""
+"""status: the line below the input: what runs, model, modes, context left, tokens, cost, branch, open requests."""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -144,7 +144,8 @@ class Readings:
 
     def of(self, session: "Session") -> Figures:
         used = session.used
-        left = round(100 * max(1 - used.context / self._window, 0)) if self._window and used.context else None
+        window = used.window or self._window
+        left = round(100 * max(1 - used.context / window, 0)) if window and used.context else None
         return replace(
             self._known,
             model=session.answering or session.model,

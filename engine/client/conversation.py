@@ -61,6 +61,8 @@ class Conversation:
         """Lines sent while the agent works."""
         self.take: Callable[[str], None] = self.submit
         """Handles a line taken from the queue."""
+        self.images: Callable[[str], Sequence[Path]] = lambda _: ()
+        """The images that a prompt names."""
         self.busy = False
         self.status = ""
         """The run's status, such as `waiting` or `cancelled`; empty when it has ended or there is none."""
@@ -211,6 +213,7 @@ class Conversation:
         """Send a prompt, or resume, until the run ends or the person leaves the rest for later."""
         if prompt:
             self.front.prompted(prompt)
+            self.options = replace(self.options, attach=(*self.options.attach, *self.images(prompt)))
         await self._errors_shown(lambda: self._pursued(prompt))
 
     async def _pursued(self, prompt: str | None) -> None:
@@ -369,6 +372,7 @@ class Conversation:
             self.approval_mode = mode
             self._wished = mode if mode != "yolo" or self.may_yolo else self._wished
         self.mode = str(state.get("mode") or "")
+        self.used.context = self.used.context or int(state.get("last_prompt_tokens") or 0)
         self.model = str(state.get("model") or self.model)
 
     def _event(self, event: "Event", /) -> None:
@@ -377,8 +381,8 @@ class Conversation:
         if isinstance(event, Init):
             self.run = self.run or event.session_id
             self.model = event.model
-        elif isinstance(event, Asking):
-            self.answering = event.model if not event.agent else self.answering
+        elif isinstance(event, Asking) and not event.agent:
+            self.answering, self.used.tools, self.used.window = event.model, event.tools, event.window
         elif isinstance(event, HandOver) and self.workflow == "plan":
             self.run = event.run
         elif isinstance(event, Finished):

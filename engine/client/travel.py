@@ -25,6 +25,18 @@ def runs_here(talk: "Conversation") -> list[RunRow]:
     return sorted(tops, key=lambda row: row.status not in _FIRST)
 
 
+def said(talk: "Conversation", run: str) -> list[str]:
+    """What a person and the model said in a run."""
+    messages = talk.client.messages(run, talk.client.current_state(run))
+    return [
+        m.text
+        for m in messages
+        if m.text
+        and (m.role == "assistant" or m.origin in (None, "person"))
+        and m.role not in ("system", "tool")
+    ]
+
+
 def clear(talk: "Conversation") -> None:
     """Begin a new conversation."""
     left = talk.run

@@ -223,6 +223,14 @@ class ChatModels:
         """Estimate the request's tokens, tools included."""
         return sum(self._sizes(request.messages)) + self._tool_size(request.tools)
 
+    def _sizes_of(self, request: Request) -> tuple[int, int, int]:
+        """Estimated tokens of the request, those of its tools, and the model's window."""
+        return (
+            self._estimated(request),
+            self._tool_size(request.tools),
+            self.facts.window(request.model)[0],
+        )
+
     async def _attempt(
         self, request: Request, call: ModelCall, answer: Answer, emit: Emit
     ) -> AsyncGenerator[ModelItem, None]:
@@ -236,11 +244,21 @@ class ChatModels:
         stall_s = self._stall_s if request.attempt == 0 else self._stall_s / 4
         first_s = self.facts.first_token_s(request.model, stall_s)
         started = self._clock.monotonic()
-        tokens = self._estimated(request) if call.role == "main" else 0
+        sizes = self._sizes_of(request) if call.role == "main" else None
 
         def comes(stage: Literal["connecting", "reading", "thinking"]) -> None:
-            if call.role == "main":
-                emit(Asking(agent=self._agent, stage=stage, model=request.model, tokens=tokens))
+            if sizes:
+                tokens, tools, window = sizes
+                emit(
+                    Asking(
+                        agent=self._agent,
+                        stage=stage,
+                        model=request.model,
+                        tokens=tokens,
+                        tools=tools,
+                        window=window,
+                    )
+                )
 
         try:
             comes("connecting")

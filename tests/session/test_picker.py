@@ -1,8 +1,8 @@
 """Picking from a list, and the status line, at common terminal widths."""
 
 import asyncio
-from dataclasses import replace
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from patience import HANG_S
