@@ -38,6 +38,8 @@ _STYLES = {"green": "good", "red": "bad", "yellow": "warn"}
 
 _WHY = 6
 """Lines of an error to show; the record has all of it."""
+_RUNNING = 24
+"""Columns of a running call in the status line."""
 _SHELLS = ("run_shell_command", "execute_command")
 
 Todo = Mapping[str, Any]
@@ -321,7 +323,10 @@ class Work:
     def running(self, now: float) -> str:
         """The newest running call and its time; empty: none."""
         calls = [call for call in self._calls.values() if call.started]
-        return f"{calls[-1].printed.summary} {since(now - calls[-1].since)}" if calls else ""
+        if not calls:
+            return ""
+        what = clipped(Text(one_line(calls[-1].printed.summary)), _RUNNING).plain
+        return f"{what} {since(now - calls[-1].since)}"
 
     def spinner(self, width: int, now: float) -> Text:
         running = sum(call.started for call in self._calls.values())

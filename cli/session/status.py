@@ -70,7 +70,7 @@ def _parts(figures: Figures) -> list[tuple[int, str, str]]:
     left = figures.context_left
     waits = figures.elsewhere
     parts = [
-        (8, "class:running", _short(figures.running)),
+        (8, "class:running", figures.running),
         (9 if figures.approval_mode != "default" else 1, style, mode),
         (6, "class:model", _short(figures.model.rpartition("/")[2] or figures.model)),
         (4, "class:dim", figures.mode and f"{figures.mode} mode"),

@@ -382,11 +382,13 @@ class Conversation:
             self.run = self.run or event.session_id
             self.model = event.model
         elif isinstance(event, Asking) and not event.agent:
-            self.answering, self.used.tools, self.used.window = event.model, event.tools, event.window
+            self.answering = event.model
+            self.used.tools, self.used.window, self.used.context = event.tools, event.window, event.tokens
         elif isinstance(event, HandOver) and self.workflow == "plan":
             self.run = event.run
         elif isinstance(event, Finished):
-            self.used.tokens += event.usage.get("input", 0) + event.usage.get("output", 0)
-            if not event.agent:
-                self.used.context = event.usage.get("input", 0) + event.usage.get("output", 0)
+            used = event.usage.get("input", 0) + event.usage.get("output", 0)
+            self.used.tokens += used
+            if used and not event.agent:
+                self.used.context = used
         self.front.event(event)

@@ -217,6 +217,13 @@ def chosen_of(home: Path, run: RunRow, call: str | None) -> list[Snapshot]:
     return found
 
 
+def inherited_here(home: Path, run: RunRow) -> list[Snapshot]:
+    """All snapshots of a fork in its parent's folder, with those it inherited; empty for any other run."""
+    found = snapshots(home, run.run)
+    here = repository_name(Path(run.workspace))
+    return found if found and found[0].inherited and all(s.repository == here for s in found) else []
+
+
 def diff_of(home: Path, run: RunRow, chosen: list[Snapshot]) -> str:
     """What these calls changed, as a git diff from before the first to after the last."""
     files = RunFiles(home, run)
