@@ -268,6 +268,7 @@ class Client(Views):
         from interlock.engine.store.undone import carry_over
         from interlock.engine.travel.fork import fork_run
 
+        run = self.run(run, self.options.workspace).run
         newest = self.checkpoints(run)[-1].step
         at = newest if step is None else step
         made = fork_run(self.home, run, at, workspace=workspace, in_place=in_place)
