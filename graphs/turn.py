@@ -14,7 +14,7 @@ from langgraph.graph import END, START
 from interlock.graphs import compress, loop_check, route
 from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.context import ide_context
+from interlock.nodes.context import ide_context, note_undone
 from interlock.nodes.turn_messages import mask_tool_outputs
 from interlock.nodes.turn_reply import after_model, call_model, check_stream, note_loop, wait_retry
 from interlock.nodes.turn_request import (
@@ -37,7 +37,7 @@ def build() -> Graph:
     g.subgraph("compress", compress.build)
     g.subgraph("loop-check", loop_check.build)
     g.subgraph("route", route.build)
-    g.nodes(mask_tool_outputs, ide_context, check_context, use_model)
+    g.nodes(mask_tool_outputs, note_undone, ide_context, check_context, use_model)
     g.nodes(call_model, check_stream, wait_retry, note_loop)
     asked = {"ask": "call_model", "ended": END}
     hooks(
@@ -52,7 +52,9 @@ def build() -> Graph:
     g.edge(START, "check_limits")
     g.by_label("check_limits", {"short": "mask_tool_outputs", "long": "compress", "limit": END})
     g.edge("compress", "mask_tool_outputs")
-    g.by_label("mask_tool_outputs", {"plain": "check_context", "ide": "ide_context"})
+    news = {"plain": "check_context", "ide": "ide_context"}
+    g.by_label("mask_tool_outputs", {**news, "undone": "note_undone"})
+    g.by_label("note_undone", news)
     g.edge("ide_context", "check_context")
     routed = {"sticky": "call_model", "hooked": "before_model", "unrouted": "route"}
     g.by_label("check_context", {"overflow": END, "look due": "loop-check", **routed})

@@ -9,7 +9,7 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from interlock.prompts import render
-from interlock.state.context import AGENT_FILES, ContextState, IdeState, MemoryText, Reference
+from interlock.state.context import AGENT_FILES, UNDONE, ContextState, IdeState, MemoryText, Reference
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import ConfigError
 from interlock.state.events import ErrorEvent, SystemPromptChanged
@@ -259,6 +259,22 @@ async def ide_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     text = ide_text(before, now)
     message = Message(role="user", origin="context", content=(TextPart(text=text, section=_SECTION),))
     return {"head": transcript.append(state["head"], [message]), "ide_told": ide_record(now, transcript)}
+
+
+@node(reads=("head", "ide_given"), writes=("head",), labels=("ide", "plain"), fusable=True)
+async def note_undone(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
+    """Tell the model what a person took back since its last turn: its own changes aren't there any more."""
+    deps, head = runtime.context, state["head"]
+    text = clean("\n".join(deps.journal.undone(head)))
+    content = (TextPart(text=render("run/undone") + "\n"), TextPart(text=text, section=UNDONE))
+    told = deps.transcript.append(head, [Message(role="user", origin="context", content=content)])
+    deps.journal.tell_undone(head, told)
+    return {"head": told, "label": "ide" if has_ide(state, deps) else "plain"}
+
+
+def was_undone(head: str, deps: Deps) -> bool:
+    """Whether a person took something back that the conversation doesn't tell; never for a sub-agent."""
+    return not deps.info.agent and bool(deps.journal.undone(head))
 
 
 def has_ide(state: TurnState | ContextState, deps: Deps) -> bool:

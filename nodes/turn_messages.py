@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from interlock.nodes.context import has_ide
+from interlock.nodes.context import has_ide, was_undone
 from interlock.nodes.hooks import warn
 from interlock.prompts import load
 from interlock.state.compress import KEPT_OUTPUT_TOKENS
@@ -119,12 +119,15 @@ M = TypeVar("M", bound=_Lenient)
 
 
 @node(
-    reads=("head", "ide_given"), writes=("head", "last_prompt_tokens"), labels=("ide", "plain"), fusable=True
+    reads=("head", "ide_given"),
+    writes=("head", "last_prompt_tokens"),
+    labels=("undone", "ide", "plain"),
+    fusable=True,
 )
 async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Starts a chain that continues the old. The size is then estimated, as the provider counted the old chain."""
     deps = runtime.context
-    label = "ide" if has_ide(state, deps) else "plain"
+    label = "undone" if was_undone(state["head"], deps) else "ide" if has_ide(state, deps) else "plain"
     messages = deps.transcript.read(state["head"])
     indices = older_outputs(messages, deps.transcript)
     if not indices or gain(messages, indices) < WORTH_TOKENS:

@@ -149,6 +149,8 @@ class Commands(NamedTuple):
     """Names of skills, by which prompts may call for them."""
 
 
+UNDONE = "undone"
+"""Section of the note on what a person took back."""
 MEMORY = "memory:"
 """Prefix of section names for memory files in subdirectories."""
 

@@ -81,6 +81,28 @@ class ToolResultEvent(Event, frozen=True):
     """For a failed command: `exit 1`, or its signal. To the model that is a result, not an error."""
 
 
+class Undone(Event, frozen=True):
+    """A person took back changes to files, or went back to an earlier step."""
+
+    type: Literal["undone"] = "undone"
+    content: str
+    """One or more lines for people; the model hears them, too."""
+
+
+class Asking(Event, frozen=True):
+    """How far a request to the run's model has come; text, thoughts and calls follow as their own events."""
+
+    type: Literal["asking"] = "asking"
+    stage: Literal["connecting", "reading", "thinking"]
+    model: str
+    tokens: int
+    """Of the request, estimated."""
+    tools: int = 0
+    """Of them, the declarations of tools."""
+    window: int = 0
+    """The model's context window."""
+
+
 class Progress(Event, frozen=True):
     """Progress of a long operation."""
 

@@ -58,6 +58,14 @@ class Journal(Protocol):
         """Background commands of drives from `since` on, which died with them; and the current drive's number."""
         ...
 
+    def undone(self, head: str) -> list[str]:
+        """What a person took back and the conversation up to `head` doesn't tell, in order."""
+        ...
+
+    def tell_undone(self, head: str, record: str) -> None:
+        """The conversation now tells these after `head`, as `record`."""
+        ...
+
     def settle(self, key: CallKey, record: str) -> None:
         """The result's text is now in the conversation as `record`, so the journal drops its copy."""
         ...

@@ -83,6 +83,11 @@ class Message(Frozen):
             return self.content
         return "".join(p.text for p in self.content if isinstance(p, TextPart))
 
+    def part(self, section: str) -> str:
+        """The text of a section; empty: there is none."""
+        parts = (p for p in self.content if isinstance(p, TextPart))
+        return "".join(p.text for p in parts if p.section == section)
+
     @property
     def is_empty(self) -> bool:
         """Whether it has no visible text, data or calls."""

@@ -296,7 +296,7 @@ def _list(check: "HookCheck", as_json: bool) -> None:
         (h["event"], h["matcher"] or "*", one_line(_title(h), 60), _manner(h), place(h["source"]))
         for h in hooks
     ]
-    show_table(rows, ("event", "for", "hook", "manner", "from"), flexible=2)
+    show_table(rows, ("event", "for", "hook", "manner", "from"), flexible=(2,))
 
 
 def _try(check: "HookCheck", event: Any, payload: dict[str, Any], args: Args) -> None:

@@ -129,7 +129,7 @@ def _list(args: Args) -> int:
         err().print("No MCP servers configured here. Add one: interlock mcp add --help")
     else:
         rows = [(v["name"], v["status"], *_offer(v)) for v in views]
-        show_table(rows, ("server", "is", "by", "offers"), flexible=3)
+        show_table(rows, ("server", "is", "by", "offers"), flexible=(3,))
     return 1 if any(v["status"] == "failed" for v in views) else 0
 
 

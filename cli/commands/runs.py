@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Any, cast
@@ -23,6 +22,7 @@ from interlock.cli.render.output import (
 )
 from interlock.cli.render.pending import marked, screen
 from interlock.engine.client import STATUSES, Client, Request, RunRow, Step
+from interlock.engine.client.deciders import clock
 from interlock.engine.client.requests import headline
 from interlock.state.errors import UserError
 
@@ -155,11 +155,11 @@ def history(args: Args) -> int | None:
         points = [{"step": c.step, "id": c.id, "source": c.source} for c in client.checkpoints(run.run)]
         return show_json({"run": run.run, "checkpoints": points, "steps": [s._asdict() for s in taken]})
     header = ("step", "at", "node", "took", "changed", "went")
-    return show_table([_step_cells(s) for s in taken if args.all or s.depth == 0], header, flexible=4)
+    return show_table([_step_cells(s) for s in taken if args.all or s.depth == 0], header, flexible=(4, 5))
 
 
 def _step_cells(step: Step) -> tuple[str, ...]:
-    at = time.strftime("%H:%M:%S", time.localtime(step.started))
+    at = clock(step.started)
     node = "  " * step.depth + step.node
     number = str(step.step) if step.saved else ""  # the others ran on the way to it
     went = ": ".join(part for part in (step.route, one_line(step.reason, 120)) if part)

@@ -170,6 +170,7 @@ def _object(client: Client, run: RunRow) -> dict[str, Any]:
         "calls": [c._asdict() for c in client.calls(run.run)],
         "models": client.models(run.run),
         "agents": [a._asdict() for a in client.agents(run.run)],
+        "undone": [one._asdict() for one in client.undone(run.run)],
         "answered": list(client.answered(run.run)),
         "pending_approvals": [r.fields for r in client.requests(run.run)],
     }
@@ -193,6 +194,7 @@ def _lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
         _plan(client, run, paint),
         _labelled("tasks", _tasks(client, run)),
         call_lines(client, run.run, paint),
+        _labelled("undone", (f"{clock(one.at)} {one.text}" for one in client.undone(run.run))),
         _labelled("tokens", _tokens(client, run.run)),
         _labelled("decided", _answered(client, run.run)),
         _next(client, run, paint),

@@ -1,6 +1,7 @@
 """export: a run as a self-contained HTML page (no script, no request), or as Markdown: the same parts in both."""
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -10,6 +11,7 @@ from interlock.cli.render.output import amount, counted, cut, elapsed, is_diff, 
 from interlock.engine.client import Call
 from interlock.engine.client.deciders import came_to, clock, decision_words, who_decided
 from interlock.engine.client.requests import brief
+from interlock.state.context import UNDONE
 from interlock.state.text import harmless, visible, visible_json
 
 Record = Mapping[str, Any]
@@ -20,7 +22,18 @@ class Part(NamedTuple):
     """One part of a run's description; its texts are a model's or a file's, so each medium escapes them."""
 
     kind: Literal[
-        "title", "heading", "soft", "bad", "line", "who", "text", "block", "diagram", "table", "folded"
+        "title",
+        "heading",
+        "soft",
+        "bad",
+        "line",
+        "who",
+        "asked",
+        "text",
+        "block",
+        "diagram",
+        "table",
+        "folded",
     ]
     text: str = ""
     rows: Sequence[Sequence[str]] = ()
@@ -49,55 +62,92 @@ def report(record: Record, drawn: str) -> str:
 
 
 def _parts(record: Record) -> Iterator[Part]:
-    facts = [f"run {record['run']}", record["workflow"], record["status"], record["workspace"]]
-    if record["parent"]:
-        facts.append(f"forked from {record['parent']}")
     yield Part("title", cut(record["title"], 200))
-    yield Part("soft", " · ".join(facts))
-    yield Part("soft", f"{clock(record['created'])} to {clock(record['updated'])}")
+    yield Part("soft", " · ".join(_facts(record)))
+    yield Part("soft", record["workspace"])
     if record["error"]:
         yield Part("bad", str(record["error"].get("message", "")))
-    yield from (Part("heading", "Path"), Part("diagram"), Part("soft", way(record["path"])))
     if record["pending_approvals"]:
         yield Part("heading", "Waits for a decision")
     for request in record["pending_approvals"]:
         yield Part("line", f"{request['tool_name']}: {request['reason']}")
         yield Part("block", request["preview"])
-    yield Part("heading", "Conversation")
-    for message in record["messages"]:
-        yield from _said(message)
+    yield from _conversation(record)
     if record["diff"]:
         yield from (Part("heading", "Files"), Part("block", record["diff"]))
-    if record["calls"]:
-        yield Part("heading", "Calls")
-    for number, entry in enumerate(record["calls"], 1):
-        yield _called(number, entry)
     yield from _table(
         "Decisions of people", ("when", "who", "what", "decision"), map(_decided, record["answered"])
     )
+    yield from (Part("heading", "Path"), Part("diagram"), Part("soft", way(record["path"])))
     yield from _table("Timeline", ("at", "step", "node", "took", "went"), _steps(record))
     used = _table("Tokens and cost", ("model", "requests", "in", "out", "cost"), _used(record["models"]))
     if tokens := [*used]:
         yield from (*tokens, Part("line", f"In all: {_dollars(record['usd'])}"))
-
-
-def _said(message: Record) -> Iterator[Part]:
-    content: str | Sequence[Record] = message.get("content", "")
-    text = content if isinstance(content, str) else "".join(str(part.get("text", "")) for part in content)
-    if message["role"] in ("system", "tool") or message.get("origin") == "context":
+    if given := [message for message in record["messages"] if _is_given(message)]:
+        yield Part("heading", "What the model was given")
+    for message in given:
         about = message.get("name") or message.get("origin") or ""
-        yield Part("folded", f"{message['role']} {about}", inside=(Part("block", text.strip()),))
-        return
-    yield from (Part("who", message["role"]), Part("text", text.strip()))
-    for call in message.get("tool_calls", ()):
-        yield Part("soft", f"calls {call['name']} {brief(call.get('args', {}))}")
+        yield Part("folded", f"{message['role']} {about}", inside=(Part("block", _text_of(message).strip()),))
 
 
-def _called(number: int, entry: Record) -> Part:
-    call = Call(**{name: entry[name] for name in Call._fields})
+def _facts(record: Record) -> Iterator[str]:
+    yield from (f"run {record['run']}", record["workflow"], record["status"])
+    if record["parent"]:
+        yield f"forked from {record['parent']}"
+    began, ended = time.localtime(record["created"]), time.localtime(record["updated"])
+    until = "%H:%M" if began[:3] == ended[:3] else "%Y-%m-%d %H:%M"
+    yield f"{time.strftime('%Y-%m-%d %H:%M', began)} to {time.strftime(until, ended)}"
+
+
+def _text_of(message: Record) -> str:
+    content: str | Sequence[Record] = message.get("content", "")
+    return content if isinstance(content, str) else "".join(str(part.get("text", "")) for part in content)
+
+
+def _is_given(message: Record) -> bool:
+    return message["role"] == "system" or (message.get("origin") == "context" and not _undone_in(message))
+
+
+def _undone_in(message: Record) -> str:
+    """What a person took back, if the message tells the model that."""
+    content: str | Sequence[Record] = message.get("content", "")
+    parts = () if isinstance(content, str) else content
+    return "".join(str(part.get("text", "")) for part in parts if part.get("section") == UNDONE)
+
+
+def _conversation(record: Record) -> Iterator[Part]:
+    """What was said, each call with its result where it was made; calls of compressed messages come first."""
+    calls = {call.id: (number, call, entry) for number, (call, entry) in enumerate(_calls(record), 1)}
+    results = {m.get("tool_call_id"): _text_of(m) for m in record["messages"] if m["role"] == "tool"}
+    asked = {call["id"] for message in record["messages"] for call in message.get("tool_calls", ())}
+    yield Part("heading", "Conversation")
+    yield from (_called(*made, "") for name, made in calls.items() if name not in asked)
+    said = ""
+    for message in record["messages"]:
+        if message["role"] == "tool" or _is_given(message):
+            continue
+        if text := _undone_in(message):
+            yield from (Part("soft", line) for line in text.splitlines())
+            continue
+        if message["role"] != said:
+            yield Part("who", said := message["role"])
+        yield Part("asked" if said == "user" else "text", _text_of(message).strip())
+        for call in message.get("tool_calls", ()):
+            if made := calls.get(call["id"]):
+                yield _called(*made, results.get(call["id"], ""))
+            else:
+                yield Part("soft", f"calls {call['name']} {brief(call.get('args', {}))}")
+    yield from (Part("soft", one["text"]) for one in record["undone"] if not one["told"])
+
+
+def _calls(record: Record) -> Iterator[tuple[Call, Record]]:
+    return ((Call(**{name: entry[name] for name in Call._fields}), entry) for entry in record["calls"])
+
+
+def _called(number: int, call: Call, entry: Record, output: str) -> Part:
     started = f"{clock(call.started)}: started" if call.started else ""
     lines = (Part("soft", line) for line in (who_decided(call), started, call.summary) if line)
-    blocks = (Part("block", visible_json(call.args, 2)), Part("block", entry["diff"]))
+    blocks = (Part("block", visible_json(call.args, 2)), Part("block", entry["diff"] or output))
     about = f"{number}. {call.tool} {brief(call.args)} · {came_to(call)}"
     return Part("folded", about, inside=(*lines, *blocks))
 
@@ -153,8 +203,10 @@ def _html(part: Part, svg: str) -> str:
     match part.kind:
         case "diagram":
             return f'<div class="diagram" id="diagram">{svg}</div>'
+        case "asked":
+            return f'<div class="asked">{_text(part.text)}</div>'
         case "text":
-            return f'<div class="said">{_text(part.text)}</div>'
+            return f'<div class="said">{_rich(part.text)}</div>' if part.text else ""
         case "block":
             return _diff(part.text)
         case "table":
@@ -196,6 +248,14 @@ def _text(text: str) -> str:
     return escape(harmless(text) if _LINE.search(text) else visible(text))
 
 
+def _rich(text: str) -> str:
+    """A model's Markdown. HTML, links and pictures stay as they are written."""
+    from markdown_it import MarkdownIt
+
+    read = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    return read.disable(["link", "image", "autolink", "reference", "entity"]).render(harmless(text))
+
+
 def _name(text: str) -> str:
     """What a model or a file names, escaped to plain text on one line."""
     return escape(one_line(text))
@@ -208,7 +268,7 @@ def _markdown(part: Part, drawn: str) -> Iterator[str]:
     match part.kind:
         case "diagram":
             yield from _block(drawn, "mermaid")
-        case "text" | "block":
+        case "asked" | "text" | "block":
             if part.text:
                 yield from _block(part.text, "diff" if is_diff(part.text) else "text")
         case "table":

@@ -123,8 +123,14 @@ def place(folder: str) -> str:
     return "~" + folder[len(home) :] if folder == home or folder.startswith(home + "/") else folder
 
 
-def show_table(rows: Sequence[Sequence[str]], header: Sequence[str] = (), flexible: int = -1) -> None:
-    """Aligned columns on stdout; on a terminal, the `flexible` one is cut so that each row fits one line."""
+_NARROW = 10
+"""Columns that a cut column of a table keeps."""
+
+
+def show_table(
+    rows: Sequence[Sequence[str]], header: Sequence[str] = (), flexible: Sequence[int] = (-1,)
+) -> None:
+    """Aligned columns on stdout; on a terminal, the `flexible` ones are cut, in order, so that a row fits one line."""
     paint = out()
     table = [
         [visible(cell).replace("\n", " ") for cell in row]
@@ -133,8 +139,9 @@ def show_table(rows: Sequence[Sequence[str]], header: Sequence[str] = (), flexib
     if not table:
         return
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    if paint.terminal and (over := sum(widths) + 2 * len(widths) - paint.width) > 0:
-        widths[flexible] = max(widths[flexible] - over, 12)
+    for column in flexible if paint.terminal else ():
+        over = sum(widths) + 2 * (len(widths) - 1) - paint.width
+        widths[column] = max(widths[column] - max(over, 0), min(widths[column], _NARROW))
     for number, row in enumerate(table):
         cells = [f"{cut(cell, width):<{width}}" for cell, width in zip(row, widths, strict=True)]
         line = "  ".join(cells).rstrip()

@@ -69,6 +69,7 @@ class App:
         """Ids of requests still undecided."""
         self.picker: Picker | None = None
         self.pastes = Pastes()
+        self.session.images = self.pastes.images
         self.buffer = self._input_buffer()
         self._search = SearchToolbar()
         self._figures = Readings()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from prompt_toolkit.buffer import Buffer
@@ -28,6 +28,8 @@ class Row:
     name: str
     about: str = ""
     value: Any = None
+    text: list[str] = field(default_factory=list[str], compare=False)
+    """What else the filter looks in; may still be read when the picker opens."""
 
 
 class Picker:
@@ -59,7 +61,12 @@ class Picker:
         )
 
     def _filter(self) -> None:
-        self._found = self._names.matching(self._typed.text, len(self._rows))
+        typed = self._typed.text
+        found = self._names.matching(typed, len(self._rows))
+        self._found = [
+            *found,
+            *(n for n, row in enumerate(self._rows) if n not in found and _passage(row, typed)),
+        ]
         self._at = 0
 
     def heading(self) -> StyleAndTextTuples:
@@ -79,7 +86,8 @@ class Picker:
     def _line(self, row: Row, marked: bool) -> StyleAndTextTuples:
         """Names share a column; what describes them gets at least two fifths of the width."""
         width = self._width() - len(MARK) - 1
-        name, about = one_line(row.name), one_line(row.about)
+        name = one_line(row.name)
+        about = _passage(row, self._typed.text) or one_line(row.about)
         column = min(self._longest, max(width * 3 // 5, width - 2 - self._longest_about) if about else width)
         name = cut_cells(name, column)
         hint = cut_cells(about, width - column - 2)
@@ -125,6 +133,21 @@ class Picker:
             self._end(None)
 
         return keys
+
+
+_AROUND = 30
+"""Characters shown before what was found in a row's text."""
+
+
+def _passage(row: Row, typed: str) -> str:
+    """Where the row's text, and neither its name nor what describes it, has what is typed; empty: nowhere."""
+    wanted = typed.strip().lower()
+    if not wanted or wanted in f"{row.name} {row.about}".lower():
+        return ""
+    for text in row.text:
+        if (at := text.lower().find(wanted)) >= 0:
+            return f"…{one_line(text[max(at - _AROUND, 0) : at + 200])}"
+    return ""
 
 
 def cut_cells(text: str, width: int) -> str:

@@ -16,6 +16,7 @@ from interlock.state.errors import ENDED_WELL
 from interlock.state.events import (
     AgentEnd,
     AgentStart,
+    Asking,
     Finished,
     NodeStart,
     Progress,
@@ -37,6 +38,8 @@ _STYLES = {"green": "good", "red": "bad", "yellow": "warn"}
 
 _WHY = 6
 """Lines of an error to show; the record has all of it."""
+_RUNNING = 24
+"""Columns of a running call in the status line."""
 _SHELLS = ("run_shell_command", "execute_command")
 
 Todo = Mapping[str, Any]
@@ -290,9 +293,11 @@ class Work:
             ("▪ ", "accent"), agent.name if agent else event.agent, (f" · {calls}{agent_end(event)}", "dim")
         )
 
-    def note(self, event: Finished | Progress | NodeStart) -> None:
+    def note(self, event: Asking | Finished | Progress | NodeStart) -> None:
         """Take in an event that only moves the spinner."""
-        if isinstance(event, Finished):
+        if isinstance(event, Asking):
+            self.doing = "" if event.agent else asking(event)
+        elif isinstance(event, Finished):
             self.tokens += event.usage.get("input", 0) + event.usage.get("output", 0)
             if agent := self._agents.get(event.agent):
                 agent.turns += 1
@@ -315,6 +320,14 @@ class Work:
             text = clipped(Text.assemble((f"▸ {agent.name}", "accent"), f" {agent.doing}"), room)
             yield clipped(text.append(facts, "dim"), width)
 
+    def running(self, now: float) -> str:
+        """The newest running call and its time; empty: none."""
+        calls = [call for call in self._calls.values() if call.started]
+        if not calls:
+            return ""
+        what = clipped(Text(one_line(calls[-1].printed.summary)), _RUNNING).plain
+        return f"{what} {since(now - calls[-1].since)}"
+
     def spinner(self, width: int, now: float) -> Text:
         running = sum(call.started for call in self._calls.values())
         doing = self.doing or (f"running {counted(running, 'call')}" if running else "thinking")
@@ -323,6 +336,18 @@ class Work:
         frame = _FRAMES[int(now / _FRAME_S) % len(_FRAMES)]
         tail = "".join(f" · {fact}" for fact in facts)
         return clipped(Text.assemble((frame, "accent"), f" {doing}", (tail, "dim")), width)
+
+
+def asking(event: Asking) -> str:
+    """What a model does before its first word."""
+    model = one_line(event.model.rpartition("/")[2], 40)
+    size = f"{amount(event.tokens)} tokens"
+    texts = {
+        "connecting": f"connecting to {model}",
+        "reading": f"{model} is reading {size}",
+        "thinking": "thinking",
+    }
+    return texts[event.stage]
 
 
 def _new(agent: str, summary: str, now: float) -> _Call:

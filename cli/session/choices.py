@@ -95,6 +95,45 @@ async def stats(session: "Session", _: str) -> None:
     session.screen.show(Text("\n".join(lines)))
 
 
+async def context(session: "Session", _: str) -> None:
+    from interlock.engine.client.window import window
+
+    found = await to_thread(lambda: window(session))
+    of = f" of {found.size:,}" if found.size else ""
+    lines = [f"{found.used:,}{of} tokens, estimated · {found.model}"]
+    for source, tokens in found.sources:
+        percent = round(100 * tokens / found.size) if found.size else 0
+        share = f"{percent or '<1'}%" if found.size else ""
+        lines.append(
+            f"  {source:<36} {tokens:>9,} {share:>4}  {'█' * round(20 * tokens / max(found.used, 1))}"
+        )
+    if found.size:
+        lines.append(f"  {'free':<36} {max(found.size - found.used, 0):>9,}")
+    if not session.used.tools:
+        lines.append("  Tools are counted from the next request on.")
+    session.screen.show(Text("\n".join(line.rstrip() for line in lines)))
+
+
+async def editor(session: "Session", rest: str) -> None:
+    if text := await session.edit(rest, ".md"):
+        session.terminal.suggest(text.rstrip("\n"))
+
+
+def auth_words(_session: "Session", typed: str) -> Iterable[str]:
+    from interlock.engine.client.credentials import providers
+
+    return ("test", "set", "remove") if " " not in typed.lstrip() else providers()
+
+
+async def auth(session: "Session", rest: str) -> None:
+    """Run `interlock auth`; a key is typed in the whole terminal."""
+    typed = [*words(rest), "-C", str(session.workspace)]
+    if typed[0] == "set":
+        await session.terminal.handed_over(lambda: execute("auth", typed))
+    else:
+        await show_printed(session, "auth", typed)
+
+
 async def copy(session: "Session", _: str) -> None:
     """Copy the last answer through the terminal (OSC 52), which works over ssh, too."""
     if is_plain():

@@ -35,6 +35,7 @@ KEYS = (
     ("Esc Esc", "Clear the line"),
     ("↑ ↓, Ctrl-R", "Browse or search the input history"),
     ("Ctrl-G, Ctrl-X Ctrl-E", "Edit the line in $EDITOR"),
+    ("Ctrl-V", "Attach the image in the clipboard"),
 )
 """Keys of the input line."""
 
@@ -173,8 +174,16 @@ _LISTED = (
     _printing("diff [STEP STEP]", "Show file changes of this run, or compare two steps", _diff),
     _printing("show [--calls]", "Show path, calls, tokens and decisions of this run", _this_run),
     _printing("history [--all]", "List the steps of this run", _this_run),
+    Slash("context", "Show what fills the context window, by source", choices.context),
     Slash("stats", "Show tokens, requests and cost, by model", choices.stats, aliases="cost usage"),
     _printing("export [FILE]", "Export this run as .html, .md or .json", _export, aliases="share"),
+    Slash("editor", "Write a prompt in $EDITOR (also Ctrl-G)", choices.editor),
+    Slash(
+        "auth [test|set|remove PROVIDER]",
+        "Show, test, change or remove keys and servers",
+        choices.auth,
+        choices.auth_words,
+    ),
     Slash("copy", "Copy the last answer to the clipboard", choices.copy),
     _printing("approvals [RUN]", "List open requests, across all runs"),
     _printing("runs [--all]", "List runs; `/runs rm RUN` deletes one", aliases="sessions"),

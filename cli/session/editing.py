@@ -1,5 +1,6 @@
 """editing: the input line: keys, history, folded pastes, and an editor for longer texts."""
 
+import asyncio
 import json
 import os
 import re
@@ -10,7 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer, ThreadedCompleter
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, Filter, emacs_mode, has_focus, vi_navigation_mode
+from prompt_toolkit.filters import (
+    Condition,
+    Filter,
+    emacs_mode,
+    has_focus,
+    vi_insert_mode,
+    vi_navigation_mode,
+)
 from prompt_toolkit.history import History
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -19,8 +27,10 @@ from prompt_toolkit.layout.controls import BufferControl, SearchBufferControl
 from prompt_toolkit.layout.processors import HighlightIncrementalSearchProcessor, Processor
 from prompt_toolkit.styles import Style
 
+from interlock.cli.session.clipboard import image_from_clipboard, image_named
 from interlock.services.files.filesystem import locked, replace_file, sha256
 from interlock.services.files.folders import private_directory
+from interlock.state.errors import InterlockError
 
 if TYPE_CHECKING:
     from interlock.cli.session.session import Session
@@ -28,6 +38,7 @@ if TYPE_CHECKING:
 _FOLDED_LINES, _FOLDED_CHARS = 10, 1_000
 """Lines and characters beyond which a paste is folded."""
 _MARK = re.compile(r"\[pasted [\d,]+ (?:lines|characters) #(\d+)\]")
+_IMAGE = re.compile(r"\[image #(\d+)\]")
 _ENTRIES = 1_000
 """Entries kept for a workspace."""
 _LARGEST = 100_000
@@ -41,6 +52,18 @@ class Pastes:
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
+        self._images: list[Path] = []
+
+    def image(self, file: Path) -> str:
+        """Returns a mark for an image that is sent with the prompt."""
+        if file not in self._images:
+            self._images.append(file)
+        return f"[image #{self._images.index(file) + 1}]"
+
+    def images(self, text: str) -> list[Path]:
+        """The images behind the text's marks."""
+        numbers = [int(mark[1]) - 1 for mark in _IMAGE.finditer(text)]
+        return [self._images[number] for number in numbers if 0 <= number < len(self._images)]
 
     def fold(self, text: str) -> str:
         """Returns a mark for a long paste, a short one as it is; line ends become LF."""
@@ -132,6 +155,7 @@ STYLE = Style.from_dict(
         "dim": "fg:ansibrightblack",
         "model": "fg:ansicyan",
         "warning": "fg:ansiyellow",
+        "running": "fg:ansigreen",
         "plan": "fg:ansiblue",
         "auto_edit": "fg:ansimagenta",
         "yolo": "fg:ansired bold",
@@ -182,7 +206,7 @@ def input_keys(
     keys, typing = KeyBindings(), has_focus(buffer)
     offered = Condition(lambda: buffer.complete_state is not None)
     _add_sending(keys, typing, buffer)
-    _add_pasting(keys, typing, buffer, pastes)
+    _add_pasting(keys, typing, session, buffer, pastes)
     _add_escape(keys, typing, session, buffer)
 
     @keys.add("s-tab", filter=typing & ~offered)
@@ -222,10 +246,25 @@ def _add_sending(keys: KeyBindings, typing: Filter, buffer: Buffer) -> None:
         buffer.insert_text("\n")
 
 
-def _add_pasting(keys: KeyBindings, typing: Filter, buffer: Buffer, pastes: Pastes) -> None:
+def _add_pasting(
+    keys: KeyBindings, typing: Filter, session: "Session", buffer: Buffer, pastes: Pastes
+) -> None:
     @keys.add(Keys.BracketedPaste, filter=typing)
     def _paste(event: KeyPressEvent) -> None:
-        buffer.insert_text(pastes.fold(event.data))
+        image = image_named(event.data)
+        buffer.insert_text(pastes.image(image) if image else pastes.fold(event.data))
+
+    @keys.add("c-v", filter=typing & (emacs_mode | vi_insert_mode))
+    def _image(event: KeyPressEvent) -> None:
+        async def paste() -> None:
+            try:
+                found = await asyncio.to_thread(image_from_clipboard, session.home / "input" / "images")
+            except InterlockError as error:
+                session.failed(error)
+            else:
+                buffer.insert_text(pastes.image(found))
+
+        event.app.create_background_task(paste())
 
     folded = Condition(lambda: bool(pastes.mark_before(buffer.document.text_before_cursor)))
 

@@ -8,10 +8,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.cli.driving import is_plain
-from interlock.cli.render.output import one_line
 from interlock.cli.session.keyboard import unechoed
 from interlock.engine.client import Options
 from interlock.state.errors import CredentialsError, UserError
@@ -155,9 +154,11 @@ def _gemini(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
 
 def _gemini_tried(base: str, settings: "Settings") -> tuple[str, list[str]]:
     """A working key, and the models it gives access to."""
+    from interlock.services.models.probe import gemini_models
+
     if not (key := _secret("Key (isn't shown): ")):
         raise _RefusedError("Paste the key, then press Enter; Ctrl-C leaves.")
-    models = _gemini_models(base, key)
+    models = _unless_refused(lambda: gemini_models(base, key))
     trial = settings.model.aliases.get("flash-lite", "")
     if models and trial not in models:
         trial = next((name for name in models if "flash" in name), models[0])
@@ -167,18 +168,9 @@ def _gemini_tried(base: str, settings: "Settings") -> tuple[str, list[str]]:
     return key, models
 
 
-def _gemini_models(base: str, key: str) -> list[str]:
-    found = _fetched(f"{base}/v1beta/models?pageSize=1000", {"x-goog-api-key": key}).get("models", [])
-    names = [
-        str(one.get("name", "")).removeprefix("models/")
-        for one in map(_object, found)
-        if "generateContent" in one.get("supportedGenerationMethods", ["generateContent"])
-    ]
-    return [name for name in names if name.startswith("gemini-")]
-
-
 def _compatible(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
     from interlock.services.models.names import check_package
+    from interlock.services.models.probe import bearer
 
     try:
         check_package("openai:any")
@@ -192,7 +184,7 @@ def _compatible(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
         base = base if "://" in base else f"http://{base}"
         with unechoed():
             key = _secret("Key (isn't shown; empty: it needs none): ")
-            return key, *_served(base, _bearer(key))
+            return key, *_served(base, bearer(key))
 
     key, base, models = _until_it_works(server)
 
@@ -200,7 +192,7 @@ def _compatible(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
         model = _picked(models)
         print(f"Trying {visible(model)} …")
         body = {"model": model, "messages": [{"role": "user", "content": _TRIAL}]}
-        _fetched(f"{base}/chat/completions", _bearer(key), body)
+        _fetched(f"{base}/chat/completions", bearer(key), body)
         return model
 
     model = _until_it_works(answers)
@@ -208,12 +200,10 @@ def _compatible(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
     return _Chosen({"OPENAI_BASE_URL": base, **({"OPENAI_API_KEY": key} if key else {})}, f"openai:{model}")
 
 
-def _bearer(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"} if key else {}
-
-
 def _served(base: str, headers: Mapping[str, str]) -> tuple[str, list[str]]:
     """The base address, with `/v1` added if it was missing, and the models served there."""
+    from interlock.services.models.probe import object_of
+
     try:
         found = _fetched(f"{base}/models", headers)
     except _RefusedError:
@@ -221,7 +211,7 @@ def _served(base: str, headers: Mapping[str, str]) -> tuple[str, list[str]]:
             raise
         base = f"{base}/v1"
         found = _fetched(f"{base}/models", headers)
-    return base, [str(one["id"]) for one in map(_object, found.get("data", [])) if "id" in one]
+    return base, [str(one["id"]) for one in map(object_of, found.get("data", [])) if "id" in one]
 
 
 def _picked(models: Sequence[str]) -> str:
@@ -243,34 +233,16 @@ def _picked(models: Sequence[str]) -> str:
 
 def _fetched(url: str, headers: Mapping[str, str], body: object = None) -> dict[str, Any]:
     """The server's JSON response. Raises `_RefusedError` with its message, in one line."""
-    import httpx
+    from interlock.services.models.probe import fetched
 
+    return _unless_refused(lambda: fetched(url, headers, body, _WAIT_S if body is None else _LOADING_S))
+
+
+def _unless_refused(work: Callable[[], T]) -> T:
     try:
-        with httpx.Client(timeout=_WAIT_S if body is None else _LOADING_S) as client:
-            answer = client.request("GET" if body is None else "POST", url, headers=headers, json=body)
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        host = url.partition("://")[2].partition("/")[0]
-        why = one_line(str(error)) or type(error).__name__
-        raise _RefusedError(f"{visible(host)} can't be reached: {why}") from None
-    try:
-        data = _object(answer.json())
-    except ValueError:
-        data = {}
-    if not answer.is_success or not data:
-        raise _RefusedError(_explained(answer.status_code, data))
-    return data
-
-
-def _object(value: Any) -> dict[str, Any]:
-    """The value if it is an object, else `{}`: a server may answer anything."""
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
-
-
-def _explained(status: int, data: Mapping[str, Any]) -> str:
-    message = str(_object(data.get("error")).get("message") or data.get("error") or "")
-    what = f": {one_line(message, 300)}" if message else "; what answers there doesn't speak this protocol"
-    wrong_key = status in (401, 403) or "api key" in message.lower()
-    return f"{'The key was refused' if wrong_key else f'HTTP {status}'}{what}"
+        return work()
+    except UserError as error:
+        raise _RefusedError(str(error)) from None
 
 
 def _store(chosen: _Chosen, home: Path) -> None:

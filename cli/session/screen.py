@@ -19,6 +19,7 @@ from interlock.state.events import (
     AgentEnd,
     AgentStart,
     ApprovalRequired,
+    Asking,
     ErrorEvent,
     Event,
     Finished,
@@ -190,6 +191,12 @@ class Screen:
             out, self._out = self._out, []
         return "".join(out)
 
+    @property
+    def running(self) -> str:
+        """The call that runs, and for how long; empty: none."""
+        with self._lock:
+            return self._work.running(self._clock()) if self._work else ""
+
     def end(self) -> None:
         """End the drive: live lines become finished. Steps stay if it only waits for a person."""
         with self._lock:
@@ -255,7 +262,7 @@ class Screen:
                 self._working().agent(event, self._clock())
             case AgentEnd():
                 self._put([blocks.clipped(self._working().agent_ended(event), self.width)], "line")
-            case Finished() | Progress() | NodeStart() if self._work:
+            case Asking() | Finished() | Progress() | NodeStart() if self._work:
                 if isinstance(event, Finished) and not event.agent:
                     self._finish_answer()
                     self._work.doing = ""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from interlock.cli import quick_start
 from interlock.cli.render.output import one_line, redacted
+from interlock.cli.session.wording import in_session
 from interlock.engine.client import Decision, Options, Pending
 from interlock.engine.client.conversation import Conversation
 from interlock.engine.client.front import Notice
@@ -85,7 +86,7 @@ class _Shown:
 
     def notice(self, notice: Notice, /) -> None:
         if notice.kind in ("problem", "unsent"):
-            self._screen.note(one_line(redacted(notice.text)), "bad")
+            self._screen.note(one_line(redacted(in_session(notice.text))), "bad")
         else:
             said = _SAID.get(notice.kind, "{text}") if notice.run else "{text}"
             self._screen.note(said.format(text=notice.text, run=notice.run))

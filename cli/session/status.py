@@ -1,4 +1,4 @@
-"""status: the line below the input: model, modes, context left, tokens, cost, branch, what waits elsewhere."""
+"""status: the line below the input: what runs, model, modes, context left, tokens, cost, branch, open requests."""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,6 +19,7 @@ _BETWEEN = " · "
 _LOW = 20
 """Percent of the context left below which it is shown as a warning."""
 _MODES = {
+    "default": ("asks first", "class:dim"),
     "plan": ("plan mode", "class:plan"),
     "auto_edit": ("accepts edits", "class:auto_edit"),
     "yolo": ("YOLO", "class:yolo"),
@@ -41,6 +42,8 @@ class Figures:
     branch: str = ""
     elsewhere: int = 0
     """Pending requests of other runs."""
+    running: str = ""
+    """A call, and for how long."""
 
 
 def status_line(figures: Figures, width: int) -> StyleAndTextTuples:
@@ -67,7 +70,8 @@ def _parts(figures: Figures) -> list[tuple[int, str, str]]:
     left = figures.context_left
     waits = figures.elsewhere
     parts = [
-        (9, style, mode),
+        (8, "class:running", figures.running),
+        (9 if figures.approval_mode != "default" else 1, style, mode),
         (6, "class:model", _short(figures.model.rpartition("/")[2] or figures.model)),
         (4, "class:dim", figures.mode and f"{figures.mode} mode"),
         (
@@ -117,7 +121,7 @@ class Readings:
         before = self._known, self._window
         self._known = replace(self._known, branch=git_branch(session.workspace))
         files = (session.home / name for name in ("interlock.db", "interlock.db-wal"))
-        stamp = (session.run, session.model, *map(_changed, files))
+        stamp = (session.run, session.answering or session.model, *map(_changed, files))
         if stamp != self._stamp:
             with suppress(InterlockError):
                 self._read(session, session.run)
@@ -132,18 +136,20 @@ class Readings:
         elsewhere = sum(request.run not in own for request in client.requests())
         self._known, self._window = replace(self._known, elsewhere=elsewhere, usd=None), 0
         settings = client.settings(session.workspace)
-        if session.model:
-            self._window = limit(settings, resolve(settings, session.model))
+        if model := session.answering or session.model:
+            self._window = limit(settings, resolve(settings, model))
         if run:
             spent = [one["usd"] for one in client.costs(run).values()]
             self._known = replace(self._known, usd=None if None in spent else sum(spent) or None)
 
     def of(self, session: "Session") -> Figures:
         used = session.used
-        left = round(100 * max(1 - used.context / self._window, 0)) if self._window and used.context else None
+        window = used.window or self._window
+        left = round(100 * max(1 - used.context / window, 0)) if window and used.context else None
         return replace(
             self._known,
-            model=session.model,
+            model=session.answering or session.model,
+            running=session.screen.running if session.busy else "",
             approval_mode=session.approval_mode,
             mode=session.mode,
             context_left=left,

@@ -2,6 +2,8 @@
 
 from asyncio import to_thread
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -11,7 +13,7 @@ from interlock.cli.session.asking import Row
 from interlock.engine.client import RunRow
 from interlock.engine.client import travel as client
 from interlock.engine.client.changes import Change
-from interlock.state.errors import UserError
+from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:
     from interlock.cli.session.session import Session
@@ -32,6 +34,8 @@ async def resume(session: "Session", rest: str) -> None:
     if not name:
         found = await to_thread(lambda: client.runs_here(session))
         rows = [_row(row) for row in found if row.run != session.run]
+        reading = Thread(target=_read_texts, args=(session, rows), daemon=True)
+        reading.start()
         if not rows:
             raise UserError(f"No other run in {str(session.workspace)!r}. Those of other folders: /runs")
         chosen = await session.terminal.pick("Go on with which run?", rows)
@@ -39,6 +43,17 @@ async def resume(session: "Session", rest: str) -> None:
             return
         name = chosen.value
     client.resume(session, name)
+
+
+_SEARCHED = 200
+"""Runs whose conversations the picker searches: the newest."""
+
+
+def _read_texts(session: "Session", rows: Sequence[Row]) -> None:
+    """Read what was said in each run, while the picker is open."""
+    for row in rows[:_SEARCHED]:
+        with suppress(InterlockError, OSError):
+            row.text.extend(client.said(session, row.value))
 
 
 def _row(row: RunRow) -> Row:

@@ -265,10 +265,16 @@ class Client(Views):
 
         It works in `workspace`, in place, or by default in a new folder beside the run's own. Raises `UserError`.
         """
+        from interlock.engine.store.undone import carry_over
         from interlock.engine.travel.fork import fork_run
 
-        step = self.checkpoints(run)[-1].step if step is None else step
-        return fork_run(self.home, run, step, workspace=workspace, in_place=in_place)
+        run = self.run(run, self.options.workspace).run
+        newest = self.checkpoints(run)[-1].step
+        at = newest if step is None else step
+        made = fork_run(self.home, run, at, workspace=workspace, in_place=in_place)
+        if in_place and at == newest:
+            carry_over(self.home, run, made.run)
+        return made
 
     def replay(self, run: str, until: int | None = None, swap: str | None = None) -> "Replayed":
         """Execute a run's graph again from its record. `swap`: NODE=FILE.py:FUNCTION. Raises `UserError`."""

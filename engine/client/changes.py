@@ -1,22 +1,32 @@
 """changes: what going back to a step, or taking back a call, does to the workspace's files; shown before it is done."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from interlock.engine.client.requests import brief
 from interlock.engine.read import RunRow
-from interlock.engine.read.calls import Call, calls
+from interlock.engine.read.calls import Call, calls, of_call
+from interlock.engine.store.snapshots import snapshots
+from interlock.engine.store.undone import note_undone
 from interlock.engine.travel.files import RunFiles, chosen_of, marks, refuse_unkept
 from interlock.engine.travel.fork import fork_run
 from interlock.state.errors import UserError
+from interlock.state.text import listed, one_line
 
 if TYPE_CHECKING:
     from interlock.engine.travel.fork import Forked
     from interlock.services.snapshots.restore import Work
 
 
+_NAMED = 20
+"""Files named to the model."""
+_MEANT = {"A": "is there again", "M": "is as before", "D": "is gone again"}
+
+
 class Change(NamedTuple):
-    """One file."""
+    """One file, without those that builds and caches made."""
 
     mark: str
     """`A`: added again, `M`: as before, `D`: gone again."""
@@ -38,13 +48,22 @@ class Rewind:
         if self._step is not None:
             return self.forked()
         self._files.put(self._work)
+        note_undone(self._files.home, self._run.run, f"The user went back to before this run{self._named}")
         return None
 
     def forked(self) -> "Forked":
-        """Change the files, and go on from there in a new run. Raises `UserError`."""
-        return fork_run(
-            self._files.home, self._run.run, -1 if self._step is None else self._step, in_place=True
+        """Change the files, and go on from there in a new run, of which both know. Raises `UserError`."""
+        home, run, step = self._files.home, self._run.run, -1 if self._step is None else self._step
+        made = fork_run(home, run, step, in_place=True)
+        note_undone(
+            home, made.run, f"The user went back from a later step of run {run} to step {step}{self._named}"
         )
+        note_undone(home, run, f"The user went back to step {step}, in run {made.run}{self._named}")
+        return made
+
+    @property
+    def _named(self) -> str:
+        return _files_of(self.changes)
 
 
 def rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
@@ -52,7 +71,9 @@ def rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
     files = RunFiles(home, run)
     files.refuse_driven()
     work, now = files.to_step(-1 if step is None else step)
-    return Rewind([Change(*mark) for mark in marks(work, now)], run, step, files, work)
+    generated = files.generated(snapshots(home, run.run))
+    changes = [Change(*mark) for mark in marks(work, now) if mark[1] not in generated]
+    return Rewind(changes, run, step, files, work)
 
 
 def undo(home: Path, run: RunRow, call: str | None) -> list[Change]:
@@ -62,17 +83,39 @@ def undo(home: Path, run: RunRow, call: str | None) -> list[Change]:
     chosen = chosen_of(home, run, call)
     refuse_unkept(home, run, chosen)
     work = files.undo(chosen)
-    changed = [Change(*mark) for mark in marks(work, files.contents(files.now()))]
+    marked = [Change(*mark) for mark in marks(work, files.contents(files.now()))]
+    generated = files.generated(chosen)
+    changed = [change for change in marked if change.path not in generated] or marked
     files.put(work)
+    if changed:
+        what = "the changes of this run"
+        if call is not None:
+            undone = of_call(calls(home, run.run), call, run.run)
+            what = one_line(f"{undone.tool} {brief(undone.args)}", 100)
+        note_undone(home, run.run, f"The user undid {what}{_files_of(changed)}")
     return changed
 
 
+def _files_of(changes: Sequence[Change]) -> str:
+    """`: D new.py, M old.py`, and what the marks mean."""
+    if not changes:
+        return "; no file changed"
+    named = listed([f"{change.mark} {change.path}" for change in changes], _NAMED)
+    meant = ", ".join(f"{mark}: {_MEANT[mark]}" for mark in sorted({change.mark for change in changes}))
+    return f": {named} ({meant})"
+
+
 def last_change(home: Path, run: RunRow) -> tuple[str, Call]:
-    """The newest call whose change is still in place, with its number. Raises `UserError`."""
+    """The newest call whose change is still in place, with its number. Raises `UserError`.
+
+    A call that changed nothing but generated files doesn't count.
+    """
     files = RunFiles(home, run)
     by_key = {call.key: (str(number), call) for number, call in enumerate(calls(home, run.run), 1)}
     for snapshot in reversed(chosen_of(home, run, None)):
-        changed = snapshot.before != snapshot.after and snapshot.key in by_key
+        if snapshot.before == snapshot.after or snapshot.key not in by_key:
+            continue
+        changed = files.touched([snapshot]).first.keys() - files.generated([snapshot])
         if changed and files.undo([snapshot]):
             return by_key[snapshot.key]
     raise UserError("Nothing to undo: the changes of this run are undone already.")

@@ -35,7 +35,7 @@ def take_model(talk: "Conversation", name: str) -> None:
     from interlock.engine.driver.prepare import prepare
 
     prepare(replace(talk.options, model=name, workspace=talk.workspace), needs_model=True)
-    talk.options, talk.model = replace(talk.options, model=name), name
+    talk.options, talk.model, talk.answering = replace(talk.options, model=name), name, ""
     talk.tell("chosen", f"From the next prompt on {name} answers.")
 
 

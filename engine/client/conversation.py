@@ -53,12 +53,16 @@ class Conversation:
         self.run: str | None = None
         """None: the next prompt starts one."""
         self.model, self.mode = options.model or "", options.mode or ""
+        self.answering = ""
+        """The model that answered last; empty: none yet, or another was chosen since."""
         self.approval_mode = options.approval_mode or "default"
         self.used = Used()
         self.queue: deque[str] = deque()
         """Lines sent while the agent works."""
         self.take: Callable[[str], None] = self.submit
         """Handles a line taken from the queue."""
+        self.images: Callable[[str], Sequence[Path]] = lambda _: ()
+        """The images that a prompt names."""
         self.busy = False
         self.status = ""
         """The run's status, such as `waiting` or `cancelled`; empty when it has ended or there is none."""
@@ -136,7 +140,7 @@ class Conversation:
         """Continue with this run, or a new one. Raises `UserError` while the agent works."""
         if self.busy:
             raise UserError("The agent works. Stop it first: Ctrl-C")
-        self.run, self.status, self.used = None, "", Used()
+        self.run, self.status, self.used, self.answering = None, "", Used(), ""
         self._later.clear()
         if run is None:  # what the person sees is what the next prompt runs with
             if self.approval_mode == "yolo" and not self.may_yolo:
@@ -209,6 +213,7 @@ class Conversation:
         """Send a prompt, or resume, until the run ends or the person leaves the rest for later."""
         if prompt:
             self.front.prompted(prompt)
+            self.options = replace(self.options, attach=(*self.options.attach, *self.images(prompt)))
         await self._errors_shown(lambda: self._pursued(prompt))
 
     async def _pursued(self, prompt: str | None) -> None:
@@ -367,18 +372,23 @@ class Conversation:
             self.approval_mode = mode
             self._wished = mode if mode != "yolo" or self.may_yolo else self._wished
         self.mode = str(state.get("mode") or "")
+        self.used.context = self.used.context or int(state.get("last_prompt_tokens") or 0)
         self.model = str(state.get("model") or self.model)
 
     def _event(self, event: "Event", /) -> None:
-        from interlock.state.events import Finished, HandOver, Init
+        from interlock.state.events import Asking, Finished, HandOver, Init
 
         if isinstance(event, Init):
             self.run = self.run or event.session_id
             self.model = event.model
+        elif isinstance(event, Asking) and not event.agent:
+            self.answering = event.model
+            self.used.tools, self.used.window, self.used.context = event.tools, event.window, event.tokens
         elif isinstance(event, HandOver) and self.workflow == "plan":
             self.run = event.run
         elif isinstance(event, Finished):
-            self.used.tokens += event.usage.get("input", 0) + event.usage.get("output", 0)
-            if not event.agent:
-                self.used.context = event.usage.get("input", 0) + event.usage.get("output", 0)
+            used = event.usage.get("input", 0) + event.usage.get("output", 0)
+            self.used.tokens += used
+            if used and not event.agent:
+                self.used.context = used
         self.front.event(event)

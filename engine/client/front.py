@@ -18,6 +18,10 @@ class Used:
     """All requests of this conversation."""
     context: int = 0
     """The last request: how much of the model's window is filled."""
+    tools: int = 0
+    """Of it, the declarations of tools, estimated."""
+    window: int = 0
+    """The model's window; 0: not known yet."""
 
 
 Kind = Literal[

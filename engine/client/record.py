@@ -9,10 +9,12 @@ from typing import Any, cast
 from interlock.engine.read.calls import results
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.runs import dropped, first_prompt, messages_at
+from interlock.engine.store.undone import undone
 from interlock.services.toolset import summary_of
 from interlock.state.calls import CallView
+from interlock.state.context import UNDONE
 from interlock.state.errors import UserError
-from interlock.state.events import Event, MessageEvent, Thought, ToolResultEvent, ToolUse
+from interlock.state.events import Event, MessageEvent, Thought, ToolResultEvent, ToolUse, Undone
 from interlock.state.messages import Message, ToolCall
 from interlock.tools.table import TOOLS
 
@@ -31,7 +33,8 @@ def events(home: Path, run: str) -> list[Event]:
     if waits := str(state.get("prompt") or ""):
         messages += messages_at(home, run, waits)[-1:]
     made = results(home, run)
-    return [event for message in messages for event in _events(message, made)]
+    waiting = [Undone(content=one.text) for one in undone(home, run) if not one.told]
+    return [*(event for message in messages for event in _events(message, made)), *waiting]
 
 
 @dataclass
@@ -98,6 +101,8 @@ def _conversation(home: Path, run: str, head: str) -> list[Message]:
 def _events(message: Message, made: Mapping[str, Mapping[str, Any]]) -> Iterator[Event]:
     if message.role == "user" and message.origin in (None, "person"):
         yield MessageEvent(role="user", content=message.text)
+    elif text := message.part(UNDONE):
+        yield Undone(content=text)
     elif message.role == "assistant":
         if message.thought:
             yield Thought(content=message.thought)

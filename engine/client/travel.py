@@ -25,6 +25,18 @@ def runs_here(talk: "Conversation") -> list[RunRow]:
     return sorted(tops, key=lambda row: row.status not in _FIRST)
 
 
+def said(talk: "Conversation", run: str) -> list[str]:
+    """What a person and the model said in a run."""
+    messages = talk.client.messages(run, talk.client.current_state(run))
+    return [
+        m.text
+        for m in messages
+        if m.text
+        and (m.role == "assistant" or m.origin in (None, "person"))
+        and m.role not in ("system", "tool")
+    ]
+
+
 def clear(talk: "Conversation") -> None:
     """Begin a new conversation."""
     left = talk.run
@@ -88,13 +100,9 @@ async def rewind(
 
 
 async def undo(talk: "Conversation", call: str | None) -> "Sequence[Change]":
-    """Take back what this run, or one call, did to the files, and tell the model. Raises `UserError`."""
+    """Take back what this run, or one call, did to the files; the model hears of it. Raises `UserError`."""
     run = talk.this_run
-    changed = await to_thread(lambda: talk.client.undo(run, call))
-    if changed:
-        what = "changes that the user took back: A added again, M as before, D gone again"
-        talk.note_for_model(what, "\n".join(f"{change.mark} {change.path}" for change in changed))
-    return changed
+    return await to_thread(lambda: talk.client.undo(run, call))
 
 
 def compress(talk: "Conversation") -> None:

@@ -13,6 +13,7 @@ from interlock.engine.read import RunRow
 from interlock.engine.read import calls as of_calls
 from interlock.engine.read.calls import Call
 from interlock.engine.store import checkpoints as of_states
+from interlock.engine.store import undone as of_undone
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Views:
         self.home = options.home
 
     runs = _at_home(read.list_runs)
+    undone = _at_home(of_undone.undone)
     requests = _at_home(read.waiting_requests)
     past_requests = _at_home(read.past_requests)
     idle = _at_home(read.idle)
@@ -138,11 +140,15 @@ class Views:
         return record_of(self.home, self.run(run))
 
     def diff(self, run: str, call: str | None = None) -> str:
-        """What a run, or one call, changed in the workspace's files, as git shows it. Raises `UserError`."""
-        from interlock.engine.travel.files import chosen_of, diff_of
+        """What a run's conversation, or one call, changed in the workspace's files, as git shows it.
+
+        A fork in the same folder has the changes up to its fork, too. Raises `UserError`.
+        """
+        from interlock.engine.travel.files import chosen_of, diff_of, inherited_here
 
         row = self.run(run)
-        return diff_of(self.home, row, chosen_of(self.home, row, call))
+        before = [] if call else inherited_here(self.home, row)
+        return diff_of(self.home, row, before or chosen_of(self.home, row, call))
 
     def unkept(self, run: str) -> str:
         """A line naming included directories, of whose files nothing is kept; empty if there are none."""

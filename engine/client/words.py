@@ -19,6 +19,7 @@ from interlock.state.events import (
     ToolResultEvent,
     ToolStart,
     ToolUse,
+    Undone,
 )
 from interlock.state.loop_check import RAN_ON
 from interlock.state.text import counted, diff_stat, elapsed, one_line
@@ -66,6 +67,8 @@ def notice(event: Event, verbose: bool) -> str:
             return f"… {event.model} answers, by {event.strategy}: {one_line(event.reason, 300)}"
         case HelperFailed() if verbose:
             return f"… the helper {event.role} gave no answer: {one_line(event.reason, 300)}"
+        case Undone():
+            return "\n".join(f"↶ {one_line(line, 400)}" for line in event.content.splitlines())
         case HandOver():
             return f"▸ run {event.run} carries on from here ({event.workflow})"
         case AgentBlocked():

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import JsonValue
 
 from interlock.engine.store import put
+from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLE
 from interlock.services.files.filesystem import Blobs
@@ -138,6 +139,22 @@ class SqlJournal:
             if json.loads(result)["meta"].get("pid") is not None
         ]
         return [self.call(key) for key in keys], self.epoch
+
+    def undone(self, head: str) -> list[str]:
+        return [text for _, text in self._untold(head)]
+
+    def tell_undone(self, head: str, record: str) -> None:
+        for seq, _ in self._untold(head):
+            values = (record, self.run, seq)
+            self.conn.later("undone", "update undone set record = ? where run = ? and seq = ?", values)
+
+    def _untold(self, head: str) -> list[tuple[int, str]]:
+        """What was told right after `head` counts, too: a kill came before the checkpoint."""
+        sql = "select seq, text, record from undone where run = ? order by seq"
+        if not (rows := self.conn.execute(sql, (self.run,)).fetchall()):
+            return []
+        after = {None, *SqlChain(self.conn).after(head)}
+        return [(seq, text) for seq, text, record in rows if record in after]
 
     def keep_reply(self, asked: str, answer: JsonValue) -> None:
         """Keep what an MCP server said, for replays. `asked`: JSON that names the server, and what of it."""

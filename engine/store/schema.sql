@@ -194,6 +194,14 @@ create table if not exists snapshots (
     at real not null,
     primary key (run, message, idx, attempt)
 ) without rowid;
+create table if not exists undone (
+    run text not null,
+    seq integer not null,
+    at real not null,                 -- unix time
+    text text not null,               -- what a person took back, for people and the model
+    record text,                      -- chain record that told the model; null: not told yet
+    primary key (run, seq)
+) without rowid;
 create table if not exists lease (
     run text primary key,
     host text not null,

@@ -98,6 +98,7 @@ TABLES = (
     ),
     Table("steps", ("run", "seq"), "root_step < :step"),
     Table("snapshots", ("run", "message", "idx", "attempt"), "root_step < :step"),
+    Table("undone", ("run", "seq"), "record is not null and at <= :made"),
     Table("sessions", ("session",)),
     Table("lease", ("run",)),
     Table(

@@ -13,7 +13,8 @@ from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots
 from interlock.services.snapshots.restore import Work, between, blocked, carry_out, finish_pending
 from interlock.services.snapshots.snapshots import Contents, Kept, Repository, repository_name
 from interlock.state.errors import UserError
-from interlock.state.text import listed
+from interlock.state.text import counted, listed
+from interlock.tools._made import made_by_commands
 
 if TYPE_CHECKING:
     from interlock.state.settings import Settings
@@ -90,6 +91,20 @@ class RunFiles:
                 found.add(*(self.contents(s or self.now()) for s in (snapshot.before, snapshot.after)))
         return found
 
+    def generated(self, chosen: Iterable[Snapshot]) -> set[str]:
+        """Of the files that these calls changed, those that builds and caches made (`__pycache__`, build output)."""
+        found = [*chosen]
+        if not (changed := self.touched(found).first.keys()):
+            return set()
+        root = Path(self.run.workspace)
+        written = {
+            str((root / path).relative_to(root))
+            for _, path in planned_paths(self.home, self.run.run)
+            if (root / path).is_relative_to(root)
+        }
+        there = self.contents(found[-1].after or self.now()).files.keys() | changed
+        return made_by_commands(there, self.contents(found[0].before).files.keys(), written) & changed
+
     def contents(self, commit: str) -> Contents:
         if commit not in self._read:
             self._read[commit] = self.repository.contents(commit)
@@ -98,13 +113,19 @@ class RunFiles:
     _read: dict[str, Contents] = field(default_factory=dict[str, Contents])
 
     def undo(self, chosen: list[Snapshot]) -> Work:
-        """The work that undoes these calls. Raises `UserError` naming paths changed since."""
+        """The work that undoes these calls. Raises `UserError` naming paths changed since.
+
+        Generated files that changed since stay as they are.
+        """
         done = self.touched(chosen)
         now = self.contents(self.now())
-        changed = sorted(path for path in done.last if not done.can_go_back(path, now.files.get(path)))
+        changed = {path for path in done.last if not done.can_go_back(path, now.files.get(path))}
+        for path in changed & self.generated(chosen):
+            del done.first[path], done.last[path]
+            changed.remove(path)
         if changed:
             raise UserError(
-                f"{_named(changed)} changed since, by somebody else or by a later call, so nothing was taken back. "
+                f"{_named(sorted(changed))} changed since, by somebody else or by a later call, so nothing was undone. "
                 f"See what this run did: interlock diff {self.run.run} --files"
             )
         then = {
@@ -196,11 +217,27 @@ def chosen_of(home: Path, run: RunRow, call: str | None) -> list[Snapshot]:
     return found
 
 
+def inherited_here(home: Path, run: RunRow) -> list[Snapshot]:
+    """All snapshots of a fork in its parent's folder, with those it inherited; empty for any other run."""
+    found = snapshots(home, run.run)
+    here = repository_name(Path(run.workspace))
+    return found if found and found[0].inherited and all(s.repository == here for s in found) else []
+
+
 def diff_of(home: Path, run: RunRow, chosen: list[Snapshot]) -> str:
     """What these calls changed, as a git diff from before the first to after the last."""
     files = RunFiles(home, run)
-    paths = sorted(files.touched(chosen).first)
-    return files.repository.diff(chosen[0].before, chosen[-1].after or files.now(), paths)
+    generated = files.generated(chosen)
+    paths = sorted(files.touched(chosen).first.keys() - generated)
+    shown = files.repository.diff(chosen[0].before, chosen[-1].after or files.now(), paths) if paths else ""
+    return f"{shown}{_left_out(generated)}"
+
+
+def _left_out(generated: set[str]) -> str:
+    """A line that no diff has, and that programs which read diffs pass over."""
+    if not generated:
+        return ""
+    return f"{counted(len(generated), 'generated file')} not shown: {listed(sorted(generated), _NAMED)}\n"
 
 
 def unkept(home: Path, run: RunRow) -> str:

@@ -9,6 +9,7 @@ from interlock.engine.read.calls import agents, answered, calls, reasons
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.runs import messages_at
 from interlock.engine.store.snapshots import snapshots
+from interlock.engine.store.undone import undone
 from interlock.engine.travel.files import diff_of, settings_of
 from interlock.state.errors import InterlockError, UserError
 
@@ -32,6 +33,7 @@ def record_of(home: Path, run: RunRow) -> dict[str, Any]:
         "agents": [agent._asdict() for agent in agents(home, run.run)],
         "models": used,
         "usd": sum(known) if len(known) == len(used) and used else None,
+        "undone": [one._asdict() for one in undone(home, run.run)],
         "answered": list(answered(home, run.run)),
         "pending_approvals": [request.fields for request in waiting_requests(home, run.run)],
         "messages": _messages(home, run.run),

@@ -35,7 +35,7 @@ from interlock.services.hooks.reply import HookReply, Reply, merged
 from interlock.services.models.script import write_reply
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
-from interlock.state.context import MEMORY, MemoryText
+from interlock.state.context import MEMORY, UNDONE, MemoryText
 from interlock.state.deps import ContextSource
 from interlock.state.events import Emit
 from interlock.state.hooks import HookOutcome, Unsettled
@@ -147,6 +147,11 @@ class RecordedJournal(SqlJournal):
         row: JournalRow | None = self.find(key, call)
         if row is None or row.state != "done":
             super().finish(key, call, result)
+
+    def _untold(self, head: str) -> list[tuple[int, str]]:
+        """What the recorded conversation tells there."""
+        told = (self.transcript.message(name) for name in SqlChain(self.conn).after(head))
+        return [(0, text) for message in told if (text := message.part(UNDONE))]
 
 
 def _results(journal: SqlJournal) -> dict[str, ToolResult]:

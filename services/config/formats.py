@@ -4,7 +4,7 @@ no file can hang the program, and edited without touching the rest of the file."
 import json
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import StringIO
@@ -173,14 +173,18 @@ def _plain_json(text: str) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def set_variables(file: Path, values: Mapping[str, str]) -> None:
-    """Set variables in a `.env` file readable only by its owner; other lines are kept. Raises `ConfigError`."""
+def set_variables(file: Path, values: Mapping[str, str], gone: Set[str] = frozenset()) -> None:
+    """Set variables in a `.env` file readable only by its owner, and remove those in `gone`. Raises `ConfigError`."""
     real = Path(os.path.realpath(file))
     try:
         private_directory(real.parent)
         with locked(real.parent):
             text = read_text_file(real) if real.exists() else ""
-            kept = "".join(b.original.string for b in parse_stream(StringIO(text)) if b.key not in values)
+            kept = "".join(
+                b.original.string
+                for b in parse_stream(StringIO(text))
+                if b.key not in values and b.key not in gone
+            )
             kept += "\n" if kept and not kept.endswith("\n") else ""
             new = "".join(f"{name}={_quoted(value)}\n" for name, value in values.items())
             replace_file(real, (kept + new).encode())

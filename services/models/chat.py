@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
@@ -28,7 +29,7 @@ from interlock.services.models.script import ReplyRecorder
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.deps import Clock
 from interlock.state.errors import ModelError
-from interlock.state.events import Emit, ErrorEvent, Progress, Retry
+from interlock.state.events import Asking, Emit, ErrorEvent, Progress, Retry
 from interlock.state.messages import (
     Growing,
     ModelCall,
@@ -222,6 +223,14 @@ class ChatModels:
         """Estimate the request's tokens, tools included."""
         return sum(self._sizes(request.messages)) + self._tool_size(request.tools)
 
+    def _sizes_of(self, request: Request) -> tuple[int, int, int]:
+        """Estimated tokens of the request, those of its tools, and the model's window."""
+        return (
+            self._estimated(request),
+            self._tool_size(request.tools),
+            self.facts.window(request.model)[0],
+        )
+
     async def _attempt(
         self, request: Request, call: ModelCall, answer: Answer, emit: Emit
     ) -> AsyncGenerator[ModelItem, None]:
@@ -235,9 +244,27 @@ class ChatModels:
         stall_s = self._stall_s if request.attempt == 0 else self._stall_s / 4
         first_s = self.facts.first_token_s(request.model, stall_s)
         started = self._clock.monotonic()
+        sizes = self._sizes_of(request) if call.role == "main" else None
+
+        def comes(stage: Literal["connecting", "reading", "thinking"]) -> None:
+            if sizes:
+                tokens, tools, window = sizes
+                emit(
+                    Asking(
+                        agent=self._agent,
+                        stage=stage,
+                        model=request.model,
+                        tokens=tokens,
+                        tools=tools,
+                        window=window,
+                    )
+                )
+
         try:
+            comes("connecting")
             provider = await self._providers.get(request.model)
             source = provider.stream(request)
+            comes("reading")
             pieces = raced(
                 source, stall_s=stall_s, total_s=call.timeout_s, first_s=first_s, on_silence=silent
             )
@@ -245,6 +272,7 @@ class ChatModels:
                 async for chunk in pieces:
                     if not answer.begun_s and not chunk.progress:
                         answer.begun_s = self._clock.monotonic() - started
+                        comes("thinking")
                     if chunk.progress:
                         done, total = chunk.progress
                         emit(

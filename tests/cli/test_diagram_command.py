@@ -58,7 +58,7 @@ def test_the_committed_diagram_is_read_on_a_page_as_wide_as_a4(name: str, tmp_pa
     [
         (
             "turn",
-            "check_limits compress mask_tool_outputs ide_context check_context loop-check route call_model",
+            "check_limits compress mask_tool_outputs note_undone ide_context check_context loop-check route call_model",
         ),
         ("edit", "read match repair correct_target fix_edit match_again apply check_rights write"),
         ("main", "open_prompt command context turn tools finish"),

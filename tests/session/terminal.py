@@ -229,7 +229,7 @@ HELD: dict[str, Any] = {
 
 
 LATE: dict[str, Any] = {"text": "too late", "delay_s": 60}
-ASKED = "choosing a model"
+ASKED = "is reading"
 """Shown while a reply is awaited: by then the run exists and has the prompt."""
 
 

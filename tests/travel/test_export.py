@@ -52,7 +52,7 @@ def test_the_page_opens_without_a_request_or_an_error(page: Path, scheme: Any) -
         assert opened.title().startswith("Run ")
         assert opened.locator("#diagram svg").is_visible()
         assert opened.locator("#diagram svg").bounding_box()["height"] > 100
-        assert opened.locator(".diff .add", has_text="more").first.is_visible()
+        assert opened.locator(".diff .add", has_text="more").last.is_visible()
         assert opened.locator("img").count() == 0
         assert NASTY in opened.locator("body").inner_text()
         pairs = opened.evaluate(
@@ -121,7 +121,8 @@ def test_no_name_and_no_text_becomes_markup_of_the_report_or_hides_in_the_page(
     inside = [part for token in read for part in (token, *(token.children or ()))]
     assert not {part.type for part in inside} & {"html_block", "html_inline", "image", "link_open", "em_open"}
     headings = [read[n + 1].content for n, token in enumerate(read) if token.type == "heading_open"]
-    own = ["Path", "Conversation", "Files", "Calls", "Decisions of people", "Timeline", "Tokens and cost"]
+    own = ["Conversation", "Files", "Decisions of people", "Path", "Timeline", "Tokens and cost"]
+    own.append("What the model was given")
     assert headings[1:] == own
     svg = desk.cli("diagram", "main", "--format", "svg").out.encode()
     for summary in re.findall(

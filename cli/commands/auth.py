@@ -1,0 +1,125 @@
+"""auth: shows, tests, changes and removes keys and servers of every provider."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from interlock.cli.flags import options_here
+from interlock.cli.parsing import Args, Parser, flag
+from interlock.cli.render.output import err, out, show_json, show_table
+from interlock.state.errors import UserError
+from interlock.state.text import counted, listed, visible
+
+if TYPE_CHECKING:
+    from interlock.engine.client import Options
+
+_NAMED = 5
+
+
+def auth_parser() -> Parser:
+    made = Parser(
+        "auth",
+        "[list|test|set|remove] [PROVIDER] [--url URL] [--json]",
+        "Show, test, change or remove the keys and servers of every provider. Interlock keeps them in ~/.gemini/.env,\n"
+        "which only you can read. A variable of the environment wins over that file.",
+        [
+            ("interlock auth", "list providers, and where each key comes from"),
+            ("interlock auth test gemini", "ask the provider for its models"),
+            ("interlock auth set anthropic", "type the key; it isn't shown"),
+            ("interlock auth set openai --url http://localhost:8080/v1", "a local server that needs no key"),
+            ("interlock auth set groq < key.txt", "read the key from stdin"),
+            ("interlock auth remove groq", "forget the key"),
+        ],
+    )
+    made.add_argument("what", nargs="?", choices=("list", "test", "set", "remove"), default="list")
+    made.add_argument("provider", nargs="?", metavar="PROVIDER", default="")
+    flag(made, "--url URL", "with set: the server's address", default="")
+    made.folder_flags()
+    made.json_flag()
+    return made
+
+
+def auth(args: Args) -> int | None:
+    options = options_here(args)
+    if args.what == "list":
+        return _list(options, args.json)
+    if args.what == "test":
+        return _test(options, args.provider, args.json)
+    if not args.provider:
+        raise UserError(f"`auth {args.what}` takes a provider. List them: interlock auth")
+    return _set(options, args.provider, args.url) if args.what == "set" else _remove(options, args.provider)
+
+
+def _list(options: "Options", as_json: bool) -> int | None:
+    from interlock.engine.client.credentials import credentials
+
+    found = credentials(options)
+    if as_json:
+        return show_json([one._asdict() for one in found])
+    rows = [
+        (one.provider, one.key or "—", one.url, one.source or ("" if one.installed else "not installed"))
+        for one in found
+    ]
+    show_table(rows, ("provider", "key", "server", "from"), flexible=(2, 3))
+    return None
+
+
+def _test(options: "Options", provider: str, as_json: bool) -> int:
+    """Test one provider, or all that have a key or a server."""
+    from interlock.engine.client.credentials import credentials, tested
+
+    names = [provider] if provider else [one.provider for one in credentials(options) if one.key or one.url]
+    if not names:
+        raise UserError("No key and no server is set. Set one: interlock auth set PROVIDER")
+    results: list[dict[str, object]] = []
+    for name in names:
+        try:
+            results.append({"provider": name, "works": True, "models": tested(options, name)})
+        except UserError as error:
+            if provider:
+                raise
+            results.append({"provider": name, "works": False, "problem": str(error)})
+    if as_json:
+        show_json(results)
+    else:
+        out().print_all(_line(one) for one in results)
+    return int(not all(one["works"] for one in results))
+
+
+def _line(result: dict[str, object]) -> str:
+    found = result.get("models")
+    if not isinstance(found, list):
+        return f"✗ {result['provider']}: {result['problem']}"
+    return f"✓ {result['provider']} works: {_models([str(name) for name in found])}"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def _models(found: list[str]) -> str:
+    return (
+        f"{counted(len(found), 'model')} ({listed([*map(visible, found)], _NAMED)})" if found else "0 models"
+    )
+
+
+def _set(options: "Options", provider: str, url: str) -> None:
+    from interlock.engine.client.credentials import shadowing, stored
+
+    key = _key(f"Key of {provider} (isn't shown{'; empty: it needs none' if url else ''}): ")
+    found = stored(options, provider, key, url)
+    out().print(f"{provider} works: {_models(found)}. Stored in ~/.gemini/.env, which only you can read.")
+    if name := shadowing(options, provider):
+        err().print(f"warning: {name} of the environment wins over it. Unset it.")
+
+
+def _key(question: str) -> str:
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().strip()
+    from getpass import getpass
+
+    return getpass(question).strip()
+
+
+def _remove(options: "Options", provider: str) -> None:
+    from interlock.engine.client.credentials import removed
+
+    still = removed(options, provider)
+    out().print(
+        f"Removed what ~/.gemini/.env had of {provider}." + (f" Still set: {still}." if still else "")
+    )

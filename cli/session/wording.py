@@ -1,0 +1,46 @@
+"""wording: what an error names for the command line, said as one types it in a session."""
+
+import re
+from collections.abc import Callable
+
+_SLASH = (
+    *(
+        "approvals",
+        "diff",
+        "doctor",
+        "export",
+        "fork",
+        "history",
+        "hooks",
+        "mcp",
+        "memory",
+        "policy",
+        "rewind",
+    ),
+    *("runs", "show", "tools", "undo", "auth", "agents"),
+)
+"""Commands with the same name in a session."""
+_RUN = r"(?:RUN|latest|[0-9a-hjkmnp-tv-z]{8})"
+_WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (rf"interlock resume {_RUN} -p '[^']*'", "a prompt"),
+    (rf"interlock resume {_RUN} --approve \S+", "/approvals"),
+    (rf"interlock undo {_RUN} --call (\S+)", r"/undo \1"),
+    (rf"interlock (?:fork|rewind) {_RUN} --at (\S+)", lambda m: f"/{m[0].split()[1]} {m[1]}"),
+    (rf"interlock diff {_RUN} --files", "/diff"),
+    (rf"interlock (?:-r|resume) ({_RUN})(?![\w-])(?! --)", r"/resume \1"),
+    (rf"interlock ({'|'.join(_SLASH)})(?: {_RUN})?(?![\w-])", r"/\1"),
+    (r"-m/--model\b|--model\b", "/model"),
+    (r"(?<![\w-])-m (?=\w+:)", "/model "),
+    (r"another -m\b", "another /model"),
+    (r"\(-m\)", "(/model)"),
+    (r"with -m\b", "with /model"),
+    (r"--no-loop-check\b", "/loops off"),
+    (r"--approval-mode\b", "/approval-mode"),
+)
+
+
+def in_session(text: str) -> str:
+    """The text with flags and commands that work outside a session replaced by what works inside."""
+    for pattern, words in _WORDS:
+        text = re.sub(pattern, words, text)
+    return text

@@ -1,0 +1,151 @@
+"""credentials: the keys and servers of every provider: where each comes from, whether it works, changed and removed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from interlock.engine.options import Options
+from interlock.services.config.formats import DotEnv, load_dotenv, set_variables
+from interlock.services.models.names import PROVIDERS, check_package
+from interlock.state.errors import UserError
+from interlock.state.names import GEMINI_KEYS
+from interlock.state.text import nearest
+
+_GEMINI = "gemini"
+
+
+class Credential(NamedTuple):
+    """What is known of one provider."""
+
+    provider: str
+    key: str
+    """Its last letters; empty: none is set."""
+    url: str
+    """Its server's address; empty: the provider's own, or there is none to set."""
+    source: str
+    """Where key or address is set."""
+    installed: bool
+
+
+def providers() -> list[str]:
+    return [_GEMINI, *PROVIDERS]
+
+
+def credentials(options: Options) -> list[Credential]:
+    """Every provider, with what is set for it."""
+    found = _loaded(options)
+    return [_credential(name, options, found) for name in providers()]
+
+
+def tested(options: Options, provider: str) -> list[str]:
+    """The models that the provider offers. Raises `UserError` with what is wrong, in one line."""
+    from interlock.services.models.probe import models_at
+
+    one = _credential(_known(provider), options, found := _loaded(options))
+    keys, url = _variables(provider)
+    if not one.key and not one.url and keys and provider != _GEMINI and not url:
+        raise UserError(f"No key for {provider!r}. Set one: interlock auth set {provider}")
+    if not one.key and provider == _GEMINI:
+        raise UserError(f"No key for {provider!r}. Set one: interlock auth set {provider}")
+    return models_at(provider, found.values)
+
+
+def stored(options: Options, provider: str, key: str, url: str) -> list[str]:
+    """Try a key or an address and keep it; returns the models found. Raises `UserError`, then nothing is kept."""
+    from interlock.services.models.probe import models_at
+
+    keys, name = _variables(_known(provider))
+    if url and not name:
+        raise UserError(f"{provider!r} has no address to set. Those that have: {', '.join(_with_url())}.")
+    if key and not keys:
+        raise UserError(
+            f"{provider!r} takes no key. Set its address: interlock auth set {provider} --url URL"
+        )
+    given = {**({keys[0]: key} if key else {}), **({name: url} if url else {})}
+    if not given:
+        raise UserError("Nothing to store: give a key, or an address with --url.")
+    found = models_at(provider, {**_loaded(options).values, **given})
+    set_variables(_file(options), given)
+    return found
+
+
+def removed(options: Options, provider: str) -> str:
+    """Remove what Interlock keeps of a provider; returns where something is still set, or nothing."""
+    keys, url = _variables(_known(provider))
+    set_variables(_file(options), {}, gone={*keys, *filter(None, [url])})
+    return _credential(provider, options, _loaded(options)).source
+
+
+def shadowing(options: Options, provider: str) -> str:
+    """The variable of the environment that wins over what is stored; empty: none."""
+    keys, url = _variables(provider)
+    return next((name for name in [*keys, *filter(None, [url])] if options.env.get(name)), "")
+
+
+def _credential(provider: str, options: Options, found: DotEnv) -> Credential:
+    keys, url = _variables(provider)
+    key = next((name for name in keys if found.values.get(name)), "")
+    address = url if found.values.get(url) else ""
+    sources = dict.fromkeys(_source(name, options, found) for name in (key, address) if name)
+    return Credential(
+        provider,
+        f"…{found.values[key][-4:]}" if key else "",
+        found.values.get(address, ""),
+        ", ".join(sources),
+        _is_installed(provider),
+    )
+
+
+def _source(name: str, options: Options, found: DotEnv) -> str:
+    if options.env.get(name):
+        return f"{name} in the environment"
+    own = _file(options)
+    holds = next((file for file in found.files if file != own and name in _names_in(file)), own)
+    return f"{name} in {'~/.gemini/.env' if holds == own else holds}"
+
+
+def _names_in(file: Path) -> Mapping[str, str]:
+    from dotenv import dotenv_values
+
+    return {name: value or "" for name, value in dotenv_values(file).items()}
+
+
+def _variables(provider: str) -> tuple[tuple[str, ...], str]:
+    """The variables of a provider's key, the usual one first, and of its server's address."""
+    if provider == _GEMINI:
+        return tuple(GEMINI_KEYS), "GOOGLE_GEMINI_BASE_URL"
+    spec = PROVIDERS[provider]
+    return ((spec.key,) if spec.key else ()), spec.url
+
+
+def _with_url() -> list[str]:
+    return [name for name in providers() if _variables(name)[1]]
+
+
+def _is_installed(provider: str) -> bool:
+    try:
+        if provider != _GEMINI:
+            check_package(f"{provider}:any")
+    except UserError:
+        return False
+    return True
+
+
+def _known(provider: str) -> str:
+    if provider not in providers():
+        raise UserError(
+            f"No provider {provider!r}.{nearest(provider, providers())} There are {', '.join(providers())}."
+        )
+    return provider
+
+
+def _loaded(options: Options) -> DotEnv:
+    from interlock.services.trust import is_trusted
+
+    root = (options.workspace or Path.cwd()).resolve()
+    trusted = options.skip_trust or is_trusted(root, options.user_home)
+    return load_dotenv(start=root, home=options.user_home, env=options.env, trusted=trusted)
+
+
+def _file(options: Options) -> Path:
+    return options.user_home / ".gemini" / ".env"

@@ -1,0 +1,98 @@
+"""probe: asks a provider which models a key or an address gives access to."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from interlock.services.models.names import GEMINI, PROVIDERS, gemini_key
+from interlock.state.errors import UserError
+from interlock.state.names import GEMINI_URL
+from interlock.state.text import one_line, visible
+
+_WAIT_S = 30.0
+_PUBLIC = {
+    "openai": "https://api.openai.com/v1",
+    "anthropic": "https://api.anthropic.com/v1",
+    "groq": "https://api.groq.com/openai/v1",
+    "mistralai": "https://api.mistral.ai/v1",
+    "deepseek": "https://api.deepseek.com/v1",
+    "xai": "https://api.x.ai/v1",
+    "together": "https://api.together.xyz/v1",
+    "fireworks": "https://api.fireworks.ai/inference/v1",
+    "ollama": "http://localhost:11434",
+}
+"""Addresses without an own server."""
+
+
+def models_at(provider: str, env: Mapping[str, str]) -> list[str]:
+    """The models that a provider offers with this environment. Raises `UserError` with what is wrong, in one line."""
+    if provider in GEMINI:
+        return gemini_models(
+            (env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL).rstrip("/"), gemini_key(env) or ""
+        )
+    spec = PROVIDERS[provider]
+    if provider not in _PUBLIC:
+        raise UserError(
+            f"{provider!r} finds its own credentials; Interlock can't test them. Try a model with -m."
+        )
+    base = (env.get(spec.url, "") if spec.url else "").rstrip("/") or _PUBLIC[provider]
+    base = base if "://" in base else f"http://{base}"
+    key = env.get(spec.key, "") if spec.key else ""
+    if provider == "ollama":
+        return _ids(fetched(f"{base}/api/tags", {}), "models", "name")
+    headers = (
+        {"x-api-key": key, "anthropic-version": "2023-06-01"} if provider == "anthropic" else bearer(key)
+    )
+    return _ids(fetched(f"{base}/models", headers), "data", "id")
+
+
+def gemini_models(base: str, key: str) -> list[str]:
+    """Gemini's models that answer prompts. Raises `UserError`."""
+    found = fetched(f"{base}/v1beta/models?pageSize=1000", {"x-goog-api-key": key}).get("models", [])
+    names = [
+        str(one.get("name", "")).removeprefix("models/")
+        for one in map(object_of, found)
+        if "generateContent" in one.get("supportedGenerationMethods", ["generateContent"])
+    ]
+    return [name for name in names if name.startswith("gemini-")]
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def _ids(data: Mapping[str, Any], listed: str, name: str) -> list[str]:
+    return [str(one[name]) for one in map(object_of, data.get(listed) or []) if name in one]
+
+
+def fetched(
+    url: str, headers: Mapping[str, str], body: object = None, wait_s: float = _WAIT_S
+) -> dict[str, Any]:
+    """The server's JSON response. Raises `UserError` with its message, in one line."""
+    import httpx
+
+    try:
+        with httpx.Client(timeout=wait_s) as client:
+            answer = client.request("GET" if body is None else "POST", url, headers=headers, json=body)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        host = url.partition("://")[2].partition("/")[0]
+        why = one_line(str(error)) or type(error).__name__
+        raise UserError(f"{visible(host)} can't be reached: {why}") from None
+    try:
+        data = object_of(answer.json())
+    except ValueError:
+        data = {}
+    if not answer.is_success or not data:
+        raise UserError(_explained(answer.status_code, data))
+    return data
+
+
+def object_of(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else `{}`: a server may answer anything."""
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
+
+
+def _explained(status: int, data: Mapping[str, Any]) -> str:
+    message = str(object_of(data.get("error")).get("message") or data.get("error") or "")
+    what = f": {one_line(message, 300)}" if message else "; what answers there doesn't speak this protocol"
+    wrong_key = status in (401, 403) or "api key" in message.lower()
+    return f"{'The key was refused' if wrong_key else f'HTTP {status}'}{what}"

@@ -1,0 +1,104 @@
+"""What a person takes back is known to the conversation: the model hears it, `show`, `export` and `-c` show it."""
+
+from typing import Any
+
+import pytest
+from travel.conftest import Desk, shell, write
+
+from interlock.engine import resume_sync
+from interlock.engine.client import Client
+from interlock.engine.client.record import events
+from interlock.engine.store.undone import undone
+from interlock.state.events import Undone
+from interlock.tools._made import made_by_commands
+
+BUILD = "mkdir -p pkg/__pycache__ build; echo 1 > pkg/__pycache__/m.pyc; echo 2 > build/out; echo 3 > notes"
+REPLIES: list[dict[str, Any]] = [write("m.py", "x = 1\n"), shell(BUILD), {"text": "done"}]
+TOLD = r"(?s)took back changes.*The user undid run_shell_command mkdir.*D notes \(D: is gone again\)"
+
+
+@pytest.fixture
+def worked(desk: Desk) -> str:
+    return desk.run(REPLIES).run
+
+
+def test_the_model_hears_once_of_what_was_undone_and_everything_shows_it(desk: Desk, worked: str) -> None:
+    assert desk("undo", worked, "--call", "2").out == "D notes\n"
+    assert not (desk.work / "build").exists()
+    assert desk("show", worked).out.count("The user undid run_shell_command mkdir") == 1
+    replies = [*REPLIES, {"expect": TOLD, "text": "I see."}, {"text": "Again."}]
+    for prompt, times in (("go on", 1), ("and on", 1)):
+        outcome = resume_sync(worked, prompt=prompt, options=desk.options(replies, approval_mode=None))
+        assert outcome.status == "done", outcome.error
+        told = [event for event in events(desk.home, worked) if isinstance(event, Undone)]
+        assert [event.content.count("The user undid") for event in told] == [times]
+    assert "The user undid run_shell_command mkdir" in desk("export", worked, "--format", "md").out
+    assert "No difference" in desk("replay", worked).out
+
+
+def test_an_editors_state_comes_after_it(desk: Desk, worked: str) -> None:
+    (file := desk.folder / "ide.json").write_text('{"openFiles": [{"path": "/w/a.py", "timestamp": 1}]}')
+    desk("undo", worked)
+    options = desk.options([*REPLIES, {"text": "ok"}], ide_context=file, approval_mode=None)
+    resume_sync(worked, prompt="go on", options=options)
+    nodes = [step.node for step in Client.at_home().steps(worked) if step.workflow == "turn"]
+    place = nodes.index("note_undone")
+    assert nodes[place - 1 : place + 3] == [
+        "mask_tool_outputs",
+        "note_undone",
+        "ide_context",
+        "check_context",
+    ]
+
+
+def test_a_batch_that_waited_meanwhile_hears_of_it_too(desk: Desk) -> None:
+    replies = [
+        write("m.py", "x = 1\n"),
+        shell("date"),
+        {"expect": "The user undid the changes of this run: D m.py", "text": "ok"},
+    ]
+    first = desk.run(replies, approval_mode="auto_edit")
+    assert first.status == "waiting"
+    assert desk("undo", first.run).out == "D m.py\n"
+    options = desk.options(replies, approval_mode=None)
+    assert resume_sync(first.run, prompt=None, options=options, decisions=[]).status == "waiting"
+    assert desk("resume", first.run, "--approve", "all").code == 0
+
+
+def test_both_runs_know_of_a_rewind(desk: Desk, worked: str) -> None:
+    desk("rewind", worked, "--at", "1", "--yes")
+    (fork,) = [row.run for row in Client.at_home().runs() if row.parent == worked]
+    (here,), (there,) = undone(desk.home, fork), undone(desk.home, worked)
+    assert here.text.startswith(f"The user went back from a later step of run {worked} to step 1: D m.py")
+    assert there.text.startswith(f"The user went back to step 1, in run {fork}: D m.py")
+
+
+def test_the_last_change_isnt_one_of_generated_files_which_no_list_names(desk: Desk) -> None:
+    run = desk.run(
+        [write("m.py", "x = 1\n"), shell("mkdir __pycache__; echo > __pycache__/m.pyc"), {"text": "."}]
+    ).run
+    assert Client.at_home().last_change(run)[1].tool == "write_file"
+    shown = desk("diff", run, "--files").out
+    assert "m.pyc b/" not in shown and "1 generated file not shown: __pycache__/m.pyc" in shown
+    (desk.work / "__pycache__/m.pyc").write_text("changed since")
+    assert desk("undo", run).out == "D m.py\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "beside", "before", "written", "made"),
+    [
+        ("a/__pycache__/m.pyc", (), (), (), True),
+        ("m.o", (), (), (), True),
+        ("x.egg-info/PKG-INFO", (), (), (), True),
+        ("dist/x.whl", (), (), (), True),
+        ("dist/x.js", (), ("dist/y.js",), (), False),
+        ("dist/x.js", (), (), ("dist/x.js",), False),
+        ("target/x", ("Cargo.toml",), ("target/y",), (), True),
+        (".cache/x", (".cache/CACHEDIR.TAG",), (), (), True),
+        ("src/m.py", (), (), (), False),
+    ],
+)
+def test_generated_is_what_caches_and_builds_made(
+    path: str, beside: tuple[str, ...], before: tuple[str, ...], written: tuple[str, ...], made: bool
+) -> None:
+    assert (path in made_by_commands([path, *beside, *before], before, written)) is made
