@@ -99,6 +99,7 @@ TABLES = (
     Table("steps", ("run", "seq"), "root_step < :step"),
     Table("snapshots", ("run", "message", "idx", "attempt"), "root_step < :step"),
     Table("sessions", ("session",)),
+    Table("served", ("kind", "id"), holds={"body": f"{_PARSED}:mapping"}),
     Table("lease", ("run",)),
     Table(
         "runs",
