@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from interlock.cli.web.driver import Work, live_file
 from interlock.engine.client import Client
 from interlock.state.errors import BusyError, UserError
 
+Child = subprocess.Popen[bytes]
 _LOOK_S = 0.05
 """Seconds between two looks at the file of a drive."""
 _SPARE_S = 60.0
@@ -24,7 +25,7 @@ _MOST = 1_000_000
 """Bytes of it that are read at once."""
 
 
-def _started() -> "subprocess.Popen[bytes]":
+def _started() -> Child:
     return subprocess.Popen(
         [sys.executable, "-P", "-m", driver.__name__],
         stdin=subprocess.PIPE,
@@ -39,10 +40,10 @@ class _Spare:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
         self._timer: threading.Timer | None = None
 
-    def taken(self) -> "subprocess.Popen[bytes] | None":
+    def taken(self) -> Child | None:
         with self._lock:
             child, self._child = self._child, None
         return child if child and child.poll() is None else None
@@ -67,18 +68,18 @@ class _Spare:
 _spare = _Spare()
 
 
-async def begin(work: Work) -> "subprocess.Popen[bytes]":
-    """Start a drive; returns when its run goes, with its process. Raises `UserError` with why it doesn't."""
-    child, made = await asyncio.to_thread(_begun, work)
+async def begin(work: Work, started: Callable[[Child], None] = lambda _: None) -> None:
+    """Start a drive; returns when its run goes. Raises `UserError` with why it doesn't. `started` gets its process."""
+    made = await asyncio.to_thread(_begun, work, started)
     if made.get("kind") == "BusyError":
         raise BusyError(made["error"])
     if "error" in made:
         raise UserError(made["error"])
-    return child
 
 
-def _begun(work: Work) -> tuple["subprocess.Popen[bytes]", Mapping[str, str]]:
+def _begun(work: Work, started: Callable[[Child], None]) -> Mapping[str, str]:
     child = _spare.taken() or _started()
+    started(child)
     assert child.stdin and child.stdout
     with child.stdin, child.stdout:
         child.stdin.write(pickle.dumps(work))
@@ -87,7 +88,7 @@ def _begun(work: Work) -> tuple["subprocess.Popen[bytes]", Mapping[str, str]]:
     _spare.keep()
     threading.Thread(target=child.wait, daemon=True).start()
     died = {"error": f"The process of run {work.run!r} died before it began."}
-    return child, json.loads(line) if line else died
+    return json.loads(line) if line else died
 
 
 def stop(client: Client, run: str) -> None:

@@ -18,7 +18,8 @@ from interlock.engine.client import served, threads
 from interlock.engine.client.served import Served
 from interlock.state.errors import InterlockError
 
-_ENDS = {"success": "completed", "error": "failed", "timeout": "failed", "interrupted": "interrupted"}
+_ENDS = {"success": "completed"}
+"""How a drive's status ends a stream; every other one as `failed`, or clients would wait for a person's answer."""
 _LOOK_S = 0.05
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import subprocess
 import time
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
@@ -49,7 +48,7 @@ class Lanes:
         self.about, self.assistants = about, assistants
         self.client, self.home = about.client, about.home
         self._lanes: dict[str, asyncio.Task[None]] = {}
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._children: dict[str, drives.Child] = {}
         """Drive → process of those that this server started."""
         self._resumed = False
 
@@ -144,7 +143,11 @@ class Lanes:
         served.change(self.home, "drive", one.id, {"status": "running", "before": before}, run)
         call = _call(one, row is None, field)
         work = Work(self._options(kwargs, row is None), run, graph, call=call)
-        self._children[one.id] = await drives.begin(work)
+        try:
+            await drives.begin(work, lambda child: self._children.update({one.id: child}))
+        except InterlockError:
+            self._children.pop(one.id, None)
+            raise
         while self.alive(one.id):
             await asyncio.sleep(_LOOK_S)
         self._children.pop(one.id, None)
