@@ -174,7 +174,7 @@ def conversation(home: Path, run: str, head: str) -> "list[tuple[str, Message]]"
         if conn is None or not head:
             return []
         chain = ChainTranscript(SqlChain(conn), home / "outputs", run)
-        return [(name, chain.message(name)) for name in reversed(chain.ids(head))]
+        return [(name, chain.message(name)) for name in chain.ids(head)]
 
 
 def decisions(found: Sequence[Waiting], resume: Any) -> list[Decision]:
@@ -185,7 +185,7 @@ def decisions(found: Sequence[Waiting], resume: Any) -> list[Decision]:
     elif len(items) > 1:
         raise RunError(
             "When there are multiple pending interrupts, you must specify the interrupt id when resuming. "
-            "Docs: https://docs.langchain.com/oss/python/langgraph/add-human-in-the-loop"
+            "Docs: https://docs.langchain.com/oss/python/langgraph/interrupts#handling-multiple-interrupts."
         )
     else:
         answers = {name: cast(Any, resume) for name in items}

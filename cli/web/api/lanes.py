@@ -50,6 +50,7 @@ class Lanes:
         self._lanes: dict[str, asyncio.Task[None]] = {}
         self._children: dict[str, drives.Child] = {}
         """Drive → process of those that this server started."""
+        self._stopping = set[str]()
         self._resumed = False
 
     async def begun(
@@ -120,7 +121,7 @@ class Lanes:
         if now is None or now.body["status"] not in BUSY:
             return
         served.change(self.home, "drive", one.id, {"status": "error", "error": about})
-        end_record(self.home, one.id, about)
+        end_record(self.home, one.id, None if one.id in self._stopping else about)
 
     async def _drive(self, one: Served) -> None:
         """Drive one, until it has ended."""
@@ -192,6 +193,7 @@ class Lanes:
         if now.body["status"] == "pending":
             about = {"error": "UserInterrupt", "message": "Run was cancelled before it began."}
             served.change(self.home, "drive", one.id, {"status": "interrupted", "error": about})
+        self._stopping.add(one.id)
         if child := self._children.get(one.id):
             child.send_signal(signal.SIGINT)
         until = time.monotonic() + _STOP_S

@@ -14,6 +14,11 @@ def protocol_events(method: str, params: Mapping[str, Any]) -> Iterator[dict[str
     if method == "values":
         found = [*(params.get("interrupts") or ()), *_interrupts(data)]
         yield from (requested(one, namespace) for one in {one["id"]: one for one in found}.values())
+    if method == "lifecycle":  # of a graph inside: its own namespace is in the data
+        namespace = _field(data, "namespace") or []
+        data = {key: value for key, value in data.items() if key != "namespace"}
+        if not namespace:
+            return
     shaped = _shaped(method, data)
     if method != "messages" or shaped is not None:
         yield event(method.partition(":")[0], shaped, namespace, params.get("node"))

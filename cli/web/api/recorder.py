@@ -16,7 +16,7 @@ from interlock.cli.web.api.answers import dumped, plain
 from interlock.cli.web.api.protocol import protocol_events
 from interlock.engine.client import Client, Options, Outcome, Renderer, served, threads
 from interlock.graphs._tap import TAP
-from interlock.state.errors import InterlockError, bug
+from interlock.state.errors import InterlockError, RunError, bug
 
 if TYPE_CHECKING:
     from interlock.state.events import Event
@@ -72,7 +72,7 @@ class Recorder:
     def fail(self, error: Exception) -> None:
         error = getattr(error, "__cause__", None) or error if self.failed is None else self.failed
         self.failed = error
-        self.write("error", {"error": type(error).__name__, "message": str(error)})
+        self.write("error", _error(error))
 
     async def tap(self, app: Any, graph_input: Any, config: Any, **given: Any) -> AsyncIterator[Any]:
         """Drive the graph as the program asked; yields what nodes write."""
@@ -185,7 +185,7 @@ class Recorder:
         if isinstance(head := made.get("head"), str) and head:
             transcript = given["context"].transcript
             made["messages"] = shown.messages(
-                (name, transcript.message(name)) for name in reversed(transcript.ids(head))
+                (name, transcript.message(name)) for name in transcript.ids(head)
             )
         if made.get("__interrupt__"):
             made["__interrupt__"] = [self._asked(one) for one in made["__interrupt__"]]
@@ -304,7 +304,9 @@ def _status(outcome: Outcome) -> str:
 
 
 def _error(error: Exception | None) -> dict[str, str] | None:
-    return {"error": type(error).__name__, "message": str(error)} if error else None
+    """An error by the name that clients of LangGraph know."""
+    name = "RuntimeError" if type(error) is RunError else type(error).__name__
+    return {"error": name, "message": str(error)} if error else None
 
 
 async def _driven(client: Client, run: str, workflow: str, call: Call, renderers: Any) -> Outcome:

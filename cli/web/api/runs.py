@@ -102,12 +102,22 @@ class Runs:
         return streams.Streaming(found, headers, (lambda: self.lanes.stop(made)) if stops else None)
 
     async def wait(self, request: Request) -> Response:
-        thread, _given, made = await self._asked(request)
+        thread, given, made = await self._asked(request)
         place = _place(made)
         headers = {"location": f"{place}/join", "content-location": place}
-        found = await self._result(made)
-        await self._forget(thread, made)
-        return answer(found, headers=headers)
+
+        async def found() -> Any:
+            values = await self._result(made)
+            await self._forget(thread, made)
+            return values
+
+        return self._patient(found(), made, given.get("on_disconnect") == "cancel", headers)
+
+    def _patient(
+        self, work: Any, one: Served, stops: bool, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        gone = (lambda: self.lanes.stop(one)) if stops else None
+        return streams.Streaming(streams.patiently(work), headers, gone, "application/json")
 
     async def _result(self, one: Served) -> Any:
         found = await streams.result(self._follow(one))
@@ -162,15 +172,19 @@ class Runs:
 
     async def join(self, request: Request) -> Response:
         try:
-            return answer(await self._result(self.find(request)))
+            one = self.find(request)
         except MissingError:
             return answer({"__error__": {"error": "HTTPException", "message": "404: Run not found"}})
+        stops = request.query_params.get("cancel_on_disconnect") == "true"
+        return self._patient(self._result(one), one, stops)
 
     async def join_stream(self, request: Request) -> Response:
         one = self.find(request)
         after, live = streams.last_seen(request)
         given = request.query_params
-        modes = frozenset(mode.replace("messages-tuple", "messages") for mode in given.getlist("stream_mode"))
+        modes = frozenset(
+            mode.replace("messages-tuple", "messages") for mode in given.getlist("stream_mode") if mode
+        )
         found = streams.sent(self._follow(one, after, live), modes, bool(one.body["kwargs"]["resumable"]))
         stops = given.get("cancel_on_disconnect") == "true"
         return streams.Streaming(found, None, (lambda: self.lanes.stop(one)) if stops else None)

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 
 def messages(found: Iterable["tuple[str, Message]"]) -> list[dict[str, Any]]:
-    """A conversation as LangChain's messages, each with its record's id."""
-    return [_message(name, one) for name, one in found]
+    """What a person and the model said, and the calls, as LangChain's messages, each with its record's id."""
+    ours = [(name, one) for name, one in found if one.role != "system" and one.origin in (None, "person")]
+    return [_message(name, one) for name, one in ours]
 
 
 def _message(name: str, message: "Message") -> dict[str, Any]:

@@ -3,13 +3,14 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
+from interlock.cli.web.api.answers import dumped
 from interlock.cli.web.api.recorder import record_of
 
 _LOOK_S, _BEAT_S = 0.02, 5.0
@@ -38,6 +39,9 @@ async def lines(
         if live:
             number = file.read().count(b"\n") - 1
             after = number
+            if number == 0:  # it hasn't begun: nothing was missed
+                file.seek(0)
+                number = after = -1
         while True:
             lasts = alive()
             if not (data := file.read(_MOST)):
@@ -97,9 +101,10 @@ class Streaming(StreamingResponse):
         found: AsyncIterator[bytes],
         headers: Mapping[str, str] | None = None,
         gone: Callable[[], Awaitable[None]] | None = None,
+        kind: str = "text/event-stream",
     ) -> None:
         more = {"cache-control": "no-store", "x-accel-buffering": "no", **(headers or {})}
-        super().__init__(found, headers=more, media_type="text/event-stream")
+        super().__init__(found, headers=more, media_type=kind)
         self._gone = gone
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -123,15 +128,28 @@ class Streaming(StreamingResponse):
 async def result(found: AsyncIterator[Line | None]) -> Any:
     """The values that a drive ended with, or its error, as `wait` answers them; of several interrupts, only these."""
     values: Any = None
+    asking: Any = None
     asked: dict[str, Any] = {}
     async for line in found:
         if line is None:
             continue
         if line.event == "error":
             return {"__error__": json.loads(line.data)}
-        if line.event in ("values", "updates") and b'"__interrupt__"' in line.data:
-            data = json.loads(line.data)
-            asked |= {one["id"]: one for one in data.get("__interrupt__", ())}
+        data = json.loads(line.data) if line.event in ("values", "updates") else None
+        if data and data.get("__interrupt__"):
+            asked |= {one["id"]: one for one in data["__interrupt__"]}
+            asking = data
         if line.event == "values":
-            values = json.loads(line.data)
-    return {"__interrupt__": [*asked.values()]} if len(asked) > 1 else values
+            values = data
+    return asking if len(asked) == 1 else {"__interrupt__": [*asked.values()]} if asked else values
+
+
+async def patiently(work: Coroutine[Any, Any, Any]) -> AsyncIterator[bytes]:
+    """JSON that takes its time: spaces before it keep the connection open."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=_BEAT_S))[0]:
+            yield b" "
+        yield dumped(task.result())
+    finally:
+        task.cancel()

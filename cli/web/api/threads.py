@@ -315,8 +315,10 @@ class Threads:
         named = {"checkpoint_id": given["checkpoint_id"]} if given.get("checkpoint_id") else {}
         at = {**part(given, "checkpoint"), **named}
         made = await threads.update(self.options, row.run, given.get("values"), given.get("as_node"), at)
-        where = _named(made, thread)
-        return answer({"checkpoint": where, "configurable": where, **(where or {})})
+        where = _named(made, thread) or {}
+        return answer(
+            {"checkpoint": where, "configurable": where, "checkpoint_id": where.get("checkpoint_id")}
+        )
 
 
 def _named(config: Any, thread: Served) -> dict[str, Any] | None:
