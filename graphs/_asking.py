@@ -137,3 +137,30 @@ def given(text: str, schema: Any = None) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def answer_text(request: ApprovalRequest, answer: Any) -> str:
+    """The answer's text by which `value_of` makes the same value again."""
+    schema = request.questions[0].get("schema") if request.questions else None
+    wants_text = isinstance(schema, dict) and cast("dict[str, Any]", schema).get("type") == "string"
+    return answer if isinstance(answer, str) and wants_text else json.dumps(answer)
+
+
+_DECIDED: Mapping[str, Choice] = {**_CHOICES, "accept": "proceed_once", "ignore": "reject"}
+
+
+def actions_decided(requests: Sequence[ApprovalRequest], answer: Any) -> list[dict[str, Any]]:
+    """The fields of a decision on each action, by the middleware's own answer. Raises `UserError`."""
+    given = cast("dict[str, Any]", answer).get("decisions") if isinstance(answer, dict) else None
+    if not isinstance(given, list) or len(cast("list[Any]", given)) != len(requests):
+        raise UserError(
+            f'Expected {{"decisions": […]}} with {len(requests)} objects that have a `type`; got {answer!r}.'
+        )
+    made: list[dict[str, Any]] = []
+    for request, one in zip(requests, cast("list[dict[str, Any]]", given), strict=True):
+        choice = _DECIDED.get(str(one.get("type")))
+        if choice not in request.choices:
+            raise UserError(f"{request.call.name!r} takes {', '.join(request.choices)}; got {one!r}.")
+        args = one.get("edited_action", {}).get("args") if choice == "modify" else None
+        made.append({"choice": choice, "feedback": one.get("message"), "args": args})
+    return made

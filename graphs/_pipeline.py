@@ -34,6 +34,7 @@ from interlock.graphs._contract import (
 from interlock.graphs._fusing import Branch, Choice, Fan, Task, Wiring
 from interlock.graphs._langgraph import is_graph, run_tasks, starts_anywhere
 from interlock.graphs._subgraph import Node, Replayed, Subgraph, Subgraphs, langgraph_part
+from interlock.graphs._tap import driven
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, SetupError
 from interlock.state.messages import Message
@@ -363,9 +364,8 @@ class Pipeline:
         return {**{key: value for key, value in of_run.items() if key in known}, **own}
 
     def _left(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:  # noqa: ARG002 - its shape
-        found = {key: values[key] for key in self.output.model_fields if key in values}
         try:
-            return self.output.model_validate(found)
+            return self.output.model_validate({k: values[k] for k in self.output.model_fields if k in values})
         except ValidationError as error:
             fault = ": ".join(first_fault(error))
             ended = f"it ended with {sorted(values)} in its state."
@@ -384,7 +384,7 @@ class Pipeline:
 
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         """Drive its compiled graph until nothing is due."""
-        await app.ainvoke(graph_input, config, context=deps, durability="sync", control=control)
+        await driven(app, graph_input, config, context=deps, durability="sync", control=control)
 
     def compile(
         self, checkpointer: BaseCheckpointSaver[Any] | None = None, depth: int | None = None

@@ -22,6 +22,7 @@ from interlock.graphs._given import check_given, context_of, model_of, prompt_of
 from interlock.graphs._langgraph import compiled_graph, is_graph, named_types, with_saver
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs._printing import printed_aside
+from interlock.graphs._tap import custom_parts
 from interlock.graphs._watch import Watch
 from interlock.nodes.effects import DEPS
 from interlock.state.deps import Deps, Stopped
@@ -134,16 +135,10 @@ class Foreign(Pipeline):
             DEPS.reset(token)
 
     async def _streamed(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
-        stream = app.astream(
-            graph_input,
-            config,
-            context=self.contextual(config["configurable"]),
-            durability="sync",
-            control=control,
-            stream_mode=["custom"],
-            subgraphs=True,
-        )
-        async for _, _, data in stream:
+        about = self.contextual(config["configurable"])
+        async for data in custom_parts(
+            app, graph_input, config, context=about, durability="sync", control=control
+        ):
             deps.emit(CustomEvent(data=plain(data)))
 
 

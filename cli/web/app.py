@@ -52,8 +52,11 @@ class Page:
         def route(path: str, role: str, answer: Answer, method: str = "GET") -> Route:
             return Route(path, self._answering(answer, role), methods=[method])
 
+        from interlock.cli.web.api.routes import routes
+
         run = "/api/runs/{run}"
         return [
+            *routes(self.client, lambda answer, role: self._answering(lambda _, asked: answer(asked), role)),
             Route("/login", self.login, methods=["POST"]),
             Route("/ok", _ok),
             route("/api/runs", "view", Page.runs),

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from interlock.engine.client import Client, Options
 from interlock.state.errors import InterlockError, bug
 
 if TYPE_CHECKING:
+    from interlock.cli.web.api.recorder import Call
     from interlock.state.events import Event
 
 
@@ -31,6 +33,8 @@ class Work:
     """What to start under the id `run`; empty: go on with `run`."""
     input: Mapping[str, Any] = field(default_factory=dict[str, Any])
     prompt: str | None = None
+    call: "Call | None" = None
+    """Of a program, by the API."""
 
 
 def live_file(home: Path, run: str) -> Path:
@@ -66,14 +70,24 @@ def answer(facts: Mapping[str, str]) -> None:
 
 async def _drive(work: Work) -> None:
     client, live = Client(work.options), _Live(live_file(work.options.home, work.run))
-    if work.workflow:
+    if work.call:
+        from interlock.cli.web.api.recorder import drive
+
+        await drive(work.options, work.run, work.workflow, work.call, live)
+    elif work.workflow:
         await client.start(work.workflow, work.input, renderers=[live], run=work.run)
     else:
         await client.go_on(work.run, work.prompt, renderers=[live], instead=True)
 
 
 def main() -> None:
-    work: Work = pickle.load(sys.stdin.buffer)
+    import_module(
+        "interlock.engine.driver.runner"
+    )  # what every drive needs: a spare process has it before its work
+    try:
+        work: Work = pickle.load(sys.stdin.buffer)
+    except EOFError:
+        return  # a spare process that wasn't needed
     try:
         asyncio.run(_drive(work))
         answer({})

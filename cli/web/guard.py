@@ -1,6 +1,7 @@
 """guard: lets a request through only with a known Host and Origin, a token, and a body of bounded size."""
 
 import asyncio
+import base64
 import hashlib
 import hmac
 import json
@@ -15,6 +16,8 @@ from typing import Any, NamedTuple
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 
+from interlock.engine.client.served import all_served, change, serve, served, unserve
+
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -24,7 +27,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 BODY_LIMIT = 8_000_000
 """Bytes of one request's body."""
 _TRIES, _REFUSED_S, _SLOW_S = 5, 60.0, 0.3
-"""Wrong tokens within `_REFUSED_S` seconds after which tokens are refused; each wrong one is slowed."""
+"""Wrong tokens within `_REFUSED_S` seconds after which wrong ones answer 429; each is slowed."""
 _OPEN = ("/login", "/ok")
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -50,11 +53,21 @@ ROLES = ("view", "decide", "drive")
 
 
 class Tokens:
-    """The token of this user's page, and those of programs, by their hashes. Files in the state directory, 0600."""
+    """The token of this user's page, in a file (0600), and those of programs, by their hashes in the store."""
 
     def __init__(self, home: Path) -> None:
-        self._page, self._programs = home / "page.token", home / "tokens.json"
+        self._home, self._page = home, home / "page.token"
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._move(home / "tokens.json")
+
+    def _move(self, old: Path) -> None:
+        """Into the store, from the file that 0.1 kept them in."""
+        if not old.exists():
+            return
+        for name, kept in json.loads(old.read_text()).items():
+            if served(self._home, "token", name) is None:
+                serve(self._home, "token", name, {**kept, "revoked": False})
+        old.unlink()
 
     @property
     def page(self) -> str:
@@ -68,23 +81,24 @@ class Tokens:
         return hmac.new(self.page.encode(), b"cookie", hashlib.sha256).hexdigest()
 
     def named(self) -> dict[str, dict[str, str]]:
-        """Name → role and hash."""
-        return json.loads(self._programs.read_text()) if self._programs.exists() else {}
+        """Name → role and hash, of those that count, the oldest first."""
+        found = reversed(all_served(self._home, "token"))
+        return {one.id: one.body for one in found if not one.body["revoked"]}
 
     def add(self, name: str, role: str) -> str:
         """A new token, which is shown once; one of the same name stops working."""
         token = secrets.token_urlsafe(32)
-        self._keep({**self.named(), name: {"role": role, "sha256": _hash(token)}})
+        kept = {"role": role, "sha256": _hash(token), "revoked": False}
+        unserve(self._home, "token", name)
+        serve(self._home, "token", name, kept)
         return token
 
     def remove(self, name: str) -> bool:
-        there = self.named()
-        found = there.pop(name, None)
-        self._keep(there)
-        return found is not None
-
-    def _keep(self, named: dict[str, dict[str, str]]) -> None:
-        _write(self._programs, json.dumps(named))
+        """Revoke a token; its name stays with what it decided. False: there is none."""
+        found = name in self.named()
+        if found:
+            change(self._home, "token", name, {"revoked": True})
+        return found
 
     def whose(self, token: str) -> Person | None:
         if hmac.compare_digest(token.encode(), self.page.encode()):
@@ -134,8 +148,7 @@ class Guard:
 
     async def _unknown(self, scope: Scope, headers: Headers) -> Response | None:
         """A refusal unless the request has a token, or the page's cookie."""
-        bearer = headers.get("authorization", "").removeprefix("Bearer ")
-        token = headers.get("x-api-key") or bearer
+        token = headers.get("x-api-key") or _token_in(headers.get("authorization", ""))
         person = await self.known(token) if token else self._by_cookie(headers)
         if person is None and self.locked:
             return _no(429, "Too many wrong tokens. Wait a minute.")
@@ -145,12 +158,11 @@ class Guard:
         return None
 
     async def known(self, token: str) -> Person | None:
-        """Whose token it is; a wrong one is slowed, and after some, all are refused for a minute."""
-        if self.locked:
-            return None
-        found = self._tokens.whose(token)
+        """Whose token it is; each wrong one is slowed. The right one counts at any time: 256 bits aren't guessed."""
+        found = await asyncio.to_thread(self._tokens.whose, token)
         if found is None:
-            self._wrong.append(time.monotonic())
+            if not self.locked:
+                self._wrong.append(time.monotonic())
             await asyncio.sleep(_SLOW_S)
         return found
 
@@ -200,6 +212,17 @@ def _headed(send: Send) -> Send:
         await send(message)
 
     return sent
+
+
+def _token_in(header: str) -> str:
+    """The token of an `Authorization` header; as a password, it comes from an address such as http://x:TOKEN@host."""
+    kind, _, given = header.partition(" ")
+    if kind.lower() != "basic":
+        return given.strip() if kind.lower() == "bearer" else header
+    try:
+        return base64.b64decode(given).decode().partition(":")[2]
+    except ValueError:
+        return given
 
 
 def _no(status: int, detail: str) -> Response:

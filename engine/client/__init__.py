@@ -122,6 +122,18 @@ class Client(Views):
         outcome = await self._driven(resume, renderers, stop)
         return await self.settle(outcome, asker, renderers=renderers, stop=stop)
 
+    async def take_up(
+        self, run: str, given: Any, at: Mapping[str, Any], *, renderers: Sequence[Renderer] = ()
+    ) -> Outcome:
+        """Drive a run of a LangGraph graph with another input, a `Command`, or None: on from where it stands.
+
+        `at`: the checkpoint to go on from instead of the newest, as LangGraph names it.
+        """
+        from interlock.engine.driver import runner
+
+        drive = partial(runner.take_up, run, given, at, options=self.options)
+        return await self._driven(drive, renderers, None)
+
     async def settle(
         self,
         outcome: Outcome,

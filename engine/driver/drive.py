@@ -314,6 +314,7 @@ class Drive:
         except GraphDrained:
             return
         finally:
+            self.config["configurable"].pop("checkpoint_id", None)  # it began there, and is past it
             self.conn.flush(last=True)
 
     def _answers(self, snapshot: StateSnapshot) -> dict[str, Any]:

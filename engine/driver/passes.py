@@ -124,3 +124,35 @@ def next_pass(
     if context.compress and not more.get("force"):
         raise UserError(f"Run {row.run!r} can't be compressed now: only `main` is, and without a prompt.")
     return more
+
+
+def context_of(drive: Drive, prepared: RunConfig) -> WorkflowContext:
+    """The context for the workflow's `enter` and `leave`."""
+    run, started = drive.lease.run, time.monotonic()
+
+    def stats() -> dict[str, Any]:
+        return {**usage_stats(drive.conn, run), "elapsed_ms": round((time.monotonic() - started) * 1000)}
+
+    return WorkflowContext(
+        drive.services.transcript,
+        drive.services.journal,
+        prepared.model,
+        prepared.approval_mode,
+        prepared.limits,
+        stats,
+        lambda record: usage_of(drive.conn, run, record),
+        list(prepared.agents),
+        [mode.model_dump(mode="json") for mode in prepared.modes.all()],
+        _attached(prepared),
+        prepared.options.compress,
+    )
+
+
+def _attached(prepared: RunConfig) -> list[Message]:
+    """Raises `InputError` naming a file that can't be shown."""
+    options = prepared.options
+    if not (options.attach or options.notes):
+        return []
+    heading = TextPart(text=load("context/attached").text() + "\n", section="attached")
+    parts = attachments(options.attach, options.notes)
+    return [Message(role="user", origin="context", content=(heading, *parts))]

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from langgraph.types import StateSnapshot
 
@@ -46,7 +46,7 @@ from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.processors import placed, processor_files
 from interlock.engine.read import ENDED, RunRow, find_run
 from interlock.engine.store import Store, diagnosed, first_input, keep_rights, read_options
-from interlock.engine.store.approvals import ready_answers, record_decisions
+from interlock.engine.store.approvals import ready_answers, record_decisions, supersede
 from interlock.engine.store.lineage import above, deepest, topmost
 from interlock.engine.store.runs import NewRun, insert_run, new_run_id
 from interlock.engine.workflows import begun_with, find_workflow
@@ -174,6 +174,45 @@ async def go_on(
     return replace(outcome, warnings=[*outcome.warnings, *([_UNSENT] if later else [])])
 
 
+async def take_up(
+    run: str,
+    given: Any,
+    at: Mapping[str, Any],
+    options: Options,
+    renderers: Sequence[Renderer],
+    stop: Stop,
+) -> Outcome:
+    """Drive a run of a LangGraph graph with another input, a `Command`, or None: on from where it stands.
+
+    `at`: the checkpoint to go on from instead of the newest, as LangGraph names it.
+    """
+
+    async def first(drive: Drive, context: WorkflowContext) -> Any:
+        drive.config["configurable"].update(at)
+        await drive.resume_input()
+        if given is not None:
+            supersede(drive.conn, run)
+        return (
+            graph_input(chosen, first_state(chosen, inputs, drive, context, prepared), drive, "")
+            if inputs
+            else given
+        )
+
+    chosen, prepared = workflow_of(run, options)
+    inputs = chosen.validated(cast("Mapping[str, Any]", given)) if isinstance(given, Mapping) else None
+    return await _driven(_Door(Store(options.home), options, renderers, stop), chosen, prepared, run, first)
+
+
+def workflow_of(run: str, options: Options) -> tuple[Pipeline, RunConfig]:
+    """The workflow of a run, and what a drive of it needs. Raises `InterlockError`."""
+    row = find_run(options.home, run, options.workspace)
+    kept = restored(options, _kept(Store(options.home), row.run), row.workspace)
+    chosen, changed = begun_with(row.run, row.workflow, kept)
+    prepared = prepare(kept, chosen.needs_model)
+    prepared.warnings.extend(changed)
+    return chosen, prepared
+
+
 async def _through_tasks(outcome: Outcome, door: _Door) -> Outcome:
     """Drive started subtasks, and the parents of finished ones, in turn; report the end as the topmost task's."""
     home = door.store.home
@@ -210,10 +249,7 @@ async def _resumed(
 ) -> Outcome:
     store, options = door.store, door.options
     row = find_run(store.home, run, options.workspace)
-    kept = restored(options, _kept(store, row.run), row.workspace)
-    chosen, changed = begun_with(row.run, row.workflow, kept)
-    prepared = prepare(kept, chosen.needs_model)
-    prepared.warnings.extend(changed)
+    chosen, prepared = workflow_of(row.run, options)
     without_secrets(prompt or "", prepared)
     asked = modes_asked(prepared, approval_mode=options.approval_mode)
     record_decisions(store, row.run, decisions, door=options.door)

@@ -218,3 +218,15 @@ create table if not exists sessions (
     workspace text not null,
     at real not null                  -- unix time of the last change of `run`
 ) without rowid;
+-- What programs see of runs through the API of `interlock serve`, and their tokens.
+create table if not exists served (
+    kind text not null,               -- thread | drive | assistant | token
+    id text not null,                 -- as programs know it: a UUID; a token's name
+    thread text not null,             -- of a drive; '' otherwise
+    run text not null,                -- '' where there is none (yet)
+    body text not null,               -- JSON
+    at real not null,                 -- unix time of its making
+    primary key (kind, id)
+);
+create index if not exists served_thread on served (thread);
+create index if not exists served_run on served (run);

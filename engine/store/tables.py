@@ -100,6 +100,7 @@ TABLES = (
     Table("snapshots", ("run", "message", "idx", "attempt"), "root_step < :step"),
     Table("undone", ("run", "seq"), "record is not null and at <= :made"),
     Table("sessions", ("session",)),
+    Table("served", ("kind", "id"), holds={"body": f"{_PARSED}:mapping"}),
     Table("lease", ("run",)),
     Table(
         "runs",

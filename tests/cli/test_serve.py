@@ -161,7 +161,7 @@ def test_what_isnt_the_page_of_this_user_is_refused(serve: Callable[..., Server]
         assert missing.status_code == 404 and "'nothere'" in missing.json()["detail"]
         wrong = [plain.post("/login", content=f"guess {n}").status_code for n in range(6)]
         assert wrong == [401, 401, 401, 401, 429, 429]
-        assert plain.post("/login", content=here.token).status_code == 429, "nobody signs in for a minute"
+        assert plain.post("/login", content=here.token).status_code == 200, "whoever has the token gets in"
         assert plain.get("/api/runs").status_code == 200, "who is signed in stays so"
 
 
@@ -173,8 +173,8 @@ def test_a_programs_token_has_a_role_and_its_name_is_recorded(serve: Callable[..
         role: cli("serve", "token", "new", f"bot-{role}", "--role", role).stdout.strip()
         for role in ("view", "decide")
     }
-    kept = Path(os.environ["INTERLOCK_HOME"]) / "tokens.json" if "INTERLOCK_HOME" in os.environ else None
-    assert kept is None or tokens["view"] not in kept.read_text()
+    files = [path for path in Path(os.environ["INTERLOCK_HOME"]).glob("*") if path.is_file()]
+    assert not any(tokens["view"].encode() in path.read_bytes() for path in files), "only its hash is kept"
     here.http.headers["Authorization"] = f"Bearer {tokens['view']}"
     assert here.decide(run, "proceed_once").status_code == 403
     here.http.headers["Authorization"] = f"Bearer {tokens['decide']}"

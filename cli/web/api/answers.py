@@ -1,0 +1,125 @@
+"""answers: what every answer of the API is made of: JSON of any value, times, ids, refusals."""
+
+import base64
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, cast
+from uuid import UUID, uuid5
+
+import orjson
+from starlette.responses import Response
+
+from interlock.cli.web.app import RefusedError
+
+_RUNS = UUID("f4b0c0de-1c50-5d0f-9f11-9e4b6f7a31aa")
+_GRAPHS = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
+"""As LangGraph's server has it."""
+
+
+class MissingError(RefusedError):
+    """What was named isn't there."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(404, what)
+
+
+def thread_of(run: str) -> str:
+    """The thread that a run is for programs, unless one of them named it."""
+    return str(uuid5(_RUNS, run))
+
+
+def assistant_of(workflow: str) -> str:
+    """The assistant that a workflow is."""
+    return str(uuid5(_GRAPHS, workflow))
+
+
+def uuid_in(text: object, what: str) -> str:
+    """A UUID in its usual form. Raises `RefusedError`."""
+    try:
+        return str(UUID(str(text)))
+    except ValueError:
+        raise RefusedError(422, f"Invalid {what} ID: must be a UUID") from None
+
+
+def when(at: float) -> str:
+    """Unix time, as programs read it."""
+    return datetime.fromtimestamp(at, UTC).isoformat()
+
+
+def dumped(value: Any) -> bytes:
+    """A value as JSON, with LangChain's messages, interrupts and other objects as LangGraph's server writes them."""
+    return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+
+
+def plain(value: Any) -> Any:
+    """A value as plain JSON types."""
+    return orjson.loads(dumped(value))
+
+
+def _plain(given: object) -> Any:
+    value = cast(Any, given)
+    if callable(dump := getattr(value, "model_dump", None)) and not isinstance(given, type):
+        return dump()
+    if isinstance(given, BaseException):
+        return {"error": type(value).__name__, "message": str(value)}
+    if isinstance(given, tuple | set | frozenset):
+        return [*value]
+    if isinstance(given, bytes):
+        return base64.b64encode(given).decode()
+    if hasattr(given, "node") and hasattr(value, "arg"):  # a `Send`
+        return {"node": value.node, "arg": value.arg}
+    return str(value)
+
+
+def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(dumped(value), status, headers, "application/json")
+
+
+def page(given: Mapping[str, Any], found: list[Any], most: int = 1000) -> tuple[list[Any], dict[str, str]]:
+    """The rows that were asked for, and the header that says where more begin. Raises `RefusedError`."""
+    limit, offset = whole(given, "limit", 10), whole(given, "offset", 0)
+    if not 1 <= limit <= most:
+        raise RefusedError(422, f"limit must be 1 to {most}, not {limit}.")
+    shown = found[offset : offset + limit]
+    more = {"x-pagination-next": str(offset + limit)} if offset + limit < len(found) else {}
+    return shown, {"x-pagination-total": str(len(found)), **more}
+
+
+def whole(given: Mapping[str, Any], name: str, default: int) -> int:
+    """A number that isn't negative. Raises `RefusedError`."""
+    value = given.get(name)
+    value = default if value in (None, "") else value
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise RefusedError(422, f"{name} must be a whole number, not {value!r}.")
+    return value
+
+
+def part(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A JSON object in another; empty: there is none. Raises `RefusedError`."""
+    found: Any = given.get(name)
+    if found is not None and not isinstance(found, dict):
+        raise RefusedError(422, f"`{name}` must be a JSON object, not {found!r}.")
+    return {**cast("dict[str, Any]", found or {})}
+
+
+def texts(given: Mapping[str, Any], name: str) -> list[str]:
+    """A list of texts, or one; empty: there is none. Raises `RefusedError`."""
+    found: Any = given.get(name) or []
+    several = cast("list[Any]", [found] if isinstance(found, str) else found)
+    if not isinstance(found, list | str) or not all(isinstance(one, str) for one in several):
+        raise RefusedError(422, f"`{name}` must be a list of strings, not {found!r}.")
+    return several
+
+
+def fits(wanted: Mapping[str, Any] | None, there: Mapping[str, Any] | None) -> bool:
+    """Whether all that is wanted is there, also deeper in it."""
+    for key, value in (wanted or {}).items():
+        own = (there or {}).get(key)
+        if isinstance(value, dict) and isinstance(own, dict):
+            if not fits(cast("dict[str, Any]", value), cast("dict[str, Any]", own)):
+                return False
+        elif own != value:
+            return False
+    return True

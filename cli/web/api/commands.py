@@ -1,0 +1,184 @@
+"""commands: the second event protocol over HTTP: commands, and one stream of a thread's events."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, cast
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from interlock.cli.web.api import protocol, streams
+from interlock.cli.web.api.answers import answer, dumped, part
+from interlock.cli.web.api.runs import Runs
+from interlock.cli.web.api.threads import BUSY
+from interlock.cli.web.app import RefusedError, body
+from interlock.cli.web.guard import Person
+from interlock.engine.client import served, threads
+from interlock.engine.client.served import Served
+from interlock.state.errors import InterlockError
+
+_ENDS = {"success": "completed"}
+"""How a drive's status ends a stream; every other one as `failed`, or clients would wait for a person's answer."""
+_LOOK_S = 0.05
+
+
+class Commands:
+    """Answers the protocol's two routes."""
+
+    def __init__(self, runs: Runs) -> None:
+        self.runs, self.lanes = runs, runs.lanes
+        self.about, self.home = runs.about, runs.lanes.home
+
+    async def command(self, request: Request) -> Response:
+        given = await body(request)
+        name, method = given.get("id"), given.get("method")
+        if not isinstance(name, int) or not isinstance(method, str):
+            text = "Protocol commands must include an integer id and string method."
+            return answer({"type": "error", "id": name, "error": "invalid_argument", "message": text}, 400)
+        params = part(given, "params")
+        try:
+            found = await self._done(request, method, params)
+        except RefusedError as error:
+            if error.status == 403:
+                raise
+            return answer({"type": "error", "id": name, **_error(error)})
+        except InterlockError as error:
+            return answer({"type": "error", "id": name, "error": "unknown_error", "message": str(error)})
+        return answer({"type": "success", "id": name, "result": found, "meta": {}})
+
+    async def _done(self, request: Request, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        person = request.state.person
+        if method == "run.start":
+            return await self._start(request, params, person)
+        thread = self.about.find(request.path_params["thread"])
+        if method == "input.respond":
+            return await self._respond(thread, params, person)
+        if method == "agent.getTree":
+            return {"tree": {"namespace": [], "status": self.about.status(thread, None), "children": []}}
+        raise CommandError("unknown_command", f"Unknown protocol command: {method}")
+
+    async def _start(self, request: Request, params: Mapping[str, Any], person: Person) -> dict[str, Any]:
+        if not params.get("assistant_id"):
+            raise CommandError("invalid_argument", "run.start requires an assistant_id.")
+        thread = self.runs.thread(request, {"if_not_exists": "create"})
+        config = part(params, "config")
+        at = part(config, "configurable").get("checkpoint_id")
+        strategy = params.get("multitaskStrategy")
+        given = {**_REST, **params, "multitask_strategy": strategy, "checkpoint_id": at}
+        waits = threads.waiting(self.about.options, thread.run) if thread.run else []
+        if waits and params.get("input") is not None and strategy is None:
+            given |= {"input": None, "command": {"resume": params["input"]}}
+        return {"run_id": (await self.lanes.begun(given, thread, person, protocol=True)).id}
+
+    async def _respond(self, thread: Served, params: Mapping[str, Any], person: Person) -> dict[str, Any]:
+        several: Any = params.get("responses") or [params]
+        answers = {str(one.get("interrupt_id")): one.get("response") for one in several}
+        for _ in range(100):  # a program hears of an interrupt before its drive has ended
+            if self.about.status(thread, None) != "busy":
+                break
+            await asyncio.sleep(_LOOK_S)
+        thread = self.about.find(thread.id)
+        waits = (
+            {one.interrupt for one in threads.waiting(self.about.options, thread.run)}
+            if thread.run
+            else {*()}
+        )
+        if unknown := [name for name in answers if name not in waits]:
+            raise CommandError("no_such_interrupt", f"Unknown or already-consumed interrupt: {unknown[0]}")
+        drives = self.about.drives(thread.id)
+        if not drives:
+            raise CommandError("no_such_run", "No interrupted run is bound to this thread.")
+        more = {key: params[key] for key in ("update", "goto") if params.get(key) is not None}
+        given = {
+            **_REST,
+            "assistant_id": drives[0].body["assistant_id"],
+            "command": {"resume": answers, **more},
+        }
+        await self.lanes.begun(given, thread, person, protocol=True)
+        return {}
+
+    async def events(self, request: Request) -> Response:
+        given = await body(request)
+        channels = cast("list[Any]", given.get("channels") or [])
+        if not isinstance(given.get("channels"), list) or not channels:
+            raise RefusedError(400, "channels is required and must be a non-empty array")
+        wrong = [c for c in channels if not _is_channel(c)]
+        if wrong:
+            allowed = (
+                "values, updates, messages, tools, custom, lifecycle, input, tasks, or any `custom:<name>`"
+            )
+            text = ", ".join(str(one) for one in wrong[:5])
+            raise RefusedError(400, f"channels contains unsupported entries: {text}. Allowed: {allowed}.")
+        thread = self.about.find(request.path_params["thread"])
+        return streams.Streaming(self._events(thread.id, given))
+
+    async def _events(self, thread: str, given: Mapping[str, Any]) -> AsyncIterator[bytes]:
+        """All of a thread's drives by this protocol, from the first one; then live."""
+        since, number, beat = given.get("since"), 0, 0.0
+        since = since if isinstance(since, int) and not isinstance(since, bool) else -1
+        seen: set[str] = set()
+        yield b": connected\r\n\r\n"
+        while True:
+            there = [one for one in reversed(self.about.drives(thread)) if one.id not in seen]
+            for drive in (one for one in there if one.body["kwargs"]["protocol"]):
+                place = 0
+                async for made in self._drive_events(drive):
+                    if made is None:
+                        yield b": heartbeat\r\n\r\n"
+                        continue
+                    number, place = number + 1, place + 1
+                    whole = {**made, "seq": number, "event_id": f"{drive.id}-{place}"}
+                    if number > since and protocol.wants(
+                        given["channels"], given.get("namespaces"), given.get("depth"), made
+                    ):
+                        yield streams.sse(made["method"], dumped(whole), str(number))
+            seen.update(one.id for one in there)
+            beat += _LOOK_S
+            if beat >= 5:
+                beat = 0.0
+                yield b": heartbeat\r\n\r\n"
+            await asyncio.sleep(_LOOK_S)
+
+    async def _drive_events(self, drive: Served) -> AsyncIterator[dict[str, Any] | None]:
+        graph = drive.body["kwargs"]["graph_id"]
+        yield protocol.event("lifecycle", {"event": "running", "graph_name": graph})
+        asks, failed = False, ""
+        async for line in streams.lines(self.home, drive.id, lambda: self.lanes.lasts(drive.id)):
+            if line is None:
+                yield None
+            elif line.event == "protocol":
+                made = json.loads(line.data)
+                asks = asks or made["method"] == "input.requested"
+                yield made
+            elif line.event == "error":
+                failed = json.loads(line.data)["message"]
+        now = served.served(self.home, "drive", drive.id)
+        while now and now.body["status"] in BUSY:
+            await asyncio.sleep(_LOOK_S)
+            now = served.served(self.home, "drive", drive.id)
+        ended = (
+            "interrupted" if asks and not failed else _ENDS.get(now.body["status"] if now else "", "failed")
+        )
+        more = {"error": failed} if failed else {}
+        yield protocol.event("lifecycle", {"event": ended, "graph_name": graph, **more})
+
+
+class CommandError(RefusedError):
+    """A command that the protocol answers with an error."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(200, detail)
+        self.code = code
+
+
+def _error(error: RefusedError) -> dict[str, str]:
+    code = error.code if isinstance(error, CommandError) else "unknown_error"
+    return {"error": code, "message": str(error)}
+
+
+def _is_channel(found: object) -> bool:
+    return isinstance(found, str) and (found in protocol.CHANNELS or found.startswith("custom:"))
+
+
+_REST: Mapping[str, Any] = {"stream_mode": ["values"], "stream_subgraphs": True, "stream_resumable": True}

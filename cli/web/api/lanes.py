@@ -1,0 +1,322 @@
+"""lanes: drives as programs ask for them: one after the other on each thread, stopped, taken back."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, cast
+from uuid import uuid4
+
+from interlock.cli.web import drives
+from interlock.cli.web.api import shown
+from interlock.cli.web.api.answers import part, texts
+from interlock.cli.web.api.assistants import Assistants, Chosen
+from interlock.cli.web.api.recorder import Call, begin_record, end_record
+from interlock.cli.web.api.threads import BUSY, Threads
+from interlock.cli.web.app import RefusedError
+from interlock.cli.web.driver import Work
+from interlock.cli.web.guard import Person
+from interlock.engine.client import Options, RunRow, served
+from interlock.engine.client.served import Served
+from interlock.state.errors import InterlockError
+
+_STRATEGIES = ("enqueue", "reject", "interrupt", "rollback")
+_MODES = (
+    "values",
+    "updates",
+    "messages",
+    "messages-tuple",
+    "custom",
+    "events",
+    "tasks",
+    "checkpoints",
+    "debug",
+)
+_STOP_S, _LOOK_S = 30.0, 0.02
+_KEPT_S = 86_400.0
+"""How long the stream of an ended drive can be read again."""
+_KILLED = "The process of this run was killed. The thread goes on where it stood."
+_TAKEN = "Thread is already running a task. Wait for it to finish or choose a different multitask strategy."
+
+
+class Lanes:
+    """Starts drives, one after the other on each thread."""
+
+    def __init__(self, about: Threads, assistants: Assistants) -> None:
+        self.about, self.assistants = about, assistants
+        self.client, self.home = about.client, about.home
+        self._lanes: dict[str, asyncio.Task[None]] = {}
+        self._children: dict[str, drives.Child] = {}
+        """Drive → process of those that this server started."""
+        self._stopping = set[str]()
+        self._resumed = False
+
+    async def begun(
+        self, given: Mapping[str, Any], thread: Served, person: Person, protocol: bool = False
+    ) -> Served:
+        """Put a drive in its thread's lane. Raises `RefusedError`."""
+        chosen = self.assistants.chosen(given.get("assistant_id"))
+        _check(given, person)
+        modes = _modes(given)
+        await self._make_room(thread, strategy := given.get("multitask_strategy") or "enqueue")
+        about = {"graph_id": chosen.graph, "assistant_id": chosen.assistant}
+        of_thread = part(thread.body, "metadata")
+        kept = {
+            "assistant_id": chosen.assistant,
+            "metadata": {**chosen.metadata, **of_thread, **part(given, "metadata"), **about},
+            "status": "pending",
+            "multitask_strategy": strategy,
+            "by": person.name,
+            "kwargs": {**_kwargs(given, chosen), "stream_mode": [*modes], "protocol": protocol},
+        }
+        made = served.serve(self.home, "drive", str(uuid4()), kept, thread=thread.id, run=thread.run)
+        begin_record(self.home, made.id)
+        self.about.keep(thread)
+        changed = {"metadata": {**of_thread, **about}, "updated": time.time()}
+        served.change(self.home, "thread", thread.id, changed)
+        self._enter(thread.id, float(given.get("after_seconds") or 0))
+        return made
+
+    async def _make_room(self, thread: Served, strategy: object) -> None:
+        """Do to a thread's drives what a new one's strategy says. Raises `RefusedError`."""
+        if strategy not in _STRATEGIES:
+            raise RefusedError(422, f"multitask_strategy must be one of {', '.join(_STRATEGIES)}.")
+        busy = [one for one in self.about.drives(thread.id) if one.body["status"] in BUSY]
+        if busy and strategy == "reject":
+            raise RefusedError(409, _TAKEN)
+        for one in busy if strategy != "enqueue" else ():
+            await self.stop(one, rollback=strategy == "rollback")
+
+    def _enter(self, thread: str, after: float = 0, first: "Coroutine[Any, Any, None] | None" = None) -> None:
+        before = self._lanes.get(thread)
+        self._lanes[thread] = asyncio.ensure_future(self._next(thread, before, after, first))
+
+    async def _next(
+        self,
+        thread: str,
+        before: "asyncio.Task[None] | None",
+        after: float,
+        first: "Coroutine[Any, Any, None] | None",
+    ) -> None:
+        """Drive what waits in a lane."""
+        if before is not None:
+            await asyncio.wait({before})
+        if first is not None:
+            await first
+        if after:
+            await asyncio.sleep(after)
+        waits = [one for one in self.about.drives(thread) if one.body["status"] == "pending"]
+        for one in reversed(waits):
+            try:
+                await self._drive(one)
+            except InterlockError as error:
+                self._failed(one, error)
+
+    def _failed(self, one: Served, error: InterlockError) -> None:
+        """Note a drive that never began."""
+        about = {"error": type(error).__name__, "message": str(error)}
+        now = served.served(self.home, "drive", one.id)
+        if now is None or now.body["status"] not in BUSY:
+            return
+        served.change(self.home, "drive", one.id, {"status": "error", "error": about})
+        end_record(self.home, one.id, None if one.id in self._stopping else about)
+
+    async def _drive(self, one: Served) -> None:
+        """Drive one, until it has ended."""
+        thread = self.about.find(one.thread)
+        rows = self.about.rows()
+        row = rows.get(thread.run)
+        kwargs = one.body["kwargs"]
+        graph = str(kwargs["graph_id"])
+        field = self.assistants.prompt_field(graph)
+        while row is not None and row.status == "running":  # somebody else drives it
+            await asyncio.sleep(0.2)
+            row = self.about.rows().get(thread.run)
+        if row is not None and row.workflow != graph:
+            row = None  # another workflow is another run
+        if row is not None and field is not None and kwargs["checkpoint"].get("checkpoint_id"):
+            row = await self._forked(thread, row, kwargs["checkpoint"]["checkpoint_id"])
+        run = row.run if row else self.client.new_id()
+        before = self.client.checkpoints(run)[-1].step if row and self.client.checkpoints(run) else None
+        served.change(self.home, "thread", thread.id, {}, run)
+        served.change(self.home, "drive", one.id, {"status": "running", "before": before}, run)
+        call = _call(one, row is None, field)
+        work = Work(self._options(kwargs, row is None), run, graph, call=call)
+        try:
+            await drives.begin(work, lambda child: self._children.update({one.id: child}))
+        except InterlockError:
+            self._children.pop(one.id, None)
+            raise
+        while self.alive(one.id):
+            await asyncio.sleep(_LOOK_S)
+        self._children.pop(one.id, None)
+        now = served.served(self.home, "drive", one.id)
+        if now and now.body["status"] in BUSY:  # its process was killed
+            self._failed(one, InterlockError(_KILLED))
+        with suppress(InterlockError, KeyError):
+            await asyncio.to_thread(self.about.shown, self.about.find(one.thread), self.about.rows())
+
+    def _options(self, kwargs: Mapping[str, Any], new: bool) -> Options:
+        given = {
+            **kwargs["context"],
+            **{
+                k: v
+                for k, v in kwargs["config"].get("configurable", {}).items()
+                if not k.startswith("__") and k not in _PLACES
+            },
+        }
+        options = replace(self.client.options, context=given or None, door="program")
+        return options if new else replace(options, workspace=None, approval_mode=None, mode=None)
+
+    async def _forked(self, thread: Served, row: RunRow, checkpoint: str) -> RunRow:
+        """A fork of a run of Interlock's own at a checkpoint, which the thread shows from now on."""
+        found = [one for one in self.client.checkpoints(row.run) if one.id == checkpoint]
+        if not found:
+            raise InterlockError(f"Thread {thread.id} has no checkpoint {checkpoint!r}.")
+        made = await asyncio.to_thread(lambda: self.client.fork(row.run, found[0].step, in_place=True))
+        return self.about.rows()[made.run]
+
+    def alive(self, drive: str) -> bool:
+        child = self._children.get(drive)
+        return child is not None and child.poll() is None
+
+    def lasts(self, drive: str) -> bool:
+        """Whether a drive waits or works."""
+        found = served.served(self.home, "drive", drive)
+        return found is not None and found.body["status"] in BUSY
+
+    async def stop(self, one: Served, *, rollback: bool = False) -> None:
+        """Stop a drive, and wait for its end; a rollback takes back what it did to its thread."""
+        now = served.served(self.home, "drive", one.id) or one
+        if now.body["status"] == "pending":
+            about = {"error": "UserInterrupt", "message": "Run was cancelled before it began."}
+            served.change(self.home, "drive", one.id, {"status": "interrupted", "error": about})
+        self._stopping.add(one.id)
+        if child := self._children.get(one.id):
+            child.send_signal(signal.SIGINT)
+        until = time.monotonic() + _STOP_S
+        while self.alive(one.id) and time.monotonic() < until:
+            await asyncio.sleep(_LOOK_S)
+        now = served.served(self.home, "drive", one.id)
+        if now and now.body["status"] == "success" and not rollback:
+            return  # it ended before the stop
+        name = "UserRollback" if rollback else "UserInterrupt"
+        about = {"error": name, "message": f"User {'rolled back' if rollback else 'interrupted'} the run"}
+        served.change(self.home, "drive", one.id, {"status": "interrupted", "error": about})
+        if rollback:
+            await self._roll_back(one)
+
+    async def _roll_back(self, one: Served) -> None:
+        """The thread shows a fork of its run as it was before the drive; the drive's own row goes."""
+        now = served.served(self.home, "drive", one.id)
+        if now is None:
+            return
+        run, before = now.run, now.body.get("before")
+        fresh = ""
+        if run and before is not None:
+            fresh = (await asyncio.to_thread(lambda: self.client.fork(run, before, in_place=True))).run
+        served.change(self.home, "thread", one.thread, {"latest": None}, fresh)
+        served.unserve(self.home, "drive", one.id)
+
+    def resume(self) -> None:
+        """Go on with what an earlier server left: drives that wait, and those that still work. Once."""
+        if self._resumed:
+            return
+        self._resumed = True
+        for one in reversed(served.all_served(self.home, "drive")):
+            if one.body["status"] in BUSY:
+                work = self._adopted(one) if one.body["status"] == "running" else None
+                self._enter(one.thread, first=work)
+        for old in (self.home / "live").glob("*.stream"):
+            if time.time() - old.stat().st_mtime > _KEPT_S:
+                old.unlink(missing_ok=True)
+
+    async def _adopted(self, one: Served) -> None:
+        """Wait for the end of a drive of an earlier server."""
+        until = time.monotonic() + _STOP_S
+        while self.lasts(one.id):
+            row = self.about.rows().get(one.run)
+            if time.monotonic() > until and (row is None or row.status != "running"):
+                self._failed(one, InterlockError(_KILLED))
+            await asyncio.sleep(0.2)
+
+
+def _kwargs(given: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
+    """What a drive was asked for, as its row keeps it and programs read it."""
+    return {
+        "input": given.get("input"),
+        "command": given.get("command"),
+        "config": {**chosen.config, **part(given, "config")},
+        "context": {**chosen.context, **part(given, "context")},
+        "checkpoint": _checkpoint(given),
+        "interrupt_before": given.get("interrupt_before"),
+        "interrupt_after": given.get("interrupt_after"),
+        "subgraphs": bool(given.get("stream_subgraphs")),
+        "resumable": bool(given.get("stream_resumable")),
+        "webhook": None,
+        "feedback_keys": None,
+        "temporary": False,
+        "graph_id": chosen.graph,
+    }
+
+
+def _check(given: Mapping[str, Any], person: Person) -> None:
+    """Raises `RefusedError` for what a token may not start, and for what isn't supported."""
+    command = part(given, "command")
+    answers = (
+        "resume" in command
+        and not given.get("input")
+        and not {"update", "goto"} & {k for k in command if command[k]}
+    )
+    if person.role == "decide" and not answers:
+        raise RefusedError(
+            403, "This needs the role 'drive': this token may only answer interrupts (command.resume)."
+        )
+    if given.get("webhook"):
+        raise RefusedError(
+            422, "A webhook of a run isn't supported. Notifications have a setting: general.notify."
+        )
+
+
+_PLACES = ("thread_id", "checkpoint_id", "checkpoint_ns", "run_id", "graph_id", "assistant_id", "user_id")
+
+
+def _checkpoint(given: Mapping[str, Any]) -> dict[str, Any]:
+    at = {**part(given, "checkpoint")}
+    if name := given.get("checkpoint_id"):
+        at["checkpoint_id"] = name
+    return {key: at[key] for key in ("checkpoint_id", "checkpoint_ns") if at.get(key)}
+
+
+def _modes(given: Mapping[str, Any]) -> tuple[str, ...]:
+    modes = tuple(texts(given, "stream_mode")) or ("values",)
+    if wrong := [mode for mode in modes if mode not in _MODES]:
+        raise RefusedError(422, f"stream_mode {wrong[0]!r} isn't supported. Expected of {', '.join(_MODES)}.")
+    return modes
+
+
+def _call(one: Served, new: bool, field: str | None) -> Call:
+    kwargs = one.body["kwargs"]
+    given = kwargs["input"]
+    if field is not None and isinstance(given, dict) and field not in given and "messages" in given:
+        given = {field: shown.prompt_in(cast("dict[str, Any]", given))}
+    about = {"run_id": one.id, "graph_id": kwargs["graph_id"], "assistant_id": one.body["assistant_id"]}
+    return Call(
+        one.id,
+        one.thread,
+        new,
+        field,
+        given,
+        kwargs["command"] or {},
+        tuple(kwargs["stream_mode"]),
+        kwargs["subgraphs"],
+        kwargs["interrupt_before"],
+        kwargs["interrupt_after"],
+        kwargs["config"],
+        {**one.body["metadata"], **about, "run_attempt": 1},
+        kwargs["checkpoint"],
+        kwargs["protocol"],
+        one.body.get("by", ""),
+    )

@@ -1,0 +1,84 @@
+"""protocol: the second event protocol: a graph's own events as the messages of `/threads/{id}/stream/events`."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+CHANNELS = ("values", "updates", "checkpoints", "messages", "tools", "custom", "lifecycle", "input", "tasks")
+
+
+def protocol_events(method: str, params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What a program is sent of one event of a graph: `method` and `params`, without numbers."""
+    data: Any = params.get("data")
+    namespace: list[str] = params.get("namespace") or []
+    if method == "values":
+        found = [*(params.get("interrupts") or ()), *_interrupts(data)]
+        yield from (requested(one, namespace) for one in {one["id"]: one for one in found}.values())
+    if method == "lifecycle":  # of a graph inside: its own namespace is in the data
+        namespace = _field(data, "namespace") or []
+        data = {key: value for key, value in data.items() if key != "namespace"}
+        if not namespace:
+            return
+    shaped = _shaped(method, data)
+    if method != "messages" or shaped is not None:
+        yield event(method.partition(":")[0], shaped, namespace, params.get("node"))
+
+
+def _shaped(method: str, data: Any) -> Any:
+    """The data of an event as programs expect it; None for a whole message: those who stream get it in pieces."""
+    kind, _, name = method.partition(":")
+    if kind == "messages":
+        piece = cast(Any, data[0] if isinstance(data, list) else data)
+        return piece if _field(piece, "event") else None
+    if kind == "custom":
+        return (
+            {"name": name, "payload": data} if name else data if _field(data, "name") else {"payload": data}
+        )
+    return without_interrupts(data) if kind == "values" else data
+
+
+def _field(data: Any, name: str) -> Any:
+    return cast("dict[str, Any]", data).get(name) if isinstance(data, dict) else None
+
+
+def _interrupts(data: Any) -> list[dict[str, Any]]:
+    return _field(data, "__interrupt__") or []
+
+
+def without_interrupts(data: Any) -> Any:
+    """A state without what waits in it."""
+    if not isinstance(data, dict):
+        return data
+    return {key: value for key, value in cast("dict[str, Any]", data).items() if key != "__interrupt__"}
+
+
+def event(method: str, data: Any, namespace: Sequence[str] = (), node: Any = None) -> dict[str, Any]:
+    more = {"node": node} if isinstance(node, str) and node else {}
+    params = {"namespace": [*namespace], "timestamp": int(time.time() * 1000), "data": data, **more}
+    return {"type": "event", "method": method, "params": params}
+
+
+def requested(interrupt: Mapping[str, Any], namespace: Sequence[str]) -> dict[str, Any]:
+    value = interrupt.get("value")
+    schema = interrupt.get("response_schema")
+    more = {"response_schema": schema} if schema else {}
+    data = {"interrupt_id": interrupt["id"], "payload": value, "value": value, **more}
+    return event("input.requested", data, namespace)
+
+
+def wants(channels: Sequence[str], namespaces: Any, depth: Any, one: Mapping[str, Any]) -> bool:
+    """Whether an event is of the channels and namespaces that a program follows."""
+    method, params = one["method"], one["params"]
+    name = params["data"].get("name") if method == "custom" else None
+    channel = "input" if method == "input.requested" else method
+    if channel not in channels and not (name and f"custom:{name}" in channels):
+        return False
+    there: list[str] = params["namespace"]
+    return not namespaces or any(_under(there, prefix, depth) for prefix in namespaces)
+
+
+def _under(namespace: Sequence[str], prefix: Sequence[str], depth: Any) -> bool:
+    if len(prefix) > len(namespace) or (isinstance(depth, int) and len(namespace) - len(prefix) > depth):
+        return False
+    pairs = zip(namespace, prefix, strict=False)
+    return all(part == wanted or part.partition(":")[0] == wanted for part, wanted in pairs)

@@ -1,0 +1,330 @@
+"""recorder: drives a run for a program, in the drive's own process, and writes its stream to a file as it comes.
+
+One line an event: its name, a tab, its JSON. The last line's name is `end`.
+"""
+
+import os
+import threading
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from interlock.cli.web.api import shown
+from interlock.cli.web.api.answers import dumped, plain
+from interlock.cli.web.api.protocol import protocol_events
+from interlock.engine.client import Client, Options, Outcome, Renderer, served, threads
+from interlock.graphs._tap import TAP
+from interlock.state.errors import InterlockError, RunError, bug
+
+if TYPE_CHECKING:
+    from interlock.state.events import Event
+
+NATIVE = ("values", "updates", "messages", "custom", "tasks", "checkpoints", "debug")
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a program asked for: one drive of a thread's run."""
+
+    id: str
+    thread: str
+    new: bool
+    """The run begins with it."""
+    prompt_field: str | None
+    """Of a workflow of Interlock's; None: it is a graph of LangGraph's."""
+    input: Any = None
+    command: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    modes: tuple[str, ...] = ("values",)
+    subgraphs: bool = False
+    before: Any = None
+    after: Any = None
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    checkpoint: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    protocol: bool = False
+    """Its stream is that of the second event protocol."""
+    by: str = ""
+    """Who asked; empty: the user whose server it is."""
+
+
+def record_of(home: Path, drive: str) -> Path:
+    return home / "live" / f"{drive}.stream"
+
+
+class Recorder:
+    """The stream of one drive."""
+
+    def __init__(self, call: Call, options: Options, run: str) -> None:
+        self._call, self._options, self._run = call, options, run
+        self.failed: Exception | None = None
+        self._lock = threading.Lock()
+        self._file = record_of(options.home, call.id).open("ab", buffering=0)
+        self._first = True
+        self._said: dict[str, Any] = {}
+        self._message = 0
+
+    def write(self, event: str, data: Any) -> None:
+        with self._lock:
+            self._file.write(event.encode() + b"\t" + dumped(data) + b"\n")
+
+    def fail(self, error: Exception) -> None:
+        error = getattr(error, "__cause__", None) or error if self.failed is None else self.failed
+        self.failed = error
+        self.write("error", _error(error))
+
+    async def tap(self, app: Any, graph_input: Any, config: Any, **given: Any) -> AsyncIterator[Any]:
+        """Drive the graph as the program asked; yields what nodes write."""
+        config, graph_input = self._config(config), self._input(graph_input)
+        given |= {"interrupt_before": self._call.before, "interrupt_after": self._call.after}
+        parts = self._by_protocol if self._call.protocol else self._by_modes
+        try:
+            async with aclosing(cast("Any", parts(app, graph_input, config, given))) as found:
+                async for data in found:
+                    yield data
+        except Exception as error:
+            if type(error).__name__ != "GraphDrained":
+                self.failed = error
+            raise
+
+    def _config(self, config: Any) -> Any:
+        call = self._call
+        own = {k: v for k, v in call.config.items() if k in ("tags", "recursion_limit", "max_concurrency")}
+        configurable = {**call.config.get("configurable", {}), **config["configurable"]}
+        return {
+            **config,
+            **own,
+            "configurable": configurable,
+            "metadata": {**call.metadata},
+            "run_id": call.id,
+        }
+
+    def _input(self, graph_input: Any) -> Any:
+        """The first input, with what a resume changes or skips, too."""
+        from langgraph.types import Command
+
+        first, self._first = self._first, False
+        resumes = isinstance(graph_input, Command) and cast(Any, graph_input).resume
+        if not first or not resumes:
+            return cast(Any, graph_input)
+        return replace(cast(Any, graph_input), **_moves(self._call.command))
+
+    async def _by_modes(self, app: Any, graph_input: Any, config: Any, given: Any) -> AsyncIterator[Any]:
+        wanted = self._call.modes
+        native = {"messages" if mode == "messages-tuple" else mode for mode in wanted} & {*NATIVE}
+        modes, subgraphs = [*native | {"custom"}], self._call.subgraphs
+        if "events" not in wanted:
+            stream = app.astream(graph_input, config, stream_mode=modes, subgraphs=subgraphs, **given)
+            async for part in stream:
+                for data in self._part(part, given):
+                    yield data
+            return
+        stream = app.astream_events(
+            graph_input, config, version="v2", stream_mode=modes, subgraphs=subgraphs, **given
+        )
+        async for event in stream:
+            if event["event"] == "on_chain_stream" and event["run_id"] == self._call.id:
+                for data in self._part(event["data"]["chunk"], given):
+                    yield data
+            self.write("events", event)
+
+    def _part(self, part: Any, given: Any) -> list[Any]:
+        """Write a part of the stream, if it was asked for; returns what a node wrote to it."""
+        namespace, mode, data = part if self._call.subgraphs else ((), *part)
+        place = "".join(f"|{one}" for one in namespace)
+        wanted = self._call.modes
+        shown_ = self._shaped(data, given) if self._call.prompt_field is not None else data
+        if mode == "messages":
+            self._say(place, data)
+        elif mode == "debug" and mode in wanted:
+            is_checkpoint = data["type"] == "checkpoint"
+            self.write(
+                f"debug{place}",
+                {**data, "payload": self._checkpoint(data["payload"])} if is_checkpoint else data,
+            )
+        elif mode == "checkpoints" and mode in wanted:
+            self.write(f"checkpoints{place}", self._checkpoint(data))
+        elif mode in wanted:
+            self.write(f"{mode}{place}", shown_)
+        return [data] if mode == "custom" else []
+
+    def _say(self, place: str, data: Any) -> None:
+        message: Any = data[0]
+        about = {**data[1], "thread_id": self._call.thread}
+        if "messages-tuple" in self._call.modes:
+            self.write(f"messages{place}", [message, about])
+            return
+        from langchain_core.messages import BaseMessageChunk, message_chunk_to_message
+
+        if str(message.id) in self._said:
+            self._said[str(message.id)] += message
+        else:
+            self._said[str(message.id)] = message
+            self.write("messages/metadata", {message.id: {"metadata": about}})
+        kind = "partial" if isinstance(message, BaseMessageChunk) else "complete"
+        self.write(f"messages/{kind}", [message_chunk_to_message(self._said[str(message.id)])])
+
+    async def _by_protocol(self, app: Any, graph_input: Any, config: Any, given: Any) -> AsyncIterator[Any]:
+        async with await app.astream_events(graph_input, config, version="v3", **given) as stream:
+            async for event in stream:
+                params = {**event["params"]}
+                if self._call.prompt_field is not None:
+                    params["data"] = self._shaped(params["data"], given)
+                    params["interrupts"] = [self._asked(one) for one in params.get("interrupts") or ()]
+                for made in protocol_events(event["method"], plain(params)):
+                    self.write("protocol", made)
+                if event["method"] == "custom":
+                    yield params["data"]
+
+    def _shaped(self, data: Any, given: Any) -> Any:
+        """A state or update of Interlock's own workflow, with its conversation and readable interrupts."""
+        if not isinstance(data, dict):
+            return data
+        made: dict[str, Any] = {**cast("dict[str, Any]", data)}
+        if isinstance(head := made.get("head"), str) and head:
+            transcript = given["context"].transcript
+            made["messages"] = shown.messages(
+                (name, transcript.message(name)) for name in transcript.ids(head)
+            )
+        if made.get("__interrupt__"):
+            made["__interrupt__"] = [self._asked(one) for one in made["__interrupt__"]]
+        return made
+
+    def _checkpoint(self, payload: Any) -> Any:
+        at, before = self._placed(payload["config"]), self._placed(payload.get("parent_config"))
+        places = {"config": at, "parent_config": before}
+        return {**payload, **places, "checkpoint": place_of(at), "parent_checkpoint": place_of(before)}
+
+    def _placed(self, config: Any) -> Any:
+        """A config with the thread as programs name it."""
+        return (
+            {"configurable": {**config["configurable"], "thread_id": self._call.thread}} if config else None
+        )
+
+    def _asked(self, interrupt: Any) -> dict[str, Any]:
+        return asked(self._options, self._run, interrupt, with_schema=True)
+
+    def emitted(self, event: "Event", /) -> None:
+        """An event of Interlock's own workflow, as a part of the stream: tokens as messages, the others as custom."""
+        call = self._call
+        if call.protocol or call.prompt_field is None:
+            return
+        if (
+            event.type == "message"
+            and "messages-tuple" in call.modes
+            and cast("Any", event).role == "assistant"
+        ):
+            content, delta = cast("Any", event).content, cast("Any", event).delta
+            chunk = {"type": "AIMessageChunk", "content": content, "id": f"{call.id}-{self._message}"}
+            if delta:
+                self.write("messages", [chunk, {"langgraph_node": "turn", **call.metadata}])
+            else:
+                self._message += 1
+        elif "custom" in call.modes:
+            self.write("custom", event.model_dump(mode="json"))
+
+    def close(self, status: str) -> None:
+        self.write("end", {"status": status})
+        self._file.close()
+
+
+def asked(options: Options, run: str, interrupt: Any, *, with_schema: bool = False) -> dict[str, Any]:
+    """An interrupt as programs see it; one of Interlock's own workflow with its request and the answer's schema."""
+    made: dict[str, Any] = {"id": interrupt.id, "value": interrupt.value}
+    if with_schema:
+        made["response_schema"] = getattr(interrupt, "response_schema", None)
+    if isinstance(interrupt.value, str) and (found := threads.requested(options, run, interrupt.value)):
+        name, request = found
+        made["value"] = shown.payload(name, request)
+        made["response_schema"] = shown.response_schema(request)
+    return made
+
+
+def _moves(command: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of LangGraph's `Command` that a program may give beside `resume`."""
+    from langgraph.types import Send
+
+    made: dict[str, Any] = {}
+    if (update := command.get("update")) is not None:
+        pairs = cast("list[Any]", update) if isinstance(update, list) else None
+        made["update"] = [(one[0], one[1]) for one in pairs] if pairs else update
+    if goto := command.get("goto"):
+        ways = cast("list[Any]", goto if isinstance(goto, list) else [goto])
+        made["goto"] = [way if isinstance(way, str) else Send(way["node"], way.get("input")) for way in ways]
+    return made
+
+
+def place_of(config: Any) -> dict[str, Any] | None:
+    """A checkpoint as programs name it."""
+    if not config:
+        return None
+    where = config["configurable"]
+    return {name: where.get(name, "") for name in ("checkpoint_id", "thread_id", "checkpoint_ns")}
+
+
+def begin_record(home: Path, drive: str) -> None:
+    """Make the file of a drive that is to come, with its first event."""
+    path = record_of(home, drive)
+    path.parent.mkdir(exist_ok=True, mode=0o700)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(b"metadata\t" + dumped({"run_id": drive, "attempt": 1}) + b"\n")
+
+
+def end_record(home: Path, drive: str, error: Mapping[str, str] | None = None) -> None:
+    """End the file of a drive whose process couldn't."""
+    with record_of(home, drive).open("ab") as file:
+        file.write((b"error\t" + dumped(error) + b"\n" if error else b"") + b"end\t{}\n")
+
+
+async def drive(options: Options, run: str, workflow: str, call: Call, live: Renderer) -> None:
+    """Drive a thread's run, and note in its rows how that ended."""
+    client, home = Client(options), options.home
+    recorder = Recorder(call, options, run)
+    status = "error"
+    TAP.set(recorder.tap)
+    try:
+        outcome = await _driven(client, run, workflow, call, [live, recorder.emitted])
+        status = _status(outcome)
+        if outcome.status == "failed":
+            recorder.fail(
+                recorder.failed or InterlockError((outcome.error or {}).get("message", "It failed."))
+            )
+    except Exception as error:
+        recorder.fail(recorder.failed or (error if isinstance(error, InterlockError) else bug(error)))
+        raise
+    finally:
+        served.change(home, "drive", call.id, {"status": status, "error": _error(recorder.failed)})
+        recorder.close(status)
+
+
+def _status(outcome: Outcome) -> str:
+    ends = {"failed": "error", "cancelled": "interrupted", "timeout": "timeout", "lost": "error"}
+    return ends.get(outcome.status, "success")
+
+
+def _error(error: Exception | None) -> dict[str, str] | None:
+    """An error by the name that clients of LangGraph know."""
+    name = "RuntimeError" if type(error) is RunError else type(error).__name__
+    return {"error": name, "message": str(error)} if error else None
+
+
+async def _driven(client: Client, run: str, workflow: str, call: Call, renderers: Any) -> Outcome:
+    given: Any = call.input
+    if call.new:
+        return await client.start(workflow, given or {}, renderers=renderers, run=run)
+    if "resume" in call.command:
+        found = threads.waiting(client.options, run)
+        client.decide(run, threads.decisions(found, call.command["resume"]), call.by)
+        return await client.go_on(run, renderers=renderers)
+    if call.prompt_field is not None:
+        text = str(given.get(call.prompt_field) or "").strip() if given else ""
+        return await client.go_on(run, text or None, renderers=renderers, instead=True)
+    return await client.take_up(run, _given(call), call.checkpoint, renderers=renderers)
+
+
+def _given(call: Call) -> Any:
+    from langgraph.types import Command
+
+    moves = _moves(call.command)
+    return Command(**moves) if moves else call.input

@@ -1,0 +1,250 @@
+"""runs: drives as runs: begun, waited for, followed, cancelled."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Any, cast
+from uuid import uuid4
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from interlock.cli.web.api import streams
+from interlock.cli.web.api.answers import MissingError, answer, page, part, texts, uuid_in, when
+from interlock.cli.web.api.lanes import Lanes
+from interlock.cli.web.api.recorder import record_of
+from interlock.cli.web.api.threads import BUSY
+from interlock.cli.web.app import RefusedError, body
+from interlock.engine.client import served
+from interlock.engine.client.served import Served
+from interlock.state.errors import InterlockError
+
+
+class Runs:
+    """Answers about drives."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self.lanes, self.about = lanes, lanes.about
+        self._client, self._home = lanes.client, lanes.home
+        self._others: set[asyncio.Task[None]] = set()
+
+    def shown(self, one: Served) -> dict[str, Any]:
+        """A drive as programs read it."""
+        hidden = ("protocol", "graph_id", "checkpoint")
+        kwargs = {key: value for key, value in one.body["kwargs"].items() if key not in hidden}
+        return {
+            "run_id": one.id,
+            "thread_id": one.thread,
+            **{key: one.body[key] for key in ("assistant_id", "metadata", "status", "multitask_strategy")},
+            "kwargs": kwargs,
+            "created_at": when(one.at),
+            "updated_at": when(one.body.get("updated", one.at)),
+        }
+
+    def find(self, request: Request) -> Served:
+        uuid_in(request.path_params["thread"], "thread")
+        return self._of(request.path_params["thread"], request.path_params["run"])
+
+    def _of(self, thread: str, name: str) -> Served:
+        found = served.served(self._home, "drive", uuid_in(name, "run"))
+        if found is None or found.thread != thread:
+            raise MissingError("Run not found")
+        return found
+
+    # The routes
+
+    async def _asked(self, request: Request) -> tuple[Served, dict[str, Any], Served]:
+        given = await body(request)
+        thread = self.thread(request, given)
+        return thread, given, await self.lanes.begun(given, thread, request.state.person)
+
+    def thread(self, request: Request, given: Mapping[str, Any]) -> Served:
+        if (name := request.path_params.get("thread")) is None:
+            if part(given, "command").get("resume") is not None:
+                raise RefusedError(400, "You must provide a thread_id when resuming.")
+            kept: dict[str, Any] = {"metadata": {}, "temporary": given.get("on_completion") != "keep"}
+            return served.serve(self._home, "thread", str(uuid4()), kept)
+        try:
+            return self.about.find(name)
+        except MissingError:
+            if given.get("if_not_exists") != "create":
+                raise
+            return served.serve(self._home, "thread", uuid_in(name, "thread"), {"metadata": {}})
+
+    async def create(self, request: Request) -> Response:
+        thread, _given, made = await self._asked(request)
+        self._forget_later(thread, made)
+        return answer(self.shown(made), headers={"content-location": _place(made)})
+
+    async def batch(self, request: Request) -> Response:
+        given = await _list_body(request)
+        found: list[Any] = []
+        for one in given:
+            thread = self.thread(request, one)
+            made = await self.lanes.begun(one, thread, request.state.person)
+            self._forget_later(thread, made)
+            found.append(self.shown(made))
+        return answer(found)
+
+    def _follow(
+        self, made: Served, after: int = -1, live: bool = False
+    ) -> AsyncIterator[streams.Line | None]:
+        return streams.lines(self._home, made.id, lambda: self.lanes.lasts(made.id), after, live)
+
+    async def stream(self, request: Request) -> Response:
+        thread, given, made = await self._asked(request)
+        place = _place(made) if request.path_params.get("thread") else f"/runs/{made.id}"
+        headers = {"location": f"{place}/stream", "content-location": place}
+        self._forget_later(thread, made)
+        found = streams.sent(self._follow(made), frozenset(), bool(given.get("stream_resumable")))
+        stops = given.get("on_disconnect") == "cancel"
+        return streams.Streaming(found, headers, (lambda: self.lanes.stop(made)) if stops else None)
+
+    async def wait(self, request: Request) -> Response:
+        thread, given, made = await self._asked(request)
+        place = _place(made)
+        headers = {"location": f"{place}/join", "content-location": place}
+
+        async def found() -> Any:
+            values = await self._result(made)
+            await self._forget(thread, made)
+            return values
+
+        return self._patient(found(), made, given.get("on_disconnect") == "cancel", headers)
+
+    def _patient(
+        self, work: Any, one: Served, stops: bool, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        gone = (lambda: self.lanes.stop(one)) if stops else None
+        return streams.Streaming(streams.patiently(work), headers, gone, "application/json")
+
+    async def _result(self, one: Served) -> Any:
+        found = await streams.result(self._follow(one))
+        return await self._values(one) if found is None else found
+
+    async def _values(self, one: Served) -> Any:
+        thread = self.about.find(one.thread)
+        found = await asyncio.to_thread(self.about.shown, thread, self.about.rows())
+        asked = [item for items in part(found, "interrupts").values() for item in items]
+        return {"__interrupt__": asked} if asked else part(found, "values")
+
+    def _forget_later(self, thread: Served, made: Served) -> None:
+        if thread.body.get("temporary"):
+            work = asyncio.ensure_future(self._forget(thread, made))
+            self._others.add(work)
+            work.add_done_callback(self._others.discard)
+
+    async def _forget(self, thread: Served, made: Served) -> None:
+        """Remove what a run without a thread leaves."""
+        if not thread.body.get("temporary"):
+            return
+        while self.lanes.lasts(made.id) or self.lanes.alive(made.id):
+            await asyncio.sleep(0.1)
+        run = (served.served(self._home, "drive", made.id) or made).run
+        if run in self.about.rows():
+            with suppress(InterlockError):
+                await asyncio.to_thread(self._client.remove, run)
+        record_of(self._home, made.id).unlink(missing_ok=True)
+        served.unserve(self._home, "drive", made.id)
+        served.unserve(self._home, "thread", thread.id)
+
+    async def list(self, request: Request) -> Response:
+        thread, given = self.about.find(request.path_params["thread"]), request.query_params
+        found = [
+            one
+            for one in self.about.drives(thread.id)
+            if given.get("status") in (None, "", one.body["status"])
+        ]
+        chosen, headers = page(given, found)
+        return answer([self.shown(one) for one in chosen], headers=headers)
+
+    async def get(self, request: Request) -> Response:
+        return answer(self.shown(self.find(request)))
+
+    async def delete(self, request: Request) -> Response:
+        one = self.find(request)
+        if one.body["status"] in BUSY:
+            await self.lanes.stop(one)
+        served.unserve(self._home, "drive", one.id)
+        record_of(self._home, one.id).unlink(missing_ok=True)
+        return Response(status_code=204)
+
+    async def join(self, request: Request) -> Response:
+        try:
+            one = self.find(request)
+        except MissingError:
+            return answer({"__error__": {"error": "HTTPException", "message": "404: Run not found"}})
+        stops = request.query_params.get("cancel_on_disconnect") == "true"
+        return self._patient(self._result(one), one, stops)
+
+    async def join_stream(self, request: Request) -> Response:
+        one = self.find(request)
+        after, live = streams.last_seen(request)
+        given = request.query_params
+        modes = frozenset(
+            mode.replace("messages-tuple", "messages") for mode in given.getlist("stream_mode") if mode
+        )
+        found = streams.sent(self._follow(one, after, live), modes, bool(one.body["kwargs"]["resumable"]))
+        stops = given.get("cancel_on_disconnect") == "true"
+        return streams.Streaming(found, None, (lambda: self.lanes.stop(one)) if stops else None)
+
+    async def join_thread(self, request: Request) -> Response:
+        """The events of all drives of a thread, from now on."""
+        thread = self.about.find(request.path_params["thread"])
+        return streams.Streaming(self._thread_lines(thread.id))
+
+    async def _thread_lines(self, thread: str) -> AsyncIterator[bytes]:
+        seen = {one.id for one in self.about.drives(thread) if one.body["status"] not in BUSY}
+        while True:
+            fresh = [one for one in reversed(self.about.drives(thread)) if one.id not in seen]
+            for one in fresh:
+                seen.add(one.id)
+                async for piece in streams.sent(self._follow(one), frozenset(), True):
+                    yield piece
+            if not fresh:
+                yield b": heartbeat\r\n\r\n"
+                await asyncio.sleep(1)
+
+    async def cancel(self, request: Request) -> Response:
+        one = self.find(request)
+        if one.body["status"] not in BUSY:
+            raise MissingError("Run not found")
+        given = request.query_params
+        work = self.lanes.stop(one, rollback=given.get("action") == "rollback")
+        if given.get("wait") in ("1", "true"):
+            await work
+            return answer({})
+        ending = asyncio.ensure_future(work)
+        self._others.add(ending)
+        ending.add_done_callback(self._others.discard)
+        return Response(status_code=202)
+
+    async def cancel_many(self, request: Request) -> Response:
+        given = await body(request)
+        rollback = request.query_params.get("action") == "rollback"
+        names = {*texts(given, "run_ids")}
+        found = [
+            one
+            for one in served.all_served(self._home, "drive", thread=str(given.get("thread_id") or ""))
+            if (one.id in names or (given.get("status") and not names)) and one.body["status"] in BUSY
+        ]
+        if given.get("status") in BUSY:
+            found = [one for one in found if one.body["status"] == given["status"]]
+        for one in found:
+            await self.lanes.stop(one, rollback=rollback)
+        return Response(status_code=204)
+
+
+def _place(one: Served) -> str:
+    return f"/threads/{one.thread}/runs/{one.id}"
+
+
+async def _list_body(request: Request) -> list[dict[str, Any]]:
+    try:
+        given = json.loads(await request.body())
+    except ValueError:
+        raise RefusedError(422, "Invalid JSON in request body") from None
+    if not isinstance(given, list):
+        raise RefusedError(422, "`body` must be a JSON array of runs.")
+    return cast("list[dict[str, Any]]", given)

@@ -1,0 +1,155 @@
+"""streams: the events of drives as programs follow them, read from the drives' files: nothing is kept for a reader."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from interlock.cli.web.api.answers import dumped
+from interlock.cli.web.api.recorder import record_of
+
+_LOOK_S, _BEAT_S = 0.02, 5.0
+_MOST = 262_144
+"""Bytes of a file that are read at once, and so the most that waits for one reader besides what the system holds."""
+_PATIENCE_S = 30.0
+"""A reader that takes nothing for so long is cut; it may come back with the last id that it saw."""
+
+
+class Line(NamedTuple):
+    """One event of a drive's stream."""
+
+    number: int
+    event: str
+    data: bytes
+
+
+async def lines(
+    home: Path, drive: str, alive: Callable[[], bool], after: int = -1, live: bool = False
+) -> AsyncGenerator[Line | None]:
+    """A drive's events after a number, until it has ended; None: nothing for a while. `live`: later ones only."""
+    path, rest, number, silent = record_of(home, drive), b"", -1, 0.0
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        if live:
+            number = file.read().count(b"\n") - 1
+            after = number
+            if number == 0:  # it hasn't begun: nothing was missed
+                file.seek(0)
+                number = after = -1
+        while True:
+            lasts = alive()
+            if not (data := file.read(_MOST)):
+                if not lasts:
+                    return
+                silent += _LOOK_S
+                if silent >= _BEAT_S:
+                    silent = 0.0
+                    yield None
+                await asyncio.sleep(_LOOK_S)
+                continue
+            silent = 0.0
+            *whole, rest = (rest + data).split(b"\n")
+            for one in whole:
+                number += 1
+                event, _, payload = one.partition(b"\t")
+                if event == b"end":
+                    return
+                if number > after:
+                    yield Line(number, event.decode(), payload)
+
+
+def sse(event: str, data: bytes, id: str = "") -> bytes:
+    return (
+        f"event: {event}\r\ndata: ".encode() + data + (f"\r\nid: {id}" if id else "").encode() + b"\r\n\r\n"
+    )
+
+
+async def sent(
+    found: AsyncIterator[Line | None], modes: frozenset[str], numbered: bool
+) -> AsyncIterator[bytes]:
+    """The events of some modes, as server-sent events."""
+    async for line in found:
+        if line is None:
+            yield b": heartbeat\r\n\r\n"
+        elif not modes or line.event in ("metadata", "error") or _mode(line.event) in modes:
+            yield sse(line.event, line.data, str(line.number) if numbered else "")
+
+
+def _mode(event: str) -> str:
+    return re.split(r"[|/]", event, maxsplit=1)[0]
+
+
+def last_seen(request: Request) -> tuple[int, bool]:
+    """The number after which a reader goes on, and whether it wants only what is still to come."""
+    given = request.headers.get("last-event-id", "")
+    if given == "-1" or given == "-":
+        return -1, False
+    return (int(given), False) if given.isdecimal() else (-1, True)
+
+
+class Streaming(StreamingResponse):
+    """Server-sent events for a reader that is cut when it stops reading."""
+
+    def __init__(
+        self,
+        found: AsyncIterator[bytes],
+        headers: Mapping[str, str] | None = None,
+        gone: Callable[[], Awaitable[None]] | None = None,
+        kind: str = "text/event-stream",
+    ) -> None:
+        more = {"cache-control": "no-store", "x-accel-buffering": "no", **(headers or {})}
+        super().__init__(found, headers=more, media_type=kind)
+        self._gone = gone
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def bounded(message: Any) -> None:
+            await asyncio.wait_for(send(message), _PATIENCE_S)
+
+        ended = False
+
+        async def noting(message: Any) -> None:
+            nonlocal ended
+            await bounded(message)
+            ended = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+        try:
+            await super().__call__(scope, receive, noting)
+        finally:
+            if self._gone and not ended:
+                await self._gone()
+
+
+async def result(found: AsyncIterator[Line | None]) -> Any:
+    """The values that a drive ended with, or its error, as `wait` answers them; of several interrupts, only these."""
+    values: Any = None
+    asking: Any = None
+    asked: dict[str, Any] = {}
+    async for line in found:
+        if line is None:
+            continue
+        if line.event == "error":
+            return {"__error__": json.loads(line.data)}
+        data = json.loads(line.data) if line.event in ("values", "updates") else None
+        if data and data.get("__interrupt__"):
+            asked |= {one["id"]: one for one in data["__interrupt__"]}
+            asking = data
+        if line.event == "values":
+            values = data
+    return asking if len(asked) == 1 else {"__interrupt__": [*asked.values()]} if asked else values
+
+
+async def patiently(work: Coroutine[Any, Any, Any]) -> AsyncIterator[bytes]:
+    """JSON that takes its time: spaces before it keep the connection open."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=_BEAT_S))[0]:
+            yield b" "
+        yield dumped(task.result())
+    finally:
+        task.cancel()

@@ -1,0 +1,220 @@
+"""threads: runs as LangGraph's API sees them: snapshots of their graphs, updates of their state, further inputs."""
+
+import asyncio
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from interlock.engine.options import Decision, Options
+from interlock.engine.store import Store, reading, select
+from interlock.engine.store.lineage import deepest
+from interlock.graphs._asking import actions_decided, answer_text
+from interlock.state.errors import RunError, UserError
+
+if TYPE_CHECKING:
+    from interlock.state.calls import ApprovalRequest
+    from interlock.state.messages import Message
+
+__all__ = [
+    "Opened",
+    "conversation",
+    "decisions",
+    "history_of",
+    "in_memory",
+    "opened",
+    "requested",
+    "snapshot_of",
+    "update",
+    "waiting",
+]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run's graph over its checkpoints, for looking."""
+
+    app: Any
+    config: Any
+    foreign: bool
+    """Whether it is a graph of LangGraph's that knows nothing of Interlock."""
+
+
+def _bare(options: Options) -> Options:
+    return replace(options, workspace=None, approval_mode=None, mode=None, model=None)
+
+
+@contextmanager
+def opened(options: Options, run: str) -> Generator[Opened]:
+    """Open a run's graph, in the thread that uses it. Raises `InterlockError`."""
+    from interlock.engine.driver.runner import with_own_nodes, workflow_of
+    from interlock.engine.store.approvals import SqlApprovals
+    from interlock.engine.store.foreign import saver_for
+    from interlock.engine.store.steps import StepLog
+    from interlock.graphs.foreign import Foreign
+
+    store = Store(options.home)
+    chosen, prepared = workflow_of(run, _bare(options))
+    chosen = with_own_nodes(chosen, prepared)
+    with closing(store.connect()) as conn:
+        saver = saver_for(chosen, conn, StepLog(), SqlApprovals(conn, run), store.path)
+        app = chosen.declared(prepared.settings.agents.max_depth).compile(saver)
+        yield Opened(app, {"configurable": {"thread_id": run}}, isinstance(chosen, Foreign))
+
+
+def _at(config: Any, checkpoint: Mapping[str, Any]) -> Any:
+    where = {key: value for key, value in checkpoint.items() if key != "thread_id" and value is not None}
+    return {"configurable": {**config["configurable"], **where}}
+
+
+def snapshot_of(found: Opened, checkpoint: Mapping[str, Any], subgraphs: bool = False) -> Any:
+    """LangGraph's snapshot of a run, at a checkpoint or now."""
+    return found.app.get_state(_at(found.config, checkpoint), subgraphs=subgraphs)
+
+
+def history_of(
+    found: Opened,
+    limit: int,
+    before: Mapping[str, Any],
+    checkpoint: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+) -> list[Any]:
+    """Snapshots, the newest first."""
+    until = _at(found.config, before) if before else None
+    at = _at(found.config, checkpoint)
+    return [*islice(found.app.get_state_history(at, filter={**metadata} or None, before=until), limit)]
+
+
+async def update(
+    options: Options, run: str, values: Any, as_node: str | None, checkpoint: Mapping[str, Any]
+) -> Any:
+    """Write to the state of a LangGraph graph's run, as one of its nodes; returns the new checkpoint's config.
+
+    Raises `UserError` for another workflow: its state has rules of its own. Raises `BusyError` while it is driven.
+    """
+    from interlock.engine.driver.drive import Drive, Stop
+    from interlock.engine.driver.event_bus import EventBus
+    from interlock.engine.driver.lease import acquire
+    from interlock.engine.driver.runner import workflow_of
+    from interlock.engine.store.approvals import supersede
+    from interlock.engine.store.runs import end_run
+    from interlock.graphs.foreign import Foreign
+
+    store = Store(options.home)
+    chosen, prepared = workflow_of(run, _bare(options))
+    if not isinstance(chosen, Foreign):
+        raise UserError(
+            f"The state of {chosen.name!r} can't be written: fork the run (copy), or send it a prompt."
+        )
+    lease = await acquire(store, run, wait=False)
+    try:
+        drive = Drive(store, lease, chosen, prepared, EventBus([], redact=prepared.redact), Stop())
+        try:
+            made = await drive.app.aupdate_state(_at(drive.config, checkpoint), values, as_node)
+            supersede(drive.conn, run)
+            if not (await drive.app.aget_state(drive.config)).next:
+                end_run(drive.conn, run)
+            drive.conn.flush(last=True)
+            return made
+        finally:
+            await drive.close()
+    finally:
+        await asyncio.to_thread(lease.release)
+
+
+def in_memory(home: Path, ask: Callable[[Any], Any]) -> Any:
+    """What `ask` finds in the store that LangGraph graphs keep memories in (`runtime.store`)."""
+    from langgraph.store.sqlite import SqliteStore
+
+    Store(home).open()
+    with SqliteStore.from_conn_string(str(home / "interlock.db")) as store:
+        store.setup()
+        return ask(store)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A request that waits, and the interrupt that it came with."""
+
+    id: str
+    interrupt: str
+    request: "ApprovalRequest"
+
+
+def waiting(options: Options, run: str) -> list[Waiting]:
+    """What a run waits for, or the subtask that it waits for, in the order asked."""
+    from interlock.state.calls import ApprovalRequest
+
+    rows = select(
+        options.home,
+        "select id, interrupt, request from approvals where run = ? and interrupt is not null and answer is null "
+        "and superseded = 0 order by seq",
+        deepest(options.home, run),
+    )
+    return [Waiting(name, item, ApprovalRequest.model_validate_json(text)) for name, item, text in rows]
+
+
+def requested(options: Options, run: str, key: str) -> "tuple[str, ApprovalRequest] | None":
+    """The request that an interrupt of Interlock's own workflow stands for, with its id."""
+    from interlock.state.calls import ApprovalRequest
+
+    sql = "select id, request from approvals where run = ? and key = ?"
+    rows = select(options.home, sql, run, key)
+    return (rows[0][0], ApprovalRequest.model_validate_json(rows[0][1])) if rows else None
+
+
+def conversation(home: Path, run: str, head: str) -> "list[tuple[str, Message]]":
+    """The messages up to a record, each with its own record's id."""
+    from interlock.engine.store.chain import SqlChain
+    from interlock.services.transcript import ChainTranscript
+
+    with reading(home) as conn:
+        if conn is None or not head:
+            return []
+        chain = ChainTranscript(SqlChain(conn), home / "outputs", run)
+        return [(name, chain.message(name)) for name in chain.ids(head)]
+
+
+def decisions(found: Sequence[Waiting], resume: Any) -> list[Decision]:
+    """The decisions that a resume value makes: one value, or interrupt id → value. Raises `InterlockError`."""
+    items = {one.interrupt: [other for other in found if other.interrupt == one.interrupt] for one in found}
+    if isinstance(resume, Mapping) and resume and resume.keys() <= items.keys():
+        answers: dict[str, Any] = {**resume}
+    elif len(items) > 1:
+        raise RunError(
+            "When there are multiple pending interrupts, you must specify the interrupt id when resuming. "
+            "Docs: https://docs.langchain.com/oss/python/langgraph/interrupts#handling-multiple-interrupts."
+        )
+    else:
+        answers = {name: cast(Any, resume) for name in items}
+    return [one for name, answer in answers.items() for one in _decided(items[name], answer)]
+
+
+_WORDS = {"approve": "proceed_once", "yes": "proceed_once", "reject": "reject", "no": "reject"}
+
+
+def _decided(asked: Sequence[Waiting], answer: Any) -> list[Decision]:
+    first = asked[0].request
+    if not first.key.startswith("interrupt:"):
+        return [_own(asked[0], answer)]
+    if first.kind == "question":
+        return [Decision(asked[0].id, "proceed_once", text=answer_text(first, answer))]
+    if first.kind == "approval" and len(first.choices) == 1 and not first.parameters:
+        return [Decision(asked[0].id, "proceed_once")]  # a breakpoint
+    made = actions_decided([one.request for one in asked], answer)
+    return [Decision(one.id, **fields) for one, fields in zip(asked, made, strict=True)]
+
+
+def _own(asked: Waiting, answer: Any) -> Decision:
+    """A decision on a request of Interlock's own workflows: the fields of `Decision`, a word, or the answer's text."""
+    request = asked.request
+    fields: dict[str, Any] = {**answer} if isinstance(answer, Mapping) else {"text": str(answer)}
+    if "choice" not in fields:
+        said = str(fields.get("text", "")).strip()
+        word = "proceed_once" if request.kind == "question" else _WORDS.get(said.lower(), "")
+        fields = {**fields, "choice": word, "text": said if request.kind == "question" else None}
+    if (choice := fields["choice"]) not in request.choices:
+        raise UserError(f"Request {asked.id!r} takes {', '.join(request.choices)}; got {answer!r}.")
+    return Decision(asked.id, choice, fields.get("feedback"), fields.get("args"), fields.get("text"))

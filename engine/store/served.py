@@ -1,0 +1,75 @@
+"""served: what programs see through the API: threads, drives, assistants (by UUID), and tokens (by name)."""
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from interlock.engine.store import Store, put, select
+
+Kind = Literal["thread", "drive", "assistant", "token"]
+_COLUMNS = "id, thread, run, body, at"
+
+
+class Served(NamedTuple):
+    id: str
+    thread: str
+    run: str
+    body: dict[str, Any]
+    at: float
+
+
+def served(home: Path, kind: Kind, id: str) -> Served | None:
+    rows = select(home, f"select {_COLUMNS} from served where kind = ? and id = ?", kind, id)
+    return _of(rows[0]) if rows else None
+
+
+def all_served(home: Path, kind: Kind, *, thread: str = "", run: str = "") -> list[Served]:
+    """The newest first; `thread` and `run`: only theirs."""
+    where, values = "", list[str]()
+    for column, value in (("thread", thread), ("run", run)):
+        if value:
+            where, values = f"{where} and {column} = ?", [*values, value]
+    order = "order by at desc, id desc"
+    return [
+        _of(row)
+        for row in select(home, f"select {_COLUMNS} from served where kind = ?{where} {order}", kind, *values)
+    ]
+
+
+def serve(
+    home: Path, kind: Kind, id: str, body: Mapping[str, Any], *, thread: str = "", run: str = ""
+) -> Served:
+    """Add a row. Raises the database's error if there is one of this id."""
+    made = Served(id, thread, run, dict(body), time.time())
+    store = Store(home)
+    store.open()
+    with closing(store.connect("FULL")) as conn, conn.transaction():
+        put(conn, "served", {"kind": kind, **made._asdict(), "body": json.dumps(body)})
+    return made
+
+
+def change(home: Path, kind: Kind, id: str, fields: Mapping[str, Any], run: str | None = None) -> None:
+    """Set fields of a row's body, and the run that it is about; nothing if it is gone."""
+    with closing(Store(home).connect("FULL")) as conn, conn.transaction():
+        row = conn.execute("select body, run from served where kind = ? and id = ?", (kind, id)).fetchone()
+        if row is None:
+            return
+        body = json.dumps({**json.loads(row[0]), **fields})
+        conn.execute(
+            "update served set body = ?, run = ? where kind = ? and id = ?",
+            (body, row[1] if run is None else run, kind, id),
+        )
+
+
+def unserve(home: Path, kind: Kind, id: str) -> bool:
+    """Remove a row; False: there is none."""
+    with closing(Store(home).connect("FULL")) as conn, conn.transaction():
+        return bool(conn.execute("delete from served where kind = ? and id = ?", (kind, id)).rowcount)
+
+
+def _of(row: Any) -> Served:
+    id, thread, run, body, at = row
+    return Served(id, thread, run, json.loads(body), at)

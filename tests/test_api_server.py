@@ -1,0 +1,248 @@
+"""`interlock serve` speaks the API of LangGraph's server: with LangGraph's own client, and beside that server itself.
+
+LangGraph's server isn't part of `[dev]`; to compare with it: pip install -e '.[studio]'.
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from api_requests import SCRIPTS, Script, played
+from langgraph_sdk import get_sync_client
+from patience import HANG_S, until
+
+INTERLOCK = (sys.executable, "-P", "-c", "from interlock.cli.main import main; raise SystemExit(main())")
+GRAPHS = Path(__file__).parent / "api_graphs"
+JOURNEY = Path(__file__).parent / "api_journey.mjs"
+EDIT = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
+REPLIES = [{"text": "I fix it.", "tool_calls": [{"name": "replace", "args": EDIT}]}, {"text": "Fixed."}]
+needs_server = pytest.mark.skipif(
+    find_spec("langgraph_api") is None, reason="the server isn't installed: pip install -e '.[studio]'"
+)
+
+
+class Ours:
+    """`interlock serve` in a folder with the graphs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.copytree(GRAPHS, folder)
+        (folder / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+        (folder.parent / "script.json").write_text(json.dumps(REPLIES))
+        self.env = {**os.environ, "HOME": str(folder.parent), "INTERLOCK_HOME": str(folder.parent / "home")}
+        flags = ("--port", "0", "--skip-trust", "-m", f"script:{folder.parent / 'script.json'}")
+        self.process = subprocess.Popen(
+            [*INTERLOCK, "serve", *flags], cwd=folder, env=self.env, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout
+        self.url, _, self.token = self.process.stdout.readline().split()[-1].partition("/#token=")
+
+    def http(self, token: str | None = None) -> httpx.Client:
+        return httpx.Client(base_url=self.url, headers={"x-api-key": token or self.token}, timeout=HANG_S)
+
+    def tokens(self, *words: str) -> str:
+        """What `interlock serve token …` prints."""
+        command = [*INTERLOCK, "serve", "token", *words]
+        return subprocess.run(
+            command, env=self.env, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+        assert self.process.stdout
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Generator[Ours]:
+    folder = tmp_path_factory.mktemp("api")
+    found = Ours(folder / "work")
+    yield found
+    found.close()
+
+
+def test_the_python_client_takes_its_journey(ours: Ours) -> None:
+    with get_sync_client(url=ours.url, api_key=ours.token) as client:
+        _journey(client)
+
+
+def _journey(client: Any) -> None:
+    thread = client.threads.create(metadata={"of": "a test"})["thread_id"]
+    parts = client.runs.stream(
+        thread, "ask", input={"topic": "tea"}, stream_mode=["values", "custom"], stream_resumable=True
+    )
+    assert [part.event for part in parts] == ["metadata", "values", "custom", "values", "values"]
+    assert client.threads.search(metadata={"of": "a test"})[0]["status"] == "interrupted"
+    run = client.runs.list(thread)[0]["run_id"]
+    again = [part.event for part in client.runs.join_stream(thread, run, last_event_id="1")]
+    assert again == ["custom", "values", "values"], "what came after the last id, once"
+    copy = client.threads.copy(thread)["thread_id"]
+    assert client.runs.wait(thread, "ask", command={"resume": "Yes."})["text"] == "Yes."
+    assert [one["next"] for one in client.threads.get_history(thread)][-2:] == [["draft"], ["__start__"]]
+    assert client.threads.get(copy)["values"]["text"] == "About tea.", "the copy still waits"
+
+
+def test_our_own_workflow_asks_as_an_interrupt_and_a_token_has_its_role(ours: Ours, tmp_path: Path) -> None:
+    tokens = {role: ours.tokens("new", f"bot-{role}", "--role", role) for role in ("view", "decide")}
+    with ours.http() as http, ours.http(tokens["view"]) as viewer, ours.http(tokens["decide"]) as decider:
+        ask, thread = Script(http), http.post("/threads", json={}).json()["thread_id"]
+        given = {"messages": [{"role": "user", "content": "fix it"}]}
+        (asked,) = ask.wait(thread, "main", input=given)["__interrupt__"]
+        assert (
+            asked["value"]["question"] == "replace calc.py"
+            and "+    return a + b" in asked["value"]["preview"]
+        )
+        assert asked["response_schema"]["properties"]["choice"]["enum"][0] == "proceed_once"
+        yes = {"assistant_id": "main", "command": {"resume": {"choice": "proceed_once"}}}
+        wait = f"/threads/{thread}/runs/wait"
+        assert viewer.get(f"/threads/{thread}/state").status_code == 200
+        assert viewer.post(wait, json=yes).status_code == 403
+        assert decider.post(wait, json={"assistant_id": "main", "input": given}).status_code == 403
+        said = [(one["type"], one["content"]) for one in decider.post(wait, json=yes).json()["messages"]]
+        assert said[0] == ("human", "fix it") and said[-1] == ("ai", "Fixed.")
+        assert "a + b" in (ours.folder / "calc.py").read_text()
+        (run,) = [row["run"] for row in http.get("/api/runs").json()["runs"] if row["workflow"] == "main"]
+        assert "approved by bot-decide" in http.get(f"/api/runs/{run}/calls").json()[0]["who"]
+        ours.tokens("rm", "bot-view")
+        assert viewer.get(f"/threads/{thread}").status_code == 401, "it was revoked"
+
+
+REFUSED: list[tuple[str, str, Any, int, str]] = [
+    ("GET", "/threads/nothing", None, 422, "must be a UUID"),
+    ("POST", "/threads/search", {"limit": 0}, 422, "limit"),
+    ("POST", "/threads/search", [], 422, "JSON object"),
+    ("POST", "/threads", {"metadata": "x"}, 422, "metadata"),
+    ("POST", "/runs/wait", {"assistant_id": "nothing"}, 422, "Must be one of"),
+    ("POST", "/runs/wait", {}, 422, "assistant_id"),
+    ("POST", "/runs/wait", {"assistant_id": "ask", "stream_mode": "all"}, 422, "stream_mode"),
+    ("POST", "/runs/wait", {"assistant_id": "ask", "webhook": "http://x"}, 422, "webhook"),
+    ("POST", "/runs/wait", {"assistant_id": "ask", "multitask_strategy": "x"}, 422, "multitask_strategy"),
+    ("POST", "/runs/crons/search", {}, 404, "Crons aren't supported"),
+    ("PATCH", "/assistants/ask", {"name": "x"}, 409, "can't be changed"),
+    ("POST", "/threads/{thread}/stream/events", {"channels": ["all"]}, 400, "unsupported"),
+    ("POST", "/threads/{thread}/state", {"values": {}}, 400, "no state"),
+]
+
+
+def test_what_cant_be_done_is_refused_in_one_line(ours: Ours) -> None:
+    with ours.http() as http:
+        thread = http.post("/threads", json={}).json()["thread_id"]
+        for method, path, body, status, words in REFUSED:
+            answer = http.request(method, path.format(thread=thread), json=body)
+            assert (answer.status_code, words in answer.json()["detail"]) == (status, True), (
+                path,
+                answer.text,
+            )
+    with httpx.Client(base_url=ours.url) as nobody:
+        assert nobody.post("/threads", json={}).status_code == 401
+        assert nobody.get("/info", auth=("x", ours.token)).status_code == 200, "as a password in an address"
+
+
+def test_the_second_event_protocol_streams_asks_and_goes_on(ours: Ours) -> None:
+    with ours.http() as http:
+        thread = http.post("/threads", json={}).json()["thread_id"]
+
+        def command(method: str, **params: Any) -> Any:
+            return http.post(
+                f"/threads/{thread}/commands", json={"id": 1, "method": method, "params": params}
+            ).json()
+
+        assert command("nothing.known")["error"] == "unknown_command"
+        assert "run_id" in command("run.start", assistant_id="ask", input={"topic": "tea"})["result"]
+        body = {"channels": ["lifecycle", "input", "values"]}
+        with http.stream("POST", f"/threads/{thread}/stream/events", json=body) as answer:
+            asked = next(data for name, data in _events(answer) if name == "input.requested")
+        state = http.get(f"/threads/{thread}/state").json()
+        name = state["interrupts"][0]["id"]
+        assert asked["params"]["data"]["payload"]["question"] == "Publish this?"
+        assert command("input.respond", interrupt_id="unknown", response=1)["error"] == "no_such_interrupt"
+        assert command("input.respond", interrupt_id=name, response="Yes.")["type"] == "success"
+        with http.stream("POST", f"/threads/{thread}/stream/events", json=body) as answer:
+            found = []
+            for name, data in _events(answer):
+                found.append((name, data["seq"]))
+                if data["params"]["data"].get("event") == "completed":
+                    break
+        assert [seq for _, seq in found] == sorted({seq for _, seq in found}), "each event once, in order"
+
+
+def _events(answer: httpx.Response) -> Generator[tuple[str, Any]]:
+    for line in answer.iter_lines():
+        if line.startswith("event: "):
+            name = line[7:]
+        elif line.startswith("data: "):
+            yield name, json.loads(line[6:])
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    folder = tmp_path_factory.mktemp("oracle")
+    named: dict[str, str] = json.loads((GRAPHS / "langgraph.json").read_text())["graphs"]
+    graphs = {name: place.replace("./", f"{GRAPHS}/") for name, place in named.items()}
+    given = {"dependencies": ["."], "graphs": graphs, "disable_persistence": True}
+    (folder / "langgraph.json").write_text(json.dumps(given))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    env = {**os.environ, "LANGSMITH_TRACING": "false", "LANGGRAPH_CLI_NO_ANALYTICS": "1", "HOME": str(folder)}
+    flags = ("--no-browser", "--no-reload", "--allow-blocking", "--port", str(port))
+    with (folder / "log").open("w") as log:
+        command = [Path(sys.executable).with_name("langgraph"), "dev", *flags]
+        running = subprocess.Popen(
+            command, cwd=folder, env={**env, "LANGGRAPH_NO_VERSION_CHECK": "true"}, stdout=log, stderr=log
+        )
+    try:
+        until(lambda: _answers(f"http://127.0.0.1:{port}") or running.poll() is not None, "the server")
+        assert running.poll() is None, (folder / "log").read_text()[-3000:]
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        running.terminate()
+        running.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/ok").is_success
+    except httpx.TransportError:
+        return False
+
+
+@needs_server
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+def test_the_same_requests_get_the_same_answers(
+    ours: Ours, theirs: str, script: Callable[[Script], None]
+) -> None:
+    with httpx.Client(base_url=theirs, timeout=HANG_S) as http:
+        expected = played(script, http)
+    with ours.http() as http:
+        found = played(script, http)
+    for one, other in zip(found, expected, strict=True):
+        assert one == other, one[0]
+
+
+@needs_server
+@pytest.mark.skipif(not shutil.which("npm"), reason="npm isn't installed")
+def test_the_javascript_client_takes_the_same_journey(ours: Ours, theirs: str, tmp_path: Path) -> None:
+    subprocess.run(
+        ["npm", "install", "--silent", "@langchain/langgraph-sdk", "@langchain/core"],
+        cwd=tmp_path,
+        check=True,
+    )
+    shutil.copy(JOURNEY, tmp_path)
+    said = [
+        subprocess.run(
+            ["node", JOURNEY.name, url, token], cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout
+        for url, token in ((ours.url, ours.token), (theirs, "x"))
+    ]
+    assert json.loads(said[0]) == json.loads(said[1])
