@@ -5,6 +5,7 @@ handler that turns its nodes, models and tools into events (`_watch.py`), and re
 (`_asking.py`).
 """
 
+import asyncio
 import sysconfig
 import traceback
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from interlock.graphs._langgraph import compiled_graph, is_graph, named_types, w
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs._printing import printed_aside
 from interlock.graphs._watch import Watch
-from interlock.nodes.effects import DEPS
+from interlock.nodes.here import DRIVE, Drive
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import InterlockError, RunError, SetupError
 from interlock.state.events import CustomEvent
@@ -113,7 +114,7 @@ class Foreign(Pipeline):
         return context_of(self.graph, context or {})
 
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
-        token = DEPS.set(deps)
+        token = DRIVE.set(Drive(deps, asyncio.get_running_loop()))
         watch = Watch(deps, self.name)
         # Its own limit of supersteps counts, else LangGraph's.
         own = {"configurable": config["configurable"], "callbacks": [watch]}
@@ -131,7 +132,7 @@ class Foreign(Pipeline):
         except Exception as error:
             raise NodeError(_line(watch.failed or "the graph", error)) from error
         finally:
-            DEPS.reset(token)
+            DRIVE.reset(token)
 
     async def _streamed(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         stream = app.astream(

@@ -6,21 +6,19 @@ import hashlib
 import inspect
 import threading
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar, overload
 
-from langgraph.runtime import get_runtime
 from langgraph.types import interrupt
 from pydantic import TypeAdapter
 
+from interlock.nodes.here import deps_here, info_here, runtime_here
 from interlock.state.calls import ApprovalRequest, CallView
 from interlock.state.deps import Deps, to_its_end
 from interlock.state.errors import RunError, UserError
 
 T = TypeVar("T")
 P = ParamSpec("P")
-DEPS: ContextVar[Deps | None] = ContextVar("deps of the run that a foreign graph is driven by", default=None)
 
 _REASON = (
     "The run was killed or stopped while this effect took place, so it may or may not have happened. Look, then "
@@ -87,14 +85,14 @@ def _durable(function: Callable[..., Any], *, idempotent: bool) -> Callable[...,
         @functools.wraps(function)
         async def call_async(*args: Any, **kwargs: Any) -> Any:
             key = _named(function, args, kwargs)
-            return await effect(_runtime(), key, function, *args, idempotent=idempotent, **kwargs)
+            return await effect(runtime_here(), key, function, *args, idempotent=idempotent, **kwargs)
 
         return call_async
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         key = _named(function, args, kwargs)
-        return effect_sync(_runtime(), key, function, *args, idempotent=idempotent, **kwargs)
+        return effect_sync(runtime_here(), key, function, *args, idempotent=idempotent, **kwargs)
 
     return call
 
@@ -109,13 +107,6 @@ def _named(function: Callable[..., Any], args: Any, kwargs: Any) -> str:
             "effect(runtime, key, function, …) with a key of your own."
         ) from error
     return f"{name}#{hashlib.sha256(given).hexdigest()[:16]}"
-
-
-def _runtime() -> Any:
-    try:
-        return get_runtime()
-    except (RuntimeError, KeyError):  # outside a graph
-        return None
 
 
 async def _journaled(entry: "_Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -145,19 +136,11 @@ async def _in_thread(entry: "_Entry", function: Callable[..., Any], args: Any, k
 
 def _entry(runtime: Any, key: str, idempotent: bool) -> "_Entry | None":
     """None: no run of Interlock."""
-    own = getattr(runtime, "context", None)
-    if (deps := own if isinstance(own, Deps) else DEPS.get()) is None:
+    if (deps := deps_here(runtime)) is None:
         return None
     if not key:
         raise UserError("effect needs a key: a text that names it within its step.")
-    info = getattr(runtime, "execution_info", None) or getattr(_runtime(), "execution_info", None)
-    if info is None:
-        raise RunError(f"Effect {key!r} was called outside a node, so the journal can't name it.")
-    if info.thread_id != deps.info.run:
-        raise RunError(
-            f"Effect {key!r} stands in a graph whose steps aren't kept with the run, so the journal can't name it. "
-            "Compile that graph without a checkpointer of its own, and call it without a thread_id."
-        )
+    info = info_here(f"Effect {key!r}", deps, runtime)
     place = "|".join(part.partition(":")[0] for part in info.checkpoint_ns.split("|"))
     return _Entry(deps, info.task_id, key, place, idempotent)
 

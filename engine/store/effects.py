@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from interlock.engine.store import put
@@ -118,6 +119,8 @@ def _foreign_class(value: Any, known: frozenset[tuple[str, ...]], deep: int = 0)
         inner: Any = [*value.values()] if isinstance(value, dict) else value
         return next(filter(None, (_foreign_class(one, known, deep + 1) for one in inner)), "")
     if (kind.__module__, kind.__qualname__) in known or (kind.__module__, kind.__name__) in known:
+        return ""
+    if isinstance(value, str) and not isinstance(value, Enum):  # such as a message's `.text`: it comes back as a text
         return ""
     if isinstance(value, BaseException) or kind.__module__.partition(".")[0] in ("numpy", "langgraph"):
         return ""
