@@ -3,7 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
 from interlock.state.errors import UserError
 from interlock.state.messages import (
@@ -75,7 +82,9 @@ def _part(block: Mapping[str, Any]) -> Part:
         return TextPart(text=clean(str(block.get("text") or "")))
     if kind in ("image", "file", "audio", "video") and block.get("base64"):
         mime = str(block.get("mime_type") or "application/octet-stream")
-        return DataPart(type="image" if kind == "image" else "file", mime_type=mime, data=str(block["base64"]))
+        return DataPart(
+            type="image" if kind == "image" else "file", mime_type=mime, data=str(block["base64"])
+        )
     raise UserError(f"model() can't send a block of type {kind!r}; expected text, or a file as base64.")
 
 

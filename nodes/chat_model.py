@@ -3,7 +3,7 @@
 import hashlib
 import json
 import queue
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from operator import itemgetter
 from typing import Any
@@ -32,9 +32,8 @@ def model(name: str = "", *, role: str = "main", temperature: float | None = Non
 
     A node that runs again after a kill or an answer gets the recorded replies, unpaid; one that raised asks anew.
     `name`: as for `-m`; empty: the run's own model. `role`: names the requests in the record and in scripts, and may
-    have a model of its own in `model.roles`. Supports tools, streaming and `with_structured_output`. A provider can't be
-    forced to call a tool: `tool_choice` becomes a line of the prompt. Outside a run of Interlock, calls raise
-    `UserError`.
+    have a model of its own in `model.roles`. Supports tools, streaming and `with_structured_output`. A required
+    `tool_choice` becomes a line of the prompt. Outside a run of Interlock, calls raise `UserError`.
     """
     return RunModel(named=name, role=role, temperature=temperature)
 
@@ -63,10 +62,13 @@ class RunModel(BaseChatModel):
     ) -> Runnable[LanguageModelInput, Any]:
         """Answers are JSON of this shape, and come as the class if `schema` is a pydantic model."""
         if unknown := kwargs.keys() - {"method", "strict"}:
-            raise ValueError(f"with_structured_output got {sorted(unknown)}; expected schema and include_raw.")
+            raise ValueError(
+                f"with_structured_output got {sorted(unknown)}; expected schema and include_raw."
+            )
         asked = self.bind(answer_schema=convert_to_json_schema(schema))
-        pydantic = isinstance(schema, type) and issubclass(schema, BaseModel)
-        parser: Any = PydanticOutputParser(pydantic_object=schema) if pydantic else JsonOutputParser()
+        parser: Any = JsonOutputParser()
+        if isinstance(schema, type) and issubclass(schema, BaseModel):
+            parser = PydanticOutputParser[Any](pydantic_object=schema)
         if not include_raw:
             return asked | parser
         parsed = RunnablePassthrough.assign(
@@ -156,9 +158,11 @@ class RunModel(BaseChatModel):
 
         return call
 
-    async def _pieces(self, ask: Callable[[Deps, str], ModelCall]) -> AsyncIterator[AIMessageChunk]:
+    async def _pieces(self, ask: Callable[[Deps, str], ModelCall]) -> AsyncGenerator[AIMessageChunk]:
         if (deps := deps_here()) is None:
-            raise UserError("model() answers inside a run of Interlock. Start one: interlock run FILE.py:graph")
+            raise UserError(
+                "model() answers inside a run of Interlock. Start one: interlock run FILE.py:graph"
+            )
         task = info_here("model()", deps).task_id
         name = f"{task}#{_digest(ask(deps, ''))}"
         reply = None
@@ -177,7 +181,9 @@ class RunModel(BaseChatModel):
                     else:
                         yield AIMessageChunk(content="", additional_kwargs={"reasoning_content": item.text})
         if reply.problem:
-            raise RunError(f"The model's answer can't be used: {reply.problem} Try again with: interlock resume")
+            raise RunError(
+                f"The model's answer can't be used: {reply.problem} Try again with: interlock resume"
+            )
         yield to_chunk(reply, streamed=streamed)  # pyright: ignore[reportPossiblyUnboundVariable] - once at least
 
 

@@ -5,9 +5,12 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from hashlib import sha256
+from typing import Any, NoReturn, TypeVar
 
+from langgraph.errors import GraphInterrupt
 from langgraph.runtime import Runtime, get_runtime
+from langgraph.types import Interrupt
 
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, UserError
@@ -77,8 +80,25 @@ def on_loop(what: str, instead: str, work: Callable[[], Coroutine[Any, Any, T]])
     return asyncio.run_coroutine_threadsafe(guarded(), drive.loop)
 
 
+def soon(function: Callable[..., Any], *args: Any) -> None:
+    """Call a function in the run's event loop, even while the run is stopping."""
+    drive = DRIVE.get()
+    assert drive is not None
+    drive.loop.call_soon_threadsafe(function, *args)
+
+
 def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:
         return False
+
+
+def park(*requests: str) -> NoReturn:
+    """Stop the node until a person has answered these requests; it then runs again, and reads the answers' rows.
+
+    Unlike `interrupt`, it isn't counted by LangGraph: the node's own interrupts keep their answers, in any order.
+    """
+    raise GraphInterrupt(
+        tuple(Interrupt(value=key, id=sha256(key.encode()).hexdigest()[:32]) for key in requests)
+    )

@@ -15,6 +15,7 @@ from interlock.graphs._placed import agent, approve, ask_person, loop
 from interlock.graphs.foreign import Workflow
 from interlock.nodes.chat_model import model
 from interlock.nodes.effects import durable, effect, effect_sync
+from interlock.nodes.guarded import guarded
 from interlock.nodes.workflow import CALLS, ask_model, call, place_calls, results
 from interlock.state.calls import ToolResult, merge_by_key
 from interlock.state.deps import Deps
@@ -51,6 +52,7 @@ __all__ = [
     "durable",
     "effect",
     "effect_sync",
+    "guarded",
     "loop",
     "main",
     "merge_by_key",

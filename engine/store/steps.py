@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -51,6 +52,7 @@ class StepLog:
         self._decided: dict[str, list[_DecisionNote]] = {}
         """By task; saved with its writes, never for a node cut off by a kill."""
         self._numbers: dict[str, Counter[str]] = {}
+        self._one = threading.Lock()
         self._redact = redact
         self._conn, self._run = conn, run
         self._seq, self.root_step = (-1, 0) if conn is None else _last(conn, run)
@@ -87,9 +89,10 @@ class StepLog:
                 )
 
     def numbered(self, task: str, name: str) -> int:
-        numbers = self._numbers.setdefault(task, Counter())
-        numbers[name] += 1
-        return numbers[name] - 1
+        with self._one:  # a node's threads number, too
+            numbers = self._numbers.setdefault(task, Counter())
+            numbers[name] += 1
+            return numbers[name] - 1
 
     def _take_in(self, task: str, note: _StepNote) -> None:
         within = inside(task)
