@@ -31,6 +31,14 @@ _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 _RISKS = ("read", "write", "execute", "network")
 
 
+def guard_nodes(nodes: Iterable[Any]) -> int:
+    """Guard the tools of these `ToolNode`s, in runs that ask for it (`--guard`); returns how many tools they have."""
+    tools = [node.tools_by_name for node in nodes]
+    for by_name in tools:
+        by_name.update({name: _guarded(tool, "execute", asked_for=True) for name, tool in by_name.items()})
+    return sum(map(len, tools))
+
+
 def guarded(
     tools: Iterable[BaseTool | Callable[..., Any]], *, risk: Risk | Mapping[str, Risk] = "execute"
 ) -> list[BaseTool]:
@@ -56,18 +64,19 @@ def _tool(one: Any) -> BaseTool:
     raise SetupError(f"guarded: {one!r} is no tool; expected a LangChain tool or a function.")
 
 
-def _guarded(tool: BaseTool, risks: Risk | Mapping[str, Risk]) -> BaseTool:
+def _guarded(tool: BaseTool, risks: Risk | Mapping[str, Risk], *, asked_for: bool = False) -> BaseTool:
+    """`asked_for`: only in runs with `--guard`."""
     if hasattr(type(tool), "interlock_risk"):
         return tool
     risk = risks if isinstance(risks, str) else risks.get(tool.name, "execute")
     if risk not in _RISKS:
         raise SetupError(f"guarded: the risk {risk!r} of {tool.name!r} is none of {', '.join(_RISKS)}.")
     copy = tool.model_copy()
-    object.__setattr__(copy, "__class__", _class(type(tool), risk))
+    object.__setattr__(copy, "__class__", _class(type(tool), risk, asked_for))
     return copy
 
 
-def _class(own: Any, risk: Risk) -> type:
+def _class(own: Any, risk: Risk, asked_for: bool) -> type:
     """A class of tools that asks before it runs what `own` runs."""
 
     async def arun(self: Any, *args: Any, tool_call_id: str | None = None, **kwargs: Any) -> Any:
@@ -80,13 +89,13 @@ def _class(own: Any, risk: Risk) -> type:
 
     @wraps(own._arun if own._arun is not BaseTool._arun else own._run)  # pyright: ignore[reportPrivateUsage]
     async def _arun(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if (under := _under(self, risk, args, kwargs)) is None:
+        if (under := _under(self, risk, asked_for, args, kwargs)) is None:
             return await own._arun(self, *args, **kwargs)
         return await under.ended(partial(own._arun, self))
 
     @wraps(own._run)
     def _run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if (under := _under(self, risk, args, kwargs)) is None:
+        if (under := _under(self, risk, asked_for, args, kwargs)) is None:
             return own._run(self, *args, **kwargs)
         return under.ended_sync(partial(own._run, self))
 
@@ -98,9 +107,11 @@ def _class(own: Any, risk: Risk) -> type:
     )
 
 
-def _under(tool: Any, risk: Risk, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "_Under | None":
+def _under(
+    tool: Any, risk: Risk, asked_for: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> "_Under | None":
     """None: outside a run, or the tool's own code calls its other half."""
-    if _HANDED.get() or (deps := deps_here()) is None:
+    if _HANDED.get() or (deps := deps_here()) is None or (asked_for and not deps.info.guard):
         return None
     info = info_here(f"The tool {tool.name!r}", deps)
     own = _parameters(tool)
@@ -119,8 +130,7 @@ def _under(tool: Any, risk: Risk, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 def _parameters(tool: Any) -> list[str]:
     """The arguments that a model gives; LangGraph gives others."""
-    schema: Any = tool.tool_call_schema
-    return [*schema.model_fields] if isinstance(schema, type) else [*tool.args]
+    return [*(getattr(tool.tool_call_schema, "model_fields", None) or tool.args)]
 
 
 @dataclass

@@ -48,6 +48,8 @@ class RunInfo:
     interactive: bool = False
     approval_mode: str = "default"
     """For calls of foreign graphs, which have no channel for it."""
+    guard: bool = False
+    """The tools of a foreign graph's `ToolNode`s are guarded, too."""
     brief: bool = False
     """The model gets the small system prompt and few tools."""
 

@@ -227,6 +227,7 @@ def _info(prepared: RunConfig, run: str, pipeline: str) -> RunInfo:
         prepared.workspace.root,
         interactive=asks,
         approval_mode=prepared.approval_mode,
+        guard=prepared.options.guard,
         brief=brief,
     )
 

@@ -17,6 +17,7 @@ from interlock.engine.driver.notify import Notifications, watched
 from interlock.engine.driver.outcome import conclude, end_cut_short, left_to_driver, result_event, unrecorded
 from interlock.engine.driver.passes import (
     check_context,
+    check_guard,
     first_state,
     graph_input,
     hooked,
@@ -111,6 +112,7 @@ async def begin(
     else:
         chosen, source = find_workflow(workflow, options)
     inputs = chosen.validated(input)
+    check_guard(chosen, options.guard)
     prepared = prepare(with_input(replace(options, source=source), inputs), chosen.needs_model)
     prepared.warnings.extend(
         [*chosen.notes, *(untraced(prepared.env) if isinstance(chosen, Foreign) else ())]
