@@ -156,9 +156,7 @@ class Foreign(Pipeline):
             deps.emit(CustomEvent(data=plain(data)))
 
 
-def from_langgraph(
-    graph: Any, name: str = "", summary: str = "", *, types: Iterable[type] = ()
-) -> Foreign:
+def from_langgraph(graph: Any, name: str = "", summary: str = "", *, types: Iterable[type] = ()) -> Foreign:
     """Make a workflow of a LangGraph graph: a `StateGraph`, compiled or not, an `@entrypoint`, or a function that
     makes one, which is called again for each drive. `types`: classes that its state holds and its types don't name.
 

@@ -186,8 +186,7 @@ async def _request(call: Call, key: str, verdict: Verdict, reason: str) -> Appro
     deps, mode = call.deps, call.deps.info.approval_mode
     offered = await asyncio.to_thread(deps.policy.choices, call.view, call.risk, verdict, mode)
     choices: list[Choice] = [choice for choice in offered if choice != "cancel"]
-    sparing = [choice for choice in choices if choice.startswith("proceed_always")]
-    rules = ((choice, deps.policy.narrow(call.view, call.risk, choice, mode)) for choice in sparing)
+    rules = ((c, deps.policy.narrow(call.view, call.risk, c, mode)) for c in choices if "always" in c)  # pyright: ignore[reportArgumentType]
     always: dict[str, str] = {choice: rule.covers for choice, rule in rules if rule is not None}
     if not always and _may_always(deps, verdict):
         choices.insert(1, _ALWAYS)

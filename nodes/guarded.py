@@ -116,16 +116,14 @@ def _under(
     info = info_here(f"The tool {tool.name!r}", deps)
     own = _parameters(tool)
     given = {**dict(zip(own, args, strict=False)), **{key: kwargs[key] for key in kwargs if key in own}}
-    shown: dict[str, JsonValue] = clean_json(
-        _ANY.dump_python(given, mode="json", fallback=str, warnings=False)
-    )
+    shown: Any = clean_json(_ANY.dump_python(given, mode="json", fallback=str, warnings=False))
     digest = hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:12]
     name = f"{tool.name}#{digest}"
     key = f"{name}.{deps.steps.numbered(info.task_id, name)}"
     view = CallView(id=_CALL_ID.get() or key, name=tool.name, args=shown)
     call = Call(runtime_of(deps, info), info.task_id, key, view, risk, tuple(own))
     entry = Entry(deps, info.task_id, key, place_of(info), risk == "read", view)
-    return _Under(tool, call, entry, args, kwargs, shown)
+    return _Under(tool, call, entry, args, kwargs, view.args)
 
 
 def _parameters(tool: Any) -> list[str]:

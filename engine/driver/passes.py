@@ -42,7 +42,9 @@ def check_context(chosen: Pipeline, context: Mapping[str, Any] | None) -> None:
 def check_guard(chosen: Pipeline, guard: bool) -> None:
     """Raises `InputError` if the workflow has no tools that could be guarded."""
     if guard and not isinstance(chosen, Foreign):
-        raise InputError(f"{chosen.name!r} guards its calls without --guard: that is for graphs of LangGraph.", "guard")
+        raise InputError(
+            f"{chosen.name!r} guards its calls without --guard: that is for graphs of LangGraph.", "guard"
+        )
     if guard and isinstance(chosen, Foreign) and not chosen.guarded():
         raise InputError(
             f"--guard finds no ToolNode in {chosen.name!r}. Put the tools that its nodes call under guarded(…), from "
