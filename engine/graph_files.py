@@ -8,7 +8,8 @@ import sys
 import traceback
 from collections.abc import Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from enum import Enum
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -16,6 +17,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from dotenv import dotenv_values
+from pydantic import BaseModel
 
 from interlock.graphs._langgraph import is_graph
 from interlock.graphs._pipeline import Pipeline
@@ -54,7 +56,7 @@ class GraphFile:
         module = _module(self.file, self.file.read_bytes())
         found = _found(module, self.file, self.attribute)
         try:
-            return from_langgraph(found, name, _first_line(module, found))
+            return from_langgraph(found, name, _first_line(module, found), types=_classes(module))
         except InterlockError as error:
             raise ConfigError(f"{self.file}: {error}") from error
 
@@ -176,6 +178,12 @@ def _found(module: ModuleType, file: Path, attribute: str) -> Any:
             f"{file} has {len(graphs) or 'no'} graph{'s' * (len(graphs) != 1)} of LangGraph. {several}"
         )
     return graphs[chosen[0]]
+
+
+def _classes(module: ModuleType) -> list[type]:
+    """Classes of values that the file has: such as an agent's `response_format`, which no type of its state names."""
+    classes = [one for one in vars(module).values() if isinstance(one, type)]
+    return [one for one in classes if issubclass(one, BaseModel | Enum) or is_dataclass(one)]
 
 
 def _first_line(module: ModuleType, found: Any) -> str:

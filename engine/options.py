@@ -69,6 +69,8 @@ class Options:
     """Where the run's workflow is declared, with its hash (`engine/workflows.py`); None: a built-in."""
     context: Mapping[str, Any] | None = None
     """For a LangGraph graph: what its nodes find as `runtime.context`, or in `config["configurable"]`."""
+    guard: bool = False
+    """For a LangGraph graph: the tools of its `ToolNode`s are guarded, as by `guarded`."""
     new_rules: bool = False
     """A person confirmed the current rules."""
     ide_context: Path | None = None

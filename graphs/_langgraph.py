@@ -194,6 +194,13 @@ def has_breakpoints(compiled: Any) -> bool:
     return any(one.interrupt_before_nodes or one.interrupt_after_nodes for one in graphs)
 
 
+def tool_nodes(compiled: Any) -> list[Any]:
+    """The `ToolNode`s of a graph and of those inside it."""
+    graphs = (compiled, *(inner for _, inner in compiled.get_subgraphs(recurse=True)))
+    bound = (node.bound for graph in graphs for node in graph.nodes.values())
+    return [one for one in bound if isinstance(getattr(one, "tools_by_name", None), dict)]
+
+
 def named_types(compiled: Any) -> set[tuple[str, ...]]:
     """Classes (module, name) that the types of a graph, and of the graphs inside it, name: they may be loaded again."""
     from langgraph._internal._serde import build_serde_allowlist

@@ -1,5 +1,6 @@
 """_subgraph: a graph as a node of another. It is declared when a run first enters it, as many never are."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from interlock.graphs._langgraph import (
     with_saver,
     without_durability,
 )
-from interlock.nodes.effects import DEPS
+from interlock.nodes.here import DRIVE, Drive
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, SetupError
 from interlock.state.node import node
@@ -136,7 +137,7 @@ def langgraph_part(where: str, graph: Any, state: type) -> Node:
 
     @node(reads=reads, writes=writes)
     async def part(state: Any, runtime: Runtime[Deps]) -> Any:
-        token = DEPS.set(runtime.context)
+        token = DRIVE.set(Drive(runtime.context, asyncio.get_running_loop()))
         try:
             given = {key: state[key] for key in reads if key in state}
             left = await compiled.ainvoke(given, without_durability(get_config()))
@@ -146,7 +147,7 @@ def langgraph_part(where: str, graph: Any, state: type) -> Node:
                 "ask_person(…), or run that graph as a workflow of its own."
             ) from asked
         finally:
-            DEPS.reset(token)
+            DRIVE.reset(token)
         return {key: left[key] for key in writes if key in left}
 
     return part

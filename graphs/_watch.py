@@ -58,6 +58,7 @@ class Watch(_Base):
             return
         if isinstance(error, Exception) and not isinstance(error, GraphBubbleUp):
             self.failed = self.failed or self._nodes[run_id][1]
+            self._deps.steps.failed(self._nodes[run_id][0])
         self._nodes.pop(run_id)
 
     def _end(self, run_id: UUID, keys: list[str]) -> None:

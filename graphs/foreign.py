@@ -5,9 +5,10 @@ handler that turns its nodes, models and tools into events (`_watch.py`), and re
 (`_asking.py`).
 """
 
+import asyncio
 import sysconfig
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +20,12 @@ from pydantic import ConfigDict
 from interlock.graphs._asking import plain
 from interlock.graphs._factory import Factory, is_factory, opened, outline
 from interlock.graphs._given import check_given, context_of, model_of, prompt_of, taken
-from interlock.graphs._langgraph import compiled_graph, is_graph, named_types, with_saver
+from interlock.graphs._langgraph import compiled_graph, is_graph, named_types, tool_nodes, with_saver
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs._printing import printed_aside
 from interlock.graphs._tap import custom_parts
 from interlock.graphs._watch import Watch
-from interlock.nodes.effects import DEPS
+from interlock.nodes.here import DRIVE, Drive
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import InterlockError, RunError, SetupError
 from interlock.state.events import CustomEvent
@@ -113,8 +114,14 @@ class Foreign(Pipeline):
         """What its nodes find as `runtime.context`. Raises `InputError`."""
         return context_of(self.graph, context or {})
 
+    def guarded(self, app: Any = None) -> int:
+        """Put the tools of its `ToolNode`s, or those of `app`, under the run's policy; returns how many there are."""
+        from interlock.nodes.guarded import guard_nodes
+
+        return guard_nodes(tool_nodes(app or self.graph))
+
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
-        token = DEPS.set(deps)
+        token = DRIVE.set(Drive(deps, asyncio.get_running_loop()))
         watch = Watch(deps, self.name)
         # Its own limit of supersteps counts, else LangGraph's.
         own = {"configurable": config["configurable"], "callbacks": [watch]}
@@ -124,6 +131,8 @@ class Foreign(Pipeline):
                     if self.factory:
                         made = await stack.enter_async_context(opened(self.factory, config, app.store))
                         app = with_saver(made, app.checkpointer, app.store)
+                    if deps.info.guard:
+                        self.guarded(app)
                     await self._streamed(app, graph_input, own, deps, control)
         except Stopped as stop:
             raise GraphDrained from stop
@@ -132,7 +141,7 @@ class Foreign(Pipeline):
         except Exception as error:
             raise NodeError(_line(watch.failed or "the graph", error)) from error
         finally:
-            DEPS.reset(token)
+            DRIVE.reset(token)
 
     async def _streamed(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         about = self.contextual(config["configurable"])
@@ -142,9 +151,9 @@ class Foreign(Pipeline):
             deps.emit(CustomEvent(data=plain(data)))
 
 
-def from_langgraph(graph: Any, name: str = "", summary: str = "") -> Foreign:
+def from_langgraph(graph: Any, name: str = "", summary: str = "", *, types: Iterable[type] = ()) -> Foreign:
     """Make a workflow of a LangGraph graph: a `StateGraph`, compiled or not, an `@entrypoint`, or a function that
-    makes one, which is called again for each drive.
+    makes one, which is called again for each drive. `types`: classes that its state holds and its types don't name.
 
     Raises `SetupError` for anything else, or a graph that can't be compiled.
     """
@@ -169,7 +178,7 @@ def from_langgraph(graph: Any, name: str = "", summary: str = "") -> Foreign:
         outcome="",
         prompt_field=prompt_of(compiled, kind),
         notes=notes if compiled.checkpointer not in (None, False, True) else (),
-        types=frozenset(named_types(compiled)),
+        types=frozenset(named_types(compiled) | {(one.__module__, one.__name__) for one in types}),
         factory=factory,
     )
 
@@ -190,13 +199,16 @@ class Workflow(Pipeline):
     """A workflow that users run by name: a `Graph` with its input and output, or any graph of LangGraph."""
 
     @staticmethod
-    def from_langgraph(graph: Any, name: str = "", summary: str = "") -> Foreign:
+    def from_langgraph(
+        graph: Any, name: str = "", summary: str = "", *, types: Iterable[type] = ()
+    ) -> Foreign:
         """A workflow made of a LangGraph graph that knows nothing of Interlock.
 
-        `graph`: a `StateGraph`, compiled or not, an `@entrypoint`, or a function that makes one. Raises `SetupError`
-        for anything else.
+        `graph`: a `StateGraph`, compiled or not, an `@entrypoint`, or a function that makes one. `types`: classes that
+        its state holds and its types don't name; of a graph in a file, those in the file. Raises `SetupError` for
+        anything that is no graph.
         """
-        return from_langgraph(graph, name, summary)
+        return from_langgraph(graph, name, summary, types=types)
 
 
 _FRAMES = 3

@@ -6,21 +6,18 @@ import hashlib
 import inspect
 import threading
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar, overload
 
-from langgraph.runtime import get_runtime
-from langgraph.types import interrupt
 from pydantic import TypeAdapter
 
+from interlock.nodes.here import deps_here, info_here, park, runtime_here
 from interlock.state.calls import ApprovalRequest, CallView
 from interlock.state.deps import Deps, to_its_end
-from interlock.state.errors import RunError, UserError
+from interlock.state.errors import UserError
 
 T = TypeVar("T")
 P = ParamSpec("P")
-DEPS: ContextVar[Deps | None] = ContextVar("deps of the run that a foreign graph is driven by", default=None)
 
 _REASON = (
     "The run was killed or stopped while this effect took place, so it may or may not have happened. Look, then "
@@ -46,7 +43,7 @@ async def effect(
         found = function(*args, **kwargs)
         return await found if inspect.isawaitable(found) else found
     with entry:
-        return entry.result if entry.is_done() else await _journaled(entry, function, args, kwargs)
+        return entry.result if entry.is_done() else await journaled(entry, function, args, kwargs)
 
 
 def effect_sync(
@@ -56,14 +53,7 @@ def effect_sync(
     if (entry := _entry(runtime, key, idempotent)) is None:
         return function(*args, **kwargs)
     with entry:
-        if entry.is_done():
-            return entry.result
-        try:
-            result = function(*args, **kwargs)
-        except Exception:
-            entry.fail()
-            raise
-        return entry.finish(result)
+        return entry.result if entry.is_done() else journaled_sync(entry, function, args, kwargs)
 
 
 @overload
@@ -87,14 +77,14 @@ def _durable(function: Callable[..., Any], *, idempotent: bool) -> Callable[...,
         @functools.wraps(function)
         async def call_async(*args: Any, **kwargs: Any) -> Any:
             key = _named(function, args, kwargs)
-            return await effect(_runtime(), key, function, *args, idempotent=idempotent, **kwargs)
+            return await effect(runtime_here(), key, function, *args, idempotent=idempotent, **kwargs)
 
         return call_async
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         key = _named(function, args, kwargs)
-        return effect_sync(_runtime(), key, function, *args, idempotent=idempotent, **kwargs)
+        return effect_sync(runtime_here(), key, function, *args, idempotent=idempotent, **kwargs)
 
     return call
 
@@ -111,14 +101,8 @@ def _named(function: Callable[..., Any], args: Any, kwargs: Any) -> str:
     return f"{name}#{hashlib.sha256(given).hexdigest()[:16]}"
 
 
-def _runtime() -> Any:
-    try:
-        return get_runtime()
-    except (RuntimeError, KeyError):  # outside a graph
-        return None
-
-
-async def _journaled(entry: "_Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+async def journaled(entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call the function of an entry that isn't done, and journal how it ended."""
     if inspect.iscoroutinefunction(function):
         work: Awaitable[Any] = function(*args, **kwargs)
     else:
@@ -131,7 +115,17 @@ async def _journaled(entry: "_Entry", function: Callable[..., Any], args: Any, k
     return entry.finish(result)
 
 
-async def _in_thread(entry: "_Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def journaled_sync(entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """As `journaled`, in a thread."""
+    try:
+        result = function(*args, **kwargs)
+    except Exception:
+        entry.fail()
+        raise
+    return entry.finish(result)
+
+
+async def _in_thread(entry: "Entry", function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """A thread can't be cancelled: what it returns is kept even if the run stops meanwhile."""
     thread = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     try:
@@ -143,23 +137,19 @@ async def _in_thread(entry: "_Entry", function: Callable[..., Any], args: Any, k
     return await found if inspect.isawaitable(found) else found
 
 
-def _entry(runtime: Any, key: str, idempotent: bool) -> "_Entry | None":
+def _entry(runtime: Any, key: str, idempotent: bool) -> "Entry | None":
     """None: no run of Interlock."""
-    own = getattr(runtime, "context", None)
-    if (deps := own if isinstance(own, Deps) else DEPS.get()) is None:
+    if (deps := deps_here(runtime)) is None:
         return None
     if not key:
         raise UserError("effect needs a key: a text that names it within its step.")
-    info = getattr(runtime, "execution_info", None) or getattr(_runtime(), "execution_info", None)
-    if info is None:
-        raise RunError(f"Effect {key!r} was called outside a node, so the journal can't name it.")
-    if info.thread_id != deps.info.run:
-        raise RunError(
-            f"Effect {key!r} stands in a graph whose steps aren't kept with the run, so the journal can't name it. "
-            "Compile that graph without a checkpointer of its own, and call it without a thread_id."
-        )
-    place = "|".join(part.partition(":")[0] for part in info.checkpoint_ns.split("|"))
-    return _Entry(deps, info.task_id, key, place, idempotent)
+    info = info_here(f"Effect {key!r}", deps, runtime)
+    return Entry(deps, info.task_id, key, place_of(info), idempotent)
+
+
+def place_of(info: Any) -> str:
+    """Names of the nodes around a task, the outermost first."""
+    return "|".join(part.partition(":")[0] for part in info.checkpoint_ns.split("|"))
 
 
 _under_way: set[tuple[str, str, str]] = set()
@@ -167,7 +157,7 @@ _one = threading.Lock()
 
 
 @dataclass
-class _Entry:
+class Entry:
     """One effect of one task; entered while it is looked up and carried out."""
 
     deps: Deps
@@ -176,6 +166,8 @@ class _Entry:
     place: str
     """Names of the nodes around it, the outermost first."""
     idempotent: bool
+    about: CallView | None = None
+    """The call that it is; None: a function of a node."""
     result: Any = None
 
     @property
@@ -196,16 +188,11 @@ class _Entry:
 
     def is_done(self) -> bool:
         """Whether its `result` is known; if not, its intent is now in the journal."""
-        journal, skips = self.deps.effects, False
+        journal = self.deps.effects
         row = journal.find(self.task, self.key, self.place)
-        for attempt in range(1, row.attempt + 1 if row else 1):
-            unknown = row and row.state == "intent" and attempt == row.attempt and not self.idempotent
-            # Earlier questions are passed again, since LangGraph counts a node's interrupts.
-            asks = unknown or self.deps.approvals.get(self._request(attempt))
-            skips = bool(asks) and self._skips(attempt)
         if row and row.state == "done":
             self.result = row.result
-        elif skips:
+        elif row and row.state == "intent" and not self.idempotent and self._skips(row.attempt):
             journal.finish(self.task, self.key, None)
         else:
             journal.intend(self.task, self.key, self.place)
@@ -219,25 +206,25 @@ class _Entry:
         self.deps.effects.finish(self.task, self.key, result)
         return result
 
-    def _request(self, attempt: int) -> str:
-        return f"interrupt:effect:{self.task}:{self.key}:{attempt}"
-
     def _skips(self, attempt: int) -> bool:
         """Whether a person says that the function isn't to be called again; parks the run until somebody answers."""
-        name = self._request(attempt)
+        name = f"interrupt:effect:{self.task}:{self.key}:{attempt}"
+        about = self.about or CallView(id=name, name=self.key, args={})
         request = ApprovalRequest(
             key=name,
             what="outcome",
             kind="outcome",
-            call=CallView(id=name, name=self.key, args={}),
+            call=about,
             reason=_REASON,
-            preview=f"effect {self.key} of {self.place}",
+            preview=_shown(self.about) or f"effect {self.key} of {self.place}",
             choices=("proceed_once", "reject"),
             questions=({"question": _REASON, "options": ["redo", "skip"]},),
         )
         self.deps.approvals.ask(request)
-        interrupt(name)
-        answer = self.deps.approvals.answer(name)
-        if answer is None:
-            raise RunError(f"Request {name!r} has no answer. See: interlock approvals")
+        if (answer := self.deps.approvals.answer(name)) is None:
+            park(name)
         return answer.choice == "reject"
+
+
+def _shown(call: CallView | None) -> str:
+    return "\n".join(f"{name}: {value}" for name, value in call.args.items()) if call else ""

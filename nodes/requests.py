@@ -10,7 +10,7 @@ from interlock.prompts import load
 from interlock.state.calls import Answer, ApprovalRequest, ToolResult, failure
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
-from interlock.state.events import ApprovalRequired
+from interlock.state.events import ApprovalRequired, Emit
 from interlock.state.hooks import HookWait
 from interlock.state.node import node
 from interlock.state.run import is_hooked
@@ -48,6 +48,12 @@ async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
     request = deps.approvals.get(key)
     if request is None:
         raise RunError(f"Request {key!r} isn't there. See: interlock approvals")
+    await notified(deps, request, runtime.stream_writer)
+    return {"label": request.kind}
+
+
+async def notified(deps: Deps, request: ApprovalRequest, emit: Emit) -> None:
+    """Fire the notification hooks of a request."""
     name = deps.approvals.ask(request)
     payload: dict[str, JsonValue] = {
         "notification_type": "ToolPermission",
@@ -60,9 +66,8 @@ async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
             "preview": request.preview,
         },
     }
-    firing, subject = f"{key}:notify", "ToolPermission"
-    await deps.hooks.fire("Notification", firing, payload, subject=subject, emit=runtime.stream_writer)
-    return {"label": request.kind}
+    firing, subject = f"{request.key}:notify", "ToolPermission"
+    await deps.hooks.fire("Notification", firing, payload, subject=subject, emit=emit)
 
 
 @node(reads=("approval",), writes=("approval",), group="questions")

@@ -17,13 +17,15 @@ from interlock.state.calls import (
     CallOutcome,
     CallView,
     Preview,
+    Risk,
+    SessionRule,
     Verdict,
     cancelled,
     failure,
 )
 from interlock.state.deps import Deps, to_its_end
 from interlock.state.errors import RunError
-from interlock.state.events import ErrorEvent
+from interlock.state.events import Emit, ErrorEvent
 from interlock.state.node import node
 from interlock.state.tooling import ToolInfo
 from interlock.state.tools import DecideState
@@ -161,18 +163,24 @@ async def _remember(runtime: Runtime[Deps], state: DecideState, call: CallView, 
     if answer.choice == "proceed_once" or info is None:
         return
     rule = deps.policy.narrow(call, info.risk, answer.choice, state["approval_mode"])
-    if rule is None:
-        return
-    deps.approvals.add_session_rule(state["approval"], rule)
+    if rule is not None:
+        await keep_rule(deps, state["approval"], info.risk, rule, answer, runtime.stream_writer)
+
+
+async def keep_rule(
+    deps: Deps, request: str, risk: Risk, rule: SessionRule, answer: Answer, emit: Emit
+) -> None:
+    """Keep an always-choice as a rule of this run, and of later ones if the person wanted that."""
+    deps.approvals.add_session_rule(request, rule)
     if answer.choice == "proceed_always_and_save":
         at = datetime.fromtimestamp(answer.at, UTC).isoformat(timespec="seconds")
         note = f"{at}, run {deps.info.run}" + (f", by {answer.by}" if answer.by else "")
         try:
-            saved = await to_its_end(asyncio.to_thread(deps.policy.save, info.risk, rule, note))
+            saved = await to_its_end(asyncio.to_thread(deps.policy.save, risk, rule, note))
             if saved:
                 deps.approvals.confirm(saved)
         except RunError as error:  # the decision stands; later runs will ask again
-            runtime.stream_writer(ErrorEvent(severity="warning", message=str(error)))
+            emit(ErrorEvent(severity="warning", message=str(error)))
 
 
 def info_of(deps: Deps, call: CallView) -> ToolInfo:

@@ -46,6 +46,10 @@ class RunInfo:
     agent: str = ""
     """Path of the sub-agent; empty: the root."""
     interactive: bool = False
+    approval_mode: str = "default"
+    """For calls of foreign graphs, which have no channel for it."""
+    guard: bool = False
+    """The tools of a foreign graph's `ToolNode`s are guarded, too."""
     brief: bool = False
     """The model gets the small system prompt and few tools."""
 
@@ -162,6 +166,14 @@ class Steps(Protocol):
     def started(self, task: str, namespace: str, node: str, workflow: str) -> None: ...
 
     def ended(self, task: str, ms: float, keys: Sequence[str]) -> None: ...
+
+    def failed(self, task: str) -> None:
+        """The node raised: its next try isn't given the replies of models that this one got."""
+        ...
+
+    def numbered(self, task: str, name: str) -> int:
+        """How often `name` was numbered since the task's node started; 0 at first, the same when it runs again."""
+        ...
 
     def undone(self, task: str) -> None:
         """The graph the task last started is restarted in a task of its own."""

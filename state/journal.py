@@ -1,5 +1,6 @@
 """journal: protocols of the effect journal and the approvals, and records of decisions on calls."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -91,6 +92,8 @@ class Effects(Protocol):
     """Stores results."""
     known: frozenset[tuple[str, ...]]
     """Classes (module, name) that it stores."""
+    redact: Callable[[str], str]
+    """Takes secrets out of a text."""
 
     def find(self, task: str, key: str, place: str) -> EffectRow | None: ...
 

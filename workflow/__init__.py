@@ -13,7 +13,9 @@ from interlock.graphs import main, pipeline, tools
 from interlock.graphs._pipeline import Graph
 from interlock.graphs._placed import agent, approve, ask_person, loop
 from interlock.graphs.foreign import Workflow
+from interlock.nodes.chat_model import model
 from interlock.nodes.effects import durable, effect, effect_sync
+from interlock.nodes.guarded import guarded
 from interlock.nodes.workflow import CALLS, ask_model, call, place_calls, results
 from interlock.state.calls import ToolResult, merge_by_key
 from interlock.state.deps import Deps
@@ -50,9 +52,11 @@ __all__ = [
     "durable",
     "effect",
     "effect_sync",
+    "guarded",
     "loop",
     "main",
     "merge_by_key",
+    "model",
     "node",
     "pipeline",
     "place_calls",

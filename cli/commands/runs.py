@@ -162,7 +162,8 @@ def _step_cells(step: Step) -> tuple[str, ...]:
     at = clock(step.started)
     node = "  " * step.depth + step.node
     number = str(step.step) if step.saved else ""  # the others ran on the way to it
-    went = ": ".join(part for part in (step.route, one_line(step.reason, 120)) if part)
+    did = f"effects: {', '.join(step.effects)}" if step.effects else ""
+    went = ": ".join(part for part in (step.route, one_line(step.reason, 120), did) if part)
     return (number, at, node, elapsed(step.ms / 1000), ", ".join(step.keys), went)
 
 

@@ -168,6 +168,7 @@ def _object(client: Client, run: RunRow) -> dict[str, Any]:
         "steps": [s._asdict() for s in taken],
         "reasons": [r._asdict() for r in client.reasons(run.run)],
         "calls": [c._asdict() for c in client.calls(run.run)],
+        "effects": [e._asdict() for e in client.effects(run.run)],
         "models": client.models(run.run),
         "agents": [a._asdict() for a in client.agents(run.run)],
         "undone": [one._asdict() for one in client.undone(run.run)],
@@ -195,6 +196,7 @@ def _lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
         _labelled("tasks", _tasks(client, run)),
         call_lines(client, run.run, paint),
         _labelled("undone", (f"{clock(one.at)} {one.text}" for one in client.undone(run.run))),
+        _labelled("effects", _effects(client, run.run, paint)),
         _labelled("tokens", _tokens(client, run.run)),
         _labelled("decided", _answered(client, run.run)),
         _next(client, run, paint),
@@ -294,6 +296,14 @@ def _plan_state(client: Client, run: str) -> dict[str, Any]:
         return {**state, **{k: v for k, v in client.state_within(run).items() if k == "plan_phase"}}
     except UserError:
         return {}
+
+
+def _effects(client: Client, run: str, paint: Paint) -> Iterator[str]:
+    for effect in client.effects(run):
+        state = paint(effect.state, {"done": "green", "failed": "red"}.get(effect.state, "yellow"))
+        took = f" in {elapsed(effect.ended - effect.started)}" if effect.ended else ""
+        again = f", begun {effect.attempt} times" if effect.attempt > 1 else ""
+        yield f"{clock(effect.started)} {effect.name} in {effect.node} · {state}{took}{again}"
 
 
 def _tokens(client: Client, run: str) -> Iterator[str]:

@@ -144,6 +144,7 @@ def run_parser() -> Parser:
     flag(made, "--input JSON|@FILE|-", "input as a JSON object; -: read stdin")
     flag(made, "--batch FILE.jsonl", "one JSON input per line; -: read stdin")
     flag(made, "--context JSON|@FILE", "runtime context of a LangGraph graph, as a JSON object")
+    flag(made, "--guard", "ask before a LangGraph graph's tools run, by policy")
     as_json: dict[str, Any] = {"dest": "output_format", "const": "json", "default": "text"}
     flag(made, "--json", "same as -o json", action="store_const", **as_json)
     add_running_flags(made)
@@ -155,6 +156,7 @@ def run(args: Args) -> int:
     options, inputs = options_from(args), args.own
     if args.context:
         options = replace(options, context=json_object(read_spec(args.context, "--context"), "--context"))
+    options = replace(options, guard=args.guard)
     if args.batch:
         if args.words or args.prompt or args.input:
             raise UserError("--batch reads its inputs from a file. Leave out PROMPT and --input.")

@@ -69,6 +69,7 @@ class Views:
     results = _at_home(of_calls.results)
     agents = _at_home(of_calls.agents)
     reasons = _at_home(of_calls.reasons)
+    effects = _at_home(of_calls.effects)
     answered = _at_home(of_calls.answered)
     models = _at_home(read.models)
 

@@ -138,7 +138,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
         toolset=toolset(_of_the_root(prepared, info, tools)),
         policy=policy,
         journal=journal,
-        effects=effects_of(conn, info.run, epoch),
+        effects=effects_of(conn, info.run, epoch, prepared.redact),
         approvals=approvals,
         context=_context(prepared, info),
         outputs=outputs,

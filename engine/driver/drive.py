@@ -221,7 +221,15 @@ def stoppable(outer: Stop | None = None) -> Generator[Stop]:
 
 def _info(prepared: RunConfig, run: str, pipeline: str) -> RunInfo:
     asks, brief = prepared.options.interactive, prepared.is_brief
-    return RunInfo(run, pipeline, prepared.workspace.root, interactive=asks, brief=brief)
+    return RunInfo(
+        run,
+        pipeline,
+        prepared.workspace.root,
+        interactive=asks,
+        approval_mode=prepared.approval_mode,
+        guard=prepared.options.guard,
+        brief=brief,
+    )
 
 
 class Drive:

@@ -75,6 +75,20 @@ def check_context(chosen: Pipeline, context: Mapping[str, Any] | None) -> None:
         raise InputError(f"{chosen.name!r} takes no context: only graphs of LangGraph do.", "context")
 
 
+def check_guard(chosen: Pipeline, guard: bool) -> None:
+    """Raises `InputError` if the workflow has no tools that could be guarded."""
+    if guard and not isinstance(chosen, Foreign):
+        raise InputError(
+            f"{chosen.name!r} guards its calls without --guard: that is for graphs of LangGraph.", "guard"
+        )
+    if guard and isinstance(chosen, Foreign) and not chosen.guarded():
+        raise InputError(
+            f"--guard finds no ToolNode in {chosen.name!r}. Put the tools that its nodes call under guarded(…), from "
+            "interlock.workflow.",
+            "guard",
+        )
+
+
 def _channels(prepared: RunConfig) -> dict[str, str]:
     wanted = prepared.options.protocol or prepared.settings.tools.protocol
     return {"mode": "", **modes_asked(prepared), "protocol": prepared.protocol_of(wanted)}

@@ -141,6 +141,7 @@ _KEPT = (
     "rights",
     "source",
     "context",
+    "guard",
     "task_path",
 )
 """Options a resumed run keeps unless overridden. Not `skip_trust`: a later drive may meet other files."""

@@ -24,6 +24,7 @@ from interlock.engine.driver.outcome import (
 from interlock.engine.driver.passes import (
     check_context,
     context_of,
+    check_guard,
     first_state,
     graph_input,
     hooked,
@@ -117,6 +118,7 @@ async def begin(
     else:
         chosen, source = find_workflow(workflow, options)
     inputs = chosen.validated(input)
+    check_guard(chosen, options.guard)
     prepared = prepare(with_input(replace(options, source=source), inputs), chosen.needs_model)
     prepared.warnings.extend(
         [*chosen.notes, *(untraced(prepared.env) if isinstance(chosen, Foreign) else ())]

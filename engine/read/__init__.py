@@ -1,8 +1,9 @@
 """read: runs, pending requests, and one run in detail, shaped from the store's rows alone."""
 
 import json
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -242,13 +243,18 @@ class Step(NamedTuple):
     """A checkpoint of the root came next. Nodes without ran between two, in the step of the next one that has."""
     reason: str
     """Why the node decided as it did, or what it waited for; empty: it gave none."""
+    effects: tuple[str, ...] = ()
+    """Names of its effects."""
 
 
 def steps(home: Path, run: str) -> list[Step]:
     """Every executed node, in the order they ended."""
     rows = views.steps(home, run)
     last = {row["root_step"]: row["seq"] for row in rows if not row["namespace"]}
-    return [_step(row, row["seq"] == last.get(row["root_step"])) for row in rows]
+    found: dict[str, list[str]] = {}
+    for row in views.effects(home, run):
+        found.setdefault(row["task"].partition("-")[0], []).append(effect_name(row["key"]))
+    return [_step(row, row["seq"] == last.get(row["root_step"]), found) for row in rows]
 
 
 step_rows = views.steps
@@ -256,11 +262,21 @@ waits = views.waits
 """As `diagrams.run_path` reads them."""
 
 
-def _step(row: Row, saved: bool) -> Step:
+def effect_name(key: str) -> str:
+    """An effect's key for people: without the digest of arguments that names calls of guarded tools and `@durable`."""
+    return _DIGEST.sub("", key)
+
+
+_DIGEST = re.compile(r"#[0-9a-f]{12,16}(\.\d+)?$")
+
+
+def _step(row: Row, saved: bool, effects: Mapping[str, Sequence[str]]) -> Step:
     keys = tuple(k for k in row["keys"].split(",") if k)
     depth = row["namespace"].count("|") + 1 if row["namespace"] else 0
     node, times = (row["workflow"], row["node"]), (row["started"], row["ms"])
-    return Step(row["root_step"] + 1, depth, *node, *times, keys, row["route"], saved, row["reason"] or "")
+    of_task = (*effects.get(row["task"].partition("-")[0].partition(".")[0], ()),)
+    number, reason = row["root_step"] + 1, row["reason"] or ""
+    return Step(number, depth, *node, *times, keys, row["route"], saved, reason, of_task)
 
 
 def path(taken: list[Step], depth: int = 0) -> list[tuple[str, int]]:

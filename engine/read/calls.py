@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.read import find_run
+from interlock.engine.read import effect_name, find_run
 from interlock.engine.store import views
 from interlock.engine.store.views import Row
 from interlock.services.files.filesystem import Blobs
@@ -45,6 +45,35 @@ def reasons(home: Path, run: str) -> list[Reason]:
     """Reasons in the order the nodes ended."""
     rows = [row for row in views.steps(home, run) if row["reason"] is not None]
     return [Reason(row["root_step"] + 1, row["workflow"], row["node"], row["reason"]) for row in rows]
+
+
+class Effect(NamedTuple):
+    """What a node did outside of its graph, by `effect` or a guarded tool."""
+
+    name: str
+    node: str
+    """With the nodes around it: `review.publish`."""
+    state: str
+    """done, failed, or unknown: it began, and no result is known."""
+    attempt: int
+    """How often it was begun."""
+    started: float
+    ended: float | None
+
+
+def effects(home: Path, run: str) -> list[Effect]:
+    """The effects of the run's nodes, in the order in which they began."""
+    return [
+        Effect(
+            effect_name(row["key"]),
+            row["place"].replace("|", "."),
+            "unknown" if row["state"] == "intent" else row["state"],
+            row["attempt"],
+            row["intent_at"],
+            row["done_at"],
+        )
+        for row in views.effects(home, run)
+    ]
 
 
 class Call(NamedTuple):

@@ -2,12 +2,14 @@
 
 import time
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from interlock.engine.store import put
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.saver import Serde
 from interlock.graphs._langgraph import storable_types
+from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.errors import RunError
 from interlock.state.journal import EffectRow
 
@@ -23,6 +25,7 @@ class SqlEffects:
     """Stores results as it stores the state."""
     known: frozenset[tuple[str, ...]]
     """Classes (module, name) of which results may be."""
+    redact: Redactor = SHAPES
 
     def find(self, task: str, key: str, place: str) -> EffectRow | None:  # noqa: ARG002 - a replay has other tasks
         found = self.conn.execute(
@@ -59,9 +62,10 @@ class SqlEffects:
             conn.execute(sql, (kind, data, time.time(), self.epoch, self.run, task, key))
 
 
-def effects_of(conn: Connection, run: str, epoch: int) -> SqlEffects:
+def effects_of(conn: Connection, run: str, epoch: int, redact: Redactor) -> SqlEffects:
     """The journal of a drive, for results that any graph can store."""
-    return SqlEffects(conn, run, epoch, Serde().with_msgpack_allowlist(storable_types()), storable_types())
+    known = storable_types()
+    return SqlEffects(conn, run, epoch, Serde().with_msgpack_allowlist(known), known, redact)
 
 
 @dataclass
@@ -72,6 +76,7 @@ class RecordedEffects:
     run: str
     serde: Any
     known: frozenset[tuple[str, ...]] = frozenset()
+    redact: Redactor = SHAPES
 
     def __post_init__(self) -> None:
         self._given: dict[tuple[str, str], EffectRow] = {}
@@ -118,6 +123,10 @@ def _foreign_class(value: Any, known: frozenset[tuple[str, ...]], deep: int = 0)
         inner: Any = [*value.values()] if isinstance(value, dict) else value
         return next(filter(None, (_foreign_class(one, known, deep + 1) for one in inner)), "")
     if (kind.__module__, kind.__qualname__) in known or (kind.__module__, kind.__name__) in known:
+        return ""
+    if isinstance(value, str) and not isinstance(
+        value, Enum
+    ):  # such as a message's `.text`: it comes back as a text
         return ""
     if isinstance(value, BaseException) or kind.__module__.partition(".")[0] in ("numpy", "langgraph"):
         return ""

@@ -132,7 +132,8 @@ class ForeignSaver(Saver):
             if wrong := unstorable(value, self.known, self.serde):
                 raise RunError(
                     f"State key {key!r} holds a value that can't be stored: {wrong}. Expected JSON-like values, "
-                    "messages, or pydantic models, dataclasses and enums that the state's types name."
+                    "messages, or pydantic models, dataclasses and enums that the state's types or the graph's "
+                    "file name."
                 )
 
 

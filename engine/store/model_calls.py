@@ -21,7 +21,7 @@ class SqlModelLog:
     transcript: ChainTranscript
     run: str
     _made: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-    """Number of calls by agent and role; only this drive adds to them."""
+    """The next ordinal by agent and role; only this drive adds calls."""
 
     def recorded(self, task: str) -> Reply | None:
         row = self.conn.execute(
@@ -45,12 +45,18 @@ class SqlModelLog:
 
     def ordinal(self, agent: str, role: str) -> int:
         if (agent, role) not in self._made:
-            (made,) = self.conn.execute(
-                "select count(*) from model_calls where run = ? and agent = ? and role = ?",
+            (last,) = self.conn.execute(
+                "select max(ordinal) from model_calls where run = ? and agent = ? and role = ?",
                 (self.run, agent, role),
             ).fetchone()
-            self._made[agent, role] = self._before.get((agent, role), 0) + made
-        return self._made[agent, role]
+            before = self._before.get((agent, role), 0)
+            self._made[agent, role] = before if last is None else last + 1
+        self._made[agent, role] += 1
+        return self._made[agent, role] - 1
+
+    def unused(self, agent: str, role: str, ordinal: int) -> None:
+        if self._made[agent, role] == ordinal + 1:  # else another request has the next one already
+            self._made[agent, role] = ordinal
 
     @cached_property
     def _before(self) -> dict[tuple[str, str], int]:
@@ -75,8 +81,6 @@ class SqlModelLog:
                 "thought_tokens": reply.usage.thoughts,
             }
             put(conn, "model_calls", row)
-        if (request.agent, call.role) in self._made:
-            self._made[request.agent, call.role] += 1
         return reply.model_copy(update={"record": record, "message": self.transcript.message(record)})
 
 

@@ -2,7 +2,9 @@
 
 import json
 import re
+import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -49,12 +51,15 @@ class StepLog:
         """Nodes that ran before the task's newest one in the same superstep."""
         self._decided: dict[str, list[_DecisionNote]] = {}
         """By task; saved with its writes, never for a node cut off by a kill."""
+        self._numbers: dict[str, Counter[str]] = {}
+        self._one = threading.Lock()
         self._redact = redact
         self._conn, self._run = conn, run
         self._seq, self.root_step = (-1, 0) if conn is None else _last(conn, run)
 
     def started(self, task: str, namespace: str, node: str, workflow: str) -> None:
         now = time.time()
+        self._numbers.pop(task, None)
         if (note := self._notes.get(task)) and note.ms is not None:
             self._before.setdefault(task, []).append(note)
         self._notes[task] = _StepNote(namespace, node, workflow, now)
@@ -73,6 +78,21 @@ class StepLog:
             return
         note.ms, note.keys = ms, tuple(keys)
         self._take_in(task, note)
+
+    def failed(self, task: str) -> None:
+        if self._conn is not None:
+            with self._conn.transaction() as conn:
+                conn.execute(
+                    "update model_calls set task = task || '!' || ordinal where run = ? and task like ? || '#%' "
+                    "and task not like '%!%'",
+                    (self._run, task),
+                )
+
+    def numbered(self, task: str, name: str) -> int:
+        with self._one:  # a node's threads number, too
+            numbers = self._numbers.setdefault(task, Counter())
+            numbers[name] += 1
+            return numbers[name] - 1
 
     def _take_in(self, task: str, note: _StepNote) -> None:
         within = inside(task)

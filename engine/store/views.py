@@ -84,6 +84,10 @@ calls = _of_run(
     "order by coalesce(done_at, 9e99), coalesce(intent_at, 9e99), message, idx, attempt"
 )
 """The journal in the order calls finished, those without a result last; with the records of call and answer."""
+effects = _of_run(
+    "select task, key, place, state, attempt, intent_at, done_at from effects where run = ? order by intent_at"
+)
+"""The effects of its nodes, in the order in which they began."""
 decisions = _of_run("select * from decisions where run = ? order by at")
 """Decisions on calls, oldest first."""
 agents_usage = _of_run(

@@ -20,7 +20,6 @@ from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.effects import RecordedEffects
 from interlock.engine.store.journal import SqlJournal
-from interlock.engine.store.model_calls import calls_before
 from interlock.engine.store.replays import (
     never_begun,
     recorded_hooks,
@@ -51,11 +50,13 @@ _NOT_RECORDED = "The run made no such call, so a replay has no result of it."
 def write_script(conn: Connection, transcript: ChainTranscript, run: str, file: Path) -> None:
     """Write the run's replies as a script, as `--record-responses` does."""
     file.touch()
-    for (agent, role), number in calls_before(conn, run).items():
-        for ordinal in range(number):  # not this run's: they only fill the places
+    filled = Counter[tuple[str, str]]()
+    for reply in sorted(recorded_replies(conn, run), key=lambda reply: reply.ordinal):
+        who = (reply.agent, reply.role)
+        for ordinal in range(filled[who], reply.ordinal):  # of the run before, or without a reply
             nothing = Message(role="assistant", content="")
-            write_reply(file, nothing, role=role, agent=agent, ordinal=ordinal, usage=Usage())
-    for reply in recorded_replies(conn, run):
+            write_reply(file, nothing, role=reply.role, agent=reply.agent, ordinal=ordinal, usage=Usage())
+        filled[who] = reply.ordinal + 1
         write_reply(
             file,
             transcript.message(reply.record),

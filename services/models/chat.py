@@ -126,15 +126,18 @@ class ChatModels:
             yield known.model_copy(update={"replayed": True})
             return
         request = self._request(call)
-        if request.feature and provider_of(request.model) not in _ABLE:
-            doing = {"picture": "draw", "web": "search the web"}[request.feature]
-            text = f"Model {request.model!r} can't {doing}; name one of Gemini's in the setting"
-            raise ModelError(f"{text} model.roles.{call.role}.")
-        await self._budget.reserve(call, self._agent, request.model, self._estimated(request))
-        replies = counted(self._budget, call.task, self._answered(call, request, emit))
-        async with aclosing(replies):
-            async for item in replies:
-                yield item
+        recorded = False
+        try:
+            _check_feature(request)
+            await self._budget.reserve(call, self._agent, request.model, self._estimated(request))
+            replies = counted(self._budget, call.task, self._answered(call, request, emit))
+            async with aclosing(replies):
+                async for item in replies:
+                    recorded = isinstance(item, Reply)
+                    yield item
+        finally:
+            if not recorded:
+                self._log.unused(self._agent, call.role, request.ordinal)
 
     async def _answered(
         self, call: ModelCall, request: Request, emit: Emit
@@ -320,6 +323,13 @@ class ChatModels:
             called=answer.called,
         )
         return self._log.record(call, request, reply, self._hash(request))
+
+
+def _check_feature(request: Request) -> None:
+    if request.feature and provider_of(request.model) not in _ABLE:
+        doing = {"picture": "draw", "web": "search the web"}[request.feature]
+        text = f"Model {request.model!r} can't {doing}; name one of Gemini's in the setting"
+        raise ModelError(f"{text} model.roles.{request.role}.")
 
 
 def _read(pieces: AsyncGenerator[Chunk, None], call: ModelCall) -> AsyncGenerator[Chunk, None]:

@@ -212,7 +212,11 @@ class ModelLog(Protocol):
         ...
 
     def ordinal(self, agent: str, role: str) -> int:
-        """Return the 0-based ordinal of this role's next reply."""
+        """Return the 0-based ordinal of this role's next reply; another request under way has one of its own."""
+        ...
+
+    def unused(self, agent: str, role: str, ordinal: int) -> None:
+        """Give an ordinal back: its request got no reply."""
         ...
 
     def record(self, call: ModelCall, request: Request, reply: Reply, request_hash: str) -> Reply:
