@@ -16,6 +16,7 @@ from interlock.engine.store import checkpoints as of_states
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
+    from interlock.engine.client.record import Seen
     from interlock.engine.effect_hints import Hint
     from interlock.engine.read.lives import Life
     from interlock.engine.store.audit import Record
@@ -136,12 +137,24 @@ class Views:
 
         return record_of(self.home, self.run(run))
 
-    def diff(self, run: str, call: str | None = None) -> str:
-        """What a run, or one call, changed in the workspace's files, as git shows it. Raises `UserError`."""
+    def diff(self, run: str, call: str | None = None, until: int | None = None) -> str:
+        """What a run, or one call, changed in the workspace's files, as git shows it. Raises `UserError`.
+
+        `until`: only what was done by that root step; empty if that is nothing.
+        """
         from interlock.engine.travel.files import chosen_of, diff_of
 
         row = self.run(run)
-        return diff_of(self.home, row, chosen_of(self.home, row, call))
+        chosen = chosen_of(self.home, row, call)
+        if until is not None:
+            chosen = [one for one in chosen if one.after and one.root_step < until]
+        return diff_of(self.home, row, chosen) if chosen else ""
+
+    def seen_at(self, run: str, step: int) -> "Seen":
+        """How much of the run's conversation there was at a root step. Raises `UserError`."""
+        from interlock.engine.client.record import seen_at
+
+        return seen_at(self.home, run, step)
 
     def unkept(self, run: str) -> str:
         """A line naming included directories, of whose files nothing is kept; empty if there are none."""

@@ -63,12 +63,14 @@ def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
 
     Raises `UserError` with the nearest ids.
     """
+    if exact := views.run(home, name):
+        return _run_row(exact[0])
     rows = list_runs(home)
     if not rows:
         raise UserError(f"No run {name!r}: nothing has run yet. Start one with: interlock -p 'what to do'")
     if name == "latest":
         return _latest(rows, (workspace or Path.cwd()).expanduser().resolve())
-    found = [r for r in rows if r.run == name] or [r for r in rows if name and r.run.startswith(name)]
+    found = [r for r in rows if name and r.run.startswith(name)]
     if len(found) == 1:
         return found[0]
     if found:

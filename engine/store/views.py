@@ -23,13 +23,17 @@ select c.run, c.workflow, c.parent, c.workspace, c.title, c.created, c.updated, 
 from runs c left join lease l on l.run = c.run
 left join (select parent, count(*) as number from runs where subtask_of = parent
            and status not in ('done', 'cancelled') group by parent) s on s.parent = c.run
-order by c.updated desc
 """
 
 
 def runs(home: Path) -> list[Row]:
     """Every run with its lease, the number of its requests and subtasks that wait, and its tokens: newest first."""
-    return select(home, _RUNS)
+    return select(home, f"{_RUNS} order by c.updated desc")
+
+
+def run(home: Path, name: str) -> list[Row]:
+    """The run with exactly this id, if there is one, as `runs` has it."""
+    return select(home, f"{_RUNS} where c.run = ?", name)
 
 
 def waiting(home: Path, run: str | None) -> list[Row]:
