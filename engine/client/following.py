@@ -130,6 +130,17 @@ async def follow(home: Path, run: str, cursor: str, drives: LiveDrives) -> Async
             changed.close()
 
 
+async def changed(home: Path) -> AsyncGenerator[bool]:
+    """At each look whether some process wrote to the store since the last; never ends."""
+    look = Changes(home)
+    try:
+        while True:
+            yield look()
+            await asyncio.sleep(_LOOK_S)
+    finally:
+        look.close()
+
+
 def standing(home: Path, run: str) -> Standing:
     row = find_run(home, run)
     waiting = tuple(request.id for request in waiting_requests(home, run)) if row.waiting else ()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from interlock.engine.store.audit import Record
     from interlock.engine.workflows import Listed
     from interlock.graphs._pipeline import Pipeline
+    from interlock.state.events import Event
     from interlock.state.messages import Message
     from interlock.state.settings import Settings
 
@@ -59,6 +60,8 @@ class Views:
     past_requests = _at_home(read.past_requests)
     idle = _at_home(read.idle)
     steps = _at_home(read.steps)
+    places = _at_home(read.places)
+    here = _at_home(read.here)
     step_rows = _at_home(read.step_rows)
     checkpoints = _at_home(of_states.root_checkpoints)
     state = _at_home(of_states.state_at)
@@ -73,6 +76,10 @@ class Views:
     def run(self, name: str, workspace: Path | None = None) -> RunRow:
         """A run by id, unique prefix or `latest`, of a workspace, by default this folder. Raises `UserError`."""
         return read.find_run(self.home, name, workspace or self.options.workspace)
+
+    def exact(self, name: str) -> RunRow | None:
+        """The run with exactly this id, if there is one."""
+        return read.exact_run(self.home, name)
 
     def innermost(self, run: str) -> str:
         """The subtask that a task waits for, else the run itself."""
@@ -149,6 +156,12 @@ class Views:
         if until is not None:
             chosen = [one for one in chosen if one.after and one.root_step < until]
         return diff_of(self.home, row, chosen) if chosen else ""
+
+    def told(self, run: str) -> "list[Event]":
+        """A run's conversation from its record, as events."""
+        from interlock.engine.client.record import events
+
+        return events(self.home, run)
 
     def seen_at(self, run: str, step: int) -> "Seen":
         """How much of the run's conversation there was at a root step. Raises `UserError`."""

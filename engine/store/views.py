@@ -56,6 +56,17 @@ def past(home: Path, run: str) -> list[Row]:
     return select(home, sql, run, run)
 
 
+def steps_since(home: Path, run: str, seq: int, deep: bool) -> list[Row]:
+    """Nodes from the one with this number on, in the order they ended; unless `deep`, those of the root graph."""
+    root = "" if deep else "and namespace = '' "
+    return select(home, f"select * from steps where run = ? and seq >= ? {root}order by seq", run, seq)
+
+
+def last_step(home: Path, run: str) -> list[Row]:
+    """The node that ended last."""
+    return select(home, "select * from steps where run = ? order by seq desc limit 1", run)
+
+
 def _of_run(sql: str) -> Callable[[Path, str], list[Row]]:
     """What a query finds of a run: home, run → rows."""
     return lambda home, run: select(home, sql, run)

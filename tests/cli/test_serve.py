@@ -163,6 +163,16 @@ def test_what_isnt_the_page_of_this_user_is_refused(serve: Callable[..., Server]
         assert wrong == [401, 401, 401, 401, 429, 429]
         assert plain.post("/login", content=here.token).status_code == 429, "nobody signs in for a minute"
         assert plain.get("/api/runs").status_code == 200, "who is signed in stays so"
+        assert here.http.get("/api/runs").status_code == 429, "a program that comes now waits, too"
+
+
+def test_guesses_do_not_lock_out_a_program_whose_token_was_right_before(serve: Callable[..., Server]) -> None:
+    here = serve()
+    assert here.http.get("/api/runs").status_code == 200
+    with httpx.Client(base_url=here.address) as guesser:
+        wrong = [guesser.get("/api/runs", headers={"x-api-key": f"guess {n}"}).status_code for n in range(6)]
+    assert wrong[-1] == 429
+    assert here.http.get("/api/runs").status_code == 200
 
 
 def test_a_programs_token_has_a_role_and_its_name_is_recorded(serve: Callable[..., Server], cli: Any) -> None:
