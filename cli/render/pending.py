@@ -1,7 +1,6 @@
 """pending: draws pending requests as lines: what would happen, why it is asked, and the commands that decide it."""
 
 import os
-import socket
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -48,6 +47,8 @@ def screen(
 
 def served_at(home: Path) -> str:
     """The address of this user's `interlock serve`; empty: none runs."""
+    import socket
+
     try:
         pid, address = (home / "server.address").read_text().split()
         host, _, port = address.removeprefix("http://").rpartition(":")

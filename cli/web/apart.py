@@ -8,7 +8,6 @@ import json
 import os
 import pickle
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,8 +19,8 @@ from interlock.state.errors import InterlockError, UserError, bug
 if TYPE_CHECKING:
     from interlock.graphs._pipeline import Pipeline
 
-_KEPT_S = 60.0
-"""Seconds for which a drawing or a form counts: a user's workflows change."""
+_KEPT = 64
+"""Drawings and forms that are kept until the folder's workflows or settings change."""
 _AT_ONCE = 2
 
 
@@ -39,17 +38,19 @@ class Apart:
     """Asks such processes, and keeps their answers for a while."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[float, asyncio.Task[dict[str, Any]]]] = {}
+        self._kept: dict[str, asyncio.Task[dict[str, Any]]] = {}
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
     async def kept(self, asked: Asked) -> dict[str, Any]:
-        """The answer, which may be some seconds old. Raises `UserError`."""
-        key = json.dumps([asked.what, asked.name, str(asked.options.workspace), asked.given], default=str)
-        at, task = self._kept.get(key, (0.0, None))
-        if task is None or time.monotonic() - at > _KEPT_S or (task.done() and task.exception()):
+        """The answer, as it was when the folder's workflows and settings last changed. Raises `UserError`."""
+        folder = asked.options.workspace or Path.cwd()
+        key = json.dumps([asked.what, asked.name, str(folder), asked.given, _stamps(folder)])
+        task = self._kept.pop(key, None)
+        if task is None or (task.done() and (task.cancelled() or task.exception())):
             task = asyncio.create_task(self.done(asked))
-            self._kept = {k: v for k, v in self._kept.items() if time.monotonic() - v[0] < _KEPT_S}
-            self._kept[key] = (time.monotonic(), task)
+        self._kept[key] = task  # the newest stands last
+        while len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
         return await asyncio.shield(task)
 
     async def done(self, asked: Asked) -> dict[str, Any]:
@@ -70,6 +71,15 @@ class Apart:
         if "error" in made:
             raise UserError(made["error"])
         return made
+
+
+def _stamps(folder: Path) -> list[float]:
+    """When what may change a folder's workflows was written."""
+    settings = [
+        path / name / "settings.json" for path in (folder, Path.home()) for name in (".gemini", ".interlock")
+    ]
+    files = [*settings, Path.home() / ".interlock" / "trusted.json", *folder.glob(".interlock/workflows/*")]
+    return [file.stat().st_mtime for file in files if file.is_file()]
 
 
 def _workflows(asked: Asked) -> dict[str, Any]:
