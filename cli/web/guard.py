@@ -8,6 +8,7 @@ import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,6 +118,7 @@ class Guard:
         elif refusal := await self._refusal(scope):
             await refusal(scope, receive, _headed(send))
         else:
+            scope["state"]["cut"] = partial(_cut, send)
             await self._app(scope, _bounded(receive), _headed(send))
 
     async def _refusal(self, scope: Scope) -> Response | None:
@@ -172,6 +174,15 @@ class Guard:
             return None
         good = found and hmac.compare_digest(found.value.encode(), self._tokens.cookie.encode())
         return Person("", "drive") if good else None
+
+
+def _cut(send: Send) -> None:
+    """End a connection at once, with what it still holds: closing would wait until a reader takes that."""
+    transport = getattr(
+        getattr(send, "__self__", None), "transport", None
+    )  # uvicorn's; ASGI has no word for it
+    if isinstance(transport, asyncio.Transport):
+        transport.abort()
 
 
 def is_shell(path: str) -> bool:

@@ -39,27 +39,28 @@ class EventStream(Response):
         del self.headers["content-length"]
         self._found = found
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send(send))
         leaving = asyncio.ensure_future(receive_end(receive))
-        done, rest = await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-        for one in rest:
-            one.cancel()
-            with suppress(asyncio.CancelledError):
-                await one
-        if sending in done:
-            sending.result()
-            with suppress(asyncio.TimeoutError):
-                async with asyncio.timeout(STUCK_S):
-                    await send({"type": "http.response.body", "body": b""})
+        await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        leaving.cancel()
+        sending.cancel()
+        with suppress(asyncio.CancelledError):
+            if not await sending:
+                scope["state"]["cut"]()
 
-    async def _send(self, send: Send) -> None:
+    async def _send(self, send: Send) -> bool:
+        """False: the reader took nothing for too long."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async with aclosing(self._found) as found:
-            with suppress(TimeoutError):
-                async for data in found:
+            async for data in found:
+                try:
                     async with asyncio.timeout(STUCK_S):
                         await send({"type": "http.response.body", "body": data, "more_body": True})
+                except TimeoutError:
+                    return False
+        await send({"type": "http.response.body", "body": b""})
+        return True
 
 
 async def receive_end(receive: Receive) -> None:

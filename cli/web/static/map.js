@@ -65,7 +65,7 @@ export class GraphMap {
   node(node) {
     const name = node.querySelector("title")?.textContent ?? "";
     this.nodes.set(name, node);
-    if (!this.pick || name.includes("__")) return;
+    if (!this.pick || /(^|\.)__(start|end)__$/.test(name)) return;
     node.setAttribute("tabindex", "0");
     node.setAttribute("role", "button");
     node.setAttribute("aria-label", name);
@@ -97,7 +97,7 @@ export class GraphMap {
     for (const [name, node] of this.nodes) {
       const count = counts.get(name) ?? 0;
       node.classList.toggle("taken", count > 0);
-      node.classList.toggle("untaken", taking && !count && !name.includes("__"));
+      node.classList.toggle("untaken", taking && !count && !/(^|\.)__(start|end)__$/.test(name));
       node.classList.toggle("lit", name === lit);
       node.classList.toggle("waits", name === lit && status === "waiting");
       node.classList.toggle("works", name === lit && status === "running");
@@ -108,15 +108,15 @@ export class GraphMap {
         node.setAttribute("aria-label", `${name}${count ? `, ${count} times` : ""}${name === lit ? `, ${status}` : ""}${name === differs ? ", differs" : ""}`);
       }
     }
-    if (lit !== this.revealed) ((this.revealed = lit), this.reveal());
+    if (lit !== this.revealed) ((this.revealed = lit), this.reveal(lit));
     for (const [title, edge] of this.edges) {
       const [from, to] = title.split("->"), [a, b] = (from.includes(" to ") ? from : to.includes(" to ") ? to : `${from} to ${to}`).split(" to ");
       edge.classList.toggle("taken", pairs.has(`${a}>${b}`));
     }
   }
-  /** Scroll the box to the node that is lit. */
-  reveal() {
-    const node = this.nodes?.get(this.marks.chosen || this.marks.lit);
+  /** Scroll the box to a node. */
+  reveal(name) {
+    const node = this.nodes.get(name);
     if (!node) return;
     const at = node.getBoundingClientRect(), box = this.box.getBoundingClientRect();
     if (at.top > box.top && at.bottom < box.bottom && at.left > box.left && at.right < box.right) return;

@@ -175,7 +175,7 @@ class RunPage {
   pick(name) {
     this.chosen = this.chosen === name ? "" : name;
     this.chip.hidden = !this.chosen;
-    if (this.chosen) show(this.chip, "Only ", el("code", {}, this.chosen), " ", button("Show all", () => this.pick(this.chosen)));
+    if (this.chosen) show(this.chip, "Only ", el("code", {}, this.chosen), " ", button("Show all", () => (this.pick(this.chosen), this.slide.focus())));
     this.marked();
     tried(() => this.fillPanel());
   }
@@ -207,7 +207,7 @@ class RunPage {
     const table = el("table", { class: "steps" }, heads("Step", "Node", "Time", "Why"), el("tbody", {}, last.reverse().map((s) => el("tr", { class: s.step === this.at ? "here" : "" },
       el("td", {}, button(s.step, () => this.go(s.step), { class: "quiet", "data-step": s.step, "aria-label": `Go to step ${s.step}` })), el("td", {}, s.place), el("td", { class: "number" }, seconds(s.ms)),
       el("td", {}, s.route && el("span", { class: "route" }, s.route), s.reason && el("span", { class: "soft" }, s.reason),
-        button("Fork from here", () => this.act("fork", { step: s.step }), { class: "quiet fork", "aria-label": `Fork from step ${s.step}` }))))));
+        button("Fork from here", () => this.act("fork", { step: s.step }), { class: "quiet fork", "aria-label": `Fork from here, step ${s.step}` }))))));
     if (focus) queueMicrotask(() => this.body.querySelector(`[data-step="${focus}"]`)?.focus({ preventScroll: true }));
     return [rows.length > LIST ? el("p", { class: "soft" }, `The last ${LIST} of ${rows.length} steps`) : null, table];
   }
