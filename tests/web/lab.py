@@ -93,8 +93,9 @@ class Lab:
     def work(self, name: str) -> Path:
         """A folder for one run, so that no run's change is another's surprise."""
         folder = self.home / name
-        folder.mkdir(exist_ok=True)
-        (folder / "calc.py").write_text(CALC)
+        if not folder.exists():
+            folder.mkdir()
+            (folder / "calc.py").write_text(CALC)
         return folder
 
     def interlock(self, *arguments: str, work: str = "work") -> "subprocess.CompletedProcess[str]":

@@ -47,6 +47,7 @@ def opened(somebody: Person, lab: Lab, path: str) -> None:
     somebody.do_go(path.format(**there, request=request))
     wanted = {"/": ".request", "/start": "form .field", "/flows/main": ".map svg"}
     if path.startswith("/run"):
+        somebody.do_see(".side")
         somebody.page.evaluate("document.querySelector('.side').open = true")
     somebody.do_see(".map svg" if path.startswith("/run") else wanted.get(path, "h1"))
     for details in somebody.page.query_selector_all(".tool:not([open]) > summary"):

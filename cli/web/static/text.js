@@ -1,12 +1,13 @@
 // text: draws what models and tools wrote: light Markdown, diffs with line numbers, long outputs.
 import { button, el, put, show } from "./dom.js";
 
-const INLINE = /(`[^`\n]+`|\*\*[^*\n]+\*\*)/;
+const INLINE = /(`[^`\n]+`|\*\*[^*\n]+\*\*|(?<![\w*])\*[^*\s][^*\n]*\*(?![\w*]))/;
 
 function inline(text) {
   return text.split(INLINE).map((part) =>
     part.length > 2 && part[0] === "`" && part.at(-1) === "`" ? el("code", {}, part.slice(1, -1))
-      : part.length > 4 && part.startsWith("**") && part.endsWith("**") ? el("strong", {}, part.slice(2, -2)) : part);
+      : part.length > 4 && part.startsWith("**") && part.endsWith("**") ? el("strong", {}, part.slice(2, -2))
+      : part.length > 2 && part[0] === "*" && part.at(-1) === "*" && part[1] !== "*" ? el("em", {}, part.slice(1, -1)) : part);
 }
 
 /** Paragraphs, lists, headings and code of a Markdown text. Anything else stays as it was written. */
