@@ -137,7 +137,13 @@ JOURNEYS = {
 }
 
 
-@pytest.mark.parametrize("name", JOURNEYS)
+OFTEN = ("yes to an edit in the inbox", "a node of the map filters, the slider goes back")
+"""Tried with every change; the others in the sweeps."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.sweep) for name in JOURNEYS]
+)
 def test_every_journey_by_keyboard_alone(name: str, lab: Lab, person: Callable[..., Person]) -> None:
     journey = JOURNEYS[name]
     work = name.replace(" ", "-").replace(",", "")
