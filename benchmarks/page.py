@@ -128,8 +128,8 @@ def long(lab: Lab, browser: Any) -> str:
         }
         for n in range(TURNS)
     ]
-    lab.script("long", [*turns, {"text": "The end."}])
-    run = _long(lab)
+    flags = ("-y", "--no-loop-check", "--max-turns", "9999", "--max-session-turns", "9999")
+    run = lab.park("long", "go", *flags, replies=[*turns, {"text": "The end."}])
     somebody = Person(browser, lab)
     started = time.perf_counter()
     somebody.page.goto(f"{lab.address}/run/{run}", wait_until="commit")
@@ -142,14 +142,6 @@ def long(lab: Lab, browser: Any) -> str:
         f"{TURNS} turns: open in {opened:.2f} s; scrolling: median frame {median(frames):.1f} ms, "
         f"p95 {sorted(frames)[len(frames) * 95 // 100]:.1f} ms; heap {heap:.1f} MB"
     )
-
-
-def _long(lab: Lab) -> str:
-    before = set(lab.runs())
-    flags = ("-y", "--skip-trust", "--no-loop-check", "--max-turns", "9999", "--max-session-turns", "9999")
-    lab.interlock("-p", "go", "-m", f"script:{lab.home / 'long.json'}", *flags, work="long")
-    (made,) = set(lab.runs()) - before
-    return made
 
 
 _SCROLL = """async () => {

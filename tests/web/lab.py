@@ -101,10 +101,17 @@ class Lab:
     def interlock(self, *arguments: str, work: str = "work") -> "subprocess.CompletedProcess[str]":
         return warm.run(arguments, cwd=self.work(work), env=self.env)
 
-    def park(self, name: str, prompt: str, *flags: str, script: str = "") -> str:
-        """A run of a script in a folder of its own; its id."""
+    def park(
+        self,
+        name: str,
+        prompt: str,
+        *flags: str,
+        script: str = "",
+        replies: Sequence[Mapping[str, Any]] | None = None,
+    ) -> str:
+        """A run of a script in a folder of its own, until it parks or ends; its id."""
         before = set(self.runs())
-        model = self.script(script or name)
+        model = self.script(script or name, replies)
         self.interlock("-p", prompt, "-m", model, "--skip-trust", *flags, work=name)
         (made,) = set(self.runs()) - before
         return made

@@ -11,6 +11,8 @@ import pytest
 from patience import until
 from web.lab import Lab, Person
 
+LONG = ("-y", "--no-loop-check", "--max-turns", "999", "--max-session-turns", "999")
+
 
 def waiting(somebody: Person, run: str) -> list[dict[str, Any]]:
     return somebody.fetched(f"/api/requests?run={run}")
@@ -98,8 +100,7 @@ def test_a_long_run_is_a_window_and_a_large_output_is_cut(lab: Lab, person: Call
     replies.append(
         {"text": "Large.", "tool_calls": [{"name": "run_shell_command", "args": {"command": command}}]}
     )
-    lab.script("edit", [*replies, {"text": "The end."}])
-    run = lab.park("long", "go", "-y", "--no-loop-check", "--max-turns", "999", script="edit")
+    run = lab.park("long", "go", *LONG, replies=[*replies, {"text": "The end."}])
     somebody = person()
     somebody.do_go(f"/run/{run}")
     somebody.do_see(".said.assistant:has-text('The end.')")
@@ -123,21 +124,14 @@ def test_a_long_run_is_a_window_and_a_large_output_is_cut(lab: Lab, person: Call
 def test_a_reader_that_takes_nothing_is_cut_before_it_holds_a_megabyte(
     lab: Lab, person: Callable[..., Person]
 ) -> None:
-    long = "x" * 30_000
-    lab.script(
-        "edit",
-        [
-            *(
-                {
-                    "text": f"{n} {long}",
-                    "tool_calls": [{"name": "run_shell_command", "args": {"command": f"echo {n}"}}],
-                }
-                for n in range(120)
-            ),
-            {"text": "The end."},
-        ],
-    )
-    run = lab.park("flood", "go", "-y", "--no-loop-check", "--max-turns", "999", script="edit")
+    replies = [
+        {
+            "text": f"{n} {'x' * 30_000}",
+            "tool_calls": [{"name": "run_shell_command", "args": {"command": f"echo {n}"}}],
+        }
+        for n in range(120)
+    ]
+    run = lab.park("flood", "go", *LONG, replies=[*replies, {"text": "The end."}])
     somebody = person()
     assert lab.server
     before = _held(lab.server.pid)

@@ -263,6 +263,7 @@ class RunPage {
       if (event.live && event.type === "node_start") {
         if (!event.agent && event.workflow === this.row.workflow && this.at === null) ((this.node = this.here = event.node), (this.row.status = "running"), this.marked());
       } else if (event.type === "standing") {
+        this.talk.begin();
         if (event.status !== "running") this.node = "";
         this.look();
       } else {

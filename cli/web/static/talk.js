@@ -32,8 +32,16 @@ export class Talk {
 
   hear(event) {
     (this.pending ??= []).push(event);
+    if (!this.begun) return;
     this.due ??= requestAnimationFrame(() => this.flush());
     setTimeout(() => this.due && document.hidden && this.flush(), 200); // no frames are drawn in a hidden tab
+  }
+  /** The record is read as far as it goes: show its end. */
+  begin() {
+    if (this.begun) return;
+    this.begun = true;
+    if (this.pending) this.flush();
+    if (this.first > 0) window.scrollTo(0, document.body.scrollHeight);
   }
   flush() {
     cancelAnimationFrame(this.due);
