@@ -75,7 +75,7 @@ def tokens(lab: Lab, browser: Any) -> str:
     threading.Thread(target=model.serve_forever, daemon=True).start()
     lab.kill()
     lab.env |= {"GEMINI_API_KEY": "a-key", "GOOGLE_GEMINI_BASE_URL": f"http://127.0.0.1:{model.server_port}"}
-    lab.serve()
+    lab.serve(fresh=True)
     people = [Person(browser, lab) for _ in range(RUNS)]
     for number, one in enumerate(people):
         given = {"prompt": f"tick {number}", "model": "gemini-2.5-flash", "approval_mode": "yolo"}
@@ -270,7 +270,7 @@ def served() -> "Iterator[tuple[Lab, Any]]":
         browser = stack.enter_context(browsing())
         lab = Lab(Path(folder))
         stack.callback(lab.kill)
-        lab.serve()
+        lab.serve(fresh=True)
         yield lab, browser
 
 

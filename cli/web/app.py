@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 from interlock.cli.web import acts, looks
 from interlock.cli.web.answers import RefusedError, Served, answering, body, failed, run_of, whole
 from interlock.cli.web.apart import Apart
-from interlock.cli.web.guard import Guard, Tokens, is_shell
+from interlock.cli.web.guard import Guard, Proxy, Tokens, is_shell
 from interlock.cli.web.stream import EventStream, changes, events
 from interlock.engine.client import Client, Options
 from interlock.engine.client.record import Cursor
@@ -30,11 +30,11 @@ Answer = Callable[[Served, Request], Awaitable[Any]]
 class Page:
     """Answers the page's requests. `options` are those of each run that is started here."""
 
-    def __init__(self, options: Options, port: int, read_only: bool) -> None:
+    def __init__(self, options: Options, port: int, read_only: bool, proxy: Proxy | None = None) -> None:
         self.options, self.client = options, Client(options)
         self.served = Served(options, self.client, Apart())
         self.tokens = Tokens(options.home)
-        self.guard = Guard(Starlette(routes=self._routes()), self.tokens, port, read_only)
+        self.guard = Guard(Starlette(routes=self._routes()), self.tokens, port, read_only, proxy)
 
     def _routes(self) -> list[Route | Mount]:
         def look(path: str, answer: Answer) -> Route:

@@ -26,6 +26,8 @@ BODY_LIMIT = 8_000_000
 """Bytes of one request's body."""
 _TRIES, _REFUSED_S, _SLOW_S = 5, 60.0, 0.3
 """Wrong tokens within `_REFUSED_S` seconds after which tokens are refused; each wrong one is slowed."""
+_NAME = 100
+"""Characters of a person's name."""
 _OPEN = ("/login", "/ok")
 _PAGES = ("request", "run", "all", "start", "flows")
 _HEADERS = {
@@ -98,16 +100,25 @@ class Tokens:
         return None
 
 
+class Proxy(NamedTuple):
+    """A proxy on this machine that serves the page to others over HTTPS, and knows who they are."""
+
+    host: str
+    """As browsers name it, with the port unless that is 443."""
+    header: str
+    """Holds the person's name."""
+
+
 class Guard:
     """Stands before the whole application."""
 
-    def __init__(self, app: App, tokens: Tokens, port: int, read_only: bool) -> None:
-        self._app, self._tokens, self._read_only = app, tokens, read_only
+    def __init__(
+        self, app: App, tokens: Tokens, port: int, read_only: bool, proxy: Proxy | None = None
+    ) -> None:
+        self._app, self._tokens, self._read_only, self._proxy = app, tokens, read_only, proxy
         self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
         self.cookie = f"interlock-{port}"
         self._wrong: list[float] = []
-        self._right: set[str] = set()
-        """Hashes of tokens that were right before: guesses of others don't lock them out."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -123,10 +134,16 @@ class Guard:
 
     async def _refusal(self, scope: Scope) -> Response | None:
         headers, path = Headers(scope=scope), str(scope["path"])
-        if headers.get("host", "") not in self._hosts:
+        proxied = self._proxy is not None and headers.get("host", "") == self._proxy.host
+        if not proxied and headers.get("host", "") not in self._hosts:
             return _no(421, "This server answers for 127.0.0.1 and localhost only.")
         origin = headers.get("origin")
-        if origin is not None and origin.removeprefix("http://") not in self._hosts:
+        own = (
+            {f"https://{self._proxy.host}"}
+            if proxied and self._proxy
+            else {f"http://{h}" for h in self._hosts}
+        )
+        if origin is not None and origin not in own:
             return _no(403, f"Requests from {origin!r} are refused: it is another site.")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and scope["method"] != "GET":
             return _no(403, "Requests from another site are refused.")
@@ -146,18 +163,20 @@ class Guard:
             return _no(429, "Too many wrong tokens. Wait a minute.")
         if person is None:
             return _no(401, "Sign in first: open the address that `interlock serve` prints, or send a token.")
+        if self._proxy and headers.get("host") == self._proxy.host:
+            name = headers.get(self._proxy.header, "").strip()[:_NAME]
+            if not name:
+                return _no(401, f"The proxy says nobody's name: {self._proxy.header} is missing.")
+            person = person._replace(name=name)
         scope["state"]["person"] = person._replace(role="view") if self._read_only else person
         return None
 
     async def known(self, token: str) -> Person | None:
-        """Whose token it is; a wrong one is slowed, and after some, all but those known are refused for a minute."""
-        digest = _hash(token)
-        if self.locked and digest not in self._right:
+        """Whose token it is; a wrong one is slowed, and after some, all are refused for a minute."""
+        if self.locked:
             return None
         found = self._tokens.whose(token)
-        if found is not None:
-            self._right.add(digest)
-        else:
+        if found is None:
             self._wrong.append(time.monotonic())
             await asyncio.sleep(_SLOW_S)
         return found

@@ -11,6 +11,7 @@ from pathlib import Path
 import uvicorn
 
 from interlock.cli.web.app import Page
+from interlock.cli.web.guard import Proxy
 from interlock.engine.client import Options
 from interlock.state.errors import UserError
 
@@ -20,7 +21,7 @@ _SENDING = 128 * 1024
 """Bytes that the system holds for a reader that takes nothing; by default it lets that grow to some megabytes."""
 
 
-def run(options: Options, port: int, read_only: bool, opened: bool) -> int:
+def run(options: Options, port: int, read_only: bool, opened: bool, proxy: Proxy | None = None) -> int:
     """Serve, and print the address first. Raises `UserError` if the port is taken."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -31,10 +32,13 @@ def run(options: Options, port: int, read_only: bool, opened: bool) -> int:
         listening.close()
         raise UserError(f"Can't serve on port {port}: {error.strerror}. Choose another: --port N") from error
     port = listening.getsockname()[1]
-    page = Page(options, port, read_only)
+    page = Page(options, port, read_only, proxy)
     at = f"http://127.0.0.1:{port}"
     address = f"{at}/#token={page.tokens.page}"
-    sys.stdout.write(f"Serving this user's runs. Open: {address}\nStop with Ctrl-C; runs go on.\n")
+    sys.stdout.write(f"Serving this user's runs. Open: {address}\n")
+    if proxy:
+        sys.stdout.write(f"Through the proxy: https://{proxy.host}/#token={page.tokens.page}\n")
+    sys.stdout.write("Stop with Ctrl-C; runs go on.\n")
     sys.stdout.flush()
     if opened:
         webbrowser.open(address)

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -82,7 +83,7 @@ class Lab:
         self.home, self.state = folder, folder / "interlock"
         self.env = {**os.environ, "HOME": str(folder), "INTERLOCK_HOME": str(self.state)}
         self.env |= {f"XDG_{name}_HOME": str(folder / name) for name in ("STATE", "CONFIG", "CACHE")}
-        self.server: warm.Warm | None = None
+        self.server: warm.Warm | subprocess.Popen[str] | None = None
         self.address = self.token = ""
 
     def script(self, name: str, replies: Sequence[Mapping[str, Any]] | None = None) -> str:
@@ -120,9 +121,15 @@ class Lab:
         rows: list[dict[str, Any]] = json.loads(self.interlock("runs", "--all", "--json").stdout)
         return {row["run"]: row for row in rows}
 
-    def serve(self, port: int = 0, *flags: str) -> None:
-        arguments = ["serve", "--port", str(port), "--skip-trust", *flags]
-        self.server = warm.Warm(arguments, cwd=self.work("work"), env=self.env, stdout=subprocess.PIPE)
+    def serve(self, port: int = 0, fresh: bool = False) -> None:
+        """Start the server; `fresh`: as users do, without what a forked process has imported."""
+        arguments = ["serve", "--port", str(port), "--skip-trust"]
+        given: dict[str, Any] = {"cwd": self.work("work"), "env": self.env, "stdout": subprocess.PIPE}
+        if fresh:
+            command = [str(Path(sys.executable).with_name("interlock")), *arguments]
+            self.server = subprocess.Popen(command, text=True, **given)
+        else:
+            self.server = warm.Warm(arguments, **given)
         assert self.server.stdout
         self.address, _, self.token = self.server.stdout.readline().split()[-1].partition("/#token=")
 
