@@ -54,7 +54,7 @@ NOT_ABOUT_RUNS = {
     "cli/commands/checks.py": {"interlock.engine.check"},
     "cli/commands/mcp.py": {"interlock.engine.check"},
     "cli/commands/draw.py": {"interlock.engine.diagrams"},
-    "cli/web/app.py": {"interlock.engine.diagrams"},
+    "cli/web/apart.py": {"interlock.engine.diagrams"},
     "cli/commands/doctor.py": {
         "interlock.engine.rebuild",
         "interlock.engine.store",

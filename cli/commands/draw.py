@@ -192,13 +192,14 @@ def export(args: Args) -> int | None:
     run = Client.at_home().run(args.run)
     ending = args.output.suffix.lstrip(".").lower() if args.output else ""
     known = next((name for name, others in _FORMATS.items() if ending in (name, *others)), "html")
-    data = _written(run, args.format or known).encode(errors="replace")
+    data = written(run, args.format or known).encode(errors="replace")
     _put(data, args.output)
     if args.output:
         err().print(f"Exported run {run.run} to {place(str(args.output))}.")
 
 
-def _written(run: RunRow, shape: str) -> str:
+def written(run: RunRow, shape: str) -> str:
+    """A run's export as html, md or json."""
     record = Client.at_home().export(run.run)
     if shape == "json":
         return visible_json(record, 2) + "\n"

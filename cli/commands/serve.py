@@ -25,6 +25,8 @@ def serve_parser() -> Parser:
     flag(made, "--port N", "port (default: 4280)", type=number(int, 0), default=4280)
     flag(made, "--open", "open the page in a browser")
     flag(made, "--read-only", "refuse everything that changes a run")
+    flag(made, "--trusted-proxy HOST", "also answer for HOST: an HTTPS proxy here that signs people in")
+    flag(made, "--user-header NAME", "the proxy's header with the name", default="X-Forwarded-User")
     flag(made, "--role ROLE", "with token new: view, decide or drive (default: view)", default="view")
     add_running_flags(made)
     return made
@@ -33,10 +35,12 @@ def serve_parser() -> Parser:
 def serve(args: Args) -> int | None:
     if args.words:
         return _token(args)
+    from interlock.cli.web.guard import Proxy
     from interlock.cli.web.server import run
 
+    proxy = Proxy(args.trusted_proxy, args.user_header) if args.trusted_proxy else None
     options = replace(options_from(args), interactive=True, door="page")
-    return run(options, args.port, args.read_only, args.open)
+    return run(options, args.port, args.read_only, args.open, proxy)
 
 
 def _token(args: Args) -> None:

@@ -1,9 +1,12 @@
 """pending: draws pending requests as lines: what would happen, why it is asked, and the commands that decide it."""
 
+import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 
 from interlock.cli.render.output import DECIDED, Paint, counted, cut, is_diff, one_line, visible
+from interlock.engine.client import state_home
 from interlock.engine.client.requests import EDITS, HEADLINE, Asked, Request, asked, named, plan_of, ways
 
 PREVIEW_LINES = 120
@@ -34,9 +37,26 @@ def screen(
         yield from (f"  {label:<{width}}  {paint(command, 'cyan')}" for label, command in rows)
     yield ""
     yield from _together(run, requests, paint)
+    if address := served_at(state_home()):
+        path = f"request/{requests[0]['id']}" if count == 1 else f"run/{run}"
+        yield f"In a browser: {paint(f'{address}/{path}', 'cyan')}"
     yield paint(
         "Nothing runs until then; it can be decided any time, in another terminal, after a restart.", "dim"
     )
+
+
+def served_at(home: Path) -> str:
+    """The address of this user's `interlock serve`; empty: none runs."""
+    import socket
+
+    try:
+        pid, address = (home / "server.address").read_text().split()
+        host, _, port = address.removeprefix("http://").rpartition(":")
+        os.kill(int(pid), 0)
+        socket.create_connection((host, int(port)), timeout=0.2).close()
+    except (OSError, ValueError):
+        return ""
+    return address
 
 
 def not_shown(run: str) -> str:

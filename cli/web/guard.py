@@ -9,6 +9,7 @@ import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +29,10 @@ BODY_LIMIT = 8_000_000
 """Bytes of one request's body."""
 _TRIES, _REFUSED_S, _SLOW_S = 5, 60.0, 0.3
 """Wrong tokens within `_REFUSED_S` seconds after which wrong ones answer 429; each is slowed."""
+_NAME = 100
+"""Characters of a person's name."""
 _OPEN = ("/login", "/ok")
+_PAGES = ("request", "run", "all", "start", "flows")
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -110,11 +114,22 @@ class Tokens:
         return None
 
 
+class Proxy(NamedTuple):
+    """A proxy on this machine that serves the page to others over HTTPS, and knows who they are."""
+
+    host: str
+    """As browsers name it, with the port unless that is 443."""
+    header: str
+    """Holds the person's name."""
+
+
 class Guard:
     """Stands before the whole application."""
 
-    def __init__(self, app: App, tokens: Tokens, port: int, read_only: bool) -> None:
-        self._app, self._tokens, self._read_only = app, tokens, read_only
+    def __init__(
+        self, app: App, tokens: Tokens, port: int, read_only: bool, proxy: Proxy | None = None
+    ) -> None:
+        self._app, self._tokens, self._read_only, self._proxy = app, tokens, read_only, proxy
         self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
         self.cookie = f"interlock-{port}"
         self._wrong: list[float] = []
@@ -128,14 +143,21 @@ class Guard:
         elif refusal := await self._refusal(scope):
             await refusal(scope, receive, _headed(send))
         else:
+            scope["state"]["cut"] = partial(_cut, send)
             await self._app(scope, _bounded(receive), _headed(send))
 
     async def _refusal(self, scope: Scope) -> Response | None:
         headers, path = Headers(scope=scope), str(scope["path"])
-        if headers.get("host", "") not in self._hosts:
+        proxied = self._proxy is not None and headers.get("host", "") == self._proxy.host
+        if not proxied and headers.get("host", "") not in self._hosts:
             return _no(421, "This server answers for 127.0.0.1 and localhost only.")
         origin = headers.get("origin")
-        if origin is not None and origin.removeprefix("http://") not in self._hosts:
+        own = (
+            {f"https://{self._proxy.host}"}
+            if proxied and self._proxy
+            else {f"http://{h}" for h in self._hosts}
+        )
+        if origin is not None and origin not in own:
             return _no(403, f"Requests from {origin!r} are refused: it is another site.")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and scope["method"] != "GET":
             return _no(403, "Requests from another site are refused.")
@@ -154,6 +176,11 @@ class Guard:
             return _no(429, "Too many wrong tokens. Wait a minute.")
         if person is None:
             return _no(401, "Sign in first: open the address that `interlock serve` prints, or send a token.")
+        if self._proxy and headers.get("host") == self._proxy.host:
+            name = headers.get(self._proxy.header, "").strip()[:_NAME]
+            if not name:
+                return _no(401, f"The proxy says nobody's name: {self._proxy.header} is missing.")
+            person = person._replace(name=name)
         scope["state"]["person"] = person._replace(role="view") if self._read_only else person
         return None
 
@@ -180,11 +207,18 @@ class Guard:
         return Person("", "drive") if good else None
 
 
+def _cut(send: Send) -> None:
+    """End a connection at once, with what it still holds: closing would wait until a reader takes that."""
+    transport = getattr(
+        getattr(send, "__self__", None), "transport", None
+    )  # uvicorn's; ASGI has no word for it
+    if isinstance(transport, asyncio.Transport):
+        transport.abort()
+
+
 def is_shell(path: str) -> bool:
     """Whether a path is the page itself, which holds no data."""
-    return (
-        path == "/" or path.startswith("/static/") or path.split("/")[1] in ("run", "all", "start", "flows")
-    )
+    return path == "/" or path.startswith("/static/") or path.split("/")[1] in _PAGES
 
 
 def _bounded(receive: Receive) -> Receive:

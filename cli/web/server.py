@@ -1,32 +1,44 @@
-"""server: runs the application on loopback until Ctrl-C."""
+"""server: runs the application on loopback until Ctrl-C, and says meanwhile where it is."""
 
+import os
 import socket
 import sys
 import webbrowser
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
 
 import uvicorn
 
 from interlock.cli.web.app import Page
+from interlock.cli.web.guard import Proxy
 from interlock.engine.client import Options
 from interlock.state.errors import UserError
 
 _LEAVE_S = 1
 """Seconds that open requests have at the end."""
+_SENDING = 128 * 1024
+"""Bytes that the system holds for a reader that takes nothing; by default it lets that grow to some megabytes."""
 
 
-def run(options: Options, port: int, read_only: bool, opened: bool) -> int:
+def run(options: Options, port: int, read_only: bool, opened: bool, proxy: Proxy | None = None) -> int:
     """Serve, and print the address first. Raises `UserError` if the port is taken."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENDING)
     try:
         listening.bind(("127.0.0.1", port))
     except OSError as error:
         listening.close()
         raise UserError(f"Can't serve on port {port}: {error.strerror}. Choose another: --port N") from error
     port = listening.getsockname()[1]
-    page = Page(options, port, read_only)
-    address = f"http://127.0.0.1:{port}/#token={page.tokens.page}"
-    sys.stdout.write(f"Serving this user's runs. Open: {address}\nStop with Ctrl-C; runs go on.\n")
+    page = Page(options, port, read_only, proxy)
+    at = f"http://127.0.0.1:{port}"
+    address = f"{at}/#token={page.tokens.page}"
+    sys.stdout.write(f"Serving this user's runs. Open: {address}\n")
+    if proxy:
+        sys.stdout.write(f"Through the proxy: https://{proxy.host}/#token={page.tokens.page}\n")
+    sys.stdout.write("Stop with Ctrl-C; runs go on.\n")
     sys.stdout.flush()
     if opened:
         webbrowser.open(address)
@@ -40,5 +52,18 @@ def run(options: Options, port: int, read_only: bool, opened: bool) -> int:
         ws="none",
         lifespan="off",
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    with _found(options.home, at):
+        uvicorn.Server(config).run(sockets=[listening])
     return 0
+
+
+@contextmanager
+def _found(home: Path, at: str) -> Generator[None]:
+    """Lets `interlock` say where a run that parks can be decided (`served_at`)."""
+    file = home / "server.address"
+    file.write_text(f"{os.getpid()} {at}\n")
+    try:
+        yield
+    finally:
+        if file.exists() and file.read_text().startswith(f"{os.getpid()} "):
+            file.unlink()

@@ -1,29 +1,81 @@
-"""stream: a run's events for a browser, as server-sent events: its record with places, live pieces between them."""
+"""stream: server-sent events for a browser: a run's record with places and live pieces between them; and what changed.
+
+A reader that stops reading is cut, and goes on from its last place when it connects again.
+"""
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from interlock.cli.web.drives import pieces
 from interlock.engine.client import Client
-from interlock.engine.client.following import Standing
+from interlock.engine.client.following import Standing, changed
 
-_QUEUED = 64
-"""Events between the run's record and a slow reader; more wait in the store."""
+_QUEUED = 16
+"""Events between the run's record and a slow reader; more wait in the store. With `_MOST` they hold less than 1 MB."""
+_MOST = 40_000
+"""Characters of one event's text; the whole is fetched apart."""
+STUCK_S = 10.0
+"""Seconds for which a reader may take nothing."""
 _BEAT_S = 10.0
+_CALM_S = 1.0
+"""Seconds between two events that say that some run changed."""
 _LIVE = ("message", "thought", "tool_output", "node_start", "progress", "custom", "error", "retry", "result")
+
+
+class EventStream(Response):
+    """Sends events until the reader is gone, or takes nothing for a while."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, found: AsyncGenerator[bytes]) -> None:
+        super().__init__()
+        del self.headers["content-length"]
+        self._found = found
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self._send(send))
+        leaving = asyncio.ensure_future(receive_end(receive))
+        await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        leaving.cancel()
+        sending.cancel()
+        with suppress(asyncio.CancelledError):
+            if not await sending:
+                scope["state"]["cut"]()
+
+    async def _send(self, send: Send) -> bool:
+        """False: the reader took nothing for too long."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        async with aclosing(self._found) as found:
+            async for data in found:
+                try:
+                    async with asyncio.timeout(STUCK_S):
+                        await send({"type": "http.response.body", "body": data, "more_body": True})
+                except TimeoutError:
+                    return False
+        await send({"type": "http.response.body", "body": b""})
+        return True
+
+
+async def receive_end(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def sent(data: object, id: str = "", event: str = "") -> bytes:
     """One server-sent event."""
     head = (f"event: {event}\n" if event else "") + (f"id: {id}\n" if id else "")
-    return f"{head}data: {json.dumps(data)}\n\n".encode()
+    return f"{head}data: {json.dumps(data, default=repr)}\n\n".encode()
 
 
 async def events(client: Client, run: str, cursor: str) -> AsyncGenerator[bytes]:
-    """Both kinds of events until the reader is gone; `: beat` shows a silent connection that it lives."""
+    """A run's record and its live pieces; `: beat` shows a silent connection that it lives."""
     queue = asyncio.Queue[bytes](_QUEUED)
     readers = [
         asyncio.ensure_future(_record(client, run, cursor, queue)),
@@ -31,7 +83,7 @@ async def events(client: Client, run: str, cursor: str) -> AsyncGenerator[bytes]
     ]
     try:
         yield b"retry: 500\n\n"
-        while not any(reader.done() for reader in readers):
+        while not any(reader.done() for reader in readers) or not queue.empty():
             try:
                 yield await asyncio.wait_for(queue.get(), _BEAT_S)
             except TimeoutError:
@@ -39,6 +91,28 @@ async def events(client: Client, run: str, cursor: str) -> AsyncGenerator[bytes]
     finally:
         for reader in readers:
             reader.cancel()
+
+
+async def changes(client: Client) -> AsyncGenerator[bytes]:
+    """Says at once which requests wait, when that changes, and now and then that some run changed."""
+    waiting: tuple[str, ...] | None = None
+    told = beat = 0.0
+    due = False
+    yield b"retry: 500\n\n"
+    async with aclosing(changed(client.home)) as looks:
+        async for is_changed in looks:
+            now = time.monotonic()
+            if is_changed:
+                due = True
+                found = tuple([one.id for one in await asyncio.to_thread(client.requests)])
+                if found != waiting:
+                    waiting, told = found, 0.0
+            if due and now - told >= _CALM_S:
+                due, told, beat = False, now, now
+                yield sent({"waiting": waiting})
+            elif now - beat >= _BEAT_S:
+                beat = now
+                yield b": beat\n\n"
 
 
 async def _record(client: Client, run: str, cursor: str, queue: "asyncio.Queue[bytes]") -> None:
@@ -51,11 +125,23 @@ async def _record(client: Client, run: str, cursor: str, queue: "asyncio.Queue[b
                 data = event.model_dump(mode="json")
             else:
                 continue
-            await queue.put(sent(data, place))
+            await queue.put(sent(bounded(data), place))
 
 
 async def _pieces(client: Client, run: str, queue: "asyncio.Queue[bytes]") -> None:
     async with aclosing(pieces(client.home, run)) as found:
         async for event in found:
             if event["type"] in _LIVE:
-                await queue.put(sent({**event, "live": True}))
+                await queue.put(sent({**bounded(event), "live": True}))
+
+
+def bounded(event: dict[str, Any]) -> dict[str, Any]:
+    """An event whose long texts are cut; `cut` says how long the longest was."""
+    long = {key: len(text) for key, text in event.items() if isinstance(text, str) and len(text) > _MOST}
+    for key in [key for key, value in event.items() if isinstance(value, dict | list)]:
+        text = json.dumps(event[key], default=repr)
+        if len(text) > _MOST:
+            event, long = {**event, key: text}, {**long, key: len(text)}
+    if not long:
+        return event
+    return {**event, **{key: event[key][:_MOST] for key in long}, "cut": max(long.values())}

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from interlock.engine.client.record import Cursor, events
+from interlock.engine.client.record import Cursor, events, mark
 from interlock.engine.read import find_run, waiting_requests
 from interlock.engine.store import changes
 from interlock.state.events import Event, Init, MessageEvent, ToolResultEvent, ToolUse
@@ -103,6 +103,7 @@ async def follow(home: Path, run: str, cursor: str, drives: LiveDrives) -> Async
     """A run's events from a place on, and each change of how it stands; ends when its reader closes it."""
     place, changed = Cursor.read(cursor), changes(home)
     stood: Standing | None = None
+    read: tuple[object, ...] = ()
     looked = 0.0
     with drives.heard(run) as pieces:
         try:
@@ -118,13 +119,26 @@ async def follow(home: Path, run: str, cursor: str, drives: LiveDrives) -> Async
                     looked = 0.0  # its drive is about to end: how it ended comes behind its last piece
                     continue
                 looked = time.monotonic()
-                for event in place.unread(await asyncio.to_thread(events, home, run)):
-                    yield Followed(event, str(place))
+                if (now := mark(home, run)) != read:  # else another run's commit, which are most
+                    read = now
+                    for event in place.unread(await asyncio.to_thread(events, home, run)):
+                        yield Followed(event, str(place))
                 if stands != stood:
                     stood = stands
                     yield Followed(stands, str(place))
         finally:
             changed.close()
+
+
+async def changed(home: Path) -> AsyncGenerator[bool]:
+    """At each look whether some process wrote to the store since the last; never ends."""
+    look = Changes(home)
+    try:
+        while True:
+            yield look()
+            await asyncio.sleep(_LOOK_S)
+    finally:
+        look.close()
 
 
 def standing(home: Path, run: str) -> Standing:

@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from interlock.engine.read.calls import results
+from interlock.engine.store import select
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.runs import dropped, first_prompt, messages_at
 from interlock.engine.store.undone import undone
@@ -22,11 +23,13 @@ MOST = 400
 """Messages shown of a long conversation: the newest."""
 
 
-def events(home: Path, run: str) -> list[Event]:
-    """The conversation so far, with what was compressed away. Reads the store alone."""
+def events(home: Path, run: str, step: int | None = None) -> list[Event]:
+    """The conversation so far, or up to a root step, with what was compressed away. Reads the store alone."""
     try:
-        state = state_at(home, run)
+        state = state_at(home, run, step)
     except UserError:  # killed before its first checkpoint
+        if step is not None:
+            raise
         prompt = first_prompt(home, run)
         return [MessageEvent(role="user", content=prompt)] if prompt else []
     messages = _conversation(home, run, str(state.get("head") or ""))
@@ -35,6 +38,40 @@ def events(home: Path, run: str) -> list[Event]:
     made = results(home, run)
     waiting = [Undone(content=one.text) for one in undone(home, run) if not one.told]
     return [*(event for message in messages for event in _events(message, made)), *waiting]
+
+
+class Seen(NamedTuple):
+    """How much of a run's record there was at a root step."""
+
+    events: int
+    """The first of the record, results left out."""
+    open: tuple[str, ...]
+    """Ids of the calls among them that had no result yet."""
+
+
+def seen_at(home: Path, run: str, step: int) -> Seen:
+    """The part of `events` that a root step had. Raises `UserError` naming the existing steps."""
+    found = events(home, run, step)
+    state = state_at(home, run, step)
+    messages = _conversation(home, run, str(state.get("head") or ""))
+    answered = {message.tool_call_id for message in messages if message.role == "tool"}
+    made = [call.id for message in messages for call in message.tool_calls]
+    return Seen(
+        sum(not isinstance(event, ToolResultEvent) for event in found),
+        tuple(name for name in made if name not in answered),
+    )
+
+
+def mark(home: Path, run: str) -> tuple[object, ...]:
+    """Changes whenever `events` may have grown, and costs little to read."""
+    (row,) = select(
+        home,
+        "select (select max(checkpoint_id) from checkpoints where thread_id = ? and checkpoint_ns = ''), "
+        "(select count(*) from journal where run = ? and state = 'done')",
+        run,
+        run,
+    )
+    return (*row,)
 
 
 @dataclass
@@ -93,7 +130,7 @@ def newest(events: list[Event], most: int = MOST) -> tuple[list[Event], int]:
 def _conversation(home: Path, run: str, head: str) -> list[Message]:
     """The messages as first seen: what compression and masking replaced is restored."""
     messages = messages_at(home, run, head)
-    gone = [message for past in dropped(home, run) for message in past]
+    gone = [message for past in dropped(home, run, head) for message in past]
     answered = Counter(message.tool_call_id for message in gone if message.role == "tool")
     return gone + [m for m in messages if m.role != "tool" or not answered[m.tool_call_id]]
 

@@ -17,11 +17,13 @@ from interlock.engine.store import undone as of_undone
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
+    from interlock.engine.client.record import Seen
     from interlock.engine.effect_hints import Hint
     from interlock.engine.read.lives import Life
     from interlock.engine.store.audit import Record
     from interlock.engine.workflows import Listed
     from interlock.graphs._pipeline import Pipeline
+    from interlock.state.events import Event
     from interlock.state.messages import Message
     from interlock.state.settings import Settings
 
@@ -60,6 +62,8 @@ class Views:
     past_requests = _at_home(read.past_requests)
     idle = _at_home(read.idle)
     steps = _at_home(read.steps)
+    places = _at_home(read.places)
+    here = _at_home(read.here)
     step_rows = _at_home(read.step_rows)
     waits = _at_home(read.waits)
     checkpoints = _at_home(of_states.root_checkpoints)
@@ -76,6 +80,10 @@ class Views:
     def run(self, name: str, workspace: Path | None = None) -> RunRow:
         """A run by id, unique prefix or `latest`, of a workspace, by default this folder. Raises `UserError`."""
         return read.find_run(self.home, name, workspace or self.options.workspace)
+
+    def exact(self, name: str) -> RunRow | None:
+        """The run with exactly this id, if there is one."""
+        return read.exact_run(self.home, name)
 
     def innermost(self, run: str) -> str:
         """The subtask that a task waits for, else the run itself."""
@@ -140,16 +148,32 @@ class Views:
 
         return record_of(self.home, self.run(run))
 
-    def diff(self, run: str, call: str | None = None) -> str:
+    def diff(self, run: str, call: str | None = None, until: int | None = None) -> str:
         """What a run's conversation, or one call, changed in the workspace's files, as git shows it.
 
-        A fork in the same folder has the changes up to its fork, too. Raises `UserError`.
+        A fork in the same folder has the changes up to its fork, too. `until`: only what was done by that root step;
+        empty if that is nothing. Raises `UserError`.
         """
         from interlock.engine.travel.files import chosen_of, diff_of, inherited_here
 
         row = self.run(run)
-        before = [] if call else inherited_here(self.home, row)
-        return diff_of(self.home, row, before or chosen_of(self.home, row, call))
+        before = [] if call or until is not None else inherited_here(self.home, row)
+        chosen = before or chosen_of(self.home, row, call)
+        if until is not None:
+            chosen = [one for one in chosen if one.after and one.root_step < until]
+        return diff_of(self.home, row, chosen) if chosen else ""
+
+    def told(self, run: str) -> "list[Event]":
+        """A run's conversation from its record, as events."""
+        from interlock.engine.client.record import events
+
+        return events(self.home, run)
+
+    def seen_at(self, run: str, step: int) -> "Seen":
+        """How much of the run's conversation there was at a root step. Raises `UserError`."""
+        from interlock.engine.client.record import seen_at
+
+        return seen_at(self.home, run, step)
 
     def unkept(self, run: str) -> str:
         """A line naming included directories, of whose files nothing is kept; empty if there are none."""

@@ -67,12 +67,14 @@ def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
 
     Raises `UserError` with the nearest ids.
     """
+    if exact := exact_run(home, name):
+        return exact
     rows = list_runs(home)
     if not rows:
         raise UserError(f"No run {name!r}: nothing has run yet. Start one with: interlock -p 'what to do'")
     if name == "latest":
         return _latest(rows, (workspace or Path.cwd()).expanduser().resolve())
-    found = [r for r in rows if r.run == name] or [r for r in rows if name and r.run.startswith(name)]
+    found = [r for r in rows if name and r.run.startswith(name)]
     if len(found) == 1:
         return found[0]
     if found:
@@ -83,6 +85,12 @@ def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
     raise UserError(
         f"No run {name!r}.{nearest(name, [*(r.run for r in rows), 'latest'], 3)} List runs with: interlock runs --all"
     )
+
+
+def exact_run(home: Path, name: str) -> RunRow | None:
+    """The run with exactly this id, if there is one."""
+    found = views.run(home, name)
+    return _run_row(found[0]) if found else None
 
 
 def _latest(rows: list[RunRow], workspace: Path) -> RunRow:
@@ -255,6 +263,41 @@ def steps(home: Path, run: str) -> list[Step]:
     for row in views.effects(home, run):
         found.setdefault(row["task"].partition("-")[0], []).append(effect_name(row["key"]))
     return [_step(row, row["seq"] == last.get(row["root_step"]), found) for row in rows]
+
+
+class Place(NamedTuple):
+    """One executed node, as a map needs it."""
+
+    seq: int
+    """In the order in which nodes ended."""
+    step: int
+    place: str
+    """The nodes around it and its own name, with dots between: `tools.decide`, as diagrams have it."""
+    started: float
+    ms: float
+    keys: str
+    route: str
+    reason: str
+
+
+def places(home: Path, run: str, since: int = 0, deep: bool = False) -> list[Place]:
+    """Executed nodes from the one with the number `since` on; unless `deep`, those of the root graph."""
+    return [
+        Place(r["seq"], r["root_step"] + 1, place, *times, r["keys"], r["route"] or "", r["reason"] or "")
+        for r in views.steps_since(home, run, since, deep)
+        if not r["node"].startswith("__")
+        for place, times in [(".".join([*_around(r), r["node"]]), (r["started"], r["ms"]))]
+    ]
+
+
+def here(home: Path, run: str) -> str:
+    """Where a run is or stopped: the node that ended last, or the graph that it was in the middle of."""
+    found = views.last_step(home, run)
+    return ".".join(_around(found[0]) or [found[0]["node"]]) if found else ""
+
+
+def _around(row: Row) -> list[str]:
+    return [part.partition(":")[0] for part in row["namespace"].split("|") if part]
 
 
 step_rows = views.steps

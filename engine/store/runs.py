@@ -172,9 +172,12 @@ def messages_at(home: Path, run: str, head: str) -> list[Message]:
         return ChainTranscript(SqlChain(conn), home / "outputs", run).read(head)
 
 
-def dropped(home: Path, run: str) -> list[list[Message]]:
-    """The messages each compression or masking removed from the conversation, verbatim, oldest first."""
-    head = str(state_at(home, run).get("head") or "")
+def dropped(home: Path, run: str, head: str | None = None) -> list[list[Message]]:
+    """The messages each compression or masking removed from the conversation, verbatim, oldest first.
+
+    `head`: the conversation's last record, by default the newest.
+    """
+    head = str(state_at(home, run).get("head") or "") if head is None else head
     found: list[list[Message]] = []
     with reading(home) as conn:
         if conn is None:

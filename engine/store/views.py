@@ -23,13 +23,17 @@ select c.run, c.workflow, c.queue, c.parent, c.workspace, c.title, c.created, c.
 from runs c left join lease l on l.run = c.run
 left join (select parent, count(*) as number from runs where subtask_of = parent
            and status not in ('done', 'cancelled') group by parent) s on s.parent = c.run
-order by c.updated desc
 """
 
 
 def runs(home: Path) -> list[Row]:
     """Every run with its lease, the number of its requests and subtasks that wait, and its tokens: newest first."""
-    return select(home, _RUNS)
+    return select(home, f"{_RUNS} order by c.updated desc")
+
+
+def run(home: Path, name: str) -> list[Row]:
+    """The run with exactly this id, if there is one, as `runs` has it."""
+    return select(home, f"{_RUNS} where c.run = ?", name)
 
 
 def waiting(home: Path, run: str | None) -> list[Row]:
@@ -50,6 +54,17 @@ def past(home: Path, run: str) -> list[Row]:
         "order by a.run = ?, a.asked_at, a.seq"
     )
     return select(home, sql, run, run)
+
+
+def steps_since(home: Path, run: str, seq: int, deep: bool) -> list[Row]:
+    """Nodes from the one with this number on, in the order they ended; unless `deep`, those of the root graph."""
+    root = "" if deep else "and namespace = '' "
+    return select(home, f"select * from steps where run = ? and seq >= ? {root}order by seq", run, seq)
+
+
+def last_step(home: Path, run: str) -> list[Row]:
+    """The node that ended last."""
+    return select(home, "select * from steps where run = ? order by seq desc limit 1", run)
 
 
 def _of_run(sql: str) -> Callable[[Path, str], list[Row]]:

@@ -222,3 +222,42 @@ def test_bad_input_gets_one_line_that_says_what_was_expected(serve: Callable[...
         assert answer.status_code == status and words in answer.text, about
         assert status == 200 or ("\n" not in answer.json()["detail"] and "bug" not in answer.text), about
     assert here.status(run) == "waiting", "nothing was decided"
+
+
+def test_a_run_that_parks_says_where_in_the_browser_it_can_be_decided(
+    serve: Callable[..., Server], cli: Any, tmp_path: Path
+) -> None:
+    here = serve()
+    flags = ("-m", f"script:{tmp_path / 'script.json'}", "--skip-trust")
+    parked = cli("-p", "fix it", *flags, cwd=here.work)
+    assert parked.returncode == 75
+    line = next(line for line in parked.stderr.splitlines() if line.startswith("In a browser: "))
+    name = line.removeprefix(f"In a browser: {here.address}/request/")
+    assert here.http.get(f"/api/requests/{name}").json()["prompt"] == "fix it"
+    assert here.http.get(f"/api/requests/{name}/file").text == (here.work / "calc.py").read_text()
+    run = name.rpartition("-")[0]
+    assert f"{here.address}/request/{name}" in cli("approvals", run).stdout
+    here.kill()
+    assert "browser" not in cli("approvals", run).stdout, "a server that was killed isn't named"
+
+
+def test_behind_a_proxy_decisions_bear_the_name_that_it_says(serve: Callable[..., Server]) -> None:
+    here = serve("--trusted-proxy", "runs.example", "--user-header", "X-Person")
+    run = here.start()
+    request = here.request(run)
+    named = {"Host": "runs.example", "X-Person": "Ann"}
+    asked: list[tuple[dict[str, str], int]] = [
+        ({"Host": "evil.example", "X-Person": "Ann"}, 421),
+        ({"Host": "runs.example"}, 401),
+        ({**named, "Authorization": "Bearer wrong"}, 401),
+        ({**named, "Origin": "http://runs.example"}, 403),
+        ({**named, "Origin": here.address}, 403),
+        ({**named, "Origin": "https://runs.example"}, 200),
+    ]
+    for headers, status in asked:
+        assert here.http.get("/api/runs", headers=headers).status_code == status, headers
+    choice = {"decisions": [{"id": request["id"], "choice": "proceed_once"}]}
+    assert here.http.post(f"/api/runs/{run}/decide", json=choice, headers=named).status_code == 200
+    here.until(run, "done")
+    (call,) = here.http.get(f"/api/runs/{run}/calls", headers={"X-Person": "not heard"}).json()
+    assert "approved by Ann" in call["who"]

@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 import orjson
 from starlette.responses import Response
 
-from interlock.cli.web.app import RefusedError
+from interlock.cli.web.answers import RefusedError
 
 _RUNS = UUID("f4b0c0de-1c50-5d0f-9f11-9e4b6f7a31aa")
 _GRAPHS = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")

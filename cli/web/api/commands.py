@@ -12,7 +12,7 @@ from interlock.cli.web.api import protocol, streams
 from interlock.cli.web.api.answers import answer, dumped, part
 from interlock.cli.web.api.runs import Runs
 from interlock.cli.web.api.threads import BUSY
-from interlock.cli.web.app import RefusedError, body
+from interlock.cli.web.answers import RefusedError, body
 from interlock.cli.web.guard import Person
 from interlock.engine.client import served, threads
 from interlock.engine.client.served import Served

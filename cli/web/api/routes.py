@@ -15,7 +15,7 @@ from interlock.cli.web.api.items import Items
 from interlock.cli.web.api.lanes import Lanes
 from interlock.cli.web.api.runs import Runs
 from interlock.cli.web.api.threads import Threads
-from interlock.cli.web.app import RefusedError
+from interlock.cli.web.answers import RefusedError
 from interlock.engine.client import Client
 
 Answer = Callable[[Request], Awaitable[Response]]

@@ -15,7 +15,7 @@ from interlock.cli.web.api.answers import MissingError, answer, page, part, text
 from interlock.cli.web.api.lanes import Lanes
 from interlock.cli.web.api.recorder import record_of
 from interlock.cli.web.api.threads import BUSY
-from interlock.cli.web.app import RefusedError, body
+from interlock.cli.web.answers import RefusedError, body
 from interlock.engine.client import served
 from interlock.engine.client.served import Served
 from interlock.state.errors import InterlockError

@@ -25,7 +25,7 @@ from interlock.cli.web.api.answers import (
     whole,
 )
 from interlock.cli.web.api.recorder import asked, place_of, record_of
-from interlock.cli.web.app import RefusedError, body
+from interlock.cli.web.answers import RefusedError, body
 from interlock.engine.client import Client, RunRow, served, threads
 from interlock.engine.client.served import Served
 

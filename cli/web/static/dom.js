@@ -1,6 +1,6 @@
 // dom: elements from text that may be hostile, and requests to the server.
 
-const DECEIVING = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+const DECEIVING = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
 
 /** Text with what a reader would not see written out. */
 export const shown = (text) =>
@@ -14,9 +14,20 @@ export function el(name, given = {}, ...inside) {
     else if (value === true) made.setAttribute(key, "");
     else if (value !== false && value != null) made.setAttribute(key, shown(value));
   }
-  made.append(...inside.flat().filter((one) => one != null).map((one) => (one instanceof Node ? one : shown(one))));
+  put(made, inside);
   return made;
 }
+
+/** Append elements and texts; null and false are left out. */
+export function put(place, ...inside) {
+  place.append(...inside.flat(9).filter((one) => one != null && one !== false).map((one) => (one instanceof Node ? one : shown(one))));
+  return place;
+}
+
+/** Show these in `place` instead of what is there. */
+export const show = (place, ...inside) => (place.replaceChildren(), put(place, inside));
+
+export const button = (label, onclick, given = {}) => el("button", { type: "button", onclick, ...given }, label);
 
 const status = document.getElementById("said");
 let hiding;
@@ -27,13 +38,23 @@ export function say(text) {
   hiding = setTimeout(() => (status.textContent = ""), 6000);
 }
 
-/** JSON from the server; throws with its `detail`. */
+/** JSON from the server; throws with its `detail`. A GET is tried again while the server is away. */
 export async function ask(path, body) {
   const given = body === undefined ? {} : { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
-  const answer = await fetch(path, given);
+  const answer = await reached(path, given, body === undefined ? 20 : 0);
   const made = await answer.json().catch(() => ({ detail: answer.statusText }));
   if (!answer.ok) throw Object.assign(new Error(made.detail ?? "The server failed."), { status: answer.status });
   return made;
+}
+
+async function reached(path, given, more) {
+  try {
+    return await fetch(path, given);
+  } catch {
+    if (!more) throw new Error("The server is away. Nothing was sent; try again when it is back.");
+    await new Promise((go) => setTimeout(go, 500));
+    return reached(path, given, more - 1);
+  }
 }
 
 /** Run `work` and tell the person if it fails. */
@@ -45,42 +66,28 @@ export async function tried(work) {
   }
 }
 
-/** A unified diff with the numbers of its new lines. */
-export function diff(text) {
-  let number = 0;
-  const lines = text.replace(/\n$/, "").split("\n").map((line) => {
-    const hunk = /^@@ -\d+(?:,\d+)? \+(\d+)/.exec(line);
-    if (hunk) number = Number(hunk[1]) - 1;
-    const kind = /^(\+\+\+|---)/.test(line) ? "" : line[0] === "+" ? "add" : line[0] === "-" ? "gone" : "";
-    const counts = !hunk && number >= 0 && line[0] !== "-" && !/^(\+\+\+|---|diff |index )/.test(line);
-    if (counts) number += 1;
-    return el("span", { class: kind }, el("b", { "aria-hidden": "true" }, counts && number ? String(number) : ""), line || " ");
-  });
-  return el("pre", { class: "diff", tabindex: "0" }, lines);
-}
-
-/** The server's drawing of a graph, as part of this page. */
-export async function drawing(path, chosen) {
-  const answer = await fetch(path);
-  if (!answer.ok) return el("p", { class: "soft" }, "This graph can't be drawn now.");
-  const svg = new DOMParser().parseFromString(await answer.text(), "image/svg+xml").documentElement;
-  svg.querySelectorAll("script, foreignObject, style, a").forEach((one) => one.remove());
-  svg.setAttribute("role", "group");
-  svg.setAttribute("aria-label", "Graph of the workflow");
-  for (const node of svg.querySelectorAll("g.node")) {
-    const name = node.querySelector("title")?.textContent ?? "";
-    node.dataset.node = name;
-    if (!chosen || name.startsWith("__")) continue;
-    node.setAttribute("tabindex", "0");
-    node.setAttribute("role", "button");
-    node.setAttribute("aria-label", name);
-    node.addEventListener("click", () => chosen(name));
-    node.addEventListener("keydown", (e) => (e.key === "Enter" || e.key === " ") && (e.preventDefault(), chosen(name)));
-  }
-  return el("div", { class: "map", tabindex: "0", role: "region", "aria-label": "Graph" }, svg);
+/** Calls `work` at once, and again after calls that came meanwhile, never twice at a time nor more often than `ms`. */
+export function calm(work, ms = 100) {
+  let busy = false, again = false;
+  return async function calmed() {
+    if (busy) return void (again = true);
+    busy = true;
+    await tried(work);
+    await new Promise((go) => setTimeout(go, ms));
+    busy = false;
+    if (again) ((again = false), calmed());
+  };
 }
 
 export const ago = (at) => {
   const s = Math.max(0, Date.now() / 1000 - at);
   return s < 90 ? `${Math.round(s)} s ago` : s < 5400 ? `${Math.round(s / 60)} min ago` : s < 129600 ? `${Math.round(s / 3600)} h ago` : new Date(at * 1000).toLocaleDateString();
 };
+
+/** A moment, with how long ago it was, kept right by `page.js`. */
+export const since = (at) => el("time", { datetime: new Date(at * 1000).toISOString(), title: new Date(at * 1000).toLocaleString(), "data-at": at }, ago(at));
+
+/** A run's status, with a dot. */
+export const badge = (status) => el("span", { class: `badge ${status}` }, status);
+
+export const heads = (...names) => el("thead", {}, el("tr", {}, names.map((name) => el("th", { scope: "col" }, name))));

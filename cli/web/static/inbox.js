@@ -1,59 +1,100 @@
-// inbox: requests that wait for a person, and their answers.
-import { ago, ask, diff, el, say, tried } from "./dom.js";
+// inbox: requests that wait for a person, as cards and as a page each, and their answers.
+import { ask, badge, button, calm, el, put, say, show, since, tried } from "./dom.js";
+import { block, diff, prose, whole } from "./text.js";
 
 const YES = ["proceed_once", "proceed_always_edits", "proceed_always", "proceed_always_tool", "proceed_always_server", "proceed_always_and_save"];
 
-/** Send one answer; the request leaves the list by itself. */
-async function decide(one, way, given = {}) {
+/** Tell this page, and other tabs, that something was decided. */
+const tabs = new BroadcastChannel("interlock");
+export function decided() {
+  window.dispatchEvent(new Event("decided"));
+  tabs.postMessage("decided");
+}
+
+async function decide(one, way, given = {}, card) {
+  const buttons = card.querySelectorAll("button");
+  buttons.forEach((b) => (b.disabled = true));
   await tried(async () => {
     await ask(`/api/runs/${one.run}/decide`, { decisions: [{ id: one.id, choice: way.choice, text: way.text || undefined, ...given }] });
+    card.dataset.done = "1";
     say(`${way.label}: ${one.asked.headline}`);
   });
-  window.dispatchEvent(new Event("decided"));
+  buttons.forEach((b) => (b.disabled = false));
+  decided();
 }
 
-function answerOf(one, way, card) {
-  if (!way.takes) return () => decide(one, way);
-  return () => {
-    const value = way.takes === "arguments" ? JSON.stringify(one.fields.args, null, 2) : "";
-    const name = { reason: "Why not? (optional)", arguments: "Arguments (JSON)", text: "Your answer" }[way.takes];
-    const field = el("textarea", { rows: value ? "8" : "2", "aria-label": name, required: way.takes !== "reason" }, value);
-    const form = el("form", { class: "answer", onsubmit: (e) => {
-      e.preventDefault();
-      tried(() => decide(one, way, way.takes === "arguments" ? { args: JSON.parse(field.value) } : { text: field.value }));
-    } }, el("label", {}, name, field), el("div", { class: "row" }, el("button", { class: "main" }, "Send"),
-      el("button", { type: "button", onclick: () => (form.remove(), card.focus()) }, "Back")));
-    card.querySelector(".answer")?.remove();
-    card.append(form);
-    field.focus();
-  };
+/** Open the field that an answer takes, below the buttons. */
+function field(one, way, card) {
+  const args = way.takes === "arguments";
+  const name = { reason: "Why not? The agent reads it. You may leave it empty.", arguments: "Arguments, as JSON", text: "Your answer" }[way.takes];
+  const input = el("textarea", { rows: args ? "8" : "2", required: way.takes === "text", spellcheck: !args, class: args ? "code" : "" });
+  input.value = args ? JSON.stringify(one.fields.args, null, 2) : "";
+  const hide = (is) => card.querySelectorAll(".ways, .others").forEach((one) => (one.hidden = is));
+  const back = () => (form.remove(), hide(false), card.focus());
+  const form = el("form", { class: "answer", onsubmit: (e) => {
+    e.preventDefault();
+    tried(() => decide(one, way, args ? { args: JSON.parse(input.value) } : { text: input.value }, card));
+  }, onkeydown: (e) => e.key === "Escape" && back() }, el("label", {}, name, input),
+    el("div", { class: "row" }, el("button", { class: "main" }, { reason: "Say no", arguments: "Run it so", text: "Answer" }[way.takes]), button("Back", back)));
+  card.querySelector(".answer")?.remove();
+  hide(true);
+  card.append(form);
+  input.focus();
 }
 
-function about(one) {
+/** The buttons: yes and no first, then the rest. */
+function waysOf(one, card) {
+  const options = one.fields.kind === "question" && one.asked.questions.length === 1 ? one.asked.questions[0].options : [];
+  const picked = options.map((o) => button(o.label, () => decide(one, { choice: "proceed_once", label: o.label }, { text: o.label }, card), { class: "main" }));
+  const rank = (way) => (way.choice === "proceed_once" ? 0 : way.choice === "reject" ? 1 : way.choice === "cancel" ? 3 : 2);
+  const ways = one.asked.ways.filter((way) => way.key || way.takes || way.choice === "cancel").sort((a, b) => rank(a) - rank(b));
+  const made = ways.map((way) => {
+    const kind = way.choice === "proceed_once" && !picked.length ? "main" : way.choice === "reject" ? "no" : rank(way) > 1 ? "quiet" : "";
+    return button([el("span", {}, way.label), way.key && el("kbd", { "aria-hidden": "true" }, way.key)],
+      () => (way.takes ? field(one, way, card) : decide(one, way, {}, card)), { class: kind, "data-key": way.key, "aria-keyshortcuts": way.key });
+  });
+  const group = (name, given) => el("div", { class: name, role: "group", "aria-label": name === "ways" ? "Decide" : "Other answers" }, given);
+  const first = made.filter((one) => !one.classList.contains("quiet")), rest = made.filter((one) => one.classList.contains("quiet"));
+  return [group("ways", [picked, first]), rest.length ? group("others", rest) : null];
+}
+
+/** What would happen: the diff, plan or command. */
+function wanted(one) {
   const { asked } = one;
-  const parts = [el("p", { class: "soft" }, el("a", { href: `/run/${one.run}` }, one.title || one.run), ` · ${ago(one.asked_at)}`, asked.agent && ` · asked by ${asked.agent}`)];
-  if (asked.why) parts.push(el("p", {}, `Why it asks: ${asked.why}`));
-  if (asked.note) parts.push(el("p", { class: "waiting" }, asked.note));
-  if (asked.preview) parts.push(asked.shows === "diff" ? diff(asked.preview) : el("pre", { tabindex: "0" }, asked.preview));
-  for (const part of asked.parts) parts.push(el("p", {}, el("code", {}, part.text), `: ${part.decision}, ${part.reason}`));
-  for (const question of asked.questions) {
-    parts.push(el("p", {}, question.text), el("ul", {}, question.options.map((o) => el("li", {}, o.about ? `${o.label}: ${o.about}` : o.label))));
+  const parts = [];
+  if (asked.preview) parts.push(asked.shows === "diff" ? diff(asked.preview) : asked.shows === "plan" ? prose(asked.preview) : block(asked.preview));
+  if (asked.cut) parts.push(el("p", { class: "warn" }, `Only the first 100,000 of ${asked.cut.toLocaleString()} characters stand here. All: interlock approvals ${one.run}`));
+  if (asked.parts.length) {
+    parts.push(el("ul", { class: "parts" }, asked.parts.map((part) => el("li", {}, el("code", {}, part.text), " ", el("span", { class: `verdict ${part.decision}` }, part.decision), " ", el("span", { class: "soft" }, part.reason)))));
   }
-  if (asked.always.length) parts.push(el("p", { class: "soft" }, `Always covers: ${asked.always.join("; ")}`));
-  if (asked.saved) parts.push(el("p", { class: "soft" }, `Saved always covers: ${asked.saved}`));
+  for (const question of asked.questions) {
+    parts.push(el("p", { class: "question" }, question.text), question.options.some((o) => o.about)
+      ? el("dl", { class: "facts" }, question.options.map((o) => [el("dt", {}, o.label), el("dd", {}, o.about)])) : null);
+  }
   return parts;
 }
 
-/** One request as a card with its ways to answer. */
-export function card(one) {
-  const made = el("article", { class: "card request", tabindex: "-1", "data-id": one.id, "aria-label": one.asked.headline },
-    el("h2", {}, one.asked.headline), about(one));
-  const options = one.fields.kind === "question" && one.asked.questions.length === 1 ? one.asked.questions[0].options : [];
-  const picked = options.map((o) => el("button", { onclick: () => decide(one, { choice: "proceed_once", label: o.label }, { text: o.label }) }, o.label));
-  const ways = one.asked.ways.filter((way) => way.key || way.takes || way.choice === "cancel");
-  made.append(el("div", { class: "row" }, picked, ways.map((way) =>
-    el("button", { class: way.choice === "proceed_once" ? "main" : "", "data-key": way.key, onclick: answerOf(one, way, made) },
-      way.label, way.key && " ", way.key && el("kbd", {}, way.key)))));
+const ticks = (text) => text.split("`").map((part, n) => (n % 2 ? el("code", {}, part) : part));
+function reasons(one) {
+  const { asked } = one, rows = [];
+  if (asked.why) rows.push(["Why it asks", asked.why]);
+  if (asked.agent) rows.push(["Sub-agent", asked.agent]);
+  if (asked.always.length) rows.push(["Always covers", asked.always.join("; ")]);
+  if (asked.saved) rows.push(["Saved, it covers", asked.saved]);
+  return [asked.note && el("p", { class: "warn" }, asked.note),
+    el("dl", { class: "facts" }, rows.map(([name, text]) => [el("dt", {}, name), el("dd", {}, ticks(text))]))];
+}
+
+function shell(one, level) {
+  return el("article", { class: "card request", tabindex: "-1", "data-id": one.id, "data-run": one.run, "aria-label": one.asked.headline },
+    el(level, { class: "wants" }, one.asked.headline));
+}
+
+/** One request as a card with its ways to answer; `here`: among others of its run. */
+export function card(one, here = false) {
+  const made = shell(one, "h2");
+  put(made, el("p", { class: "soft meta" }, here ? null : [el("a", { href: `/run/${one.run}` }, one.title || one.run), " · "], "asked ", since(one.asked_at), " · ",
+    el("a", { href: `/request/${one.id}` }, "what led to it")), wanted(one), reasons(one), waysOf(one, made));
   return made;
 }
 
@@ -65,26 +106,84 @@ export function keys(event) {
   const at = cards.findIndex((one) => one.classList.contains("here"));
   if (event.key === "j" || event.key === "k") {
     const next = cards[at < 0 ? 0 : Math.min(cards.length - 1, Math.max(0, at + (event.key === "j" ? 1 : -1)))];
-    cards.forEach((one) => one.classList.toggle("here", one === next));
-    next.focus();
+    choose(cards, next);
     event.preventDefault();
   } else if (at >= 0) {
-    const button = cards[at].querySelector(`[data-key="${CSS.escape(event.key)}"]`);
-    if (button) (event.preventDefault(), button.click());
+    const found = cards[at].querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    if (found && found.offsetParent) (event.preventDefault(), found.click());
   }
+}
+
+function choose(cards, next) {
+  cards.forEach((one) => one.classList.toggle("here", one === next));
+  next?.focus({ preventScroll: true });
+  next?.scrollIntoView({ block: "nearest" });
 }
 
 /** Keep `list` equal to what waits, without touching cards that stay; returns how many wait. */
 export async function fill(list, run = "") {
   const waiting = await ask(`/api/requests${run ? `?run=${run}` : ""}`);
   const ids = new Set(waiting.map((one) => one.id));
-  for (const old of [...list.querySelectorAll(".request")]) if (!ids.has(old.dataset.id)) old.remove();
-  for (const one of waiting) if (!list.querySelector(`[data-id="${CSS.escape(one.id)}"]`)) list.append(card(one));
+  const cards = [...list.querySelectorAll(".request")];
+  for (const [n, old] of cards.entries()) {
+    if (ids.has(old.dataset.id)) continue;
+    if (old.classList.contains("here")) choose(cards, cards.slice(n + 1).concat(cards.slice(0, n).reverse()).find((one) => ids.has(one.dataset.id)));
+    if (!old.dataset.done && old.contains(document.activeElement)) say(`Decided elsewhere: ${old.getAttribute("aria-label")}`);
+    old.remove();
+  }
+  for (const one of waiting) if (!list.querySelector(`[data-id="${CSS.escape(one.id)}"]`)) list.append(card(one, Boolean(run)));
   const batch = waiting.filter((one) => YES.some((c) => one.fields.choices.includes(c)) && one.fields.kind === "approval");
   list.querySelector(".all")?.remove();
-  if (run && batch.length > 1) list.prepend(el("p", { class: "all" }, el("button", { onclick: () => tried(async () => {
+  if (run && batch.length > 1) list.prepend(el("p", { class: "all" }, button(`Yes to all ${batch.length}`, () => tried(async () => {
     await ask(`/api/runs/${run}/decide`, { decisions: batch.map((one) => ({ id: one.id, choice: "proceed_once" })) });
-    window.dispatchEvent(new Event("decided"));
-  }) }, `Yes to all ${batch.length}`)));
+    decided();
+  }))));
   return waiting.length;
+}
+
+/** The list of all that waits. */
+export async function inbox(main, noticed) {
+  document.title = "Inbox · Interlock";
+  const list = el("div", { class: "narrow" }), none = el("p", { class: "empty" }, "Nothing waits for you.", el("br"), el("a", { href: "/start" }, "Start a run"), " or ", el("a", { href: "/all" }, "look at earlier ones"), ".");
+  const look = calm(async () => {
+    const count = await fill(list);
+    none.hidden = count > 0;
+    noticed(count);
+  });
+  const notify = "Notification" in window && Notification.permission === "default"
+    ? button("Notify me when a run waits", async (e) => (await Notification.requestPermission()) && (e.target.hidden = true), { class: "quiet" }) : null;
+  show(main, el("div", { class: "row spread narrow" }, el("h1", {}, "Inbox"), notify),
+    el("p", { class: "soft keys narrow" }, "Keys: ", el("kbd", {}, "j"), " ", el("kbd", {}, "k"), " choose, ", el("kbd", {}, "y"), " yes, ", el("kbd", {}, "a"), " always, ", el("kbd", {}, "e"), " edit, ", el("kbd", {}, "n"), " no"), none, list);
+  none.hidden = true;
+  await look();
+  return look;
+}
+
+/** One request: what was asked, what was done so far, what it wants, and the answer. */
+export async function request(main, id) {
+  const one = await ask(`/api/requests/${encodeURIComponent(id)}`);
+  document.title = `${one.asked?.headline ?? "Decided"} · Interlock`;
+  if (one.gone) {
+    const rest = await ask("/api/requests");
+    show(main, el("div", { class: "narrow" }, el("h1", {}, "This is decided"), el("p", {}, one.gone), el("p", {}, "Run: ", el("a", { href: `/run/${one.run}` }, one.title || one.run), " ", badge(one.status)),
+      rest.length ? el("p", {}, el("a", { class: "button main", href: `/request/${rest[0].id}` }, `Next: ${rest[0].asked.headline}`)) : el("p", {}, "Nothing else waits for you.")));
+    return async () => {};
+  }
+  const made = shell(one, "h1");
+  const long = one.prompt.length > 280 ? el("details", {}, el("summary", {}, `${one.prompt.slice(0, 240)} …`), el("p", { class: "said-by-you" }, one.prompt)) : el("p", { class: "said-by-you" }, one.prompt);
+  const edits = one.asked.shows === "diff" && one.fields.args.file_path;
+  const file = edits && el("details", { class: "whole", ontoggle: (e) => e.target.open && e.target.childElementCount === 1 && tried(async () => {
+    const answer = await fetch(`/api/requests/${encodeURIComponent(id)}/file`);
+    const text = answer.ok ? await answer.text() : "";
+    put(file, answer.ok ? whole(text, one.asked.preview) ?? block(text) : el("p", { class: "soft" }, (await answer.json()).detail));
+  }) }, el("summary", {}, "Whole file"));
+  put(made, el("section", { "aria-label": "What you asked" }, el("h2", {}, "You asked"), long),
+    el("section", { "aria-label": "So far" }, el("h2", {}, "So far"), el("ul", { class: "sofar" }, one.so_far.map((line) => el("li", {}, line)))),
+    el("section", { "aria-label": "What it wants" }, el("h2", {}, "It wants"), wanted(one), file, reasons(one)), waysOf(one, made));
+  show(main, el("div", { class: "narrow" }, el("p", { class: "soft meta" }, el("a", { href: `/run/${one.run}` }, one.title || one.run), " · asked ", since(one.asked_at)), made));
+  made.classList.add("here");
+  return calm(async () => {
+    const waiting = await ask(`/api/requests?run=${one.run}`);
+    if (!waiting.some((other) => other.id === id) && main.contains(made)) await request(main, id);
+  });
 }

@@ -1,0 +1,111 @@
+"""acts: what a person does on the page: start, decide, prompt, stop, fork, rewind, undo."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from starlette.requests import Request
+
+from interlock.cli.web import drives
+from interlock.cli.web.answers import RefusedError, Served, body, object_of, run_of
+from interlock.cli.web.driver import Work
+from interlock.engine.client import Decision, RunRow
+from interlock.engine.client.requests import answered, rewritten
+
+_LOOKS = 500
+"""At 20 ms, for the row of a run that has begun."""
+
+
+async def start(page: Served, request: Request) -> Any:
+    given = await body(request)
+    run = page.client.new_id()
+    folder = Path(str(given.get("workspace") or page.options.workspace or Path.cwd())).expanduser()
+    if not folder.is_dir():
+        raise RefusedError(422, f"There is no folder {str(folder)!r}. Give a folder that exists.")
+    values = object_of(given.get("input") or {}, "input")
+    await drives.begin(Work(replace(page.options, workspace=folder), run, str(given.get("workflow")), values))
+    for _ in range(_LOOKS):  # its first event comes before its row
+        if page.client.exact(run):
+            return {"run": run}
+        await asyncio.sleep(0.02)
+    raise RefusedError(500, f"Run {run!r} began, and isn't in the store. See: interlock doctor --store")
+
+
+async def decide(page: Served, request: Request) -> Any:
+    row, given = run_of(page.client, request), await body(request)
+    waiting = {one.id: one.fields for one in page.client.requests(row.run)}
+    decisions = given.get("decisions")
+    if not isinstance(decisions, list) or not decisions:
+        raise RefusedError(422, "`decisions` must be a list of objects with `id` and `choice`.")
+    made = [_decision(waiting, object_of(one, "decisions")) for one in cast("list[Any]", decisions)]
+    await asyncio.to_thread(page.client.decide, row.run, made, request.state.person.name)
+    if run_of(page.client, request).status != "running":  # its driver takes the answer up
+        await _go_on(page, row)
+    return {"decided": len(made)}
+
+
+def _decision(waiting: Mapping[str, Any], given: Mapping[str, Any]) -> Decision:
+    """The decision that an answer makes. Raises `UserError`, or `RefusedError` for a request that no longer waits."""
+    name, choice, text = str(given.get("id")), given.get("choice"), str(given.get("text") or "")
+    request = waiting.get(name)
+    if request is None:
+        raise RefusedError(409, f"Request {name!r} no longer waits: it was decided elsewhere, or withdrawn.")
+    if choice == "modify":
+        return rewritten(request, object_of(given.get("args") or {}, "args"))
+    if request["kind"] == "question" and choice == "proceed_once":
+        return answered(request, [text])
+    spoken = text if request["kind"] == "outcome" else None
+    refused = choice == "reject" and not spoken
+    return Decision(name, cast("Any", choice), feedback=text if refused else None, text=spoken)
+
+
+async def prompt(page: Served, request: Request) -> Any:
+    row, given = run_of(page.client, request), await body(request)
+    await _go_on(page, row, str(given.get("prompt") or "").strip() or None)
+    return {"run": row.run}
+
+
+async def _go_on(page: Served, row: RunRow, prompt: str | None = None) -> None:
+    options = replace(page.options, workspace=None, approval_mode=None, mode=None)
+    await drives.begin(Work(options, row.run, prompt=prompt))
+
+
+async def stop(page: Served, request: Request) -> Any:
+    row = run_of(page.client, request)
+    await asyncio.to_thread(drives.stop, page.client, row.run)
+    return {"run": row.run}
+
+
+def _step(given: Mapping[str, Any], run: str) -> int | None:
+    step = given.get("step")
+    if not isinstance(step, int | None):
+        raise RefusedError(422, f"`step` must be a number, not {step!r}. See: interlock history {run}")
+    return step
+
+
+async def fork(page: Served, request: Request) -> Any:
+    row, given = run_of(page.client, request), await body(request)
+    step, here = _step(given, row.run), bool(given.get("in_place"))
+    made = await asyncio.to_thread(lambda: page.client.fork(row.run, step, in_place=here))
+    return {"run": made.run, "workspace": made.workspace}
+
+
+async def rewind(page: Served, request: Request) -> Any:
+    """Without `sure`: what going back to a step would do to the files."""
+    row, given = run_of(page.client, request), await body(request)
+    step = _step(given, row.run)
+    if step is None:
+        raise RefusedError(422, f"To which step? Give `step`. See: interlock history {row.run}")
+    found = await asyncio.to_thread(page.client.rewind, row.run, step)
+    if not given.get("sure"):
+        return {"changes": [change._asdict() for change in found.changes]}
+    return {"run": (await asyncio.to_thread(found.forked)).run}
+
+
+async def undo(page: Served, request: Request) -> Any:
+    row, given = run_of(page.client, request), await body(request)
+    call = given.get("call")
+    changed = await asyncio.to_thread(page.client.undo, row.run, None if call is None else str(call))
+    return {"changed": [change._asdict() for change in changed]}

@@ -1,0 +1,107 @@
+"""answers: what every answer needs: roles, errors with a status, and checked bodies and numbers."""
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, cast
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from interlock.cli.web.apart import Apart
+from interlock.cli.web.guard import BODY_LIMIT, ROLES
+from interlock.engine.client import Client, Options, RunRow
+from interlock.state.errors import BusyError, InterlockError, UserError, bug
+
+
+class Served(NamedTuple):
+    """What answers are made of. `options` are those of each run that is started here."""
+
+    options: Options
+    client: Client
+    apart: Apart
+
+
+class RefusedError(InterlockError):
+    """An answer with a status of its own."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+def answering(
+    answer: Callable[[Request], Awaitable[Any]], role: str
+) -> Callable[[Request], Awaitable[Response]]:
+    """An endpoint for those who have a role; errors become a status and one line."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            mine = request.state.person.role
+            if ROLES.index(mine) < ROLES.index(role):
+                raise RefusedError(403, f"This needs the role {role!r}; this token or server has {mine!r}.")
+            made = await answer(request)
+            return made if isinstance(made, Response) else JSONResponse(made)
+        except RefusedError as error:
+            return failed(error.status, error)
+        except BusyError as error:
+            return failed(409, error)
+        except UserError as error:
+            return failed(422, error)
+        except InterlockError as error:
+            return failed(400, error)
+        except Exception as error:
+            return failed(500, bug(error))
+
+    return endpoint
+
+
+def failed(status: int, error: InterlockError) -> Response:
+    return JSONResponse({"detail": str(error)}, status)
+
+
+def run_of(client: Client, request: Request) -> RunRow:
+    """The run that the address names by its full id. Raises `RefusedError`."""
+    name = request.path_params["run"]
+    row = client.exact(name)
+    if row is None:
+        raise RefusedError(404, f"There is no run {name!r}. It may have been deleted.")
+    return row
+
+
+async def body(request: Request) -> dict[str, Any]:
+    """The request's JSON object. Raises `RefusedError`."""
+    try:
+        given = json.loads(await whole(request))
+    except (ValueError, RecursionError):
+        raise RefusedError(422, "Invalid JSON in request body") from None
+    return object_of(given, "body")
+
+
+async def whole(request: Request) -> bytes:
+    """The request's body. Raises `RefusedError` if the guard cut it."""
+    try:
+        return await request.body()
+    except ClientDisconnect:
+        raise RefusedError(413, f"The body is larger than {BODY_LIMIT:,} bytes.") from None
+
+
+def object_of(given: object, name: str) -> dict[str, Any]:
+    """A JSON object, `name` says whose. Raises `RefusedError`."""
+    if not isinstance(given, dict):
+        raise RefusedError(422, f"`{name}` must be a JSON object.")
+    return cast("dict[str, Any]", given)
+
+
+def number(request: Request, name: str, default: int) -> int:
+    """A number of the query; whatever is none counts as `default`."""
+    given = request.query_params.get(name, "")
+    return int(given) if re.fullmatch(r"\d{1,9}", given) else default
+
+
+def step_of(request: Request, run: str) -> int | None:
+    """The step that the query names; None: the newest. Raises `RefusedError`."""
+    step = request.query_params.get("step", "")
+    if not re.fullmatch(r"(-?\d{1,9})?", step):
+        raise RefusedError(422, f"{step[:40]!r} is no step. Expected a number; see: interlock history {run}")
+    return int(step) if step else None

@@ -1,0 +1,157 @@
+"""apart: what needs graphs, done in a process that ends, so that the server stays small and no workflow can hurt it.
+
+The work comes pickled on stdin; the answer is one JSON object on stdout.
+"""
+
+import asyncio
+import json
+import os
+import pickle
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from interlock.engine.client import Client, Options
+from interlock.state.errors import InterlockError, UserError, bug
+
+if TYPE_CHECKING:
+    from interlock.graphs._pipeline import Pipeline
+
+_KEPT = 64
+"""Drawings and forms that are kept until the folder's workflows or settings change."""
+_AT_ONCE = 2
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One piece of work: a key of `_DONE_BY`, on a workflow or run."""
+
+    what: str
+    options: Options
+    name: str = ""
+    given: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Apart:
+    """Asks such processes, and keeps their answers for a while."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, asyncio.Task[dict[str, Any]]] = {}
+        self._gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def kept(self, asked: Asked) -> dict[str, Any]:
+        """The answer, as it was when the folder's workflows and settings last changed. Raises `UserError`."""
+        folder = asked.options.workspace or Path.cwd()
+        key = json.dumps([asked.what, asked.name, str(folder), asked.given, _stamps(folder)])
+        task = self._kept.pop(key, None)
+        if task is None or (task.done() and (task.cancelled() or task.exception())):
+            task = asyncio.create_task(self.done(asked))
+        self._kept[key] = task  # the newest stands last
+        while len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
+        return await asyncio.shield(task)
+
+    async def done(self, asked: Asked) -> dict[str, Any]:
+        """The answer. Raises `UserError` with why there is none."""
+        async with self._gate:
+            child = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", __name__),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+            try:
+                answer, _ = await child.communicate(pickle.dumps(asked))
+            finally:
+                if child.returncode is None:
+                    child.kill()
+        made = json.loads(answer) if answer else {"error": f"The process for {asked.what} died."}
+        if "error" in made:
+            raise UserError(made["error"])
+        return made
+
+
+def _stamps(folder: Path) -> list[float]:
+    """When what may change a folder's workflows was written."""
+    settings = [
+        path / name / "settings.json" for path in (folder, Path.home()) for name in (".gemini", ".interlock")
+    ]
+    files = [*settings, Path.home() / ".interlock" / "trusted.json", *folder.glob(".interlock/workflows/*")]
+    return [file.stat().st_mtime for file in files if file.is_file()]
+
+
+def _workflows(asked: Asked) -> dict[str, Any]:
+    from interlock.graphs import PIPELINES
+
+    own, ignored = Client(asked.options).own_workflows()
+    rows = [{"name": w.name, "summary": w.summary, "problem": w.problem} for w in own]
+    shipped = [{"name": name, "summary": summary, "problem": ""} for name, summary in PIPELINES.items()]
+    return {"workflows": [*rows, *shipped], "ignored": ignored}
+
+
+def _form(asked: Asked) -> dict[str, Any]:
+    found = Client(asked.options).workflow(asked.name)
+    schema = found.input.model_json_schema()
+    return {"name": found.name, "summary": found.summary, "schema": schema, "prompt": found.prompt_field}
+
+
+def _diagram(asked: Asked) -> dict[str, Any]:
+    """A workflow's drawing; that of a run is marked by the page, which knows its steps."""
+    from interlock.engine.diagrams import GROUPS, render
+
+    groups = [group for group in asked.given["show"] if group in GROUPS] or GROUPS
+    drawn = render(_pipeline(asked), "svg", asked.given["depth"], show=groups)
+    return {"svg": drawn.decode() if isinstance(drawn, bytes) else drawn}
+
+
+def _pipeline(asked: Asked) -> "Pipeline | str":
+    """With the nodes that settings add; if its folder is gone or its settings are wrong now, ours of that name."""
+    folder = asked.options.workspace
+    try:
+        if folder and folder.is_dir():
+            return Client(asked.options).workflow(asked.name, with_own_nodes=True)
+    except InterlockError:
+        pass
+    return Client(replace(asked.options, workspace=None)).workflow(asked.name)
+
+
+def _replay(asked: Asked) -> dict[str, Any]:
+    from interlock.engine.client.replays import beside
+
+    return beside(Client(asked.options), asked.name, asked.given.get("swap") or None)
+
+
+def _export(asked: Asked) -> dict[str, Any]:
+    from interlock.cli.commands.draw import written
+
+    client = Client(asked.options)
+    return {"text": written(client.run(asked.name), asked.given["format"])}
+
+
+_DONE_BY: Mapping[str, Callable[[Asked], dict[str, Any]]] = {
+    "workflows": _workflows,
+    "form": _form,
+    "diagram": _diagram,
+    "replay": _replay,
+    "export": _export,
+}
+
+
+def main() -> None:
+    asked: Asked = pickle.load(sys.stdin.buffer)
+    # What a user's workflow prints must not end up in the answer.
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answer:
+        os.dup2(2, 1)
+        try:
+            if asked.options.workspace and Path(asked.options.workspace).is_dir():
+                os.chdir(asked.options.workspace)
+            made = _DONE_BY[asked.what](asked)
+        except Exception as error:
+            made = {"error": str(error if isinstance(error, InterlockError) else bug(error))}
+        json.dump(made, answer, default=repr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+"""looks: what the page shows of runs, requests and workflows, as JSON."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from interlock.cli.web.answers import RefusedError, Served, number, run_of, step_of
+from interlock.cli.web.apart import Asked as Work
+from interlock.engine.client import ENDED, Client, RunRow
+from interlock.engine.client.requests import Asked, asked
+from interlock.state.errors import UserError
+from interlock.state.text import elapsed, one_line
+
+_PAGE = 100
+"""Runs in one answer."""
+_PREVIEW = 100_000
+"""Characters of a preview; the command line shows the rest."""
+_FILE = 1_000_000
+"""Bytes of a file that is shown whole."""
+_LINE = 160
+
+
+async def runs(page: Served, request: Request) -> Any:
+    query = request.query_params
+    words, status = query.get("q", "").lower().split(), query.get("status") or None
+    first = number(request, "start", 0)
+    rows = await asyncio.to_thread(page.client.runs, status)
+    found = [row for row in rows if all(word in _words(row) for word in words)] if words else rows
+    return {"runs": [row._asdict() for row in found[first : first + _PAGE]], "total": len(found)}
+
+
+def _words(row: RunRow) -> str:
+    return f"{row.run} {row.workflow} {row.title} {row.workspace}".lower()
+
+
+async def requests(page: Served, request: Request) -> Any:
+    run = request.query_params.get("run")
+    if run and page.client.exact(run) is None:
+        raise RefusedError(404, f"There is no run {run!r}. It may have been deleted.")
+    return await asyncio.to_thread(_requests, page.client, run)
+
+
+def _requests(client: Client, run: str | None) -> list[dict[str, Any]]:
+    waiting = client.requests(run)
+    rows = {name: client.exact(name) for name in {one.run for one in waiting}}
+    return [_drawn(one._asdict(), rows[one.run]) for one in waiting]
+
+
+def _drawn(one: Mapping[str, Any], row: RunRow | None) -> dict[str, Any]:
+    words = plain(asked(one["fields"]))
+    fields = {**one["fields"], "preview": ""}  # it stands in the words
+    title = {"title": row.title, "workspace": row.workspace, "workflow": row.workflow} if row else {}
+    return {**one, "fields": fields, "asked": words, **title}
+
+
+def plain(words: Asked) -> dict[str, Any]:
+    """A request's words as JSON has them, with the names of their parts."""
+    questions = [{"text": q.text, "options": [o._asdict() for o in q.options]} for q in words.questions]
+    named = {name: [one._asdict() for one in getattr(words, name)] for name in ("ways", "parts")}
+    length = len(words.preview)
+    shown = {"preview": words.preview[:_PREVIEW], "cut": length if length > _PREVIEW else 0}
+    return {**asdict(words), **named, **shown, "questions": questions}
+
+
+async def request(page: Served, request: Request) -> Any:
+    """One request with what led to it; or what became of it."""
+    return await asyncio.to_thread(_request, page.client, request.path_params["id"])
+
+
+def _request(client: Client, name: str) -> dict[str, Any]:
+    run = name.rpartition("-")[0]
+    row = client.exact(run)
+    if row is None:
+        raise RefusedError(404, f"There is no request {name!r}. Its run may have been deleted.")
+    one = next((one for one in client.requests(run) if one.id == name), None)
+    if one is None:
+        became = client.past_requests(run).get(name, "This request no longer waits.")
+        return {"gone": became, "run": run, "title": row.title, "status": row.status}
+    told = client.told(run)
+    return {
+        **_drawn(one._asdict(), row),
+        "prompt": _prompt(told) or row.title,
+        "so_far": _so_far(row, told),
+    }
+
+
+def _prompt(told: Sequence[Any]) -> str:
+    """What the person asked for last."""
+    said = (event.content for event in reversed(told) if event.type == "message" and event.role == "user")
+    return next(said, "")
+
+
+def _so_far(row: RunRow, told: Sequence[Any]) -> list[str]:
+    """What a run did, in three lines."""
+    results = [event for event in told if event.type == "tool_result"]
+    failed = sum(event.status != "success" or bool(event.exit) for event in results)
+    calls = f"{len(results)} call{'' if len(results) == 1 else 's'}" + (
+        f" ({failed} failed)" if failed else ""
+    )
+    done = f"{calls} in {elapsed(row.updated - row.created)}" if results else "No call so far"
+    last = next(
+        (
+            f"Last call: {one_line(r.summary or r.tool_name, _LINE)}: {r.exit or r.status}"
+            for r in results[::-1]
+        ),
+        "",
+    )
+    said = next((e.content for e in told[::-1] if e.type == "message" and e.role == "assistant"), "")
+    return [line for line in (done, last, said and f"It said: {one_line(said, _LINE)}") if line]
+
+
+async def request_file(page: Served, request: Request) -> Any:
+    """The whole file that a request would change, as it is now."""
+    return PlainTextResponse(await asyncio.to_thread(_file, page.client, request.path_params["id"]))
+
+
+def _file(client: Client, name: str) -> str:
+    one = next((one for one in client.requests(name.rpartition("-")[0] or None) if one.id == name), None)
+    row = one and client.exact(one.run)
+    path = one and one.fields["args"].get("file_path")
+    if row is None or not isinstance(path, str):
+        raise RefusedError(404, f"Request {name!r} no longer waits, or changes no file.")
+    root = Path(row.workspace).resolve()
+    try:
+        file = (root / path).resolve()
+        if not file.is_relative_to(root):
+            raise RefusedError(422, f"{path!r} is outside the run's folder, so it isn't shown here.")
+        if not file.is_file() or file.stat().st_size > _FILE:
+            raise RefusedError(404, f"{path!r} isn't there, or is larger than {_FILE:,} bytes.")
+        return file.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError) as error:
+        raise RefusedError(404, f"{path!r} can't be read: {error}.") from error
+
+
+async def workflows(page: Served, _: Request) -> Any:
+    return await page.apart.kept(Work("workflows", page.options))
+
+
+async def workflow(page: Served, request: Request) -> Any:
+    return await page.apart.kept(Work("form", page.options, request.path_params["name"]))
+
+
+async def workflow_diagram(page: Served, request: Request) -> Any:
+    return await _diagram(page, page.options.workspace or Path.cwd(), request.path_params["name"], request)
+
+
+async def diagram(page: Served, request: Request) -> Any:
+    row = run_of(page.client, request)
+    return await _diagram(page, Path(row.workspace), row.workflow, request)
+
+
+async def _diagram(page: Served, folder: Path, name: str, request: Request) -> Response:
+    depth = min(number(request, "depth", 1) or 1, 4)
+    show = request.query_params.get("show", "").split(",")
+    work = Work("diagram", replace(page.options, workspace=folder), name, {"depth": depth, "show": show})
+    made = await page.apart.kept(work)
+    return Response(made["svg"], media_type="image/svg+xml")
+
+
+async def run(page: Served, request: Request) -> Any:
+    row = run_of(page.client, request)
+    here = await asyncio.to_thread(page.client.here, row.run)
+    return {
+        **row._asdict(),
+        "ended": row.status in ENDED,
+        "here": here,
+        "costs": await asyncio.to_thread(page.client.costs, row.run),
+        "resume": f"interlock resume {row.run}",
+    }
+
+
+async def steps(page: Served, request: Request) -> Any:
+    """Nodes that ran, of the root graph or of all, from the first that the reader lacks."""
+    row, deep = run_of(page.client, request), bool(number(request, "deep", 0))
+    found = await asyncio.to_thread(page.client.places, row.run, number(request, "since", 0), deep)
+    return [place._asdict() for place in found]
+
+
+async def calls(page: Served, request: Request) -> Any:
+    from interlock.engine.client.deciders import came_to, who_decided
+
+    row = run_of(page.client, request)
+    made = await asyncio.to_thread(page.client.calls, row.run)
+    keys = ("tool", "state", "failed", "ms", "started", "ended", "id", "key")
+    return [
+        {**{key: getattr(call, key) for key in keys}, "who": who_decided(call), "came_to": came_to(call)}
+        for call in made
+    ]
+
+
+async def output(page: Served, request: Request) -> Any:
+    """All that a call returned, as a file."""
+    row, call = run_of(page.client, request), request.path_params["call"]
+    found = (await asyncio.to_thread(page.client.results, row.run)).get(call)
+    if found is None:
+        raise RefusedError(404, f"Call {call!r} of run {row.run!r} has no result.")
+    error: Mapping[str, str] = found.get("error") or {}
+    content: object = found.get("content") or error.get("message", "")
+    text = content if isinstance(content, str) else json.dumps(content)
+    return PlainTextResponse(text, headers={"content-disposition": "attachment; filename=output.txt"})
+
+
+async def state(page: Served, request: Request) -> Any:
+    """The state after a step, and what the keys that it changed held before."""
+    row = run_of(page.client, request)
+    return _json(await asyncio.to_thread(_state, page.client, row.run, step_of(request, row.run)))
+
+
+def _state(client: Client, run: str, step: int | None) -> dict[str, Any]:
+    values = client.state(run, step)
+    there = [one.step for one in client.checkpoints(run)]
+    at = there[-1] if step is None else step
+    earlier = [number for number in there if number < at]
+    before = client.state(run, earlier[-1]) if earlier else {}
+    changed = {
+        key: before.get(key) for key in {**before, **values} if before.get(key, ...) != values.get(key, ...)
+    }
+    return {"step": at, "values": values, "changed": changed}
+
+
+async def seen(page: Served, request: Request) -> Any:
+    """How much of the conversation there was at a step."""
+    row = run_of(page.client, request)
+    step = step_of(request, row.run)
+    if step is None:
+        raise RefusedError(422, "Which step? Give ?step=N.")
+    return (await asyncio.to_thread(page.client.seen_at, row.run, step))._asdict()
+
+
+async def diff(page: Served, request: Request) -> Any:
+    """The files changed, by the end or until a step."""
+    row = run_of(page.client, request)
+    until = step_of(request, row.run)
+    try:
+        return {"diff": await asyncio.to_thread(page.client.diff, row.run, until=until)}
+    except UserError as error:
+        return {"diff": "", "why": str(error)}
+
+
+async def replay(page: Served, request: Request) -> Any:
+    """The run beside its replay."""
+    row, swap = run_of(page.client, request), request.query_params.get("swap", "")
+    return await page.apart.done(Work("replay", page.options, row.run, {"swap": swap}))
+
+
+async def export(page: Served, request: Request) -> Any:
+    """A run's export, as a file."""
+    row, shape = run_of(page.client, request), request.query_params.get("format", "html")
+    if shape not in ("html", "md", "json"):
+        raise RefusedError(422, f"No format {shape[:20]!r}. Expected html, md or json.")
+    made = await page.apart.done(Work("export", page.options, row.run, {"format": shape}))
+    name = f"attachment; filename=run-{row.run}.{shape}"
+    return PlainTextResponse(made["text"], headers={"content-disposition": name})
+
+
+def _json(values: object) -> Response:
+    return Response(json.dumps(values, default=repr), media_type="application/json")

@@ -1,0 +1,112 @@
+// text: draws what models and tools wrote: light Markdown, diffs with line numbers, long outputs.
+import { button, el, put, show } from "./dom.js";
+
+const INLINE = /(`[^`\n]+`|\*\*[^*\n]+\*\*|(?<![\w*])\*[^*\s][^*\n]*\*(?![\w*]))/;
+
+function inline(text) {
+  return text.split(INLINE).map((part) =>
+    part.length > 2 && part[0] === "`" && part.at(-1) === "`" ? el("code", {}, part.slice(1, -1))
+      : part.length > 4 && part.startsWith("**") && part.endsWith("**") ? el("strong", {}, part.slice(2, -2))
+      : part.length > 2 && part[0] === "*" && part.at(-1) === "*" && part[1] !== "*" ? el("em", {}, part.slice(1, -1)) : part);
+}
+
+/** Paragraphs, lists, headings and code of a Markdown text. Anything else stays as it was written. */
+export function prose(text) {
+  const made = el("div", { class: "prose" });
+  text.split(/^(```[^\n]*\n[\s\S]*?^```[^\S\n]*$)/m).forEach((part) => {
+    const code = /^```[^\n]*\n([\s\S]*?)\n?```[^\S\n]*$/.exec(part);
+    if (code) return made.append(block(code[1]));
+    let list = null;
+    for (const line of part.split("\n")) {
+      const item = /^\s*(?:[-*]|\d+[.)])\s+(.*)/.exec(line), head = /^#{1,6}\s+(.*)/.exec(line);
+      if (item) put((list ??= made.appendChild(el("ul"))), el("li", {}, inline(item[1])));
+      else if (line.trim()) ((list = null), made.append(el("p", { class: head ? "head" : "" }, inline(head ? head[1] : line))));
+    }
+  });
+  return made;
+}
+
+const SHOWN = 4000;
+/** Text as it came, in a box that scrolls; a part of it first if it is long. */
+export function block(text, kind = "") {
+  const box = el("pre", { tabindex: "0", class: kind }, text.slice(0, SHOWN));
+  if (text.length <= SHOWN) return box;
+  const place = el("div", {}, box, button(`Show all ${text.length.toLocaleString()} characters`, () => show(place, el("pre", { tabindex: "0", class: kind }, text))));
+  return place;
+}
+
+const NOISE = /^(diff --git|index |new file|deleted file|similarity|rename|old mode|new mode|\\ No newline)/;
+
+/** The files of a unified diff: each with its path and its lines, which are `{sign, number, text}` or a gap. */
+export function parsed(text) {
+  const files = [];
+  let file = null, was = 0, now = 0, left = [0, 0];
+  for (const line of text.replace(/\n$/, "").split("\n")) {
+    const hunk = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/.exec(line);
+    if (hunk) {
+      file ??= start(files, "");
+      if (file.lines.length) file.lines.push({ gap: true });
+      [was, now] = [Number(hunk[1]), Number(hunk[3])];
+      left = [Number(hunk[2] ?? 1), Number(hunk[4] ?? 1)];
+      file.hunks.push({ at: was, lines: [] });
+    } else if (file && (left[0] > 0 || left[1] > 0) && /^[-+ ]|^$/.test(line)) {
+      const sign = line[0] ?? " ", one = { sign, text: line.slice(1), number: sign === "-" ? was : now };
+      if (sign !== "+") ((was += 1), (left[0] -= 1));
+      if (sign !== "-") ((now += 1), (left[1] -= 1));
+      file[sign] = (file[sign] ?? 0) + 1;
+      file.lines.push(one);
+      file.hunks.at(-1).lines.push(one);
+    } else if (line.startsWith("--- ")) file = start(files, path(line));
+    else if (line.startsWith("+++ ") && file) file.path = path(line) === "/dev/null" ? file.path : path(line);
+    else if (line.startsWith("Binary files ")) start(files, line);
+    else if (line.startsWith("diff --git ")) ((left = [0, 0]), (file = null));
+    else if (!NOISE.test(line) && line) (file ??= start(files, "")).lines.push({ sign: " ", text: line, number: "" });
+  }
+  return files;
+}
+
+const path = (line) => line.slice(4).replace(/^"?[ab]\//, "").replace(/"?\t?$/, "");
+function start(files, name) {
+  const made = { path: name, lines: [], hunks: [] };
+  files.push(made);
+  return made;
+}
+
+const AT_ONCE = 600;
+function row(line) {
+  if (line.gap) return el("span", { class: "gap" }, "⋯");
+  const kind = { "+": "add", "-": "gone" }[line.sign] ?? "";
+  return el("span", { class: kind }, el("b", { "data-n": line.number }), el("i", { "data-s": line.sign }), line.text || " ");
+}
+
+function rows(lines) {
+  const box = el("pre", { tabindex: "0", class: "diff" }, lines.slice(0, AT_ONCE).map(row));
+  if (lines.length <= AT_ONCE) return box;
+  const place = el("div", {}, box, button(`Show ${lines.length - AT_ONCE} more lines`, () => show(place, el("pre", { tabindex: "0", class: "diff" }, lines.map(row)))));
+  return place;
+}
+
+/** A unified diff: each file with its path, what it gains and loses, and numbered lines. */
+export function diff(text) {
+  return el("div", { class: "diffs" }, parsed(text).map((file) => el("div", { class: "file" },
+    file.path && el("p", { class: "path" }, el("code", {}, file.path === "/dev/null" ? "new file" : file.path), " ",
+      el("span", { class: "plus" }, `+${file["+"] ?? 0}`), " ", el("span", { class: "minus" }, `−${file["-"] ?? 0}`)),
+    rows(file.lines))));
+}
+
+/** A whole file with the lines that a diff takes and gives marked; null if the diff doesn't fit the file any more. */
+export function whole(content, text) {
+  const old = content.replace(/\n$/, "").split("\n"), [file] = parsed(text), made = [];
+  let at = 0;
+  for (const hunk of file?.hunks ?? []) {
+    for (; at < Math.min(hunk.at - 1, old.length); at += 1) made.push({ sign: " ", text: old[at] });
+    for (const line of hunk.lines) {
+      if (line.sign !== "+" && old[at] !== line.text) return null;
+      if (line.sign !== "+") at += 1;
+      made.push({ ...line });
+    }
+  }
+  for (; at < old.length; at += 1) made.push({ sign: " ", text: old[at] });
+  let number = 0;
+  return rows(made.map((line) => ({ ...line, number: line.sign === "-" ? "" : (number += 1) })));
+}

@@ -1,0 +1,34 @@
+"""conftest: one browser and one served home for the tests of a file."""
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+from web.lab import Lab, Person, browsing
+
+
+@pytest.fixture(scope="session")
+def browser() -> Generator[Any]:
+    with browsing() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def lab(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Generator[Lab]:
+    made = Lab(tmp_path_factory.mktemp("lab"))
+    made.serve()
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def person(browser: Any, lab: Lab) -> Generator[Callable[..., Person]]:
+    met: list[Person] = []
+
+    def meet(**context: Any) -> Person:
+        met.append(Person(browser, lab, **context))
+        return met[-1]
+
+    yield meet
+    for one in met:
+        one.stays_well()

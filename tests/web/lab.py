@@ -1,0 +1,240 @@
+"""lab: a home with runs, a real server, and Chromium; journeys are rows of what a person presses and then sees."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import warm
+from patience import HANG_S
+
+CALC = "def add(a, b):\n    return a - b\n"
+EDIT = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
+HOSTILE = (
+    "<script>window.hurt = 1</script><svg onload='window.hurt = 2'>"
+    "\x1b[31mred\x1b[0m \u202egnp.exe\u202c zero\u200bwidth\x07"
+)
+HOSTILE_NAME = "\u202egnp.<img src=x onerror='window.hurt=3'>.py"
+SCRIPTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "edit": [
+        {"text": "I read it first.", "tool_calls": [{"name": "read_file", "args": {"file_path": "calc.py"}}]},
+        {"text": "`add` subtracts.", "tool_calls": [{"name": "replace", "args": EDIT}]},
+        {"text": "**Fixed** it."},
+        {"text": "Said again."},
+    ],
+    "shell": [
+        {"tool_calls": [{"name": "run_shell_command", "args": {"command": "git commit -m x && git push"}}]},
+        {"text": "Pushed."},
+    ],
+    "hostile": [
+        {
+            "text": HOSTILE,
+            "tool_calls": [
+                {"name": "write_file", "args": {"file_path": HOSTILE_NAME, "content": f"{HOSTILE}\n"}},
+                {"name": "write_file", "args": {"file_path": "notes.md", "content": f"# {HOSTILE}\n"}},
+            ],
+        },
+        {"text": HOSTILE},
+    ],
+    "question": [
+        {
+            "tool_calls": [
+                {
+                    "name": "ask_user",
+                    "args": {
+                        "questions": [
+                            {
+                                "question": "Which database?",
+                                "header": "db",
+                                "type": "choice",
+                                "options": [
+                                    {"label": "SQLite", "description": "a file"},
+                                    {"label": "PostgreSQL", "description": "a server"},
+                                ],
+                            }
+                        ]
+                    },
+                }
+            ]
+        },
+        {"text": "As you say."},
+    ],
+    "slow": [{"text": "Slowly.", "delay_s": 60}],
+}
+_FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+)
+
+
+class Lab:
+    """One home, one folder to work in, and one server."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.state = folder, folder / "interlock"
+        self.env = {**os.environ, "HOME": str(folder), "INTERLOCK_HOME": str(self.state)}
+        self.env |= {f"XDG_{name}_HOME": str(folder / name) for name in ("STATE", "CONFIG", "CACHE")}
+        self.server: warm.Warm | subprocess.Popen[str] | None = None
+        self.address = self.token = ""
+
+    def script(self, name: str, replies: Sequence[Mapping[str, Any]] | None = None) -> str:
+        file = self.home / f"{name}.json"
+        file.write_text(json.dumps(SCRIPTS[name] if replies is None else replies))
+        return f"script:{file}"
+
+    def work(self, name: str) -> Path:
+        """A folder for one run, so that no run's change is another's surprise."""
+        folder = self.home / name
+        if not folder.exists():
+            folder.mkdir()
+            (folder / "calc.py").write_text(CALC)
+        return folder
+
+    def interlock(self, *arguments: str, work: str = "work") -> "subprocess.CompletedProcess[str]":
+        return warm.run(arguments, cwd=self.work(work), env=self.env)
+
+    def park(
+        self,
+        name: str,
+        prompt: str,
+        *flags: str,
+        script: str = "",
+        replies: Sequence[Mapping[str, Any]] | None = None,
+    ) -> str:
+        """A run of a script in a folder of its own, until it parks or ends; its id."""
+        before = set(self.runs())
+        model = self.script(script or name, replies)
+        self.interlock("-p", prompt, "-m", model, "--skip-trust", *flags, work=name)
+        (made,) = set(self.runs()) - before
+        return made
+
+    def runs(self) -> dict[str, dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads(self.interlock("runs", "--all", "--json").stdout)
+        return {row["run"]: row for row in rows}
+
+    def serve(self, port: int = 0, fresh: bool = False) -> None:
+        """Start the server; `fresh`: as users do, without what a forked process has imported."""
+        arguments = ["serve", "--port", str(port), "--skip-trust"]
+        given: dict[str, Any] = {"cwd": self.work("work"), "env": self.env, "stdout": subprocess.PIPE}
+        if fresh:
+            command = [str(Path(sys.executable).with_name("interlock")), *arguments]
+            self.server = subprocess.Popen(command, text=True, **given)
+        else:
+            self.server = warm.Warm(arguments, **given)
+        assert self.server.stdout
+        self.address, _, self.token = self.server.stdout.readline().split()[-1].partition("/#token=")
+
+    def post(self, path: str, **body: Any) -> Any:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return httpx.post(f"{self.address}{path}", json=body, headers=headers, timeout=HANG_S).json()
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    def kill(self) -> None:
+        if self.server:
+            self.server.kill()
+            self.server.wait(HANG_S)
+            assert self.server.stdout
+            self.server.stdout.close()
+            self.server = None
+
+
+def chromium() -> str:
+    found = shutil.which("chromium")
+    if found is None:
+        pytest.skip("chromium isn't installed: the page isn't tried in a browser")
+    pytest.importorskip("playwright", reason="the extra `browser` isn't installed")
+    return found
+
+
+@contextmanager
+def browsing() -> "Iterator[Any]":
+    """A browser that reaches nothing but this machine."""
+    path = chromium()
+    from playwright.sync_api import sync_playwright
+
+    with tempfile.TemporaryDirectory() as temp, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=path, args=[*_FLAGS], env={**os.environ, "HOME": temp}
+        )
+        yield browser
+        browser.close()
+
+
+class Person:
+    """Somebody at a page: what the browser complains of is kept, and so is each address that it asked."""
+
+    def __init__(self, browser: Any, lab: Lab, **context: Any) -> None:
+        self.lab, self.complaints, self.asked = lab, list[str](), list[str]()
+        self.context = browser.new_context(viewport={"width": 1280, "height": 900}, **context)
+        self.context.set_default_timeout(float(os.environ.get("PATIENCE_MS", HANG_S * 1000)))
+        self.page = self.tab()
+        self.page.goto(f"{lab.address}/#token={lab.token}")
+        self.page.wait_for_selector("nav a[aria-current]")
+
+    def tab(self) -> Any:
+        page = self.context.new_page()
+        page.on("console", lambda one: one.type in ("error", "warning") and self.complaints.append(one.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.asked.append(request.url))
+        return page
+
+    def journey(self, *steps: tuple[str, str]) -> None:
+        """Each step is a word and what it is about; nothing is clicked."""
+        for word, about in steps:
+            getattr(self, f"do_{word}")(about)
+
+    def fetched(self, path: str) -> Any:
+        return self.page.evaluate("path => fetch(path).then(answer => answer.json())", path)
+
+    def do_go(self, path: str) -> None:
+        self.page.goto(f"{self.lab.address}{path}")
+        self.page.wait_for_selector("h1")
+
+    def do_press(self, keys: str) -> None:
+        for key in keys.split():
+            self.page.keyboard.press(key)
+
+    def do_type(self, text: str) -> None:
+        self.page.keyboard.type(text)
+
+    def do_tab(self, name: str) -> None:
+        """Press Tab until what has the focus is called so."""
+        for _ in range(120):
+            self.page.keyboard.press("Tab")
+            if name.lower() in self.page.evaluate(_FOCUSED).lower():
+                return
+        raise AssertionError(f"Tab never reaches {name!r}")
+
+    def do_see(self, selector: str) -> None:
+        self.page.wait_for_selector(selector)
+
+    def do_gone(self, selector: str) -> None:
+        self.page.wait_for_selector(selector, state="detached")
+
+    def do_at(self, pattern: str) -> None:
+        self.page.wait_for_url(re.compile(pattern))
+
+    def stays_well(self) -> None:
+        """Nothing was complained of, nothing outside was asked, and no hostile text came alive."""
+        assert not self.complaints
+        assert not [url for url in self.asked if not url.startswith((self.lab.address, "data:"))]
+        assert self.page.evaluate("window.hurt") is None
+        self.context.close()
+
+
+_FOCUSED = """() => {
+  const one = document.activeElement, label = one.labels?.[0]?.textContent;
+  return one.getAttribute("aria-label") ?? label ?? one.placeholder ?? one.textContent;
+}"""

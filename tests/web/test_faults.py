@@ -1,0 +1,173 @@
+"""What goes wrong around the page: two tabs, decisions made elsewhere, restarts, slow readers, long runs."""
+
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patience import until
+from web.lab import Lab, Person
+
+LONG = ("-y", "--no-loop-check", "--max-turns", "999", "--max-session-turns", "999")
+
+
+def waiting(somebody: Person, run: str) -> list[dict[str, Any]]:
+    return somebody.fetched(f"/api/requests?run={run}")
+
+
+def test_a_decision_in_a_terminal_or_another_tab_is_on_every_page_at_once(
+    lab: Lab, person: Callable[..., Person]
+) -> None:
+    first, second = (lab.park(name, "fix it", script="edit") for name in ("first", "second"))
+    somebody = person()
+    here, there = somebody.page, somebody.tab()
+    for page in (here, there):
+        page.goto(f"{lab.address}/")
+        page.wait_for_selector(f"[data-run='{second}']")
+    card = f"[data-run='{first}']"
+    lab.interlock("resume", first, "--approve", "all")
+    here.wait_for_selector(card, state="detached")
+    there.wait_for_selector(card, state="detached")
+    stale = waiting(somebody, second)[0]["id"]
+    there.keyboard.press("j")
+    there.keyboard.press("n")
+    there.keyboard.type("not now")
+    there.keyboard.press("Tab")
+    there.keyboard.press("Enter")
+    here.wait_for_selector(f"[data-run='{second}']", state="detached")
+    somebody.do_go(f"/request/{stale}")
+    somebody.do_see("text=was rejected")
+
+
+def test_a_decision_that_comes_too_late_says_so(lab: Lab, person: Callable[..., Person]) -> None:
+    run = lab.park("late", "fix it", script="edit")
+    somebody = person()
+    somebody.do_go("/")
+    somebody.do_see(f"[data-run='{run}']")
+    somebody.page.route("**/api/requests*", lambda route: route.abort())  # so that the page can't know
+    lab.interlock("resume", run, "--approve", "all")
+    somebody.do_press("j y")
+    somebody.do_see("#said:has-text('no longer waits')")
+    somebody.complaints.clear()  # the browser notes the refused requests
+
+
+@pytest.mark.sweep
+def test_a_server_that_restarts_leaves_nothing_out_and_doubles_nothing(
+    lab: Lab, person: Callable[..., Person]
+) -> None:
+    replies = [
+        {
+            "text": f"Answer {n}.",
+            "delay_s": 0.4,
+            "tool_calls": [{"name": "run_shell_command", "args": {"command": f"echo {n}"}}],
+        }
+        for n in range(12)
+    ]
+    model = lab.script("steady", [*replies, {"text": "The end."}])
+    somebody = person()
+    given = {"prompt": "go", "model": model, "approval_mode": "yolo"}
+    made = lab.post("/api/runs", workflow="main", input=given, workspace=str(lab.work("steady")))
+    assert "run" in made, made
+    somebody.do_go(f"/run/{made['run']}")
+    for n in (2, 5, 8):
+        somebody.do_see(f".said.assistant:has-text('Answer {n}.')")
+        port = lab.port
+        lab.kill()
+        lab.serve(port)
+    somebody.do_see(".said.assistant:has-text('The end.')")
+    somebody.do_see(".badge.done")
+    said = somebody.page.eval_on_selector_all(
+        ".talk .said.assistant", "all => all.map(one => one.textContent)"
+    )
+    assert said == [*(f"Answer {n}." for n in range(12)), "The end."]
+    somebody.complaints.clear()  # the browser notes each lost connection
+
+
+@pytest.mark.sweep
+def test_a_long_run_is_a_window_and_a_large_output_is_cut(lab: Lab, person: Callable[..., Person]) -> None:
+    turns = 150
+    command = "head -c 10000000 /dev/zero | tr '\\0' x"
+    replies: list[dict[str, Any]] = [
+        {
+            "text": f"Turn {n}.",
+            "tool_calls": [{"name": "run_shell_command", "args": {"command": f"echo {n}"}}],
+        }
+        for n in range(turns)
+    ]
+    replies.append(
+        {"text": "Large.", "tool_calls": [{"name": "run_shell_command", "args": {"command": command}}]}
+    )
+    run = lab.park("long", "go", *LONG, replies=[*replies, {"text": "The end."}])
+    somebody = person()
+    somebody.do_go(f"/run/{run}")
+    somebody.do_see(".said.assistant:has-text('The end.')")
+    drawn = somebody.page.locator(".talk > *")
+    assert drawn.count() <= 200, "only a window is drawn"
+    somebody.page.locator("details.tool").last.locator("summary").click()
+    somebody.do_see("details.tool[open] pre.given")
+    assert somebody.page.evaluate("document.body.innerHTML.length") < 2_000_000
+    for _ in range(20):
+        if somebody.page.locator(".earlier:visible").count() == 0:
+            break
+        somebody.page.evaluate("window.scrollTo(0, 0)")
+        somebody.page.wait_for_timeout(100)
+    said = somebody.page.eval_on_selector_all(
+        ".talk .said.assistant", "all => all.map(one => one.textContent)"
+    )
+    assert said == [*(f"Turn {n}." for n in range(turns)), "Large.", "The end."], "in order, each once"
+
+
+@pytest.mark.sweep
+def test_a_reader_that_takes_nothing_is_cut_before_it_holds_a_megabyte(
+    lab: Lab, person: Callable[..., Person]
+) -> None:
+    replies = [
+        {
+            "text": f"{n} {'x' * 30_000}",
+            "tool_calls": [{"name": "run_shell_command", "args": {"command": f"echo {n}"}}],
+        }
+        for n in range(120)
+    ]
+    run = lab.park("flood", "go", *LONG, replies=[*replies, {"text": "The end."}])
+    somebody = person()
+    assert lab.server
+    before = _held(lab.server.pid)
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", lab.port))
+        lines = (
+            f"GET /api/runs/{run}/events HTTP/1.1",
+            f"Host: 127.0.0.1:{lab.port}",
+            f"Authorization: Bearer {lab.token}",
+        )
+        slow.sendall("\r\n".join([*lines, "", ""]).encode())
+        until(lambda: _is_closed(slow, lab.port), "the cut")
+        assert _held(lab.server.pid) - before < 30_000, "KB that the server grew by"
+        read = b""
+        with suppress(ConnectionResetError):
+            while piece := slow.recv(1 << 20):
+                read += piece
+    assert len(read) < 1_000_000, "what the server and the system held for it"
+    somebody.do_go(f"/run/{run}")
+    somebody.do_see(".said.assistant:has-text('The end.')")
+
+
+def _held(pid: int) -> int:
+    line = next(
+        line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")
+    )
+    return int(line.split()[1])
+
+
+def _is_closed(client: socket.socket, port: int) -> bool:
+    """Whether the server's side of the connection has sent its end."""
+    time.sleep(0.2)
+    mine = f":{client.getsockname()[1]:04X}"
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, remote, state, *_ = line.split()
+        if local.endswith(f":{port:04X}") and remote.endswith(mine):
+            return state != "01"  # no longer ESTABLISHED
+    return True
