@@ -4,14 +4,12 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
+from interlock.state.accounting import Price, StoreSettings, TelemetrySettings
+from interlock.state.accounting import Section as _Section
 from interlock.state.calls import ApprovalMode
 from interlock.state.names import ALIASES
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="allow", populate_by_name=True)
 
 
 class OutputRule(_Section):
@@ -21,15 +19,6 @@ class OutputRule(_Section):
     """Summarise a long output with a model, cut it to its ends, or leave it whole."""
     token_budget: int = Field(2000, alias="tokenBudget", gt=0)
     """Estimated tokens: longer outputs are summarised, within this budget."""
-
-
-class Price(_Section):
-    """US dollars per million tokens."""
-
-    input: float = Field(ge=0)
-    """Price of a million input tokens, in US dollars."""
-    output: float = Field(ge=0)
-    """Price of a million output tokens, in US dollars."""
 
 
 class ModelEntry(_Section):
@@ -379,6 +368,8 @@ class Settings(_Section):
     task: TaskSettings = Field(default_factory=lambda: TaskSettings.model_validate({}))
     agents: AgentSettings = Field(default_factory=lambda: AgentSettings.model_validate({}))
     security: SecuritySettings = Field(default_factory=lambda: SecuritySettings.model_validate({}))
+    store: StoreSettings = Field(default_factory=lambda: StoreSettings.model_validate({}))
+    telemetry: TelemetrySettings = Field(default_factory=lambda: TelemetrySettings.model_validate({}))
     snapshots: SnapshotSettings = Field(default_factory=lambda: SnapshotSettings.model_validate({}))
     ide: IdeSettings = Field(default_factory=lambda: IdeSettings.model_validate({}))
     context: ContextSettings = Field(default_factory=lambda: ContextSettings.model_validate({}))

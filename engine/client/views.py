@@ -126,7 +126,7 @@ class Views:
         return found._replace(moves=tuple(moves))
 
     def costs(self, run: str) -> dict[str, dict[str, Any]]:
-        """`models`, with what each cost in US dollars; null where the settings have no price."""
+        """`models`, with what each cost in US dollars; null where no price is known."""
         from interlock.engine.travel.record import costs
 
         return costs(self.run(run), self.models(run))

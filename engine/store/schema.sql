@@ -62,7 +62,9 @@ create table if not exists model_calls (
     input_tokens integer not null,
     output_tokens integer not null,
     cached_tokens integer not null,
+    written_tokens integer not null default 0, -- of the input: to the provider's cache
     thought_tokens integer not null,
+    usd real,                         -- what it cost by the prices of then; null: unknown
     duration_ms integer not null,
     at real not null,
     primary key (run, agent, role, ordinal)

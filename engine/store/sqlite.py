@@ -17,13 +17,15 @@ from interlock.services.files.folders import private_file
 from interlock.state.errors import StoreError
 
 ERRORS = (sqlite3.Error,)
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
 _ADDED = (
     (6, "approvals", "number", "integer", "rowid"),
     (7, "approvals", "seq", "integer", "rowid"),
     (7, "runs", "subtask_of", "text", "json_extract(options, '$.subtask_of')"),
     (10, "runs", "queue", "text", "null"),
+    (11, "model_calls", "written_tokens", "integer not null default 0", "0"),
+    (11, "model_calls", "usd", "real", "null"),
 )
 """Version, table and column that earlier stores lack, its type, and what it holds for their rows."""
 _PAGE = 2048

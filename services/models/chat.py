@@ -66,6 +66,8 @@ async def counted(
 
 STALL_S = 120.0
 """Seconds without output after which a request fails; a warning follows each of the first three quarters."""
+_THINKS_S = 0.2
+"""Seconds by which a request was sent; most models answer later."""
 _ABLE = ("gemini", "script")
 """Providers that support features; a script returns whatever it contains."""
 _TEMPERATURE, _HELPER_TEMPERATURE = 1.0, 0.0
@@ -235,6 +237,7 @@ class ChatModels:
         stall_s = self._stall_s if request.attempt == 0 else self._stall_s / 4
         first_s = self.facts.first_token_s(request.model, stall_s)
         started = self._clock.monotonic()
+        prices = asyncio.ensure_future(self._priced(request.model))
         try:
             provider = await self._providers.get(request.model)
             source = provider.stream(request)
@@ -258,6 +261,13 @@ class ChatModels:
             explained = explain(error, request.model, self._clock.now())
             explained.args = (self._redact(str(explained)),)  # clients quote the URL, which contains the key
             raise explained from error
+        finally:
+            prices.cancel()
+
+    async def _priced(self, model: str) -> None:
+        """Load the table of prices while the model thinks: it is needed with the reply, and nothing waits for it."""
+        await asyncio.sleep(_THINKS_S)
+        await asyncio.to_thread(self.facts.prices, model)
 
     def _delay_s(self, error: ModelError, failures: int, attempts: int, spent_s: float) -> float | None:
         """Return the seconds to wait before another attempt, or None; then the error's text may say why."""
@@ -279,6 +289,7 @@ class ChatModels:
             # Before the row: a kill in between repeats the request, and the later entry for an ordinal wins.
             self._recorder.add(request, message, answer)
         self.facts.read(request.model, answer.usage.input - answer.usage.cached, answer.begun_s)
+        cost = {"usd": self.facts.cost(request.model, answer.usage)}
         self._budget.settle(call.task)  # in the same commit as the reply: a kill leaves both or neither
         reply = Reply(
             record="",
@@ -286,7 +297,7 @@ class ChatModels:
             model=request.model,
             finish_reason=answer.finish_reason,
             problem=answer.problem,
-            usage=answer.usage,
+            usage=answer.usage.model_copy(update=cost),
             duration_ms=round((self._clock.monotonic() - started) * 1000),
             called=answer.called,
         )

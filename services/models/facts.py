@@ -11,10 +11,18 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from interlock.services.files.filesystem import locked, replace_file
-from interlock.services.models.known import known
-from interlock.services.models.names import entry_of, gemini_key, limit, provider_of, provider_spec, resolve
-from interlock.state.messages import Reply
-from interlock.state.settings import Settings
+from interlock.services.models.known import FREE, Prices, Rates, cost_of, known
+from interlock.services.models.names import (
+    entry_of,
+    gemini_key,
+    limit,
+    names_of,
+    provider_of,
+    provider_spec,
+    resolve,
+)
+from interlock.state.messages import Reply, Usage
+from interlock.state.settings import ModelSettings, Settings
 
 Kind = Literal["", "llama.cpp", "ollama", "vllm", "lm studio"]
 _OWNERS: Mapping[str, Kind] = {"llamacpp": "llama.cpp", "library": "ollama", "vllm": "vllm"}
@@ -166,6 +174,7 @@ class ModelFacts:
         self._file = home / _FILE if home else None
         self._env, self._ask = env, ask
         self._servers: dict[str, Server] = {}
+        self._prices: dict[str, Prices | None] = {}
 
     def server(self, model: str) -> Server:
         if model not in self._servers:
@@ -183,6 +192,22 @@ class ModelFacts:
     def limit(self, model: str) -> int:
         """The window in tokens: as set, as its server says, as known by name."""
         return limit(self._settings, model, self._told(model))
+
+    def prices(self, model: str) -> Prices | None:
+        """As settings say; nothing for servers nearby; else as the table of models says. None: unknown.
+
+        The first call loads the table.
+        """
+        if model not in self._prices:
+            own, url = own_price(self._settings.model, model), url_of(model, self._env)
+            near = bool(url) and is_near(url)
+            self._prices[model] = own or (FREE if near else known(model, url).prices)
+        return self._prices[model]
+
+    def cost(self, model: str, usage: Usage) -> float | None:
+        """US dollars for a request; the provider's own figure where it gave one. None: unknown."""
+        prices = self.prices(model) if usage.usd is None else None
+        return usage.usd if prices is None else cost_of(prices, usage)
 
     def _told(self, model: str) -> int | None:
         windows = self.server(model).models or {}
@@ -254,6 +279,17 @@ class ModelFacts:
 
     def _key(self, model: str) -> str:
         return f"{model} {self.server(model).url}".strip()
+
+
+def own_price(settings: ModelSettings, model: str) -> Prices | None:
+    """What settings say, by the model's name, one of its aliases, or its provider."""
+    found = next(
+        (settings.prices[name] for name in names_of(settings, model) if name in settings.prices), None
+    )
+    if found is None:
+        return None
+    cached, written = (found.input if one is None else one for one in (found.cached, found.written))
+    return [Rates(0, found.input, found.output, cached, written)]
 
 
 def offered(settings: Settings, env: Mapping[str, str], facts: ModelFacts) -> list[str]:

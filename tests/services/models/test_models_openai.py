@@ -46,3 +46,10 @@ async def test_a_helpers_schema_is_sent(bench: Any, local: Local) -> None:
     asked = await run.ask("who?", role="next_speaker", schema={"type": "object", "properties": {}})
     assert (asked.text, asked.reply.finish_reason) == ("{}", "stop")
     assert local.asked[0]["response_format"]["json_schema"]["schema"]["type"] == "object"
+
+
+async def test_the_cost_that_openrouter_reports_is_the_requests(bench: Any, local: Local) -> None:
+    usage = {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14, "cost": 0.00123}
+    local.turns.append([delta(content="done"), delta("stop"), {"choices": [], "usage": usage}])
+    asked = await bench(local.env, {"model": {"name": "openai:qwen"}}).ask("go")
+    assert asked.reply.usage == Usage(input=11, output=3, usd=0.00123)
