@@ -196,6 +196,13 @@ create table if not exists snapshots (
     at real not null,
     primary key (run, message, idx, attempt)
 ) without rowid;
+create table if not exists traces (
+    run text primary key,
+    trace text not null,              -- of OpenTelemetry: 32 hex digits
+    parent text not null,             -- span that the first drive is a part of; '' for none
+    root text not null,               -- span of the first drive
+    until real not null               -- unix time up to which a collector has the run's spans
+) without rowid;
 create table if not exists lease (
     run text primary key,
     host text not null,

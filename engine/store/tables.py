@@ -99,6 +99,7 @@ TABLES = (
     Table("steps", ("run", "seq"), "root_step < :step"),
     Table("snapshots", ("run", "message", "idx", "attempt"), "root_step < :step"),
     Table("sessions", ("session",)),
+    Table("traces", ("run",)),
     Table("lease", ("run",)),
     Table(
         "runs",
