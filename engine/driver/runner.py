@@ -258,8 +258,17 @@ async def _driven(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, 
     store, stop, rewire = door.store, door.stop, door.rewire or Rewire()
     chosen = rewire.workflow(with_own_nodes(chosen, prepared))
     prepared = await _unless_stopped(with_discovered(prepared, store.home), run, stop)
-    prepared, renderers = _watched(door, prepared, run)
-    bus = EventBus(renderers, redact=prepared.redact)
+    if not prepared.settings.telemetry.enabled or door.rewire is not None:
+        return await _held(door, chosen, prepared, run, first)
+    from interlock.engine.telemetry import followed
+
+    with followed(prepared, store, run) as (told, more):
+        return await _held(replace(door, renderers=[*door.renderers, *more]), chosen, told, run, first)
+
+
+async def _held(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First) -> Outcome:
+    store, stop, rewire = door.store, door.stop, door.rewire or Rewire()
+    bus = EventBus(door.renderers, redact=prepared.redact)
     lease = await _acquired(store, run, prepared.options.stale_after_s, stop)
     wanted = prepared.settings.general.notify.wanted and door.rewire is None
     notifications = watched(prepared, store.home, run) if wanted else None
@@ -314,19 +323,6 @@ def _left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], d
         with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
             hand_to_workers(conn, row.run)
     return queued(row.run, row.workflow)
-
-
-def _watched(door: _Door, prepared: RunConfig, run: str) -> tuple[RunConfig, Sequence[Renderer]]:
-    """With telemetry, if settings ask for it: commands and servers are told the run's trace."""
-    if not prepared.settings.telemetry.enabled or door.rewire is not None:
-        return prepared, door.renderers
-    from interlock.engine.telemetry import VARIABLE, Telemetry, problem_of
-
-    if why := problem_of(prepared.settings.telemetry):
-        prepared.warnings.append(why)
-        return prepared, door.renderers
-    own = Telemetry(prepared.settings.telemetry, door.store, run, prepared.env)
-    return replace(prepared, env={**prepared.env, VARIABLE: own.traceparent}), [*door.renderers, own]
 
 
 async def _announced(outcome: Outcome, bus: EventBus, notifications: Notifications | None) -> Outcome:

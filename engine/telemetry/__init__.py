@@ -7,10 +7,12 @@ delivered stays marked in the run's row of `traces`, and goes with its next driv
 import re
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.store import Store
 from interlock.engine.store.traces import exported, fresh, open_trace
@@ -21,10 +23,13 @@ from interlock.engine.telemetry.spans import Attributes, Span, Spans
 from interlock.state import events as ev
 from interlock.state.accounting import TelemetrySettings
 
+if TYPE_CHECKING:
+    from interlock.engine.driver.prepare import RunConfig
+
 _EVERY_S = 5.0
 """Seconds after which a long drive's new rows are sent."""
-_PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
 VARIABLE = "TRACEPARENT"
+_PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
 
 
 def problem_of(settings: TelemetrySettings) -> str:
@@ -49,6 +54,28 @@ def parent_of(text: str | None) -> tuple[str, str] | None:
     return (found[1], found[2]) if found and int(found[1], 16) and int(found[2], 16) else None
 
 
+def _ambient() -> tuple[str, str] | None:
+    """The span that this code runs in: that of a program that embeds us, or of an MCP request."""
+    from opentelemetry.trace import get_current_span
+
+    found = get_current_span().get_span_context()
+    return (f"{found.trace_id:032x}", f"{found.span_id:016x}") if found.is_valid else None
+
+
+@contextmanager
+def followed(
+    prepared: "RunConfig", store: Store, run: str
+) -> Generator[tuple["RunConfig", list["Telemetry"]]]:
+    """What a drive gets if settings ask for telemetry: a renderer, and its trace for commands and servers."""
+    if why := problem_of(prepared.settings.telemetry):
+        prepared.warnings.append(why)
+        yield prepared, []
+        return
+    watch = Telemetry(prepared.settings.telemetry, store, run, prepared.env)
+    with watch.current():
+        yield replace(prepared, env={**prepared.env, VARIABLE: watch.traceparent}), [watch]
+
+
 class NotSentError(Exception):
     """A collector didn't take what was sent."""
 
@@ -70,7 +97,7 @@ class Telemetry:
 
     def __init__(self, settings: TelemetrySettings, store: Store, run: str, env: Mapping[str, str]) -> None:
         self._settings, self._store, self._run = settings, store, run
-        self._trace = open_trace(store, run, parent_of(env.get(VARIABLE)))
+        self._trace = open_trace(store, run, _ambient() or parent_of(env.get(VARIABLE)))
         first = not self._trace.until
         span, parent = (
             (self._trace.root, self._trace.parent) if first else (secrets.token_hex(8), self._trace.root)
@@ -87,6 +114,20 @@ class Telemetry:
     def traceparent(self) -> str:
         """What commands, servers and hooks get, so that their spans are part of the run's trace."""
         return f"00-{self._trace.trace}-{self._drive.span}-01"
+
+    @contextmanager
+    def current(self) -> Generator[None]:
+        """Make the drive the current span of this task: the MCP client tells servers of it."""
+        from opentelemetry.context import attach, detach
+        from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+
+        flags = TraceFlags(TraceFlags.SAMPLED)
+        span = SpanContext(int(self._trace.trace, 16), int(self._drive.span, 16), False, flags)
+        token = attach(set_span_in_context(NonRecordingSpan(span)))
+        try:
+            yield
+        finally:
+            detach(token)
 
     def __call__(self, event: ev.Event) -> None:
         if isinstance(event, ev.Init):

@@ -73,11 +73,10 @@ class Sender:
             batch = self._batches.get()
             try:
                 exporters = exporters or _Exporters(self._settings)
-                why = exporters.send(batch)
+                if not (why := exporters.send(batch)):
+                    batch.done()
             except Exception as error:  # an exporter's bug is none of the run's
                 why = f"{type(error).__name__}: {error}"
-            if not why:
-                batch.done()
             with self._changed:
                 self.failure = why
                 self._left -= 1
@@ -103,18 +102,22 @@ class _Exporters:
         meters = MeterProvider([self._reader], self._resource, shutdown_on_exit=False)
         self._meter = meters.get_meter(_SCOPE)
         self._instruments: dict[str, Any] = {}
+        self._spans: Any
+        self._metrics: Any
+        self._logs: Any
         self._spans, self._metrics, self._logs = (_to_file if settings.outfile else _to_collector)(settings)
 
     def send(self, batch: Batch) -> str:
-        """Why not everything was taken; empty: it was."""
-        told = [self._spans.export([*self._readable(batch)])] if batch.spans else []
-        if batch.logs:
-            told.append(self._logs.export([*self._records(batch)]))
+        """Why the spans weren't taken; empty: they were. Many collectors take nothing else: they are asked once."""
+        if batch.spans and not _took(self._spans, [*self._readable(batch)]):
+            return "it didn't take the spans"
+        if self._logs and batch.logs and not _took(self._logs, [*self._records(batch)]):
+            self._logs = None
         for figure in batch.figures:
             self._note(figure)
-        if batch.figures and (data := self._reader.get_metrics_data()):
-            told.append(self._metrics.export(data))
-        return "" if all(one.name == "SUCCESS" for one in told) else "it didn't take what was sent"
+        if self._metrics and (data := self._reader.get_metrics_data()) and not _took(self._metrics, data):
+            self._metrics = None
+        return ""
 
     def _readable(self, batch: Batch) -> Iterator["ReadableSpan"]:
         from opentelemetry.sdk.trace import ReadableSpan
@@ -170,6 +173,10 @@ class _Exporters:
         instrument = self._instruments[figure.name]
         note = {"counter": "add", "histogram": "record", "gauge": "set"}[figure.kind]
         getattr(instrument, note)(figure.value, figure.attributes)
+
+
+def _took(exporter: Any, data: Any) -> bool:
+    return exporter.export(data).name == "SUCCESS"
 
 
 def _nanoseconds(at: float) -> int:

@@ -165,7 +165,7 @@ class Spans:
 
 
 def _around(steps: Iterable[Any], end: float, *, task: str = "", node: str = "") -> Any:
-    """The node in which something ended, right before it ended itself: in this task, or of this name if there is one."""
+    """The node in which something ended, right before the node did; in this task, or of this name if there is one."""
     found = [
         row
         for row in steps
