@@ -13,6 +13,9 @@ from interlock.engine.read import RunRow
 from interlock.engine.read import calls as of_calls
 from interlock.engine.read.calls import Call
 from interlock.engine.store import checkpoints as of_states
+from interlock.engine.store import keeping
+from interlock.engine.store.statistics import Sums as Sums
+from interlock.engine.store.statistics import statistics
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -58,6 +61,10 @@ class Views:
     past_requests = _at_home(read.past_requests)
     idle = _at_home(read.idle)
     steps = _at_home(read.steps)
+    statistics = _at_home(statistics)
+    sizes = _at_home(keeping.sizes)
+    prune_plan = _at_home(keeping.plan)
+    prune = _at_home(keeping.prune)
     step_rows = _at_home(read.step_rows)
     waits = _at_home(read.waits)
     checkpoints = _at_home(of_states.root_checkpoints)

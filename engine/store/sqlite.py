@@ -193,6 +193,19 @@ def damaged_pages(conn: Connection, *, quick: bool) -> list[str]:
     return [text for (text,) in found if text != "ok"]
 
 
+def free_bytes(conn: Connection) -> int:
+    """Bytes of the file that hold nothing."""
+    (free,), (size,) = (conn.execute(f"pragma {name}").fetchone() for name in ("freelist_count", "page_size"))
+    return free * size
+
+
+def shrink(conn: Connection) -> None:
+    """Give free pages back; not while others use the store."""
+    with suppress(sqlite3.OperationalError):  # busy
+        conn.execute("vacuum")
+        conn.execute("pragma wal_checkpoint(truncate)")
+
+
 _WAL_WRITE_LOCK = "120"
 """Byte of the `-shm` file that SQLite locks while it writes (WAL_WRITE_LOCK at UNIX_SHM_BASE)."""
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from interlock.engine.store import put
 from interlock.engine.store.connection import Connection
 
-_TURN = "case when role = 'main' and finish_reason is not null and problem is null then 1 else 0 end"
+TURN = "case when role = 'main' and finish_reason is not null and problem is null then 1 else 0 end"
 """An answer that counts as a turn; retries don't."""
 
 
@@ -83,8 +83,8 @@ class Usage:
     def answered(self, runs: Sequence[str]) -> list[Answered]:
         """What the runs' answered calls used, by model."""
         rows = self.conn.execute(
-            f"select model, sum(input_tokens), sum(output_tokens), sum({_TURN}), "
-            f"sum({_TURN} * case when agent <> '' then 1 else 0 end), coalesce(sum(usd), 0.0), "
+            f"select model, sum(input_tokens), sum(output_tokens), sum({TURN}), "
+            f"sum({TURN} * case when agent <> '' then 1 else 0 end), coalesce(sum(usd), 0.0), "
             "sum(case when usd is null then input_tokens else 0 end), "
             "sum(case when usd is null then output_tokens else 0 end) "
             f"from model_calls where {_among(runs)} group by model",
