@@ -47,7 +47,9 @@ def store(args: Args) -> int | None:
     rows = [(one.run, ago(one.updated), f"{amount(one.size)}B", one.why, one_line(one.title)) for one in gone]
     show_table(rows, ("run", "changed", "size", "why", "what") if rows else ())
     done, about = ("Would delete", "about ") if args.dry_run else ("Deleted", "")
-    err().print(f"{done} {counted(len(gone), 'run')}: {amount(plan.size)} bytes become {about}{amount(left)}.")
+    err().print(
+        f"{done} {counted(len(gone), 'run')}: {amount(plan.size)} bytes become {about}{amount(left)}."
+    )
     if plan.waiting:
         names = ", ".join(plan.waiting[:5]) + (" …" if len(plan.waiting) > 5 else "")
         text = f"Kept {counted(len(plan.waiting), 'unfinished run')}, though old: {names}."

@@ -17,6 +17,7 @@ from starlette.staticfiles import StaticFiles
 from interlock.cli.web import drives
 from interlock.cli.web.driver import Work
 from interlock.cli.web.guard import BODY_LIMIT, ROLES, Guard, Tokens
+from interlock.cli.web.stats import stats
 from interlock.cli.web.stream import events
 from interlock.engine.client import Client, Decision, Options, RunRow
 from interlock.engine.client.record import Cursor
@@ -58,6 +59,7 @@ class Page:
             Route("/ok", _ok),
             route("/api/runs", "view", Page.runs),
             route("/api/runs", "drive", Page.start, "POST"),
+            route("/stats", "view", stats),
             route("/api/requests", "view", Page.requests),
             route("/api/workflows", "view", Page.workflows),
             route("/api/workflows/{name}", "view", Page.workflow),

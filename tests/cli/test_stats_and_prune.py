@@ -1,14 +1,20 @@
 """`stats` adds up what runs did; `store prune` deletes ended runs by age and size, and never a parked one."""
 
+import asyncio
 import json
 import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from commands import Run
+from starlette.requests import Request
+
+from interlock.cli.web.stats import stats
+from interlock.engine.client import Client
 
 CALL = {"name": "run_shell_command", "args": {"command": "touch a.txt"}}
 ASKS = {"tool_calls": [CALL], "usage": {"input": 1000, "output": 100, "cached": 500}}
@@ -120,6 +126,15 @@ def test_prune_by_size_deletes_the_oldest_first_and_gives_the_bytes_back(
 def test_doctor_says_what_the_store_is_made_of(run: Run, ended: dict[str, str]) -> None:
     (line,) = (found["text"] for found in run("doctor", "--json").json if found["what"] == "store")
     assert "4 runs" in line and "interlock.db " in line and "outputs " in line and "audit " in line
+
+
+@pytest.mark.parametrize(("by", "key"), [(b"", time.strftime("%Y-%m-%d")), (b"by=workflow", "main")])
+def test_the_page_has_a_chart_and_a_table(by: bytes, key: str, ended: dict[str, str]) -> None:
+    request = Request({"type": "http", "query_string": by, "headers": []})
+    made = asyncio.run(stats(SimpleNamespace(client=Client.at_home()), request))
+    text = bytes(made.body).decode()
+    assert f"<title>{key}: $0.0099</title></rect>" in text and f"<td>{key}</td><td>4</td><td>5</td>" in text
+    assert "<td>1 model, 1 refused</td>" in text and "style=" not in text
 
 
 @pytest.mark.parametrize(
