@@ -30,6 +30,10 @@ class ModelEntry(_Section):
     """How it calls tools under `auto`; null: as it turns out to."""
     response_format: bool | None = Field(None, alias="responseFormat")
     """Whether its server holds answers to a JSON Schema; null: as the server's kind says."""
+    context_window: int | None = Field(None, alias="contextWindow", gt=0)
+    """Tokens of its context window; null: as its server says, or as the table of models does."""
+    price: Price | None = None
+    """What it costs; null: as the provider says, or as the table of models does."""
     prompt_profile: Literal["full", "small"] | None = Field(None, alias="promptProfile")
     """Which system prompt and tools it gets; null: small ones if its window is under 32k, or its server slow."""
 

@@ -1,5 +1,6 @@
 """status: the line below the input: model, modes, context left, tokens, cost, branch, what waits elsewhere."""
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -125,7 +126,8 @@ class Readings:
         return before != (self._known, self._window)
 
     def _read(self, session: "Session", run: str | None) -> None:
-        from interlock.services.models.names import limit, resolve
+        from interlock.services.models.facts import ModelFacts
+        from interlock.services.models.names import resolve
 
         client = session.client
         own = (run, client.innermost(run)) if run else ()
@@ -133,7 +135,8 @@ class Readings:
         self._known, self._window = replace(self._known, elsewhere=elsewhere, usd=None), 0
         settings = client.settings(session.workspace)
         if session.model:
-            self._window = limit(settings, resolve(settings, session.model))
+            facts = ModelFacts(settings, os.environ, ask=False)
+            self._window = facts.limit(resolve(settings, session.model))
         if run:
             spent = [one["usd"] for one in client.costs(run).values()]
             self._known = replace(self._known, usd=None if None in spent else sum(spent) or None)

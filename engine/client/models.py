@@ -5,12 +5,12 @@ from typing import Any
 from interlock.engine.driver.prepare import RunConfig, prepare
 from interlock.engine.options import Options
 from interlock.services.models.facts import offered
-from interlock.services.models.known import FREE
+from interlock.services.models.known import FREE, able
 from interlock.state.text import visible
 
 
 def offered_models(options: Options) -> list[dict[str, Any]]:
-    """A row for each model: its window, price, how it calls tools, and whether it was tried here."""
+    """A row for each model: window, longest reply, what it takes, price, how it calls tools, whether it was tried."""
     prepared = prepare(options, needs_model=False)
     return [_row(name, prepared) for name in offered(prepared.settings, prepared.env, prepared.facts)]
 
@@ -26,6 +26,8 @@ def _row(name: str, prepared: RunConfig) -> dict[str, Any]:
         "model": visible(name),
         "window": window,
         "window_known": told,
+        "output": able(name).output,
+        "takes": [*able(name).takes],
         "price": "0" if prices == FREE else shown,
         "protocol": facts.protocol(name, settings.tools.protocol),
         "tried": seen.protocol is not None or seen.read_per_s is not None,

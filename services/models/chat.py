@@ -162,6 +162,8 @@ class ChatModels:
                     raise
                 await self._wait(error, failures, delay_s, emit)
                 request = replace(request, attempt=call.failures + failures)
+        if assumed := self.facts.unknown(request.model):
+            emit(ErrorEvent(agent=self._agent, severity="warning", message=assumed))
         yield self._record(call, request, answer, started)
 
     def plan(self, problem: ModelError | str, failed: int, spent_s: float = 0) -> RetryPlan:

@@ -22,7 +22,7 @@ from interlock.services.models.names import (
     resolve,
 )
 from interlock.state.messages import Reply, Usage
-from interlock.state.settings import ModelSettings, Settings
+from interlock.state.settings import Settings
 
 Kind = Literal["", "llama.cpp", "ollama", "vllm", "lm studio"]
 _OWNERS: Mapping[str, Kind] = {"llamacpp": "llama.cpp", "library": "ollama", "vllm": "vllm"}
@@ -158,6 +158,8 @@ class Seen(BaseModel):
     protocol: Literal["native", "xml", "json"] | None = None
     """How it called a tool last."""
     read_per_s: float | None = None
+    warned: bool = False
+    """Whether the user was told what is assumed of it."""
 
 
 _SEEN = TypeAdapter(dict[str, Seen])
@@ -184,14 +186,30 @@ class ModelFacts:
     def window(self, model: str) -> tuple[int, bool]:
         """The window in tokens, and whether it is known: set, told by the server, or in the table of models."""
         own = limit(self._settings, model, -1)
-        found = own if own > 0 else self._told(model) or known(model).window
-        if found is None and provider_of(model) == "gemini":
+        found = own if own > 0 else self._told(model)
+        if found is None and provider_of(model) in ("gemini", "script"):
             return limit(self._settings, model), True
+        found = found or known(model, url_of(model, self._env)).window
         return found or limit(self._settings, model), found is not None
 
     def limit(self, model: str) -> int:
         """The window in tokens: as set, as its server says, as known by name."""
-        return limit(self._settings, model, self._told(model))
+        return self.window(model)[0]
+
+    def unknown(self, model: str) -> str:
+        """What is assumed of a model that nobody knows, and how to set it: said once in its life. Empty: nothing is."""
+        window, is_known = self.window(model)
+        prices = provider_of(model) == "script" or self.prices(model)
+        if (is_known and prices) or self.seen(model).warned:
+            return ""
+        self.see(model, warned=True)
+        parts = (
+            []
+            if is_known
+            else [f"a context window of {window:,} tokens is assumed (models.NAME.contextWindow)"]
+        )
+        parts += [] if prices else ["its cost isn't counted (models.NAME.price)"]
+        return f"Model {model!r} isn't in the table of models: {'; '.join(parts)}. Set it in settings."
 
     def prices(self, model: str) -> Prices | None:
         """As settings say; nothing for servers nearby; else as the table of models says. None: unknown.
@@ -199,7 +217,7 @@ class ModelFacts:
         The first call loads the table.
         """
         if model not in self._prices:
-            own, url = own_price(self._settings.model, model), url_of(model, self._env)
+            own, url = own_price(self._settings, model), url_of(model, self._env)
             near = bool(url) and is_near(url)
             self._prices[model] = own or (FREE if near else known(model, url).prices)
         return self._prices[model]
@@ -281,11 +299,11 @@ class ModelFacts:
         return f"{model} {self.server(model).url}".strip()
 
 
-def own_price(settings: ModelSettings, model: str) -> Prices | None:
+def own_price(settings: Settings, model: str) -> Prices | None:
     """What settings say, by the model's name, one of its aliases, or its provider."""
-    found = next(
-        (settings.prices[name] for name in names_of(settings, model) if name in settings.prices), None
-    )
+    prices = settings.model.prices
+    named = (prices[name] for name in names_of(settings.model, model) if name in prices)
+    found = entry_of(settings, model).price or next(named, None)
     if found is None:
         return None
     cached, written = (found.input if one is None else one for one in (found.cached, found.written))

@@ -7,9 +7,12 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from runpy import run_path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.services.models.names import provider_of
+from interlock.services.models.names import provider_of, provider_spec
 from interlock.state.messages import Usage
 
 if TYPE_CHECKING:
@@ -74,6 +77,42 @@ def _found(model: str, url: str) -> "ModelInfo | None":
     return (
         provider.find_model(model.partition(":")[2] or model, all_providers=providers) if provider else None
     )
+
+
+_ABILITIES = {
+    "tool_calling": "tools",
+    "image_inputs": "images",
+    "pdf_inputs": "PDFs",
+    "audio_inputs": "audio",
+    "reasoning_output": "thinking",
+}
+
+
+class Able(NamedTuple):
+    """What the profile that LangChain's package brings says of a model."""
+
+    output: int | None = None
+    """Most tokens of a reply."""
+    takes: tuple[str, ...] = ()
+
+
+def able(model: str) -> Able:
+    """Of a resolved model; nothing if its provider's package has no profile of it."""
+    name = provider_of(model)
+    module = "langchain_google_genai" if name == "gemini" else getattr(provider_spec(name), "module", "")
+    spec = find_spec(module) if module else None
+    file = Path(spec.origin or "").parent / "data" / "_profiles.py" if spec else None
+    if file is None or not file.is_file():
+        return Able()
+    profile = _profiles(file).get(model.partition(":")[2] or model, {})
+    takes = tuple(word for key, word in _ABILITIES.items() if profile.get(key))
+    return Able(profile.get("max_output_tokens"), takes)
+
+
+@cache
+def _profiles(file: Path) -> dict[str, dict[str, Any]]:
+    """Without its package, which takes half a second to import."""
+    return run_path(str(file))["_PROFILES"]
 
 
 def _prices(prices: "ModelPrice") -> Prices | None:

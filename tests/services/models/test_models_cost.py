@@ -1,5 +1,6 @@
 """A request costs what its provider bills, within 1 %: tiers, and tokens read from and written to caches, included."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,3 +82,23 @@ def test_the_providers_own_figure_wins_then_that_of_the_settings() -> None:
     assert facts.cost("gemini-2.5-pro", usage) == pytest.approx(0.7 + 0.1 + 0.4 + 2)
     assert facts.cost("gemini-2.5-pro", usage.model_copy(update={"usd": 0.25})) == 0.25
     assert facts.cost("openai:never-heard-of", usage) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "window"),
+    [("openai:gpt-5", 400_000), ("anthropic:claude-sonnet-4-5", 200_000), ("gemini-2.5-pro", 1_048_576)],
+)
+def test_a_window_is_known_by_the_models_name(model: str, window: int) -> None:
+    assert ModelFacts(Settings(), {}).window(model) == (window, True)
+    own = Settings.model_validate({"models": {model: {"contextWindow": 5_000}}})
+    assert ModelFacts(own, {}).limit(model) == 5_000
+
+
+def test_of_an_unknown_model_one_line_says_what_is_assumed_and_how_to_set_it(tmp_path: Path) -> None:
+    facts = ModelFacts(Settings(), {}, tmp_path)
+    line = facts.unknown("openai:never-heard-of")
+    assert "1,048,576 tokens is assumed (models.NAME.contextWindow)" in line and "models.NAME.price" in line
+    assert facts.unknown("openai:never-heard-of") == "" == facts.unknown("gemini-2.5-pro")
+    entry = {"contextWindow": 9_000, "price": {"input": 1, "output": 2}}
+    own = Settings.model_validate({"models": {"openai:mine": entry}})
+    assert ModelFacts(own, {}, tmp_path).unknown("openai:mine") == ""
