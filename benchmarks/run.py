@@ -15,6 +15,7 @@ PARTS = {
     "policy": "policy/run.py",
     "search": "search/run.py",
     "travel": "travel.py",
+    "stats": "stats.py",
 }
 """In the order they run."""
 

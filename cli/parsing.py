@@ -2,7 +2,10 @@
 
 import argparse
 import os
+import re
+import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -215,3 +218,20 @@ def duration(text: str) -> float:
     if not seconds > 0:
         raise argparse.ArgumentTypeError(f"{text!r} isn't a duration such as 90s, 15m or 2h")
     return seconds
+
+
+_AGE = re.compile(r"(\d+)([dh])")
+
+
+def since(text: str | None) -> float:
+    """The Unix time, in seconds, of a date or an age; 0 for none. Raises `UserError`."""
+    if not text:
+        return 0.0
+    if age := _AGE.fullmatch(text):
+        return time.time() - int(age[1]) * (86400 if age[2] == "d" else 3600)
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise UserError(
+            f"--since {text!r}: expected a date like 2026-11-24, or an age like 7d or 12h."
+        ) from None

@@ -118,9 +118,9 @@ def _keys(section: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str
     said = _strings_below(section)
     for name, field in section.model_fields.items():
         key, kind = prefix + (field.alias or name), field.annotation
-        inner = [part for part in (kind, *get_args(kind)[1:]) if _is_section(part)]
+        inner = [part for part in (kind, *get_args(kind)) if _is_section(part)]
         if inner:
-            yield from _keys(inner[0], f"{key}." if inner[0] is kind else f"{key}.NAME.")
+            yield from _keys(inner[0], f"{key}.NAME." if get_origin(kind) is dict else f"{key}.")
             continue
         what = " ".join((field.description or said.get(name, "")).split()).replace("|", "\\|")
         if not what:

@@ -95,7 +95,7 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> TurnOutput:
         tool_calls=[c.model_dump(mode="json", exclude_none=True) for c in message.tool_calls],
         finish_reason=values.get("finish_reason") or None,
         model=values.get("sticky_model") or context.model,
-        usage=context.usage(reply).model_dump() if reply else {},
+        usage=context.usage(reply).model_dump(exclude={"usd"}) if reply else {},
         history=read_history(context.transcript, values["head"]),
         error=error_of(values),
     )

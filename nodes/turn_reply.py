@@ -101,7 +101,7 @@ async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         return {"candidate": "", "retry": None, **_late(left_s)}
     except ModelError as error:
         return {"candidate": "", **_failed(error, clock.monotonic() - started, state, runtime.context)}
-    usage, reason = reply.usage.model_dump(), reply.finish_reason or "none"
+    usage, reason = reply.usage.model_dump(exclude={"usd"}), reply.finish_reason or "none"
     runtime.stream_writer(Finished(reason=reason, usage=usage, duration_ms=reply.duration_ms))
     update: TurnState = {
         "candidate": reply.record,

@@ -259,9 +259,16 @@ class Usage(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     input: int = 0
+    """All of it, `cached` and `written` included."""
     output: int = 0
+    """All of it, `thoughts` included."""
     cached: int = 0
+    """Read from the provider's cache."""
+    written: int = 0
+    """Written to the provider's cache."""
     thoughts: int = 0
+    usd: float | None = None
+    """What it cost; null: unknown. The provider's own figure where it gives one."""
 
     @property
     def total(self) -> int:

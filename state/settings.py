@@ -4,14 +4,12 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
+from interlock.state.accounting import Price, StoreSettings, TelemetrySettings
+from interlock.state.accounting import Section as _Section
 from interlock.state.calls import ApprovalMode
 from interlock.state.names import ALIASES
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="allow", populate_by_name=True)
 
 
 class OutputRule(_Section):
@@ -23,15 +21,6 @@ class OutputRule(_Section):
     """Estimated tokens: longer outputs are summarised, within this budget."""
 
 
-class Price(_Section):
-    """US dollars per million tokens."""
-
-    input: float = Field(ge=0)
-    """Price of a million input tokens, in US dollars."""
-    output: float = Field(ge=0)
-    """Price of a million output tokens, in US dollars."""
-
-
 class ModelEntry(_Section):
     """What holds for one model, alias or provider."""
 
@@ -41,6 +30,10 @@ class ModelEntry(_Section):
     """How it calls tools under `auto`; null: as it turns out to."""
     response_format: bool | None = Field(None, alias="responseFormat")
     """Whether its server holds answers to a JSON Schema; null: as the server's kind says."""
+    context_window: int | None = Field(None, alias="contextWindow", gt=0)
+    """Tokens of its context window; null: as its server says, or as the table of models does."""
+    price: Price | None = None
+    """What it costs; null: as the provider says, or as the table of models does."""
     prompt_profile: Literal["full", "small"] | None = Field(None, alias="promptProfile")
     """Which system prompt and tools it gets; null: small ones if its window is under 32k, or its server slow."""
 
@@ -384,6 +377,8 @@ class Settings(_Section):
     task: TaskSettings = Field(default_factory=lambda: TaskSettings.model_validate({}))
     agents: AgentSettings = Field(default_factory=lambda: AgentSettings.model_validate({}))
     security: SecuritySettings = Field(default_factory=lambda: SecuritySettings.model_validate({}))
+    store: StoreSettings = Field(default_factory=lambda: StoreSettings.model_validate({}))
+    telemetry: TelemetrySettings = Field(default_factory=lambda: TelemetrySettings.model_validate({}))
     snapshots: SnapshotSettings = Field(default_factory=lambda: SnapshotSettings.model_validate({}))
     ide: IdeSettings = Field(default_factory=lambda: IdeSettings.model_validate({}))
     context: ContextSettings = Field(default_factory=lambda: ContextSettings.model_validate({}))

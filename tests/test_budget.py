@@ -1,4 +1,4 @@
-"""A budget covers the whole tree, is exceeded by one reply at most, and can be raised."""
+"""A budget covers the whole tree, stops a run before it is passed, and can be raised."""
 
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,14 @@ def spent(stage: Stage) -> int:
     return row["n"]
 
 
-def test_agents_side_by_side_pass_the_limit_by_one_reply_at_most(tmp_path: Path) -> None:
+def test_agents_side_by_side_stop_before_the_limit_is_passed(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "stage", family(6, delay_s=0.05), limits={"max_tokens": 1000})
     outcome = stage.run("main", {"prompt": "go"})
     assert (outcome.status, outcome.exit_code, outcome.error["type"]) == ("budget", 57, "budget")
-    assert 1000 <= spent(stage) < 1000 + 400
+    assert spent(stage) == 800
+    assert (
+        "doesn't cover another call: 800 were used, and the latest call took 400" in outcome.error["message"]
+    )
     (row,) = stage.rows("select count(*) as n from reservations")
     assert row["n"] == 0, "what was refused holds nothing"
 
@@ -58,8 +61,8 @@ def test_while_there_is_room_agents_do_not_wait_for_each_other(tmp_path: Path) -
 def test_money_is_counted_by_the_prices_of_the_settings(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "stage", family(3), PRICES, {"max_budget_usd": 2.0})
     outcome = stage.run("main", {"prompt": "go"})
-    assert (outcome.status, outcome.exit_code, spent(stage)) == ("budget", 57, 800)
-    assert "$2.6" in outcome.error["message"]
+    assert (outcome.status, outcome.exit_code, spent(stage)) == ("budget", 57, 400)
+    assert "$1.3000 was spent, and the latest call took $1.3000" in outcome.error["message"]
     assert stage.resume(outcome, limits={"max_budget_usd": 50}).status == "done"
 
 

@@ -155,9 +155,12 @@ def test_models_are_listed_with_what_is_known_of_them(
         "model": "openai:qwen",
         "window": 16_384,
         "window_known": True,
+        "output": None,
+        "takes": [],
         "price": "0",
         "protocol": "native",
         "tried": True,
     }
     gemini = rows["gemini-2.5-pro"]
     assert (gemini["window"], gemini["price"], gemini["tried"]) == (1_048_576, "1.25 / 10", False)
+    assert (gemini["output"], {"tools", "images", "PDFs", "thinking"} <= {*gemini["takes"]}) == (65_536, True)

@@ -2,16 +2,14 @@
 
 import csv
 import json
-import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.parsing import Args, Parser, flag
+from interlock.cli.parsing import Args, Parser, flag, since
 from interlock.cli.render.output import err, out, redacted, show_json, show_table
 from interlock.engine.client import Client
 from interlock.engine.client.deciders import clock
@@ -71,7 +69,7 @@ def _verify(args: Args) -> int:
 def _entries(args: Args) -> Iterator[dict[str, Any]]:
     client = Client.at_home()
     run = client.run(args.run).run if args.run else None
-    for record in client.audit_records(_time(args.since), run):
+    for record in client.audit_records(since(args.since), run):
         entry = record._asdict()
         entry["at"] = datetime.fromtimestamp(record.at).astimezone().isoformat(timespec="milliseconds")
         yield {**entry, "key": json.loads(record.key), "body": json.loads(record.body or "{}")}
@@ -146,20 +144,3 @@ def _git(*words: str, given: str = "") -> str:
             f"git {words[0]}: {done.stderr.strip() or 'failed'}. Expected a file, or a git ref here."
         )
     return done.stdout
-
-
-_AGE = re.compile(r"(\d+)([dh])")
-
-
-def _time(text: str | None) -> float:
-    """Unix time, seconds."""
-    if not text:
-        return 0.0
-    if age := _AGE.fullmatch(text):
-        return time.time() - int(age[1]) * (86400 if age[2] == "d" else 3600)
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        raise UserError(
-            f"--since {text!r}: expected a date like 2026-11-24, or an age like 7d or 12h."
-        ) from None

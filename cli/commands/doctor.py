@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -257,8 +258,26 @@ def _state(home: Path) -> Iterator[Finding]:
         mend = "sqlite3 interlock.db .recover"
         yield Finding("problem", "store", f"damaged: {damaged[0]}. Recover it with: {mend}")
         return
-    size = sum(f.stat().st_size for f in home.rglob("*") if f.is_file())
-    yield Finding("ok", "store", f"{place(str(home))}: {counted(len(runs), 'run')}, {amount(size)} bytes")
+    parts = Client.at_home().sizes()
+    made = ", ".join(f"{part} {amount(size)}" for part, size in parts.items())
+    about = f"{counted(len(runs), 'run')}, {amount(sum(parts.values()))} bytes"
+    yield Finding("ok", "store", f"{place(str(home))}: {about}" + (f" ({made})" if made else ""))
+    yield from _due()
+
+
+def _due() -> Iterator[Finding]:
+    """Runs that settings say to delete."""
+    client = Client.at_home()
+    try:
+        kept = client.settings(Path.cwd()).store
+    except InterlockError:  # reported with the settings
+        return
+    if kept.keep_days is None and kept.max_gb is None:
+        return
+    plan = client.prune_plan(time.time(), kept.keep_days, kept.max_gb)
+    if plan.due:
+        text = f"{counted(len(plan.due), 'run')} may be deleted (store.keepDays, store.maxGb): interlock store prune"
+        yield Finding("note", "store", text)
 
 
 def _closed(home: Path) -> Iterator[Finding]:

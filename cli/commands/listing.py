@@ -204,8 +204,8 @@ def models_parser() -> Parser:
         "models",
         "[--json]",
         "List the models of configured providers and of servers on this machine and its network: context window in\n"
-        "tokens, price in US dollars per million tokens (input / output), how the model calls tools, and whether it\n"
-        "was tried here. Override assumed values with model.tokenLimits, model.prices, models.NAME.protocol.",
+        "tokens, longest reply, what it takes, price in US dollars per million tokens (input / output), how the model\n"
+        "calls tools, and whether it was tried here. Set them with models.NAME.contextWindow, .price and .protocol.",
         [("interlock -m openai:qwen", "use a model; OPENAI_BASE_URL is its server's address")],
     )
     made.folder_flags()
@@ -223,14 +223,16 @@ def models(args: Args) -> int | None:
         (
             row["model"],
             f"{row['window']:,}" + ("" if row["window_known"] else " (assumed)"),
+            f"{row['output']:,}" if row["output"] else "—",
+            ", ".join(row["takes"]) or "—",
             row["price"] or "—",
             row["protocol"],
             "tried" if row["tried"] else "",
         )
         for row in rows
     ]
-    show_table(shown, ("model", "window", "price", "calls", ""))
+    show_table(shown, ("model", "window", "reply", "takes", "price", "calls", ""))
     unknown = [row["model"] for row in rows if not row["window_known"]]
     if unknown:
-        warn([f"{', '.join(unknown)}: the window is assumed. Set it in settings: model.tokenLimits."])
+        warn([f"{', '.join(unknown)}: the window is assumed. Set it in settings: models.NAME.contextWindow."])
     return None

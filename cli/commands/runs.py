@@ -11,6 +11,7 @@ from interlock.cli.render.output import (
     Paint,
     ago,
     amount,
+    dollars,
     elapsed,
     err,
     one_line,
@@ -62,7 +63,9 @@ def runs(args: Args) -> int | None:
         nothing = "No runs yet. Try: interlock -p 'what to do'"
         return err().print(f"No run is {args.status}." if args.status else nothing)
     shown = rows if args.all or args.status else rows[:_SHOWN]
-    show_table([_run_cells(row) for row in shown], ("run", "status", "changed", "tokens", "where", "what"))
+    show_table(
+        [_run_cells(row) for row in shown], ("run", "status", "changed", "tokens", "cost", "where", "what")
+    )
     if len(shown) < len(rows):
         err().print(f"… {len(rows) - len(shown)} older: interlock runs --all")
 
@@ -72,7 +75,15 @@ def _run_cells(row: RunRow) -> tuple[str, ...]:
     if row.status == "failed" and row.outcome not in ("", "failed"):
         status = f"failed: {row.outcome}"
     what = one_line(row.title if row.workflow == "main" else f"{row.workflow}: {row.title}")
-    return (row.run, status, ago(row.updated), amount(row.tokens), place(row.workspace), what)
+    return (
+        row.run,
+        status,
+        ago(row.updated),
+        amount(row.tokens),
+        dollars(row.usd),
+        place(row.workspace),
+        what,
+    )
 
 
 def _remove(client: Client, rows: list[RunRow]) -> int:

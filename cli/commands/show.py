@@ -11,6 +11,7 @@ from interlock.cli.render.output import (
     amount,
     counted,
     cut,
+    dollars,
     elapsed,
     one_line,
     out,
@@ -310,7 +311,8 @@ def _tokens(client: Client, run: str) -> Iterator[str]:
     for model, used in client.models(run).items():
         counts = f"{amount(used['input_tokens'])} in, {amount(used['output_tokens'])} out"
         cached = f", {amount(used['cached'])} cached" if used["cached"] else ""
-        yield f"{model}: {counts}{cached} · {counted(used['requests'], 'request')}"
+        cost = "" if used["usd"] is None else f" · {dollars(used['usd'])}"
+        yield f"{model}: {counts}{cached} · {counted(used['requests'], 'request')}{cost}"
 
 
 def _answered(client: Client, run: str) -> Iterator[str]:

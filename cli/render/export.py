@@ -178,8 +178,7 @@ def _table(title: str, header: tuple[str, ...], found: Iterable[tuple[str, ...]]
 
 
 def _dollars(usd: float | None) -> str:
-    """`—` where settings have no price."""
-    return "— (no price in settings: model.prices)" if usd is None else f"${usd:.4f}"
+    return "— (no price known; set model.prices)" if usd is None else f"${usd:.4f}"
 
 
 def usage_lines(models: Mapping[str, Record]) -> Iterator[str]:

@@ -105,6 +105,11 @@ def ago(then: float, now: float | None = None) -> str:
     return "just now" if seconds < 10 else f"{elapsed(seconds)} ago"
 
 
+def dollars(usd: float | None) -> str:
+    """`—`: unknown."""
+    return "—" if usd is None else f"${usd:.2f}" if usd >= 1 or not usd else f"${usd:.4f}"
+
+
 def amount(n: int) -> str:
     """`950`, `12.3k`, `1.20M`."""
     if n < 1000:

@@ -1,5 +1,6 @@
 """status: the line below the input: what runs, model, modes, context left, tokens, cost, branch, open requests."""
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -129,7 +130,8 @@ class Readings:
         return before != (self._known, self._window)
 
     def _read(self, session: "Session", run: str | None) -> None:
-        from interlock.services.models.names import limit, resolve
+        from interlock.services.models.facts import ModelFacts
+        from interlock.services.models.names import resolve
 
         client = session.client
         own = (run, client.innermost(run)) if run else ()
@@ -137,7 +139,8 @@ class Readings:
         self._known, self._window = replace(self._known, elsewhere=elsewhere, usd=None), 0
         settings = client.settings(session.workspace)
         if model := session.answering or session.model:
-            self._window = limit(settings, resolve(settings, model))
+            facts = ModelFacts(settings, os.environ, ask=False)
+            self._window = facts.limit(resolve(settings, model))
         if run:
             spent = [one["usd"] for one in client.costs(run).values()]
             self._known = replace(self._known, usd=None if None in spent else sum(spent) or None)

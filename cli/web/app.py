@@ -14,6 +14,7 @@ from interlock.cli.web import acts, looks
 from interlock.cli.web.answers import RefusedError, Served, answering, body, failed, run_of, whole
 from interlock.cli.web.apart import Apart
 from interlock.cli.web.guard import Guard, Proxy, Tokens, is_shell
+from interlock.cli.web.stats import stats
 from interlock.cli.web.stream import EventStream, changes, events
 from interlock.engine.client import Client, Options
 from interlock.engine.client.record import Cursor
@@ -78,6 +79,7 @@ class Page:
             act(f"{run}/fork", "drive", acts.fork),
             act(f"{run}/rewind", "drive", acts.rewind),
             act(f"{run}/undo", "drive", acts.undo),
+            look("/stats", stats),
             Mount("/static", StaticFiles(directory=_STATIC)),
             Route("/{path:path}", _shell),
         ]

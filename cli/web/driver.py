@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.engine.client import Client, Options
+from interlock.services.files.folders import private_directory, private_file
 from interlock.state.errors import InterlockError, bug
 
 if TYPE_CHECKING:
@@ -46,8 +47,9 @@ class _Live:
     """A renderer that writes events to the run's file, and tells the server once that the run goes."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(exist_ok=True, mode=0o700)
+        private_directory(path.parent)
         fresh = path.with_suffix(f".{os.getpid()}")
+        private_file(fresh)
         self._file = fresh.open("w", encoding="utf-8", errors="backslashreplace")
         self._file.write(f"{os.getpid()}\n")
         self._file.flush()

@@ -2,30 +2,33 @@
 
 from typing import Any
 
-from interlock.engine.driver.budget import price_of
 from interlock.engine.driver.prepare import RunConfig, prepare
 from interlock.engine.options import Options
 from interlock.services.models.facts import offered
+from interlock.services.models.known import FREE, able
 from interlock.state.text import visible
 
 
 def offered_models(options: Options) -> list[dict[str, Any]]:
-    """A row for each model: its window, price, how it calls tools, and whether it was tried here."""
+    """A row for each model: window, longest reply, what it takes, price, how it calls tools, whether it was tried."""
     prepared = prepare(options, needs_model=False)
     return [_row(name, prepared) for name in offered(prepared.settings, prepared.env, prepared.facts)]
 
 
 def _row(name: str, prepared: RunConfig) -> dict[str, Any]:
     settings, facts = prepared.settings, prepared.facts
-    near, seen = facts.server(name).near, facts.seen(name)
-    price = price_of(settings.model, name)
+    seen = facts.seen(name)
+    prices = facts.prices(name)
     window, told = facts.window(name)
-    shown = f"{price.input:g} / {price.output:g}" if price else None
+    first = prices[0] if prices else None
+    shown = f"{first.input:g} / {first.output:g}" if first else None
     return {
         "model": visible(name),
         "window": window,
         "window_known": told,
-        "price": "0" if near and not price else shown,
+        "output": able(name).output,
+        "takes": [*able(name).takes],
+        "price": "0" if prices == FREE else shown,
         "protocol": facts.protocol(name, settings.tools.protocol),
         "tried": seen.protocol is not None or seen.read_per_s is not None,
     }

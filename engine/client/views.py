@@ -14,6 +14,9 @@ from interlock.engine.read import calls as of_calls
 from interlock.engine.read.calls import Call
 from interlock.engine.store import checkpoints as of_states
 from interlock.engine.store import undone as of_undone
+from interlock.engine.store import keeping
+from interlock.engine.store.statistics import Sums as Sums
+from interlock.engine.store.statistics import statistics
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -64,6 +67,10 @@ class Views:
     steps = _at_home(read.steps)
     places = _at_home(read.places)
     here = _at_home(read.here)
+    statistics = _at_home(statistics)
+    sizes = _at_home(keeping.sizes)
+    prune_plan = _at_home(keeping.plan)
+    prune = _at_home(keeping.prune)
     step_rows = _at_home(read.step_rows)
     waits = _at_home(read.waits)
     checkpoints = _at_home(of_states.root_checkpoints)
@@ -137,7 +144,7 @@ class Views:
         return found._replace(moves=tuple(moves))
 
     def costs(self, run: str) -> dict[str, dict[str, Any]]:
-        """`models`, with what each cost in US dollars; null where the settings have no price."""
+        """`models`, with what each cost in US dollars; null where no price is known."""
         from interlock.engine.travel.record import costs
 
         return costs(self.run(run), self.models(run))

@@ -1,19 +1,18 @@
 """budget: what a run, with its agents and subtasks, may use; checked in one transaction before each model call."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 from interlock.engine.store.lineage import first_task, with_subtasks
 from interlock.engine.store.usage import Usage
-from interlock.services.models.known import known
-from interlock.services.models.names import names_of
+from interlock.services.models.known import Prices, cost_of
 from interlock.state.deps import Stopped
 from interlock.state.messages import ModelCall
+from interlock.state.messages import Usage as Tokens
 from interlock.state.run import Limits
-from interlock.state.settings import ModelSettings, Price
 
 REPLY_TOKENS = 8_192
 """Reserved for the reply on top of the request's own estimate; more than most replies take."""
@@ -30,22 +29,26 @@ class Used(NamedTuple):
     under_way: int
     reserved_tokens: int
     reserved_usd: float
+    next_tokens: int
+    """Of the model's latest call: the next one takes about as much."""
+    next_usd: float
 
 
-_NOTHING = Used(0, 0.0, 0, 0, 0, 0, 0.0)
+_NOTHING = Used(0, 0.0, 0, 0, 0, 0, 0.0, 0, 0.0)
 
 
 @dataclass
 class RunBudget:
     """Implements the models service's `Budget`.
 
-    A call is made while used plus reserved is below the limit; if only reservations exceed it, it waits for the calls
-    in flight. So the limit is overshot by one reply at most, however many agents there are.
+    A call is made while what was used, and as much again as the model's latest call took, is within the limit; if
+    only reservations exceed it, it waits for the calls in flight. So the limit is passed only by a reply that is much
+    longer than the one before, however many agents there are.
     """
 
     usage: Usage
     limits: Limits
-    model: ModelSettings
+    prices: Callable[[str], Prices | None]
     on_refused: Callable[[str], None] = lambda _: None
     """Called when the limit is reached, with a message for the user."""
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -59,7 +62,7 @@ class RunBudget:
         """Reserve the tokens. Raises `Stopped` if the limit is reached; the call is made once the limit is raised."""
         while True:
             with self.usage.transaction():
-                used = self._used() if self._is_limited else _NOTHING
+                used = self._used(model) if self._is_limited else _NOTHING
                 refusal = self._refusal(used, model, agent)
                 if not refusal and not self._must_wait(used):
                     self.usage.reserve(call.task, agent, model, tokens)
@@ -91,25 +94,24 @@ class RunBudget:
         self._settled.set()
 
     def _refusal(self, used: Used, model: str, agent: str) -> str:
-        limits, again = self.limits, f"interlock resume {self.usage.run}"
-        if limits.max_tokens is not None and used.tokens >= limits.max_tokens:
-            return (
-                f"The budget of {limits.max_tokens} tokens is used up: {used.tokens} were used. "
-                f"Raise it and go on with: {again} --max-tokens N"
+        limits, again = self.limits, f"Raise it and go on with: interlock resume {self.usage.run}"
+        if (most := limits.max_tokens) is not None and _passes(most, used.tokens, used.next_tokens):
+            over = _over(
+                f"{most} tokens", f"{used.tokens} were used", f"{used.next_tokens}", used.tokens >= most
             )
-        if limits.max_budget_usd is not None:
-            if price_of(self.model, model, most=True) is None:
-                return f"{no_price(model)} Go on with: {again}"
-            if used.usd >= limits.max_budget_usd:
-                return (
-                    f"The budget of ${limits.max_budget_usd:g} is used up: ${used.usd:.4f} was spent. "
-                    f"Raise it and go on with: {again} --max-budget-usd USD"
-                )
+            return f"{over} {again} --max-tokens N"
+        if (most_usd := limits.max_budget_usd) is not None:
+            if self.prices(model) is None:
+                return f"{no_price(model)} Go on with: interlock resume {self.usage.run}"
+            if _passes(most_usd, used.usd, used.next_usd):
+                spent, latest = f"${used.usd:.4f} was spent", f"${used.next_usd:.4f}"
+                over = _over(f"${most_usd:g}", spent, latest, used.usd >= most_usd)
+                return f"{over} {again} --max-budget-usd USD"
         # Without sub-agents, the main agent checks its own turns before it asks (`check_limits`).
         if 0 <= limits.max_session_turns <= used.turns and (agent or used.agent_turns):
             return (
                 f"The budget of {limits.max_session_turns} turns is used up, those of sub-agents counted. "
-                f"Raise it and go on with: {again} --max-session-turns N"
+                f"{again} --max-session-turns N"
             )
         return ""
 
@@ -123,36 +125,38 @@ class RunBudget:
             or (limits.max_budget_usd is not None and used.usd + used.reserved_usd >= limits.max_budget_usd)
         )
 
-    def _used(self) -> Used:
+    def _used(self, model: str) -> Used:
         answered, reserved = self.usage.answered(self._task), self.usage.reserved(self._task)
         lost = [calls for calls in reserved if not calls.under_way]
         going = [calls for calls in reserved if calls.under_way]
+        latest = next((a for a in answered if a.model == model), None)
         return Used(
             tokens=sum(a.input_tokens + a.output_tokens for a in answered) + sum(c.tokens for c in lost),
-            usd=sum(self._cost(a.model, a.input_tokens, a.output_tokens) for a in answered)
-            + sum(self._cost(c.model, c.tokens, 0) for c in lost),
+            usd=sum(a.usd + self._most(a.model, *a.unpriced) for a in answered)
+            + sum(self._most(c.model, c.tokens, 0) for c in lost),
             turns=sum(a.turns for a in answered),
             agent_turns=sum(a.agent_turns for a in answered),
             under_way=sum(c.calls for c in going),
             reserved_tokens=sum(c.tokens + c.calls * REPLY_TOKENS for c in going),
-            reserved_usd=sum(self._cost(c.model, c.tokens, c.calls * REPLY_TOKENS) for c in going),
+            reserved_usd=sum(self._most(c.model, c.tokens, c.calls * REPLY_TOKENS) for c in going),
+            next_tokens=latest.latest_tokens if latest else 0,
+            next_usd=latest.latest_usd if latest else 0.0,
         )
 
-    def _cost(self, model: str, input: int, out: int) -> float:
-        if self.limits.max_budget_usd is None:
-            return 0.0
-        price = price_of(self.model, model, most=True)
-        return (input * price.input + out * price.output) / 1e6 if price else 0.0
+    def _most(self, model: str, input: int, out: int) -> float:
+        """What calls cost at most whose tokens are only estimated, or that an earlier version recorded."""
+        prices = self.prices(model) if self.limits.max_budget_usd is not None and (input or out) else None
+        return cost_of(prices[-1:], Tokens(input=input, output=out)) if prices else 0.0
 
 
-def price_of(settings: ModelSettings, model: str, *, most: bool = False) -> Price | None:
-    """Look up the price by the model's name, one of its aliases, or its provider, else in the table of models.
+def _passes(limit: float, used: float, more: float) -> bool:
+    return used >= limit or used + more > limit
 
-    `most`: that of the longest requests, where they cost more.
-    """
-    prices: Mapping[str, Price] = settings.prices
-    own = next((prices[name] for name in names_of(settings, model) if name in prices), None)
-    return own or (known(model).most if most else known(model).price)
+
+def _over(limit: str, spent: str, latest: str, used_up: bool) -> str:
+    if used_up:
+        return f"The budget of {limit} is used up: {spent}."
+    return f"The budget of {limit} doesn't cover another call: {spent}, and the latest call took {latest}."
 
 
 def no_price(model: str) -> str:

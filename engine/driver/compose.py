@@ -316,10 +316,9 @@ def _of_the_root(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) 
 def _models(
     prepared: RunConfig, info: RunInfo, transcript: ChainTranscript, connections: DriveConnections
 ) -> ChatModels:
-    limits, model = prepared.limits, prepared.settings.model
     conn = connections.conn
     usage = Usage(conn, info.run, connections.epoch)
-    budget = RunBudget(usage, limits, model, connections.on_refused)
+    budget = RunBudget(usage, prepared.limits, prepared.facts.prices, connections.on_refused)
     return ChatModels(
         settings=prepared.settings,
         log=SqlModelLog(conn, transcript, info.run),

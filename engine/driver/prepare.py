@@ -6,7 +6,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from interlock.engine.driver.budget import no_price, price_of
+from interlock.engine.driver.budget import no_price
 from interlock.engine.driver.rights import (
     Definitions,
     RunRules,
@@ -250,7 +250,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
         workspace=workspace,
         approval_mode=options.approval_mode or settings.general.default_approval_mode,
         policy=policy,
-        limits=_limits(options.limits, settings),
+        limits=_limits(options, settings, dotenv.values),
         trusted=trusted,
         warnings=[*warnings, *set_aside_after_kill(options.home, root, protected)],
         agents=own.agents,
@@ -391,11 +391,11 @@ def _overrides(options: Options) -> dict[str, Any]:
     return overrides
 
 
-def _limits(values: Mapping[str, Any], settings: Settings) -> Limits:
-    limits = Limits.model_validate({"max_session_turns": settings.model.max_session_turns, **values})
+def _limits(options: Options, settings: Settings, env: Mapping[str, str]) -> Limits:
+    limits = Limits.model_validate({"max_session_turns": settings.model.max_session_turns, **options.limits})
     if limits.max_budget_usd is not None:
-        name = settings.model.name
+        name, facts = settings.model.name, ModelFacts(settings, env)
         for model in (resolve(settings, n) for n in (("pro", "flash") if name == "auto" else (name,))):
-            if price_of(settings.model, model) is None:
+            if facts.prices(model) is None:
                 raise InputError(no_price(model), "limits.max_budget_usd")
     return limits

@@ -296,6 +296,16 @@ async def _driven(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, 
     store, stop, rewire = door.store, door.stop, door.rewire or Rewire()
     chosen = rewire.workflow(with_own_nodes(chosen, prepared))
     prepared = await _unless_stopped(with_discovered(prepared, store.home), run, stop)
+    if not prepared.settings.telemetry.enabled or door.rewire is not None:
+        return await _held(door, chosen, prepared, run, first)
+    from interlock.engine.telemetry import followed
+
+    with followed(prepared, store, run) as (told, more):
+        return await _held(replace(door, renderers=[*door.renderers, *more]), chosen, told, run, first)
+
+
+async def _held(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First) -> Outcome:
+    store, stop, rewire = door.store, door.stop, door.rewire or Rewire()
     bus = EventBus(door.renderers, redact=prepared.redact)
     lease = await _acquired(store, run, prepared.options.stale_after_s, stop)
     wanted = prepared.settings.general.notify.wanted and door.rewire is None

@@ -45,6 +45,8 @@ class RunRow(NamedTuple):
     """Whether `parent` is the task that asked for it, not the run that it was forked from."""
     queue: str | None
     """Whose workers drive it; None: whoever starts or resumes it."""
+    usd: float | None
+    """What its calls cost, as far as their prices are known; null: none is."""
 
 
 class Request(NamedTuple):
@@ -328,6 +330,6 @@ def path(taken: list[Step], depth: int = 0) -> list[tuple[str, int]]:
     return [(node, len(list(times))) for node, times in nodes]
 
 
-def models(home: Path, run: str) -> dict[str, dict[str, int]]:
-    """Model → requests and tokens."""
+def models(home: Path, run: str) -> dict[str, dict[str, Any]]:
+    """Model → requests, tokens and cost."""
     return {row["model"]: {k: row[k] for k in row.keys()[1:]} for row in views.models(home, run)}

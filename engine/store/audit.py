@@ -179,9 +179,9 @@ class Audit:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
                 file = os.open(folder_of(self.path) / "head", flags, 0o600)
                 try:
-                    os.pwrite(
-                        file, line.encode(), 0
-                    )  # one length, one write: a kill leaves the old or the new
+                    # One length, one write: a kill leaves the old or the new.
+                    os.pwrite(file, line.encode(), 0)
+                    os.fsync(file)
                 finally:
                     os.close(file)
             self._unwritten = False

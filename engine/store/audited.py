@@ -121,9 +121,9 @@ def _rows_differ(conn: Connection, chain: list[Record]) -> Iterator[str]:
             record = latest.pop((table, key), None)
             if record is None:
                 yield f"a row of {table!r} was inserted, run {run}: no record is about {key}"
-            elif record.body != now:
-                changed = ", ".join(_differing(record.body, now))
-                yield f"a row of {table!r} was changed, run {run}: {changed} of {key}; see {_named(record)}"
+            elif (record.body, record.run) != (now, run):
+                changed = "the run" if record.run != run else ", ".join(_differing(record.body, now))
+                yield f"a row of {table!r} was changed, run {record.run}: {changed} of {key}; see {_named(record)}"
     for (table, key), record in latest.items():
         yield f"a row of {table!r} was removed, run {record.run}: {key}; see {_named(record)}"
 

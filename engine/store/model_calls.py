@@ -1,6 +1,7 @@
 """model_calls: each model call of a run, with its reply and tokens (`engine.md` 20)."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,8 @@ from interlock.engine.store.lineage import with_subtasks
 from interlock.services.models.request import Request
 from interlock.services.transcript import ChainTranscript
 from interlock.state.messages import ModelCall, Reply, Usage
+
+_USAGE = "input_tokens, output_tokens, cached_tokens, written_tokens, thought_tokens, usd"
 
 
 @dataclass
@@ -25,20 +28,20 @@ class SqlModelLog:
 
     def recorded(self, task: str) -> Reply | None:
         row = self.conn.execute(
-            "select record, model, finish_reason, problem, input_tokens, output_tokens, cached_tokens, "
-            "thought_tokens, duration_ms from model_calls where run = ? and task = ?",
+            f"select record, model, finish_reason, problem, {_USAGE}, duration_ms "
+            "from model_calls where run = ? and task = ?",
             (self.run, task),
         ).fetchone()
         if row is None:
             return None
-        record, model, finish, problem, spent, out, cached, thoughts, ms = row
+        record, model, finish, problem, *used, ms = row
         return Reply(
             record=record,
             message=self.transcript.message(record),
             model=model,
             finish_reason=finish,
             problem=problem,
-            usage=Usage(input=spent, output=out, cached=cached, thoughts=thoughts),
+            usage=_usage(used),
             duration_ms=ms,
             replayed=True,
         )
@@ -78,7 +81,9 @@ class SqlModelLog:
                 "input_tokens": reply.usage.input,
                 "output_tokens": reply.usage.output,
                 "cached_tokens": reply.usage.cached,
+                "written_tokens": reply.usage.written,
                 "thought_tokens": reply.usage.thoughts,
+                "usd": reply.usage.usd,
             }
             put(conn, "model_calls", row)
         return reply.model_copy(update={"record": record, "message": self.transcript.message(record)})
@@ -101,12 +106,13 @@ def calls_before(conn: Connection, run: str) -> dict[tuple[str, str], int]:
 
 def usage_of(conn: Connection, run: str, record: str) -> Usage:
     """Tokens of the request whose reply is `record`."""
-    row = conn.execute(
-        "select input_tokens, output_tokens, cached_tokens, thought_tokens from model_calls "
-        "where run = ? and record = ?",
-        (run, record),
-    ).fetchone()
-    return Usage(input=row[0], output=row[1], cached=row[2], thoughts=row[3]) if row else Usage()
+    sql = f"select {_USAGE} from model_calls where run = ? and record = ?"
+    row = conn.execute(sql, (run, record)).fetchone()
+    return _usage(row) if row else Usage()
+
+
+def _usage(row: Sequence[Any]) -> Usage:
+    return Usage(**dict(zip(("input", "output", "cached", "written", "thoughts", "usd"), row, strict=True)))
 
 
 def usage_stats(conn: Connection, run: str) -> dict[str, Any]:
@@ -114,14 +120,13 @@ def usage_stats(conn: Connection, run: str) -> dict[str, Any]:
     runs = with_subtasks(conn, run)
     of_task = f"run in ({', '.join('?' * len(runs))})"
     rows = conn.execute(
-        "select model, count(*), sum(input_tokens), sum(output_tokens), sum(cached_tokens), sum(duration_ms) "
-        f"from model_calls where {of_task} group by model order by model",
+        "select model, count(*), sum(input_tokens), sum(output_tokens), sum(cached_tokens), sum(duration_ms), "
+        f"case when count(usd) = count(*) then sum(usd) end from model_calls where {of_task} "
+        "group by model order by model",
         runs,
     ).fetchall()
-    models = {
-        model: {"requests": n, "input_tokens": i, "output_tokens": o, "cached": c, "duration_ms": ms}
-        for model, n, i, o, c, ms in rows
-    }
+    names = ("requests", "input_tokens", "output_tokens", "cached", "duration_ms", "usd")
+    models = {model: dict(zip(names, figures, strict=True)) for model, *figures in rows}
     (calls,) = conn.execute(
         f"select count(*) from journal where {of_task} and state = 'done'", runs
     ).fetchone()
@@ -130,4 +135,6 @@ def usage_stats(conn: Connection, run: str) -> dict[str, Any]:
         for key in ("input_tokens", "output_tokens", "cached", "duration_ms")
     }
     spent = total["input_tokens"] + total["output_tokens"]
-    return {"total_tokens": spent, **total, "tool_calls": calls, "models": models}
+    costs = [model["usd"] for model in models.values()]
+    usd = sum(costs) if costs and None not in costs else None
+    return {"total_tokens": spent, **total, "tool_calls": calls, "usd": usd, "models": models}

@@ -62,7 +62,9 @@ create table if not exists model_calls (
     input_tokens integer not null,
     output_tokens integer not null,
     cached_tokens integer not null,
+    written_tokens integer not null default 0, -- of the input: to the provider's cache
     thought_tokens integer not null,
+    usd real,                         -- what it cost by the prices of then; null: unknown
     duration_ms integer not null,
     at real not null,
     primary key (run, agent, role, ordinal)
@@ -201,6 +203,13 @@ create table if not exists undone (
     text text not null,               -- what a person took back, for people and the model
     record text,                      -- chain record that told the model; null: not told yet
     primary key (run, seq)
+) without rowid;
+create table if not exists traces (
+    run text primary key,
+    trace text not null,              -- of OpenTelemetry: 32 hex digits
+    parent text not null,             -- span that the first drive is a part of; '' for none
+    root text not null,               -- span of the first drive
+    until real not null               -- unix time up to which a collector has the run's spans
 ) without rowid;
 create table if not exists lease (
     run text primary key,

@@ -17,13 +17,15 @@ from interlock.services.files.folders import private_file
 from interlock.state.errors import StoreError
 
 ERRORS = (sqlite3.Error,)
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
 _ADDED = (
     (6, "approvals", "number", "integer", "rowid"),
     (7, "approvals", "seq", "integer", "rowid"),
     (7, "runs", "subtask_of", "text", "json_extract(options, '$.subtask_of')"),
     (10, "runs", "queue", "text", "null"),
+    (11, "model_calls", "written_tokens", "integer not null default 0", "0"),
+    (11, "model_calls", "usd", "real", "null"),
 )
 """Version, table and column that earlier stores lack, its type, and what it holds for their rows."""
 _PAGE = 2048
@@ -189,6 +191,19 @@ def damaged_pages(conn: Connection, *, quick: bool) -> list[str]:
     """What SQLite finds wrong with the file; `quick`: at most one line, and indexes aren't compared."""
     found = conn.execute("pragma quick_check(1)" if quick else "pragma integrity_check")
     return [text for (text,) in found if text != "ok"]
+
+
+def free_bytes(conn: Connection) -> int:
+    """Bytes of the file that hold nothing."""
+    (free,), (size,) = (conn.execute(f"pragma {name}").fetchone() for name in ("freelist_count", "page_size"))
+    return free * size
+
+
+def shrink(conn: Connection) -> None:
+    """Give free pages back; not while others use the store."""
+    with suppress(sqlite3.OperationalError):  # busy
+        conn.execute("vacuum")
+        conn.execute("pragma wal_checkpoint(truncate)")
 
 
 _WAL_WRITE_LOCK = "120"

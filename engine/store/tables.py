@@ -101,6 +101,7 @@ TABLES = (
     Table("undone", ("run", "seq"), "record is not null and at <= :made"),
     Table("sessions", ("session",)),
     Table("served", ("kind", "id"), holds={"body": f"{_PARSED}:mapping"}),
+    Table("traces", ("run",)),
     Table("lease", ("run",)),
     Table(
         "runs",

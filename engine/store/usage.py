@@ -9,8 +9,16 @@ from typing import NamedTuple
 from interlock.engine.store import put
 from interlock.engine.store.connection import Connection
 
-_TURN = "case when role = 'main' and finish_reason is not null and problem is null then 1 else 0 end"
+TURN = "case when role = 'main' and finish_reason is not null and problem is null then 1 else 0 end"
 """An answer that counts as a turn; retries don't."""
+
+
+_LATEST = """
+select model, input_tokens + output_tokens, coalesce(usd, 0.0) from (
+    select *, row_number() over (partition by model order by at desc, ordinal desc) as place
+    from model_calls where {}) as of_model where place = 1
+"""
+"""A model's latest call."""
 
 
 class Answered(NamedTuple):
@@ -22,6 +30,12 @@ class Answered(NamedTuple):
     turns: int
     agent_turns: int
     """Those of sub-agents."""
+    usd: float
+    """What they cost, as far as it was known when they were answered."""
+    unpriced: tuple[int, int]
+    """Input and output tokens of the others."""
+    latest_tokens: int
+    latest_usd: float
 
 
 class Reserved(NamedTuple):
@@ -69,12 +83,19 @@ class Usage:
     def answered(self, runs: Sequence[str]) -> list[Answered]:
         """What the runs' answered calls used, by model."""
         rows = self.conn.execute(
-            f"select model, sum(input_tokens), sum(output_tokens), sum({_TURN}), "
-            f"sum({_TURN} * case when agent <> '' then 1 else 0 end) "
+            f"select model, sum(input_tokens), sum(output_tokens), sum({TURN}), "
+            f"sum({TURN} * case when agent <> '' then 1 else 0 end), coalesce(sum(usd), 0.0), "
+            "sum(case when usd is null then input_tokens else 0 end), "
+            "sum(case when usd is null then output_tokens else 0 end) "
             f"from model_calls where {_among(runs)} group by model",
             runs,
         )
-        return [Answered(*row) for row in rows]
+        found = self.conn.execute(_LATEST.format(_among(runs)), runs)
+        latest = {model: (tokens, usd) for model, tokens, usd in found}
+        return [
+            Answered(name, spent, out, turns, agents, usd, (unpriced_in, unpriced_out), *latest[name])
+            for name, spent, out, turns, agents, usd, unpriced_in, unpriced_out in rows
+        ]
 
     def reserved(self, runs: Sequence[str]) -> list[Reserved]:
         """What the runs' calls without an answer reserve; one that an earlier driver left behind was cut off."""

@@ -19,7 +19,8 @@ select c.run, c.workflow, c.queue, c.parent, c.workspace, c.title, c.created, c.
        coalesce(s.number, 0) as below,
        coalesce({IS_SUBTASK}, false) as subtask,
        (select coalesce(sum(input_tokens + output_tokens), 0) from model_calls m
-        where m.run = c.run) as tokens
+        where m.run = c.run) as tokens,
+       (select sum(usd) from model_calls m where m.run = c.run) as usd
 from runs c left join lease l on l.run = c.run
 left join (select parent, count(*) as number from runs where subtask_of = parent
            and status not in ('done', 'cancelled') group by parent) s on s.parent = c.run
@@ -27,7 +28,7 @@ left join (select parent, count(*) as number from runs where subtask_of = parent
 
 
 def runs(home: Path) -> list[Row]:
-    """Every run with its lease, the number of its requests and subtasks that wait, and its tokens: newest first."""
+    """Every run with its lease, number of waiting requests and subtasks, tokens and cost: newest first."""
     return select(home, f"{_RUNS} order by c.updated desc")
 
 
@@ -88,10 +89,11 @@ waits = _of_run(
 models = _of_run(
     "select model, count(*) as requests, sum(input_tokens) as input_tokens, "
     "sum(output_tokens) as output_tokens, sum(cached_tokens) as cached, "
-    "sum(thought_tokens) as thoughts, sum(duration_ms) as duration_ms "
+    "sum(thought_tokens) as thoughts, sum(duration_ms) as duration_ms, "
+    "case when count(usd) = count(*) then sum(usd) end as usd "
     "from model_calls where run = ? group by model order by model"
 )
-"""Model, requests, tokens and time, by model."""
+"""Model, requests, tokens, time and cost, by model; the cost is null if that of any call is unknown."""
 calls = _of_run(
     "select j.*, c.body as asked, c.file as asked_file, a.body as answer, a.file as answer_file "
     "from journal j left join chain c on c.id = j.message left join chain a on a.id = j.record "

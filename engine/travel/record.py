@@ -1,9 +1,9 @@
 """record: a run's complete export as plain data; `--format json` writes it, and pages are rendered from it."""
 
+import os
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.driver.budget import price_of
 from interlock.engine.read import RunRow, models, path, steps, waiting_requests
 from interlock.engine.read.calls import agents, answered, calls, reasons
 from interlock.engine.store.checkpoints import state_at
@@ -11,7 +11,9 @@ from interlock.engine.store.runs import messages_at
 from interlock.engine.store.snapshots import snapshots
 from interlock.engine.store.undone import undone
 from interlock.engine.travel.files import diff_of, settings_of
+from interlock.services.models.facts import ModelFacts
 from interlock.state.errors import InterlockError, UserError
+from interlock.state.messages import Usage
 
 FORMAT = "interlock-run-1"
 
@@ -61,13 +63,16 @@ def _diffs(home: Path, run: RunRow) -> tuple[str, dict[str, str]]:
         return f"The files can't be shown: {error}", {}
 
 
-def costs(run: RunRow, used: dict[str, dict[str, int]]) -> dict[str, dict[str, Any]]:
-    model = settings_of(Path(run.workspace)).model
+def costs(run: RunRow, used: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """`used`, by model, with the cost also of calls whose price wasn't known when they were made, or not kept yet."""
+    if all(amounts["usd"] is not None for amounts in used.values()):
+        return used
+    facts = ModelFacts(settings_of(Path(run.workspace)), os.environ)
     found: dict[str, dict[str, Any]] = {}
     for name, amounts in used.items():
-        price = price_of(model, name)
-        spent = (
-            price and (amounts["input_tokens"] * price.input + amounts["output_tokens"] * price.output) / 1e6
+        prices = facts.prices(name) if amounts["usd"] is None else None
+        tokens = Usage(
+            input=amounts["input_tokens"], output=amounts["output_tokens"], cached=amounts["cached"]
         )
-        found[name] = {**amounts, "usd": spent}
+        found[name] = {**amounts, "usd": prices[0].cost(tokens) if prices else amounts["usd"]}
     return found

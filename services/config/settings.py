@@ -276,16 +276,23 @@ def load_settings(
     )
 
 
+_USERS_OWN = ("general.notify", "telemetry", "store")
+"""A project can't choose how the user is notified, where records are sent and how long they are kept."""
+
+
 def _without_users_own(layer: Layer, warnings: list[str]) -> Layer:
-    """Drop `general.notify`: a project can't choose how the user is notified, even if it is trusted."""
-    general = layer.data.get("general", {})
-    if "notify" not in general:
-        return layer
-    warnings.append(
-        f"{layer.source}: general.notify counts only in ~/.interlock/settings.json; it is left out."
-    )
-    kept = {key: value for key, value in general.items() if key != "notify"}
-    return replace(layer, data={**layer.data, "general": kept})
+    """Drop these, even of a trusted project."""
+    data = dict(layer.data)
+    for key in _USERS_OWN:
+        section, _, name = key.rpartition(".")
+        holder: dict[str, Any] = dict(data.get(section, {})) if section else data
+        if name not in holder:
+            continue
+        warnings.append(f"{layer.source}: {key} counts only in ~/.interlock/settings.json; it is left out.")
+        del holder[name]
+        if section:
+            data[section] = holder
+    return replace(layer, data=data)
 
 
 def _warnings(layer: Layer) -> Iterator[str]:
@@ -362,9 +369,26 @@ def _from_roo(server: dict[str, Any], workspace: Path) -> dict[str, Any]:
     return made
 
 
+_SWITCHES = {"enabled", "logPrompts", "useCollector"}
+_TELEMETRY = {
+    "GEMINI_TELEMETRY_ENABLED": "enabled",
+    "GEMINI_TELEMETRY_TARGET": "target",
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "otlpEndpoint",
+    "GEMINI_TELEMETRY_OTLP_ENDPOINT": "otlpEndpoint",
+    "GEMINI_TELEMETRY_OTLP_PROTOCOL": "otlpProtocol",
+    "GEMINI_TELEMETRY_LOG_PROMPTS": "logPrompts",
+    "GEMINI_TELEMETRY_OUTFILE": "outfile",
+    "GEMINI_TELEMETRY_USE_COLLECTOR": "useCollector",
+}
+"""gemini-cli's variables, the stronger last."""
+
+
 def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
     model = env.get("GEMINI_MODEL")
     found: dict[str, Any] = {"model": {"name": model}} if model else {}
     if sandbox := env.get("INTERLOCK_SANDBOX") or env.get("GEMINI_SANDBOX"):
         found["tools"] = {"sandbox": _SWITCH.get(sandbox.strip().lower(), sandbox)}
+    if telemetry := {key: env[name] for name, key in _TELEMETRY.items() if env.get(name)}:
+        switches = {key: telemetry[key].lower() in ("true", "1") for key in _SWITCHES & telemetry.keys()}
+        found["telemetry"] = {**telemetry, **switches}
     return found

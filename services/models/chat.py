@@ -67,6 +67,8 @@ async def counted(
 
 STALL_S = 120.0
 """Seconds without output after which a request fails; a warning follows each of the first three quarters."""
+_THINKS_S = 0.2
+"""Seconds by which a request was sent; most models answer later."""
 _ABLE = ("gemini", "script")
 """Providers that support features; a script returns whatever it contains."""
 _TEMPERATURE, _HELPER_TEMPERATURE = 1.0, 0.0
@@ -164,6 +166,8 @@ class ChatModels:
                     raise
                 await self._wait(error, failures, delay_s, emit)
                 request = replace(request, attempt=call.failures + failures)
+        if assumed := self.facts.unknown(request.model):
+            emit(ErrorEvent(agent=self._agent, severity="warning", message=assumed))
         yield self._record(call, request, answer, started)
 
     def plan(self, problem: ModelError | str, failed: int, spent_s: float = 0) -> RetryPlan:
@@ -264,6 +268,7 @@ class ChatModels:
                     )
                 )
 
+        prices = asyncio.ensure_future(self._priced(request.model))
         try:
             comes("connecting")
             provider = await self._providers.get(request.model)
@@ -290,6 +295,13 @@ class ChatModels:
             explained = explain(error, request.model, self._clock.now())
             explained.args = (self._redact(str(explained)),)  # clients quote the URL, which contains the key
             raise explained from error
+        finally:
+            prices.cancel()
+
+    async def _priced(self, model: str) -> None:
+        """Load the table of prices while the model thinks: it is needed with the reply, and nothing waits for it."""
+        await asyncio.sleep(_THINKS_S)
+        await asyncio.to_thread(self.facts.prices, model)
 
     def _delay_s(self, error: ModelError, failures: int, attempts: int, spent_s: float) -> float | None:
         """Return the seconds to wait before another attempt, or None; then the error's text may say why."""
@@ -311,6 +323,7 @@ class ChatModels:
             # Before the row: a kill in between repeats the request, and the later entry for an ordinal wins.
             self._recorder.add(request, message, answer)
         self.facts.read(request.model, answer.usage.input - answer.usage.cached, answer.begun_s)
+        cost = {"usd": self.facts.cost(request.model, answer.usage)}
         self._budget.settle(call.task)  # in the same commit as the reply: a kill leaves both or neither
         reply = Reply(
             record="",
@@ -318,7 +331,7 @@ class ChatModels:
             model=request.model,
             finish_reason=answer.finish_reason,
             problem=answer.problem,
-            usage=answer.usage,
+            usage=answer.usage.model_copy(update=cost),
             duration_ms=round((self._clock.monotonic() - started) * 1000),
             called=answer.called,
         )

@@ -11,9 +11,17 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from interlock.services.files.filesystem import locked, replace_file
-from interlock.services.models.known import known
-from interlock.services.models.names import entry_of, gemini_key, limit, provider_of, provider_spec, resolve
-from interlock.state.messages import Reply
+from interlock.services.models.known import FREE, Prices, Rates, cost_of, known
+from interlock.services.models.names import (
+    entry_of,
+    gemini_key,
+    limit,
+    names_of,
+    provider_of,
+    provider_spec,
+    resolve,
+)
+from interlock.state.messages import Reply, Usage
 from interlock.state.settings import Settings
 
 Kind = Literal["", "llama.cpp", "ollama", "vllm", "lm studio"]
@@ -150,6 +158,8 @@ class Seen(BaseModel):
     protocol: Literal["native", "xml", "json"] | None = None
     """How it called a tool last."""
     read_per_s: float | None = None
+    warned: bool = False
+    """Whether the user was told what is assumed of it."""
 
 
 _SEEN = TypeAdapter(dict[str, Seen])
@@ -166,6 +176,7 @@ class ModelFacts:
         self._file = home / _FILE if home else None
         self._env, self._ask = env, ask
         self._servers: dict[str, Server] = {}
+        self._prices: dict[str, Prices | None] = {}
 
     def server(self, model: str) -> Server:
         if model not in self._servers:
@@ -175,14 +186,46 @@ class ModelFacts:
     def window(self, model: str) -> tuple[int, bool]:
         """The window in tokens, and whether it is known: set, told by the server, or in the table of models."""
         own = limit(self._settings, model, -1)
-        found = own if own > 0 else self._told(model) or known(model).window
-        if found is None and provider_of(model) == "gemini":
+        found = own if own > 0 else self._told(model)
+        if found is None and provider_of(model) in ("gemini", "script"):
             return limit(self._settings, model), True
+        found = found or known(model, url_of(model, self._env)).window
         return found or limit(self._settings, model), found is not None
 
     def limit(self, model: str) -> int:
         """The window in tokens: as set, as its server says, as known by name."""
-        return limit(self._settings, model, self._told(model))
+        return self.window(model)[0]
+
+    def unknown(self, model: str) -> str:
+        """What is assumed of a model that nobody knows, and how to set it: said once in its life. Empty: nothing is."""
+        window, is_known = self.window(model)
+        prices = provider_of(model) == "script" or self.prices(model)
+        if (is_known and prices) or self.seen(model).warned:
+            return ""
+        self.see(model, warned=True)
+        parts = (
+            []
+            if is_known
+            else [f"a context window of {window:,} tokens is assumed (models.NAME.contextWindow)"]
+        )
+        parts += [] if prices else ["its cost isn't counted (models.NAME.price)"]
+        return f"Model {model!r} isn't in the table of models: {'; '.join(parts)}. Set it in settings."
+
+    def prices(self, model: str) -> Prices | None:
+        """As settings say; nothing for servers nearby; else as the table of models says. None: unknown.
+
+        The first call loads the table.
+        """
+        if model not in self._prices:
+            own, url = own_price(self._settings, model), url_of(model, self._env)
+            near = bool(url) and is_near(url)
+            self._prices[model] = own or (FREE if near else known(model, url).prices)
+        return self._prices[model]
+
+    def cost(self, model: str, usage: Usage) -> float | None:
+        """US dollars for a request; the provider's own figure where it gave one. None: unknown."""
+        prices = self.prices(model) if usage.usd is None else None
+        return usage.usd if prices is None else cost_of(prices, usage)
 
     def _told(self, model: str) -> int | None:
         windows = self.server(model).models or {}
@@ -254,6 +297,17 @@ class ModelFacts:
 
     def _key(self, model: str) -> str:
         return f"{model} {self.server(model).url}".strip()
+
+
+def own_price(settings: Settings, model: str) -> Prices | None:
+    """What settings say, by the model's name, one of its aliases, or its provider."""
+    prices = settings.model.prices
+    named = (prices[name] for name in names_of(settings.model, model) if name in prices)
+    found = entry_of(settings, model).price or next(named, None)
+    if found is None:
+        return None
+    cached, written = (found.input if one is None else one for one in (found.cached, found.written))
+    return [Rates(0, found.input, found.output, cached, written)]
 
 
 def offered(settings: Settings, env: Mapping[str, str], facts: ModelFacts) -> list[str]:

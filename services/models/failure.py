@@ -145,6 +145,8 @@ async def _ended(step: "asyncio.Future[T | _End]") -> None:
 
 _RETRIED = frozenset({408, 429, 499})
 _TRANSPORT = ("APIConnectionError", "APITimeoutError", "UnknownApiResponseError", "JSONDecodeError")
+_LOST = frozenset({"TransportError", "DecodingError"})
+"""Classes of httpx, and of httpx2, which some clients prefer."""
 _ABSENT = ("ConnectError", "ClientConnectorError", "ClientConnectorDNSError")
 """Exceptions of httpx and aiohttp for failed connections."""
 _ABSENT_ATTEMPTS, _ABSENT_S = 3, 1.0
@@ -218,18 +220,9 @@ def _answered(error: BaseException, status: int, model: str, now: float) -> Mode
 
 def _is_lost(error: BaseException) -> bool:
     """Whether it is a reset, time-out, or invalid gzip or JSON: a repeated request may succeed."""
-    import httpx
-
-    lost = (
-        httpx.TransportError,
-        httpx.DecodingError,
-        ConnectionError,
-        TimeoutError,
-        socket.gaierror,
-        ssl.SSLError,
-        UnicodeDecodeError,
-    )
-    return isinstance(error, lost) or type(error).__name__ in _TRANSPORT
+    lost = (ConnectionError, TimeoutError, socket.gaierror, ssl.SSLError, UnicodeDecodeError)
+    of_client = (c.__name__ for c in type(error).__mro__ if c.__module__.startswith("httpx"))
+    return isinstance(error, lost) or type(error).__name__ in _TRANSPORT or not _LOST.isdisjoint(of_client)
 
 
 def _innermost(error: BaseException) -> BaseException:

@@ -16,7 +16,6 @@ from copy import copy
 from importlib.util import find_spec
 from typing import Any, cast
 
-import httpx
 from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_google_genai import ChatGoogleGenerativeAI, Modality
@@ -118,19 +117,21 @@ _PLACE = "contents of the request"
 """Placeholder that the client encodes instead."""
 
 
-async def _put_contents(request: httpx.Request) -> None:
-    """httpx request hook: replace the placeholder with the encoded contents. Raises `ModelError` for a redirect, which
-    would carry the key and the conversation to where nobody sent them."""
+async def _put_contents(request: Any) -> None:
+    """Replace the placeholder with the encoded contents: a request hook of httpx, or of httpx2, which the SDK prefers.
+
+    Raises `ModelError` for a redirect, which would carry the key and the conversation to where nobody sent them.
+    """
     try:
         head, place, rest = request.content.partition(json.dumps(_PLACE).encode())
-    except httpx.RequestNotRead:
+    except RuntimeError:  # RequestNotRead: a redirect's
         head = place = rest = b""
     if not place:
         raise ModelError(
             f"The model's server redirects to {str(request.url.copy_with(query=None))!r}. If requests should go there,"
             " name its address in GOOGLE_GEMINI_BASE_URL."
         )
-    request.stream = httpx.ByteStream(head + _CONTENTS.get() + rest)
+    request.stream = type(request.stream)(head + _CONTENTS.get() + rest)
     request.headers["Content-Length"] = str(len(head) + len(_CONTENTS.get()) + len(rest))
 
 

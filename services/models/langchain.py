@@ -92,13 +92,15 @@ class LangChainProvider:
         cls = chat_class(model)
         if facts.server(model).kind == "llama.cpp":
             options["extra_body"] = {"return_progress": True}
-            cls = _telling_progress(cls)
+        if self._spec.cls == "ChatOpenAI" and options.get("base_url"):
+            cls = _telling_more(cls)
         self._model = cls(**options)
         self._messages = PerMessage(converted)
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
         """Make the request once. Calls are yielded at the end: their arguments arrive in pieces."""
         pieces: list[AIMessageChunk] = []
+        usd: float | None = None
         async for piece in self._bound(request).astream(self._messages(request.messages)):
             chunk = cast(AIMessageChunk, piece)
             pieces.append(chunk)
@@ -106,10 +108,11 @@ class LangChainProvider:
                 pieces = [_sum(pieces)]
             text, thought = _content(chunk)
             progress = chunk.response_metadata.pop(_PROGRESS, None)
+            usd = chunk.response_metadata.pop(_COST, usd)
             if text or thought or progress:
                 yield Chunk(text=text, thought=thought, progress=progress)
         if pieces:
-            yield self._end(_sum(pieces))
+            yield self._end(_sum(pieces), usd)
 
     async def aclose(self) -> None:
         """No-op: LangChain's models have no close; their connections go with them."""
@@ -127,7 +130,7 @@ class LangChainProvider:
         model = self._model.bind_tools(tools) if tools else self._model
         return model.bind(**options)
 
-    def _end(self, whole: AIMessageChunk) -> Chunk:
+    def _end(self, whole: AIMessageChunk, usd: float | None) -> Chunk:
         meta = whole.response_metadata
         finish = next((meta[k] for k in ("finish_reason", "stop_reason", "done_reason") if meta.get(k)), None)
         reason, problem = ending(self._name, None if finish is None else str(finish), _FINISH)
@@ -136,6 +139,8 @@ class LangChainProvider:
             problem = f"{self._name} sent a call that can't be read: {broken}"
             reason = "malformed_function_call"
         usage = usage_of(cast("Mapping[str, Any] | None", whole.usage_metadata))
+        if usage and usd is not None:
+            usage = usage.model_copy(update={"usd": usd})
         return Chunk(calls=calls, finish_reason=reason, problem=problem, usage=usage)
 
 
@@ -155,11 +160,11 @@ def chat_class(model: str) -> type[BaseChatModel]:
     return cls
 
 
-_PROGRESS = "prompt_progress"
+_PROGRESS, _COST = "prompt_progress", "cost"
 
 
-def _telling_progress(cls: type[BaseChatModel]) -> type[BaseChatModel]:
-    """The class with llama.cpp's progress in the chunks' metadata, which the client drops."""
+def _telling_more(cls: type[BaseChatModel]) -> type[BaseChatModel]:
+    """The class with llama.cpp's progress and OpenRouter's cost in the chunks' metadata: the client drops them."""
 
     class Telling(cls):
         def _convert_chunk_to_generation_chunk(self, chunk: dict[str, Any], *rest: Any) -> Any:
@@ -167,6 +172,9 @@ def _telling_progress(cls: type[BaseChatModel]) -> type[BaseChatModel]:
             made = own._convert_chunk_to_generation_chunk(chunk, *rest)
             if made is not None and (told := chunk.get(_PROGRESS)):
                 made.message.response_metadata[_PROGRESS] = (told["processed"], told["total"])
+            usage: dict[str, Any] = chunk.get("usage") or {}
+            if made is not None and isinstance(usage.get(_COST), int | float):
+                made.message.response_metadata[_COST] = float(usage[_COST])
             return made
 
     return Telling

@@ -165,8 +165,9 @@ def names_of(settings: ModelSettings, model: str) -> list[str]:
 
 
 def limit(settings: Settings, model: str, told: int | None = None) -> int:
-    """Return the context window in tokens: `model.tokenLimits` by model name or alias, else what its server `told`,
-    else the built-in value."""
+    """Return the context window in tokens: as set for it, else what its server `told`, else the built-in value."""
+    if own := entry_of(settings, model).context_window:
+        return own
     for name, tokens in settings.model.token_limits.items():
         if model in (name, settings.model.aliases.get(name)):
             return tokens

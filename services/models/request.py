@@ -142,15 +142,22 @@ class PerTools(Generic[T]):
         return self._last[1]
 
 
+_WRITTEN = ("cache_creation", "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
+"""Input written to a cache: LangChain counts it under the first name, or by how long it is kept."""
+
+
 def usage_of(metadata: Mapping[str, Any] | None) -> Usage | None:
     """Convert LangChain's `usage_metadata`; in a stream, what the chunk adds. Output includes thoughts."""
     if metadata is None:
         return None
+    of_input: Mapping[str, int | None] = metadata.get("input_token_details") or {}
+    of_output: Mapping[str, int | None] = metadata.get("output_token_details") or {}
     return Usage(
         input=metadata["input_tokens"],
         output=metadata["output_tokens"],
-        cached=metadata.get("input_token_details", {}).get("cache_read", 0),
-        thoughts=metadata.get("output_token_details", {}).get("reasoning", 0),
+        cached=of_input.get("cache_read") or 0,
+        written=sum(of_input.get(name) or 0 for name in _WRITTEN),
+        thoughts=of_output.get("reasoning") or 0,
     )
 
 
@@ -363,11 +370,14 @@ def _own_id(ordinal: int, index: int, taken: set[str]) -> str:
 
 
 def _sum(a: Usage, b: Usage) -> Usage:
+    paid = [one.usd for one in (a, b) if one.usd is not None]
     return Usage(
         input=a.input + b.input,
         output=a.output + b.output,
         cached=a.cached + b.cached,
+        written=a.written + b.written,
         thoughts=a.thoughts + b.thoughts,
+        usd=sum(paid) if paid else None,
     )
 
 

@@ -11,7 +11,7 @@ from kill_runs.scene import Scene
 
 from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.client import Client, Options
-from interlock.engine.store import Store
+from interlock.engine.store import Store, audit_key, put
 from interlock.engine.store.audit import AUDITED, hash_of
 from interlock.engine.store.audited import head, records, verify
 
@@ -29,7 +29,25 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
             decisions = [Decision(r.id, "proceed_once", door="--approve") for r in client.requests("r")]
             outcome = resume_sync("r", decisions=decisions, options=scene.options)
         assert outcome.status == "done"
+        _with_more(scene.options.home)
         return scene.options.home
+
+
+def _with_more(home: Path) -> None:
+    """Rows of tables that the scene leaves empty, as a driver writes them."""
+    when = {"run": "r", "attempt": 1, "epoch": 1, "intent_at": 1.0, "done_at": 2.0, "state": "done"}
+    hook = {"event": "BeforeTool", "key": "k", "hook": "h", "place": 0, "subject": "s", "name": "lint"}
+    source = {
+        "source": "settings.json",
+        "command": "./lint",
+        "idempotent": 0,
+        "reply": "{}",
+        "reply_file": "f",
+    }
+    node = {"task": "t", "key": "k", "place": "main", "type": "json", "value": b"1"}
+    with closing(Store(home).connect()) as conn, conn.transaction():
+        put(conn, "hook_calls", {**when, **hook, **source})
+        put(conn, "effects", {**when, **node})
 
 
 @pytest.fixture
@@ -113,31 +131,67 @@ def _restored(conn: sqlite3.Connection, home: Path, table: str) -> None:
     conn.execute("detach was")
 
 
+_UNRECORDED = {
+    "runs": {"subtask_of", "title", "created", "updated", "status", "outcome", "step", "input", "error"},
+    "journal": {"epoch", "intent_at", "done_at"},
+    "effects": {"type", "epoch", "intent_at", "done_at"},
+    "hook_calls": {"place", "subject", "idempotent", "epoch", "intent_at", "done_at"},
+    "decisions": {"attempt", "at"},
+    "approvals": {"key", "asked_at", "interrupt", "answered_at", "number", "seq"},
+}
+"""Columns that say nothing of who did what: their changes aren't looked for."""
+_INSIDE = {("runs", "options"): """json_set(options, '$.rights', json('{"allow": "all"}'))"""}
+"""What is recorded of a column that holds more than that."""
+
+
 @pytest.mark.parametrize("table", AUDITED)
 def test_each_change_of_a_row_is_found_and_names_the_run(home: Path, table: str) -> None:
     with closing(sqlite3.connect(home / "interlock.db")) as conn:
-        if not conn.execute(f"select count(*) from {table}").fetchone()[0]:
-            pytest.skip(f"the scene has no row of {table}")
-        changes = [f"delete from {table}"]
+        conn.execute("pragma foreign_keys = off")
         names = [name for _, name, *_ in conn.execute(f"pragma table_info({table})")]
-        insert = (
-            f"insert into {table} select {', '.join(_other(table, n) for n in names)} from {table} limit 1"
-        )
-        changes.append(insert)
-        texts = {"decisions": "body", "approvals": "answer", "journal": "tool", "runs": "workspace"}
-        changes.append(f"update {table} set {texts.get(table, 'state')} = 'x'")
+        assert conn.execute(f"select count(*) from {table}").fetchone()[0] and _UNRECORDED[table] < {*names}
+        one = f"where rowid = (select min(rowid) from {table})" if table in ("runs", "approvals") else ""
+        changes = [f"delete from {table} {one}"]
+        other = ", ".join(_other(table, name) for name in names)
+        changes.append(f"insert into {table} select {other} from {table} limit 1")
+        for name in {*names} - _UNRECORDED[table]:
+            new = _INSIDE.get((table, name)) or f"coalesce({name}, '') || 1"
+            changes.append(f"update or ignore {table} set {name} = {new} {one}")
         for change in changes:
-            conn.execute("begin")
             conn.execute(change)
             conn.commit()
             assert any("run r" in line for line in verify(home)[1]), change
             _restored(conn, home, table)
+        assert verify(home)[1] == []
 
 
 def _other(table: str, name: str) -> str:
     key = {"runs": "run", "approvals": "id", "journal": "attempt", "decisions": "task"}.get(table, "key")
     changed = "'run r, another'" if name != "attempt" else "99"
     return changed if name == key else "'other'" if (table, name) == ("approvals", "key") else name
+
+
+def test_every_record_is_guarded_in_every_column_and_place(home: Path) -> None:
+    last = max(r.seq for r in records(home))
+    columns = ("at", "kind", "run", "tbl", "key", "body", "hash", "mac")
+    changes = [
+        *(f"update audit set {name} = coalesce({name}, '') || 1 where seq = {{}}" for name in columns),
+        "delete from audit where seq = {}",
+        "delete from audit where seq >= {}",
+    ]
+    with closing(sqlite3.connect(home / "interlock.db")) as conn:
+        for number, change in enumerate(changes):
+            for seq in range(1 + number % 3, last + 1, 3):
+                conn.execute(change.format(seq))
+                conn.commit()
+                assert verify(home)[1], change.format(seq)
+                _restored(conn, home, "audit")
+
+
+def test_a_replaced_key_is_named(home: Path) -> None:
+    (home / "audit" / "key").unlink()
+    audit_key._read.cache_clear()  # as in another process
+    assert any("another key" in line for line in verify(home)[1])
 
 
 def test_a_head_that_was_kept_elsewhere_shows_an_older_store_put_back(home: Path, ended: Path) -> None:

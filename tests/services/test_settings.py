@@ -93,15 +93,15 @@ def test_in_the_home_directory_the_user_files_count_once_and_without_trust(tmp_p
 
 def test_unknown_keys_are_kept_and_reported(load: Load, tmp_path: Path) -> None:
     content = {
-        "telemetry": {"target": "x"},
+        "privacy": {"target": "x"},
         "model": {"name": "m", "nmae": 1},
         "tools": {"shell": {"pager": "cat"}},
     }
     loaded = load({"home/.gemini": content})
     file = str(tmp_path / "home/.gemini/settings.json")
-    assert loaded.unknown == [(file, "telemetry"), (file, "tools.shell.pager")]
+    assert loaded.unknown == [(file, "privacy"), (file, "tools.shell.pager")]
     assert loaded.warnings == [f"{file}: no setting is called 'model.nmae'. Did you mean 'model.name'?"]
-    assert loaded.settings.model_extra == {"telemetry": {"target": "x"}}
+    assert loaded.settings.model_extra == {"privacy": {"target": "x"}}
     assert loaded.settings.tools.shell.model_extra == {"pager": "cat"}
 
 
@@ -119,7 +119,7 @@ def test_unknown_keys_are_kept_and_reported(load: Load, tmp_path: Path) -> None:
         ],
         ("mcpServers.docs.oauth.clientid", "mcpServers.docs.oauth.clientId"),
         # gemini-cli settings without meaning here aren't typos.
-        *[("privacy", ""), ("telemetry", ""), ("context.includeDirectoryTree", "")],
+        *[("privacy", ""), ("context.includeDirectoryTree", "")],
         *[("general.preview", ""), ("tools.enableHooks", ""), ("agents.overrides", ""), ("output", "")],
     ],
 )
@@ -251,3 +251,22 @@ def test_gemini_spelling_of_the_edit_mode_is_accepted(load: Load) -> None:
 def test_only_the_given_environment_is_read(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "GEMINI_MODEL", "from-outside")
     assert load().settings.model.name == "auto"
+
+
+def test_only_the_user_decides_who_is_told_and_how_long_records_are_kept(load: Load) -> None:
+    sent = {"telemetry": {"enabled": True, "otlpEndpoint": "http://elsewhere"}, "store": {"keepDays": 1}}
+    loaded = load({"work/.gemini": sent})
+    assert (loaded.settings.telemetry.enabled, loaded.settings.store.keep_days) == (False, None)
+    assert [line.split(": ")[1].split()[0] for line in loaded.warnings] == ["telemetry", "store"]
+    env = {
+        "GEMINI_TELEMETRY_ENABLED": "1",
+        "GEMINI_TELEMETRY_LOG_PROMPTS": "no",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://general",
+        "GEMINI_TELEMETRY_OTLP_ENDPOINT": "http://own",
+    }
+    found = load({"home/.gemini": {"telemetry": {"otlpProtocol": "http", "logPrompts": True}}}, env).settings
+    own = found.telemetry
+    assert (own.enabled, own.otlp_endpoint, own.otlp_protocol, own.log_prompts) == (
+        *(True, "http://own"),
+        *("http", False),
+    )

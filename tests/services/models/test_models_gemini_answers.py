@@ -52,7 +52,8 @@ async def test_usage_is_the_providers(gemini: Any) -> None:
     reply = (
         await gemini([{"text": "abcdef", "chunks": 3, "thought": "hm", "usage": counts}]).ask("hi")
     ).reply
-    assert reply.usage == Usage(input=1000, output=27, cached=600, thoughts=7)
+    assert reply.usage == Usage(input=1000, output=27, cached=600, thoughts=7, usd=reply.usage.usd)
+    assert reply.usage.usd == pytest.approx((400 * 1.25 + 600 * 0.125 + 27 * 10) / 1e6)
 
 
 async def test_half_a_character_at_the_end_of_a_chunk_waits_for_the_other_half(gemini: Any) -> None:

@@ -1,0 +1,57 @@
+"""store: deletes ended runs that are older than settings say, or the oldest while the store is too large."""
+
+import time
+from pathlib import Path
+
+from interlock.cli.parsing import Args, Parser, flag, number
+from interlock.cli.render.output import ago, amount, counted, err, one_line, show_json, show_table
+from interlock.engine.client import Client
+from interlock.state.errors import UserError
+
+
+def store_parser() -> Parser:
+    made = Parser(
+        "store",
+        "prune [--dry-run] [FLAGS]",
+        "Delete ended runs that are older than store.keepDays, then the oldest until the state directory is at most\n"
+        "store.maxGb large. Runs that wait for a person or were interrupted stay, and are named. `doctor` shows what\n"
+        "the store is made of.",
+        [("interlock store prune --dry-run --keep-days 90", "list what would be deleted")],
+    )
+    made.add_argument("what", choices=("prune",), metavar="prune", help="delete runs")
+    flag(made, "--dry-run", "list what would be deleted, and delete nothing")
+    flag(made, "--keep-days N", "in place of store.keepDays", type=number(int, 1))
+    flag(made, "--max-gb GB", "in place of store.maxGb", type=number(float, 0))
+    made.json_flag()
+    return made
+
+
+def store(args: Args) -> int | None:
+    client = Client.at_home()
+    kept = client.settings(Path.cwd()).store
+    keep_days = args.keep_days if args.keep_days is not None else kept.keep_days
+    max_gb = args.max_gb if args.max_gb is not None else kept.max_gb
+    if keep_days is None and max_gb is None:
+        raise UserError(
+            "Nothing says what to delete. Set store.keepDays or store.maxGb in ~/.interlock/settings.json, or give "
+            "--keep-days or --max-gb."
+        )
+    plan = client.prune_plan(time.time(), keep_days, max_gb)
+    gone = plan.due if args.dry_run else [*client.prune(plan)]
+    left = plan.size - sum(one.size for one in gone) if args.dry_run else sum(client.sizes().values())
+    if args.json:
+        runs = [one._asdict() for one in gone]
+        return show_json(
+            {"dry_run": args.dry_run, "runs": runs, "kept": plan.waiting, "before": plan.size, "after": left}
+        )
+    rows = [(one.run, ago(one.updated), f"{amount(one.size)}B", one.why, one_line(one.title)) for one in gone]
+    show_table(rows, ("run", "changed", "size", "why", "what") if rows else ())
+    done, about = ("Would delete", "about ") if args.dry_run else ("Deleted", "")
+    err().print(
+        f"{done} {counted(len(gone), 'run')}: {amount(plan.size)} bytes become {about}{amount(left)}."
+    )
+    if plan.waiting:
+        names = ", ".join(plan.waiting[:5]) + (" …" if len(plan.waiting) > 5 else "")
+        text = f"Kept {counted(len(plan.waiting), 'unfinished run')}, though old: {names}."
+        err().print(f"{text} See: interlock approvals; delete one with: interlock runs rm RUN")
+    return None

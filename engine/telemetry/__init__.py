@@ -1,0 +1,210 @@
+"""telemetry: tells a collector (OpenTelemetry) what a run did: traces, metrics and logs. Off by default.
+
+A renderer like any other: it reads the events and, every few seconds and at the end, the run's new rows. What isn't
+delivered stays marked in the run's row of `traces`, and goes with its next drive.
+"""
+
+import re
+import secrets
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, NamedTuple
+
+from interlock.engine.store import Store
+from interlock.engine.store.traces import exported, fresh, open_trace
+from interlock.engine.store.traces import waiting as requests_waiting
+from interlock.engine.telemetry.figures import Figure, of_event, of_spans, waiting
+from interlock.engine.telemetry.sending import Batch, Log, Sender
+from interlock.engine.telemetry.spans import Attributes, Span, Spans
+from interlock.state import events as ev
+from interlock.state.accounting import TelemetrySettings
+
+if TYPE_CHECKING:
+    from interlock.engine.driver.prepare import RunConfig
+
+_EVERY_S = 5.0
+"""Seconds after which a long drive's new rows are sent."""
+VARIABLE = "TRACEPARENT"
+_PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
+
+
+def problem_of(settings: TelemetrySettings) -> str:
+    """Why telemetry can't work although settings ask for it; empty: it can."""
+    if not all(
+        find_spec("opentelemetry") and find_spec(f"opentelemetry.{name}") for name in ("sdk", "exporter")
+    ):
+        return (
+            "telemetry.enabled needs a package that isn't installed. Run: pip install 'interlock-agent[otel]'"
+        )
+    if settings.target == "gcp" and not settings.use_collector and not settings.outfile:
+        return (
+            "telemetry.target 'gcp' sends nothing: Interlock speaks to a collector only. Name one in "
+            "telemetry.otlpEndpoint and set telemetry.useCollector."
+        )
+    return ""
+
+
+def parent_of(text: str | None) -> tuple[str, str] | None:
+    """Trace and span of a W3C `traceparent`; None: there is none, or a malformed one."""
+    found = _PARENT.fullmatch((text or "").strip().lower())
+    return (found[1], found[2]) if found and int(found[1], 16) and int(found[2], 16) else None
+
+
+def _ambient() -> tuple[str, str] | None:
+    """The span that this code runs in: that of a program that embeds us, or of an MCP request."""
+    from opentelemetry.trace import get_current_span
+
+    found = get_current_span().get_span_context()
+    return (f"{found.trace_id:032x}", f"{found.span_id:016x}") if found.is_valid else None
+
+
+@contextmanager
+def followed(
+    prepared: "RunConfig", store: Store, run: str
+) -> Generator[tuple["RunConfig", list["Telemetry"]]]:
+    """What a drive gets if settings ask for telemetry: a renderer, and its trace for commands and servers."""
+    if why := problem_of(prepared.settings.telemetry):
+        prepared.warnings.append(why)
+        yield prepared, []
+        return
+    watch = Telemetry(prepared.settings.telemetry, store, run, prepared.env)
+    with watch.current():
+        yield replace(prepared, env={**prepared.env, VARIABLE: watch.traceparent}), [watch]
+
+
+class NotSentError(Exception):
+    """A collector didn't take what was sent."""
+
+
+@lru_cache
+def _sender(settings: str) -> Sender:
+    """One for all drives of a process, so that its counters only grow."""
+    return Sender(TelemetrySettings.model_validate_json(settings))
+
+
+class _Drive(NamedTuple):
+    span: str
+    parent: str
+    began: float
+
+
+class Telemetry:
+    """A renderer that follows one drive of a run."""
+
+    def __init__(self, settings: TelemetrySettings, store: Store, run: str, env: Mapping[str, str]) -> None:
+        self._settings, self._store, self._run = settings, store, run
+        self._trace = open_trace(store, run, _ambient() or parent_of(env.get(VARIABLE)))
+        first = not self._trace.until
+        span, parent = (
+            (self._trace.root, self._trace.parent) if first else (secrets.token_hex(8), self._trace.root)
+        )
+        self._drive = _Drive(span, parent, time.time())
+        self._spans = Spans(store.home, self._trace, span, content=settings.log_prompts)
+        self._sender = _sender(settings.model_dump_json())
+        self._sent = set[str]()
+        self._figures: list[Figure] = []
+        self._logs: list[Log] = []
+        self._workflow, self._last = "", time.monotonic()
+
+    @property
+    def traceparent(self) -> str:
+        """What commands, servers and hooks get, so that their spans are part of the run's trace."""
+        return f"00-{self._trace.trace}-{self._drive.span}-01"
+
+    @contextmanager
+    def current(self) -> Generator[None]:
+        """Make the drive the current span of this task: the MCP client tells servers of it."""
+        from opentelemetry.context import attach, detach
+        from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+
+        flags = TraceFlags(TraceFlags.SAMPLED)
+        span = SpanContext(int(self._trace.trace, 16), int(self._drive.span, 16), False, flags)
+        token = attach(set_span_in_context(NonRecordingSpan(span)))
+        try:
+            yield
+        finally:
+            detach(token)
+
+    def __call__(self, event: ev.Event) -> None:
+        if isinstance(event, ev.Init):
+            self._workflow = event.workflow
+        self._figures += of_event(event)
+        self._logs += _logs_of(event, content=self._settings.log_prompts)
+        if isinstance(event, ev.Result):
+            self._end(event)
+        elif time.monotonic() - self._last > _EVERY_S:
+            self._send([])
+
+    def _end(self, event: ev.Result) -> None:
+        about: Attributes = {
+            "gen_ai.operation.name": "invoke_workflow",
+            "gen_ai.workflow.name": self._workflow,
+            "gen_ai.conversation.id": self._run,
+            "interlock.status": event.status,
+        }
+        if (usd := event.stats.get("usd")) is not None:
+            about["interlock.cost.usd"] = float(usd)
+        failed = str((event.error or {}).get("type") or "") if event.status == "failed" else ""
+        name, until = f"invoke_workflow {self._workflow}", time.time()
+        drive = Span(
+            "run", name, self._drive.span, self._drive.parent, self._drive.began, until, about, failed
+        )
+        self._figures.append(waiting(requests_waiting(self._store.home)))
+        self._send([drive], until)
+        if not self._sender.drained() or self._sender.failure:
+            why = self._sender.failure or "it didn't answer in time"
+            place = self._settings.outfile or self._settings.otlp_endpoint
+            raise NotSentError(f"{place!r}: {why}; it is sent with the run's next drive")
+
+    def _send(self, more: list[Span], until: float | None = None) -> None:
+        """`until`: everything that ended before then is in the store."""
+        since = self._trace.until
+        spans = [
+            s
+            for s in self._spans.of(fresh(self._store.home, self._run, since), since)
+            if s.id not in self._sent
+        ]
+        spans += more
+        self._sent |= {span.id for span in spans}
+        figures = [*self._figures, *of_spans(spans, self._drive.began)]
+        logs, self._logs, self._figures, self._last = self._logs, [], [], time.monotonic()
+
+        def done() -> None:
+            if until is not None:
+                exported(self._store, self._run, until)
+
+        self._sender.send(Batch(self._trace.trace, self._drive.span, spans, figures, logs, done))
+
+
+def _logs_of(event: ev.Event, *, content: bool) -> Iterator[Log]:
+    now = time.time()
+    match event:
+        case ev.Retry():
+            about: Attributes = {"interlock.delay_s": event.delay_s, "interlock.attempt": event.attempt}
+            yield Log(now, "interlock.retry", event.reason, "warning", about)
+        case ev.LoopDetected():
+            about = {"interlock.loop.kind": event.kind, "interlock.loop.count": event.count}
+            yield Log(
+                now, "interlock.loop_detected", event.detail if content else event.kind, "warning", about
+            )
+        case ev.ChatCompressed():
+            about = {"interlock.tokens.before": event.before, "interlock.tokens.after": event.after}
+            yield Log(now, "interlock.chat_compressed", "", "info", about)
+        case ev.ErrorEvent():
+            yield Log(now, f"interlock.{event.severity}", event.message, event.severity, {})
+        case ev.ApprovalRequired():
+            about = {"interlock.request": event.id, "gen_ai.tool.name": event.tool_name}
+            yield Log(now, "interlock.approval_required", event.reason if content else "", "info", about)
+        case ev.MessageEvent() if event.role == "user" and content:
+            yield Log(now, "interlock.prompt", event.content, "info", {})
+        case ev.Result():
+            error = event.error or {}
+            about = {"interlock.status": event.status, "interlock.exit_code": event.exit_code}
+            text = str(error.get("message") or "")
+            yield Log(now, "interlock.result", text, "error" if error else "info", about)
+        case _:
+            pass

@@ -1,0 +1,190 @@
+"""spans: makes spans of a run's rows: its drives, nodes, calls of models and tools, and the waits for people.
+
+Names and attributes are OpenTelemetry's semantic conventions for generative AI, of version 1.41, where there are any.
+A span's id follows from its row, so a row that is sent twice is one span.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from interlock.engine.read.calls import Call, calls, results
+from interlock.engine.store.runs import messages_at
+from interlock.engine.store.traces import Fresh, Trace
+from interlock.services.models.names import provider_of
+from interlock.state.messages import Message
+
+Attributes = dict[str, str | int | float | list[str]]
+PROVIDERS = {
+    "gemini": "gcp.gemini",
+    "bedrock": "aws.bedrock",
+    "mistralai": "mistral_ai",
+    "xai": "x_ai",
+}
+"""Ours → the conventions', where they differ."""
+_SLACK_S = 0.05
+"""How much later than its node a call's row may say that it ended."""
+
+
+@dataclass(frozen=True)
+class Span:
+    kind: Literal["run", "node", "model", "tool", "approval"]
+    name: str
+    id: str
+    parent: str
+    start: float
+    end: float
+    """Unix time, seconds."""
+    attributes: Attributes = field(default_factory=dict[str, "str | int | float | list[str]"])
+    error: str = ""
+
+
+def span_id(*parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def model_name(model: str) -> str:
+    return model.partition(":")[2] or model
+
+
+def provider_name(model: str) -> str:
+    return PROVIDERS.get(provider_of(model), provider_of(model))
+
+
+class Spans:
+    """The spans of one drive, whose own span has the id `drive`."""
+
+    def __init__(self, home: Path, trace: Trace, drive: str, *, content: bool) -> None:
+        """`content`: whether prompts, answers, arguments and results are included."""
+        self._home, self._run, self._trace, self._drive = home, trace.run, trace, drive
+        self._content = content
+
+    def of(self, rows: Fresh, since: float) -> Iterator[Span]:
+        """Everything that ended after `since`, innermost first."""
+        steps = [row for row in rows.steps if not row["node"].startswith("__")]
+        yield from (self._model(row, _around(steps, row["at"], task=row["task"][:8])) for row in rows.models)
+        made = [call for call in calls(self._home, self._run) if call.state == "done"]
+        told = results(self._home, self._run) if self._content else {}
+        for call in made:
+            if call.ended and call.ended > since:
+                yield self._tool(call, _around(steps, call.ended, node="run_tool"), told)
+        yield from map(self._approval, rows.answered)
+        yield from map(self._node, steps)
+
+    def _node_id(self, row: Any) -> str:
+        if row["workflow"]:
+            return span_id(self._trace.trace, self._run, "node", row["seq"])
+        return span_id(self._trace.trace, self._run, "graph", row["task"][:8], row["node"])
+
+    def _within(self, row: Any) -> str:
+        """The span of the graph that a node is part of."""
+        name, _, task = row["namespace"].rpartition("|")[2].partition(":")
+        return span_id(self._trace.trace, self._run, "graph", task[:8], name) if name else self._drive
+
+    def _parent(self, step: Any) -> str:
+        return self._node_id(step) if step else self._drive
+
+    def _node(self, row: Any) -> Span:
+        what: Attributes = {"gen_ai.conversation.id": self._run, "interlock.node": row["node"]}
+        for name, value in (("workflow", row["workflow"]), ("route", row["route"])):
+            what |= {f"interlock.{name}": value} if value else {}
+        shown = f"{row['workflow']} › {row['node']}" if row["workflow"] else row["node"]
+        end = row["started"] + row["ms"] / 1000
+        return Span("node", shown, self._node_id(row), self._within(row), row["started"], end, what)
+
+    def _model(self, row: Any, step: Any) -> Span:
+        what: Attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": provider_name(row["model"]),
+            "gen_ai.request.model": model_name(row["model"]),
+            "gen_ai.response.model": model_name(row["model"]),
+            "gen_ai.response.finish_reasons": [row["finish_reason"] or "none"],
+            "gen_ai.conversation.id": self._run,
+            "gen_ai.usage.input_tokens": row["input_tokens"],
+            "gen_ai.usage.output_tokens": row["output_tokens"],
+            "gen_ai.usage.cache_read.input_tokens": row["cached_tokens"],
+            "gen_ai.usage.cache_creation.input_tokens": row["written_tokens"],
+            "gen_ai.usage.reasoning.output_tokens": row["thought_tokens"],
+            "interlock.role": row["role"],
+        }
+        what |= {"gen_ai.agent.name": row["agent"]} if row["agent"] else {}
+        what |= {"interlock.cost.usd": row["usd"]} if row["usd"] is not None else {}
+        what |= self._said(row) if self._content else {}
+        key = span_id(self._trace.trace, self._run, "model", row["agent"], row["role"], row["ordinal"])
+        name, start = f"chat {model_name(row['model'])}", row["at"] - row["duration_ms"] / 1000
+        problem = (row["problem"] if self._content else "invalid answer") if row["problem"] else ""
+        return Span("model", name, key, self._parent(step), start, row["at"], what, problem)
+
+    def _said(self, row: Any) -> Attributes:
+        """What the model was told since its answer before, and what it answered."""
+        *before, reply = messages_at(self._home, self._run, row["record"])
+        last = max((place for place, m in enumerate(before) if m.role == "assistant"), default=-1)
+        answer = {**_message(reply), "finish_reason": row["finish_reason"] or "none"}
+        return {
+            "gen_ai.input.messages": json.dumps([*map(_message, before[last + 1 :])], ensure_ascii=False),
+            "gen_ai.output.messages": json.dumps([answer], ensure_ascii=False),
+        }
+
+    def _tool(self, call: Call, step: Any, told: Mapping[str, dict[str, Any]]) -> Span:
+        what: Attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": call.tool,
+            "gen_ai.tool.call.id": call.id,
+            "gen_ai.tool.type": "function",
+            "gen_ai.conversation.id": self._run,
+            "interlock.tool.status": call.status or "",
+        }
+        if self._content:
+            what["gen_ai.tool.call.arguments"] = json.dumps(call.args, ensure_ascii=False)
+            what["gen_ai.tool.call.result"] = json.dumps(
+                told.get(call.id, {}).get("content"), ensure_ascii=False
+            )
+        key = span_id(self._trace.trace, self._run, "tool", call.key)
+        end = call.ended or 0.0
+        start, failed = call.started or end, call.status if call.status != "success" else ""
+        return Span(
+            "tool", f"execute_tool {call.tool}", key, self._parent(step), start, end, what, failed or ""
+        )
+
+    def _approval(self, row: Any) -> Span:
+        request, answer = json.loads(row["request"]), json.loads(row["answer"])
+        what: Attributes = {
+            "gen_ai.conversation.id": self._run,
+            "gen_ai.tool.name": request["call"]["name"],
+            "gen_ai.tool.call.id": request["call"]["id"],
+            "interlock.request": row["id"],
+            "interlock.decision": answer["choice"],
+            "interlock.door": answer.get("door") or "",
+        }
+        key, name = span_id(self._trace.trace, self._run, "approval", row["id"]), request["call"]["name"]
+        times = row["asked_at"], row["answered_at"]
+        return Span("approval", f"approval {name}", key, self._drive, *times, what)
+
+
+def _around(steps: Iterable[Any], end: float, *, task: str = "", node: str = "") -> Any:
+    """The node in which something ended, right before the node did; in this task, or of this name if there is one."""
+    found = [
+        row
+        for row in steps
+        if row["workflow"]
+        and (not task or row["task"][:8] == task)
+        and row["started"] <= end <= row["started"] + row["ms"] / 1000 + _SLACK_S
+    ]
+    named = [row for row in found if row["node"] == node] or found
+    return min(named, key=lambda row: abs(row["started"] + row["ms"] / 1000 - end), default=None)
+
+
+def _message(message: Message) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = [{"type": "text", "content": message.text}] if message.text else []
+    if message.role == "tool":
+        id_ = message.tool_call_id
+        return {
+            "role": "tool",
+            "parts": [{"type": "tool_call_response", "id": id_, "response": message.text}],
+        }
+    for call in message.tool_calls:
+        parts.append({"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.args})
+    return {"role": message.role, "parts": parts}

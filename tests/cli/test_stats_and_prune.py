@@ -1,0 +1,174 @@
+"""`stats` adds up what runs did; `store prune` deletes ended runs by age and size, and never a parked one."""
+
+import asyncio
+import json
+import os
+import sqlite3
+import subprocess
+import time
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from commands import Run
+from starlette.requests import Request
+
+from interlock.cli.web.driver import _Live, live_file
+from interlock.cli.web.stats import stats
+from interlock.engine.client import Client
+
+CALL = {"name": "run_shell_command", "args": {"command": "touch a.txt"}}
+ASKS = {"tool_calls": [CALL], "usage": {"input": 1000, "output": 100, "cached": 500}}
+ENDS = {"text": "ok", "usage": {"input": 2140, "output": 50}}
+PRICES = {"script": {"input": 1.0, "output": 10.0, "cached": 0.1}}
+COST = (500 * 1 + 500 * 0.1 + 100 * 10 + 2140 * 1 + 50 * 10) / 1e6
+
+
+@pytest.fixture
+def ended(run: Run, home: Path) -> dict[str, str]:
+    """Name → id of runs: approved, rejected, failed and parked."""
+    (home / ".interlock").mkdir()
+    settings: dict[str, Any] = {"model": {"prices": PRICES, "skipNextSpeakerCheck": True}}
+    (home / ".interlock" / "settings.json").write_text(json.dumps(settings))
+    Path("s.json").write_text(json.dumps([ASKS, ENDS]))
+    Path("f.json").write_text(json.dumps([{"error": {"status": 400}}]))
+    found: dict[str, str] = {}
+    for name, file, decided in (
+        ("approved", "s.json", ("--approve", "all")),
+        ("rejected", "s.json", ("--reject", "1", "--reason", "no")),
+        ("failed", "f.json", ()),
+        ("parked", "s.json", ()),
+    ):
+        run("-p", name, "-m", f"script:{file}")
+        found[name] = run("runs", "--json").json[0]["run"]
+        if decided:
+            run("resume", found[name], *decided)
+    return found
+
+
+def _aged(home: Path, days: int, *runs: str) -> None:
+    with closing(sqlite3.connect(home / "interlock" / "interlock.db")) as conn, conn:
+        for name in runs:
+            conn.execute("update runs set updated = ? where run = ?", (time.time() - days * 86_400, name))
+
+
+def test_stats_add_up_runs_turns_tokens_cost_decisions_and_failures(run: Run, ended: dict[str, str]) -> None:
+    (day,) = run("stats", "--json").json
+    assert day == {
+        "day": time.strftime("%Y-%m-%d"),
+        "runs": 4,
+        "turns": 5,
+        "input_tokens": 3 * 1000 + 2 * 2140,
+        "output_tokens": 3 * 100 + 2 * 50,
+        "usd": pytest.approx(2 * COST + (500 + 50 + 1000) / 1e6),
+        "unpriced": 0,
+        "asked": 3,
+        "given": 1,
+        "refused": 1,
+        "waited_s": pytest.approx(day["waited_s"]),
+        "failures": {"model": 1, "refused": 1},
+    }
+    assert day["waited_s"] > 0
+    (workflow,) = run("stats", "--by", "workflow", "--json").json
+    assert {**workflow, "day": day["day"]} == {**day, "workflow": "main"}
+    Path(".git").mkdir()
+    Path("inner").mkdir()
+    (folder,) = run("stats", "--by", "repository", "--json").json
+    assert (folder["repository"], folder["runs"]) == (str(Path.cwd()), 4)
+    first, second = run("stats", "--by", "model").out.splitlines()
+    assert first.split()[0] == "model" and "3" in second.split()
+    table = run("stats").out
+    assert "1 model, 1 refused" in table and "$0.0099" in table
+    assert run("stats", "--since", "2999-01-01").err.startswith("No runs since")
+
+
+def test_the_cost_of_a_run_stands_in_runs_show_and_its_result(run: Run, ended: dict[str, str]) -> None:
+    rows = {row["run"]: row["usd"] for row in run("runs", "--json").json}
+    assert rows[ended["approved"]] == pytest.approx(COST) and rows[ended["failed"]] is None
+    assert "$0.0042" in run("runs").out and "$0.0042" in run("show", ended["approved"]).out
+    done = run("-p", "again", "-m", "script:s.json", "-y", "-o", "json").json
+    assert done["stats"]["usd"] == pytest.approx(COST)
+
+
+def test_prune_deletes_what_is_old_and_names_the_parked_run_that_it_keeps(
+    run: Run, home: Path, ended: dict[str, str]
+) -> None:
+    _aged(home, 40, *ended.values())
+    _aged(home, 10, ended["approved"])
+    told = run("store", "prune", "--dry-run", "--keep-days", "30", "--json").json
+    assert {one["run"] for one in told["runs"]} == {ended["rejected"], ended["failed"]}
+    assert told["kept"] == [ended["parked"]]
+    assert len(run("runs", "--json").json) == 4, "a dry run deletes nothing"
+    settings = home / ".interlock" / "settings.json"
+    settings.write_text(json.dumps({"store": {"keepDays": 30}}))
+    assert "2 runs may be deleted" in run("doctor").out
+    done = run("store", "prune")
+    assert (done.code, f"Kept 1 unfinished run, though old: {ended['parked']}." in done.err) == (0, True)
+    assert {row["run"] for row in run("runs", "--json").json} == {ended["approved"], ended["parked"]}
+    assert run("audit", "verify").code == 0
+
+
+def test_prune_by_size_deletes_the_oldest_first_and_gives_the_bytes_back(
+    run: Run, home: Path, ended: dict[str, str]
+) -> None:
+    _aged(home, 5, ended["rejected"])
+    store = home / "interlock" / "interlock.db"
+    before = store.stat().st_size
+    most = (
+        sum(run("store", "prune", "--dry-run", "--max-gb", "9", "--json").json[k] for k in ("before",)) / 1e9
+    )
+    first = run("store", "prune", "--dry-run", "--max-gb", str(most * 0.99), "--json").json["runs"]
+    assert [one["run"] for one in first] == [ended["rejected"]]
+    assert run("store", "prune", "--max-gb", "0").code == 0
+    assert [row["run"] for row in run("runs", "--json").json] == [ended["parked"]]
+    assert store.stat().st_size < before
+
+
+def test_doctor_says_what_the_store_is_made_of(run: Run, ended: dict[str, str]) -> None:
+    (line,) = (found["text"] for found in run("doctor", "--json").json if found["what"] == "store")
+    assert "4 runs" in line and "interlock.db " in line and "outputs " in line and "audit " in line
+
+
+@pytest.mark.parametrize(("by", "key"), [(b"", time.strftime("%Y-%m-%d")), (b"by=workflow", "main")])
+def test_the_page_has_a_chart_and_a_table(by: bytes, key: str, ended: dict[str, str]) -> None:
+    request = Request({"type": "http", "query_string": by, "headers": []})
+    made = asyncio.run(stats(SimpleNamespace(client=Client.at_home()), request))
+    text = bytes(made.body).decode()
+    assert f"<title>{key}: $0.0099</title></rect>" in text and f"<td>{key}</td><td>4</td><td>5</td>" in text
+    assert "<td>1 model, 1 refused</td>" in text and "style=" not in text
+
+
+def test_what_runs_leave_is_for_their_owner_alone_whatever_the_umask(run: Run, home: Path) -> None:
+    calls = [
+        {"name": "run_shell_command", "args": {"command": "seq 1 60000"}},
+        {"name": "write_file", "args": {"file_path": "b.py", "content": "x = 1\n"}},
+        {"name": "codebase_search", "args": {"query": "what is x"}},
+    ]
+    Path("s.json").write_text(json.dumps([{"tool_calls": calls}, ENDS]))
+    subprocess.run(("git", "init", "-q"), check=True)
+    before = os.umask(0)
+    try:
+        assert run("-p", "go", "-m", "script:s.json", "-y").code == 0
+        assert run("run", "plan", "go", "-m", "script:s.json").code != 0
+        _Live(live_file(home / "interlock", "r"))._file.close()
+    finally:
+        os.umask(before)
+    made = [*(home / "interlock").rglob("*")]
+    assert {path.name for path in made} >= {"interlock.db", "outputs", "snapshots", "index", "live", "audit"}
+    assert [str(path) for path in (home / "interlock", *made) if path.stat().st_mode & 0o077] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("store", "prune"), "Nothing says what to delete. Set store.keepDays or store.maxGb"),
+        (("store", "prune", "--keep-days", "0"), "--keep-days"),
+        (("stats", "--since", "soon"), "--since 'soon': expected a date"),
+        (("stats", "--by", "hour"), "hour"),
+    ],
+)
+def test_bad_input_is_one_line(run: Run, words: tuple[str, ...], said: str) -> None:
+    refused = run(*words)
+    assert said in refused.err and (refused.code, refused.err.count("\n")) == (2, 1)

@@ -1,0 +1,261 @@
+"""A collector gets a run as one trace, with figures and logs, whatever process drove it; a bad one changes nothing."""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+grpc = pytest.importorskip("grpc", reason="telemetry needs the extra [otel]")
+otlp = pytest.importorskip("opentelemetry.proto.collector", reason="telemetry needs the extra [otel]")
+from opentelemetry.proto.collector.logs.v1 import logs_service_pb2 as logs  # noqa: E402
+from opentelemetry.proto.collector.logs.v1 import logs_service_pb2_grpc as logs_grpc  # noqa: E402
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metrics  # noqa: E402
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as metrics_grpc  # noqa: E402
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as traces  # noqa: E402
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as traces_grpc  # noqa: E402
+
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+COMMAND = "echo $TRACEPARENT > told"
+REPLIES = [
+    {
+        "tool_calls": [{"name": "run_shell_command", "args": {"command": COMMAND}}],
+        "usage": {"input": 9, "cached": 4},
+    },
+    {"text": "all done here"},
+]
+_REQUESTS = {
+    "traces": traces.ExportTraceServiceRequest,
+    "metrics": metrics.ExportMetricsServiceRequest,
+    "logs": logs.ExportLogsServiceRequest,
+}
+
+
+class Collector:
+    """What was received. `url` is where it listens."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.got: dict[str, list[Any]] = {name: [] for name in _REQUESTS}
+
+    @property
+    def spans(self) -> dict[str, Any]:
+        found = [
+            s for r in self.got["traces"] for x in r.resource_spans for y in x.scope_spans for s in y.spans
+        ]
+        assert len({s.span_id for s in found}) == len(found), "no span is sent twice"
+        return {s.span_id.hex(): s for s in found}
+
+    def named(self, name: str) -> list[Any]:
+        return [span for span in self.spans.values() if span.name == name]
+
+    @property
+    def figures(self) -> set[str]:
+        parts = (y for r in self.got["metrics"] for x in r.resource_metrics for y in x.scope_metrics)
+        return {m.name for y in parts for m in y.metrics}
+
+    @property
+    def records(self) -> list[Any]:
+        parts = (y for r in self.got["logs"] for x in r.resource_logs for y in x.scope_logs)
+        return [record for y in parts for record in y.log_records]
+
+
+def attributes(item: Any) -> dict[str, Any]:
+    return {a.key: getattr(a.value, a.value.WhichOneof("value")) for a in item.attributes}
+
+
+class Http(ThreadingHTTPServer):
+    def __init__(self, collector: Collector, status: int = 200) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                name = self.path.removeprefix("/v1/")
+                collector.got[name].append(_REQUESTS[name].FromString(body))
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        collector.url = f"http://127.0.0.1:{self.server_port}"
+
+
+def _grpc_server(collector: Collector) -> Any:
+    server = grpc.server(ThreadPoolExecutor(2))
+    for name, module, answer in (
+        ("traces", traces_grpc, traces.ExportTraceServiceResponse),
+        ("metrics", metrics_grpc, metrics.ExportMetricsServiceResponse),
+        ("logs", logs_grpc, logs.ExportLogsServiceResponse),
+    ):
+
+        def export(request: Any, _: Any, name: str = name, answer: Any = answer) -> Any:
+            collector.got[name].append(request)
+            return answer()
+
+        kind = "Trace" if name == "traces" else name.title()
+        servicer = type("Servicer", (), {"Export": staticmethod(export)})()
+        getattr(module, f"add_{kind}ServiceServicer_to_server")(servicer, server)
+    collector.url = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    return server
+
+
+@pytest.fixture
+def http() -> Generator[Collector]:
+    collector = Collector()
+    with Http(collector) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield collector
+        server.shutdown()
+
+
+@pytest.fixture(params=["http", "grpc"])
+def collector(request: pytest.FixtureRequest, set_up: Any) -> Generator[Collector]:
+    if request.param == "http":
+        found: Collector = request.getfixturevalue("http")
+        set_up(otlpEndpoint=found.url, otlpProtocol="http")
+        yield found
+        return
+    found = Collector()
+    server = _grpc_server(found)
+    set_up(otlpEndpoint=found.url)
+    yield found
+    server.stop(None).wait()
+
+
+@pytest.fixture
+def set_up(tmp_path: Path) -> Any:
+    (tmp_path / "s.json").write_text(json.dumps(REPLIES))
+
+    def write(**telemetry: Any) -> None:
+        file = Path.home() / ".interlock" / "settings.json"
+        file.parent.mkdir(exist_ok=True)
+        prices = {"script": {"input": 1, "output": 2}}
+        settings = {"model": {"prices": prices}, "telemetry": {"enabled": True, **telemetry}}
+        file.write_text(json.dumps(settings))
+
+    return write
+
+
+def test_a_parked_run_and_its_resume_in_another_process_are_one_trace(
+    cli: Cli, collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    above = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
+    monkeypatch.setenv("TRACEPARENT", f"00-{above[0]}-{above[1]}-01")
+    assert cli("-p", "my words", "-m", "script:s.json").returncode == 75
+    monkeypatch.delenv("TRACEPARENT")
+    assert cli("resume", "latest", "--approve", "all").stdout == "all done here\n"
+    spans = collector.spans
+    assert {span.trace_id.hex() for span in spans.values()} == {above[0]}
+    (root,) = (span for span in spans.values() if span.parent_span_id.hex() not in spans)
+    assert (root.parent_span_id.hex(), root.name) == (above[1], "invoke_workflow main")
+    (later,) = (s for s in collector.named("invoke_workflow main") if s is not root)
+    assert later.parent_span_id == root.span_id
+    assert (tmp_path / "told").read_text() == f"00-{above[0]}-{later.span_id.hex()}-01\n"
+
+    first, second = collector.named("chat " + str(tmp_path / "s.json"))
+    assert (
+        spans[first.parent_span_id.hex()].name
+        == spans[second.parent_span_id.hex()].name
+        == "turn › call_model"
+    )
+    used = attributes(first)
+    assert (used["gen_ai.operation.name"], used["gen_ai.provider.name"]) == ("chat", "script")
+    assert (used["gen_ai.usage.input_tokens"], used["gen_ai.usage.cache_read.input_tokens"]) == (9, 4)
+    assert used["interlock.cost.usd"] == pytest.approx(9e-6)
+    (tool,) = collector.named("execute_tool run_shell_command")
+    assert spans[tool.parent_span_id.hex()].name == "execute › run_tool"
+    (wait,) = collector.named("approval run_shell_command")
+    assert attributes(wait)["interlock.decision"] == "proceed_once"
+    assert wait.end_time_unix_nano > wait.start_time_unix_nano
+    assert collector.figures >= {
+        *("gen_ai.client.token.usage", "gen_ai.client.operation.duration", "interlock.cost"),
+        *("interlock.tool.duration", "interlock.approval.wait", "interlock.queue.duration"),
+        *("interlock.run.duration", "interlock.decisions.waiting"),
+    }
+    results = [r for r in collector.records if r.event_name == "interlock.result"]
+    assert [r.span_id for r in results] == [root.span_id, later.span_id]
+    everything = str(collector.got)
+    assert not any(words in everything for words in ("my words", "all done here", "echo")), (
+        "prompts aren't sent"
+    )
+
+
+def test_prompts_and_answers_are_sent_only_if_settings_say_so(cli: Cli, http: Collector, set_up: Any) -> None:
+    set_up(otlpEndpoint=http.url, otlpProtocol="http", logPrompts=True)
+    cli("-p", "my words", "-m", "script:s.json", "-y")
+    first, second = (span for span in http.spans.values() if span.name.startswith("chat "))
+    assert json.loads(attributes(first)["gen_ai.input.messages"])[-1]["parts"][0]["content"] == "my words"
+    (said,) = json.loads(attributes(second)["gen_ai.output.messages"])
+    assert said == {
+        "role": "assistant",
+        "parts": [{"type": "text", "content": "all done here"}],
+        "finish_reason": "stop",
+    }
+    (tool,) = http.named("execute_tool run_shell_command")
+    assert json.loads(attributes(tool)["gen_ai.tool.call.arguments"]) == {"command": COMMAND}
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_collector_that_says_nothing_or_is_not_there_changes_nothing(
+    cli: Cli, set_up: Any, protocol: str, tmp_path: Path
+) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        set_up(otlpEndpoint=f"http://127.0.0.1:{silent.getsockname()[1]}", otlpProtocol=protocol)
+        done = cli("-p", "go", "-m", "script:s.json", "-y")
+    assert (done.returncode, done.stdout) == (0, "all done here\n")
+    assert "it didn't answer in time; it is sent with the run's next drive" in done.stderr
+    gone = cli("-p", "go", "-m", "script:s.json", "-y")
+    assert (gone.returncode, gone.stdout, gone.stderr.count("Telemetry")) == (0, "all done here\n", 1)
+
+
+def test_what_a_collector_refused_goes_with_the_next_drive(cli: Cli, set_up: Any, http: Collector) -> None:
+    refusing = Collector()
+    with Http(refusing, 400) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        set_up(otlpEndpoint=refusing.url, otlpProtocol="http")
+        done = cli("-p", "go", "-m", "script:s.json")
+        server.shutdown()
+    assert done.returncode == 75 and "it didn't take the spans" in done.stderr
+    set_up(otlpEndpoint=http.url, otlpProtocol="http")
+    assert cli("resume", "latest", "--approve", "all").returncode == 0
+    assert len([span for span in http.spans.values() if span.name.startswith("chat ")]) == 2
+
+
+def test_a_detected_loop_is_an_event_and_a_figure(cli: Cli, set_up: Any, tmp_path: Path) -> None:
+    set_up(outfile=str(tmp_path / "out.jsonl"))
+    call = {"tool_calls": [{"name": "list_directory", "args": {"dir_path": "."}}]}
+    (tmp_path / "s.json").write_text(json.dumps([call] * 12))
+    assert cli("-p", "go", "-m", "script:s.json").returncode == 58
+    out = tmp_path / "out.jsonl"
+    assert (
+        '"event_name": "interlock.loop_detected"' in out.read_text() and "interlock.loops" in out.read_text()
+    )
+    assert out.stat().st_mode & 0o777 == 0o600
+
+
+def test_nothing_is_imported_without_the_setting(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text(json.dumps(REPLIES))
+    program = (
+        "import sys; from interlock.cli import main; main._is_watched = lambda: True  # come back here\n"
+        "sys.argv = ['interlock', '-p', 'go', '-m', 'script:s.json', '-y']; assert main.main() == 0\n"
+        "print([m for m in sys.modules if m.startswith(('opentelemetry.sdk', 'interlock.engine.telemetry'))])"
+    )
+    done = subprocess.run((sys.executable, "-P", "-c", program), cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == "all done here\n[]\n", done.stderr
+
+
+def test_what_telemetry_cannot_do_is_one_line_and_no_failure(cli: Cli, set_up: Any) -> None:
+    set_up(target="gcp")
+    done = cli("-p", "go", "-m", "script:s.json", "-y")
+    assert done.returncode == 0 and "set telemetry.useCollector" in done.stderr

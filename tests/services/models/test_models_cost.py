@@ -1,0 +1,104 @@
+"""A request costs what its provider bills, within 1 %: tiers, and tokens read from and written to caches, included."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.services.models.facts import ModelFacts
+from interlock.services.models.request import usage_of
+from interlock.state.settings import Settings
+
+OPENROUTER = {"OPENAI_BASE_URL": "https://openrouter.ai/api/v1", "OPENAI_API_KEY": "k"}
+LOCAL = {"OPENAI_BASE_URL": "http://127.0.0.1:8080/v1"}
+
+
+def tokens(spent: int, out: int, *, cached: int = 0, thoughts: int = 0, **written: int) -> dict[str, Any]:
+    """As LangChain's clients convert what the providers report."""
+    return {
+        "input_tokens": spent,
+        "output_tokens": out,
+        "total_tokens": spent + out,
+        "input_token_details": {"cache_read": cached, **written},
+        "output_token_details": {"reasoning": thoughts},
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "env", "used", "billed"),
+    [
+        # Gemini: promptTokenCount holds the cached, thoughts are billed as output; $1.25, $0.125 and $10 a million.
+        (
+            "gemini-2.5-pro",
+            {},
+            tokens(120_000, 1_200 + 3_400, cached=100_000, thoughts=3_400),
+            20_000 * 1.25 + 100_000 * 0.125 + 4_600 * 10,
+        ),
+        # Over 200,000 tokens all of them cost $2.50, $0.25 and $15.
+        (
+            "gemini-2.5-pro",
+            {},
+            tokens(250_000, 4_600, cached=180_000, thoughts=3_400),
+            70_000 * 2.5 + 180_000 * 0.25 + 4_600 * 15,
+        ),
+        ("gemini-2.5-pro", {}, tokens(200_000, 1_000), 200_000 * 1.25 + 1_000 * 10),
+        # OpenAI: prompt_tokens hold the cached, completion_tokens the reasoning; $1.25, $0.125 and $10.
+        (
+            "openai:gpt-5",
+            {},
+            tokens(21_000, 3_100, cached=18_432, thoughts=2_560),
+            2_568 * 1.25 + 18_432 * 0.125 + 3_100 * 10,
+        ),
+        # Anthropic: input_tokens 12, cache_creation 2,051 (5 minutes), cache_read 18,300; $3, $3.75, $0.30 and $15.
+        (
+            "anthropic:claude-sonnet-4-5",
+            {},
+            tokens(20_363, 503, cached=18_300, cache_creation=0, ephemeral_5m_input_tokens=2_051),
+            12 * 3 + 2_051 * 3.75 + 18_300 * 0.3 + 503 * 15,
+        ),
+        # OpenRouter, by its address: its own prices, here those of the model behind it.
+        (
+            "openai:anthropic/claude-sonnet-4.5",
+            OPENROUTER,
+            tokens(10_000, 400, cached=8_000),
+            2_000 * 3 + 8_000 * 0.3 + 400 * 15,
+        ),
+        ("openai:qwen3-coder", LOCAL, tokens(10_000, 400), 0),
+    ],
+)
+def test_a_request_costs_what_the_provider_bills(
+    model: str, env: dict[str, str], used: dict[str, Any], billed: float
+) -> None:
+    usage = usage_of(used)
+    assert usage
+    assert ModelFacts(Settings(), env).cost(model, usage) == pytest.approx(billed / 1e6, rel=0.01)
+
+
+def test_the_providers_own_figure_wins_then_that_of_the_settings() -> None:
+    prices = {"gemini": {"input": 1, "output": 2, "cached": 0.5, "cacheWrite": 4}}
+    facts = ModelFacts(Settings.model_validate({"model": {"prices": prices}}), {})
+    usage = usage_of(tokens(1_000_000, 1_000_000, cached=200_000, cache_creation=100_000))
+    assert usage
+    assert facts.cost("gemini-2.5-pro", usage) == pytest.approx(0.7 + 0.1 + 0.4 + 2)
+    assert facts.cost("gemini-2.5-pro", usage.model_copy(update={"usd": 0.25})) == 0.25
+    assert facts.cost("openai:never-heard-of", usage) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "window"),
+    [("openai:gpt-5", 400_000), ("anthropic:claude-sonnet-4-5", 200_000), ("gemini-2.5-pro", 1_048_576)],
+)
+def test_a_window_is_known_by_the_models_name(model: str, window: int) -> None:
+    assert ModelFacts(Settings(), {}).window(model) == (window, True)
+    own = Settings.model_validate({"models": {model: {"contextWindow": 5_000}}})
+    assert ModelFacts(own, {}).limit(model) == 5_000
+
+
+def test_of_an_unknown_model_one_line_says_what_is_assumed_and_how_to_set_it(tmp_path: Path) -> None:
+    facts = ModelFacts(Settings(), {}, tmp_path)
+    line = facts.unknown("openai:never-heard-of")
+    assert "1,048,576 tokens is assumed (models.NAME.contextWindow)" in line and "models.NAME.price" in line
+    assert facts.unknown("openai:never-heard-of") == "" == facts.unknown("gemini-2.5-pro")
+    entry = {"contextWindow": 9_000, "price": {"input": 1, "output": 2}}
+    own = Settings.model_validate({"models": {"openai:mine": entry}})
+    assert ModelFacts(own, {}, tmp_path).unknown("openai:mine") == ""
