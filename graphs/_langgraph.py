@@ -215,11 +215,20 @@ def named_types(compiled: Any) -> set[tuple[str, ...]]:
 
 
 def storable_types() -> frozenset[tuple[str, ...]]:
-    """Classes (module, name) that LangGraph stores and loads again in any graph."""
+    """Classes (module, name) that LangGraph stores and loads again in any graph, and LangChain's own plain values."""
     from langgraph._internal._serde import curated_core_allowlist
     from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_TYPES
 
-    return frozenset(SAFE_MSGPACK_TYPES) | curated_core_allowlist()
+    return frozenset(SAFE_MSGPACK_TYPES) | curated_core_allowlist() | _LANGCHAIN_VALUES
+
+
+_LANGCHAIN_VALUES = frozenset(
+    {
+        ("langchain_core.documents.base", "Document"),
+        ("langchain_core.agents", "AgentAction"),
+        ("langchain_core.agents", "AgentFinish"),
+    }
+)
 
 
 @cache

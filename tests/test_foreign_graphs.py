@@ -209,6 +209,45 @@ def test_what_cannot_be_stored_is_named_at_the_first_step(options: Options) -> N
     assert ".Odd. Expected JSON-like values" in message
 
 
+RETURNS = """
+from dataclasses import dataclass
+from enum import Enum
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage
+from langgraph.func import entrypoint, task
+from langgraph.types import interrupt
+from pydantic import BaseModel
+
+class Section(BaseModel):
+    name: str
+
+@dataclass
+class Size:
+    words: int
+
+class Kind(Enum):
+    SHORT = "short"
+
+@task
+def plan(topic):
+    return [Section(name=topic), Size(1), Kind.SHORT, Document(page_content=topic), AIMessage(topic).text]
+
+@entrypoint()
+def graph(topic):
+    planned = plan(topic).result()
+    interrupt("Go on?")
+    return [type(one).__name__ for one in planned]
+"""
+
+
+def test_classes_that_no_type_of_the_graph_names_come_back_if_they_stand_in_its_module(
+    options: Options,
+) -> None:
+    parked = run_sync(f"{written(options, RETURNS)}:graph", {"input": "tea"}, options=options)
+    done = answered(parked, options, "yes")
+    assert done.output == {"output": ["Section", "Size", "Kind", "Document", "str"]}
+
+
 @pytest.mark.parametrize(
     ("text", "name", "input", "message"),
     [

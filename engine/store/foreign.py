@@ -10,6 +10,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
 from langgraph.store.base import BaseStore, Op, Result
+from langgraph.types import Interrupt
 
 from interlock.engine.store import packed
 from interlock.engine.store.connection import Connection
@@ -45,9 +46,9 @@ class ForeignSaver(Saver):
     ) -> None:
         """`memory`: the store that nodes find as `runtime.store`."""
         super().__init__(conn, steps)
-        self.serde = _Serde().with_msgpack_allowlist({*workflow.types, _langgraph.TUPLE})
-        self.memory = memory
         self.known = workflow.types | _langgraph.storable_types()
+        self.serde = _Serde().with_msgpack_allowlist({*self.known, _langgraph.TUPLE})
+        self.memory = memory
         self._approvals = approvals
         self._one = threading.RLock()
 
@@ -76,7 +77,7 @@ class ForeignSaver(Saver):
         given = dict(writes)
         with self._one:
             thread = str(config["configurable"]["thread_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
-            for item in given.get("__interrupt__", ()):
+            for item in filter(_is_interrupt, given.get("__interrupt__", ())):
                 self._ask(thread, item, len(given.get("__resume__", ())), task_id)
             super().put_writes(config, writes, task_id, task_path)
             self._commit()
@@ -135,6 +136,10 @@ class ForeignSaver(Saver):
                     "messages, or pydantic models, dataclasses and enums that the state's types or the graph's "
                     "file name."
                 )
+
+
+def _is_interrupt(item: Any) -> bool:
+    return isinstance(item, Interrupt)
 
 
 def saver_for(

@@ -93,8 +93,13 @@ class Saver(BaseCheckpointSaver[int]):
         for kept in (self._waiting, self._stored, self._statuses):
             kept.clear()
 
-    def get_next_version(self, current: int | None, channel: None) -> int:  # noqa: ARG002 - LangGraph's signature # pyright: ignore[reportIncompatibleMethodOverride]
-        """Integers: 18 bytes less per channel and step than the default (`engine.md` 3)."""
+    def get_next_version(self, current: Any, channel: None) -> Any:  # noqa: ARG002 - LangGraph's signature
+        """Integers: 18 bytes less per channel and step than the default (`engine.md` 3).
+
+        A thread begun by another saver has texts, which begin with the number.
+        """
+        if isinstance(current, str):
+            return f"{int(current.partition('.')[0]) + 1:032}"
         return (current or 0) + 1
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -116,7 +121,7 @@ class Saver(BaseCheckpointSaver[int]):
     ) -> Iterator[CheckpointTuple]:
         """Newest first. `filter`: what their metadata must have."""
         given = (config or {}).get("configurable", {})
-        asked = {name: given[name] for name in TABLE["checkpoints"].key if name in given}
+        asked = {name: given[name] for name in TABLE["checkpoints"].key if given.get(name) is not None}
         where, values = " and ".join(f"{name} = ?" for name in asked) or "true", [*asked.values()]
         if before is not None and (name := get_checkpoint_id(before)):
             where, values = f"{where} and checkpoint_id < ?", [*values, name]

@@ -25,6 +25,8 @@ class Table:
 
 
 _DONE = "(state = 'done' and done_at <= :made)"
+_REMEMBERED = "checkpoint_ns not like '%:%'"
+"""The run's own checkpoints, and those of a graph inside that remembers from call to call: others end with their task."""
 _CHECKPOINT = ("thread_id", "checkpoint_ns", "checkpoint_id")
 _PARSED = "interlock.engine.store.damage"
 _STATE = "interlock.state"
@@ -35,7 +37,7 @@ TABLES = (
     Table(
         "checkpoints",
         _CHECKPOINT,
-        "checkpoint_ns = '' and checkpoint_id <= :id",
+        f"{_REMEMBERED} and checkpoint_id <= :id",
         owner="thread_id",
         holds={"checkpoint": "interlock.engine.store.saver:typed", "metadata": f"{_PARSED}:mapping"},
     ),

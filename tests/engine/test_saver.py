@@ -3,7 +3,7 @@
 import asyncio
 import os
 import pickle
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,17 @@ from databases import DATABASES
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
 
 from interlock.engine.store import Store, put
+from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.foreign import saver_for
 from interlock.engine.store.saver import Saver, raise_id_clock, status_of
+from interlock.engine.store.steps import StepLog
+from interlock.graphs.foreign import from_langgraph
 
 ROOT: Any = {"configurable": {"thread_id": "r", "checkpoint_ns": ""}}
 
@@ -34,9 +41,27 @@ def driver(store: Store) -> Iterator[Connection]:
         yield connected
 
 
+class Kept(TypedDict):
+    text: str
+
+
+def keeps(state: Kept) -> Kept:
+    return state
+
+
+def _foreign(conn: Connection) -> Saver:
+    """The saver of somebody's own graph."""
+    graph: Any = StateGraph(Kept)
+    workflow = from_langgraph(graph.add_node(keeps).add_edge(START, "keeps"))
+    return saver_for(workflow, conn, StepLog(), SqlApprovals(conn, "r"), Path())
+
+
 @pytest.mark.parametrize("buffered", [False, True])
 @pytest.mark.parametrize("database", DATABASES)
-def test_it_passes_langgraphs_conformance_suite(tmp_path: Path, database: str, buffered: bool) -> None:
+@pytest.mark.parametrize("kind", [Saver, _foreign])
+def test_it_passes_langgraphs_conformance_suite(
+    tmp_path: Path, kind: Callable[[Connection], Saver], database: str, buffered: bool
+) -> None:
     made = 0
 
     @checkpointer_test(name="interlock")
@@ -46,13 +71,31 @@ def test_it_passes_langgraphs_conformance_suite(tmp_path: Path, database: str, b
         store = DATABASES[database](tmp_path / str(made))
         store.open()
         conn = store.connect_driver() if buffered else store.connect()
-        yield Saver(conn)
+        yield kind(conn)
         conn.close()
 
     report = asyncio.run(validate(saver))
     told = {name: (result.passed, result.failures) for name, result in report.results.items()}
     assert report.passed_all_base(), told
     assert not [result for result in told.values() if result[1]], told
+
+
+def test_what_came_before_is_found_although_the_config_names_no_checkpoint(conn: Connection) -> None:
+    """So LangGraph looks for what a graph remembered when it is replayed; the suite above doesn't."""
+    saver = Saver(conn)
+    for name in ("1", "2", "3"):
+        saver.put(ROOT, {**empty_checkpoint(), "id": name}, {"source": "loop", "step": 0}, {})
+    where: Any = {"configurable": {**ROOT["configurable"], "checkpoint_id": None}}
+    found = saver.list(where, before={"configurable": {"checkpoint_id": "3"}}, limit=1)
+    assert [one.checkpoint["id"] for one in found] == ["2"]
+
+
+def test_versions_of_another_saver_are_continued_in_its_own_form(conn: Connection) -> None:
+    begun = InMemorySaver().get_next_version(None, None)
+    assert isinstance(begun, str)
+    newer = Saver(conn).get_next_version(begun, None)
+    assert newer > begun
+    assert Saver(conn).get_next_version(newer, None) > newer
 
 
 def test_a_crafted_checkpoint_runs_nothing(conn: Connection, tmp_path: Path) -> None:
