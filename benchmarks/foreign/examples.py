@@ -167,7 +167,9 @@ def _by_commands(example: Example, file: Path, folder: Path) -> Any:
         waiting = said["pending_approvals"]
         texts = [(one["id"], _text(_answer(example, one["preview"]))) for one in waiting]
         approved = [one["id"] for one in waiting if one["kind"] == "approval"]
-        decided = [part for name, text in texts if name not in approved for part in ("--answer", f"{name}={text}")]
+        decided = [
+            part for name, text in texts if name not in approved for part in ("--answer", f"{name}={text}")
+        ]
         decided += [part for name in approved for part in ("--approve", name)]
         code, said = _interlock(folder, "resume", said["session_id"], *decided)
     return said
@@ -202,9 +204,7 @@ _RANDOM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def _same(ours: Any, theirs: Any, where: str) -> None:
-    mine, other = (
-        _numbered(json.dumps(_filled(one), sort_keys=True, default=str)) for one in (ours, theirs)
-    )
+    mine, other = (_numbered(json.dumps(_filled(one), sort_keys=True, default=str)) for one in (ours, theirs))
     place = max(0, len(os.path.commonprefix([mine, other])) - 80)
     assert mine == other, f"{where} ends differently: {other[place:][:300]}\nhere: {mine[place:][:300]}"
 

@@ -162,9 +162,7 @@ def _nothing(*_: Any, **__: Any) -> None: ...
 
 def install(values: Mapping[str, Any] | None = None) -> None:
     """Replace models, search, pages and embeddings in this process; before anything of the example is imported."""
-    os.environ.update(
-        {f"{name}_API_KEY": "none" for name in ("OPENAI", "ANTHROPIC", "TAVILY", "FIREWORKS")}
-    )
+    os.environ.update({f"{name}_API_KEY": "none" for name in ("OPENAI", "ANTHROPIC", "TAVILY", "FIREWORKS")})
     os.environ["LANGSMITH_TRACING"] = "false"
     Scripted.values = values or {}
     made: Callable[..., Any] = lambda *_, **__: Scripted()  # noqa: E731
@@ -208,5 +206,7 @@ def _stand_ins() -> None:
     _module("langchain.schema", Document=Document)
     _module("langchain.text_splitter", **{n: getattr(splitters, n) for n in splitters.__all__})
     splitters.RecursiveCharacterTextSplitter.from_tiktoken_encoder = classmethod(
-        lambda cls, chunk_size, chunk_overlap, **_: cls(chunk_size=4 * chunk_size, chunk_overlap=chunk_overlap)
+        lambda cls, chunk_size, chunk_overlap, **_: cls(
+            chunk_size=4 * chunk_size, chunk_overlap=chunk_overlap
+        )
     )

@@ -13,8 +13,8 @@ from interlock.engine.read import RunRow
 from interlock.engine.read import calls as of_calls
 from interlock.engine.read.calls import Call
 from interlock.engine.store import checkpoints as of_states
-from interlock.engine.store import undone as of_undone
 from interlock.engine.store import keeping
+from interlock.engine.store import undone as of_undone
 from interlock.engine.store.statistics import Sums as Sums
 from interlock.engine.store.statistics import statistics
 from interlock.state.errors import UserError

@@ -23,8 +23,8 @@ from interlock.engine.driver.outcome import (
 )
 from interlock.engine.driver.passes import (
     check_context,
-    context_of,
     check_guard,
+    context_of,
     first_state,
     graph_input,
     hooked,

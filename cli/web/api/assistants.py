@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 from starlette.requests import Request
 from starlette.responses import Response
 
-from interlock.cli.web.api.answers import MissingError, answer, assistant_of, fits, page, part, plain, when
 from interlock.cli.web.answers import RefusedError, body
+from interlock.cli.web.api.answers import MissingError, answer, assistant_of, fits, page, part, plain, when
 from interlock.engine.client import Client, served
 from interlock.engine.client.served import Served
 from interlock.state.errors import InterlockError

@@ -8,11 +8,11 @@ from typing import Any, cast
 from starlette.requests import Request
 from starlette.responses import Response
 
+from interlock.cli.web.answers import RefusedError, body
 from interlock.cli.web.api import protocol, streams
 from interlock.cli.web.api.answers import answer, dumped, part
 from interlock.cli.web.api.runs import Runs
 from interlock.cli.web.api.threads import BUSY
-from interlock.cli.web.answers import RefusedError, body
 from interlock.cli.web.guard import Person
 from interlock.engine.client import served, threads
 from interlock.engine.client.served import Served

@@ -7,8 +7,8 @@ from typing import Any, cast
 from starlette.requests import Request
 from starlette.responses import Response
 
-from interlock.cli.web.api.answers import answer, whole
 from interlock.cli.web.answers import body
+from interlock.cli.web.api.answers import answer, whole
 from interlock.engine.client import Client, threads
 
 

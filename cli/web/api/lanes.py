@@ -10,12 +10,12 @@ from typing import Any, cast
 from uuid import uuid4
 
 from interlock.cli.web import drives
+from interlock.cli.web.answers import RefusedError
 from interlock.cli.web.api import shown
 from interlock.cli.web.api.answers import part, texts
 from interlock.cli.web.api.assistants import Assistants, Chosen
 from interlock.cli.web.api.recorder import Call, begin_record, end_record
 from interlock.cli.web.api.threads import BUSY, Threads
-from interlock.cli.web.answers import RefusedError
 from interlock.cli.web.driver import Work
 from interlock.cli.web.guard import Person
 from interlock.engine.client import Options, RunRow, served

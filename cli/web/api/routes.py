@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from interlock.cli.web.answers import RefusedError
 from interlock.cli.web.api.answers import answer
 from interlock.cli.web.api.assistants import Assistants
 from interlock.cli.web.api.commands import Commands
@@ -15,7 +16,6 @@ from interlock.cli.web.api.items import Items
 from interlock.cli.web.api.lanes import Lanes
 from interlock.cli.web.api.runs import Runs
 from interlock.cli.web.api.threads import Threads
-from interlock.cli.web.answers import RefusedError
 from interlock.engine.client import Client
 
 Answer = Callable[[Request], Awaitable[Response]]

@@ -10,12 +10,12 @@ from uuid import uuid4
 from starlette.requests import Request
 from starlette.responses import Response
 
+from interlock.cli.web.answers import RefusedError, body
 from interlock.cli.web.api import streams
 from interlock.cli.web.api.answers import MissingError, answer, page, part, texts, uuid_in, when
 from interlock.cli.web.api.lanes import Lanes
 from interlock.cli.web.api.recorder import record_of
 from interlock.cli.web.api.threads import BUSY
-from interlock.cli.web.answers import RefusedError, body
 from interlock.engine.client import served
 from interlock.engine.client.served import Served
 from interlock.state.errors import InterlockError

@@ -9,6 +9,7 @@ from uuid import uuid4
 from starlette.requests import Request
 from starlette.responses import Response
 
+from interlock.cli.web.answers import RefusedError, body
 from interlock.cli.web.api import shown
 from interlock.cli.web.api.answers import (
     MissingError,
@@ -25,7 +26,6 @@ from interlock.cli.web.api.answers import (
     whole,
 )
 from interlock.cli.web.api.recorder import asked, place_of, record_of
-from interlock.cli.web.answers import RefusedError, body
 from interlock.engine.client import Client, RunRow, served, threads
 from interlock.engine.client.served import Served
 
