@@ -13,8 +13,8 @@ from interlock.state.node import Part, node
 
 _RULES: Mapping[str, tuple[str, Callable[[list[Message]], bool]]] = {
     "the conversation is empty": ("", lambda history: not curated(history)),
-    "a tool has answered, and the model hasn't seen it yet": ("model", lambda h: h[-1].role == "tool"),
-    "calls of the model are still open": ("model", lambda history: bool(open_calls(history))),
+    "a tool has answered": ("model", lambda h: h[-1].role == "tool"),
+    "calls are still open": ("model", lambda history: bool(open_calls(history))),
     "the last answer is empty": ("model", lambda h: h[-1].role == "assistant" and not h[-1].text.strip()),
     "the last message isn't the model's": ("", lambda history: history[-1].role != "assistant"),
 }

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from xml.etree import ElementTree
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_MOVED = re.compile(r"translate\([^)]*\)")
 _WIDE = 0.62
 """Width of a character, in font sizes: that of Verdana's wide letters."""
 
@@ -43,6 +44,8 @@ class Drawing:
     """Nodes, labels of edges (kind `label`) and titles of frames (`title`)."""
     lines: tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
     """Edges, as points along them."""
+    frames: tuple[Box, ...] = ()
+    """Around opened graphs; what is in one is named after it."""
 
     def faults(self) -> list[str]:
         """Boxes that meet, and edges that run through a box."""
@@ -50,7 +53,7 @@ class Drawing:
         crossed = [
             f"{name!r} runs through {box.name!r}"
             for name, points in self.lines
-            for box in self.boxes
+            for box in (*self.boxes, *(f for f in self.frames if not name.startswith(f"{f.name}.")))
             if any(box.holds(x, y, 2.5) for x, y in points)
         ]
         return met + crossed
@@ -59,23 +62,42 @@ class Drawing:
 def read(svg: bytes) -> Drawing:
     root = ElementTree.fromstring(svg)
     boxes: list[Box] = []
+    frames: list[Box] = []
     lines: list[tuple[str, tuple[tuple[float, float], ...]]] = []
-    for group in root.iter("{http://www.w3.org/2000/svg}g"):
+    for group, x, y in _groups(root, 0, 0):
         kind, name = group.get("class", ""), (group.findtext("{*}title") or "")
         if kind.startswith("node"):
-            boxes.append(_box(group, name, "label" if "label" in kind else "node"))
+            found = frames if "frame" in kind else boxes
+            found.append(_moved(_box(group, name, "label" if "label" in kind else "node"), x, y))
         elif kind == "cluster" and any(e.tag.endswith("text") for e in group.iter()):
-            boxes.append(_text(group, name))
+            boxes.append(_moved(_text(group, name), x, y))
         elif kind == "edge":
             path = group.find("{*}path")
-            lines += [(name, tuple(_along(path.get("d", ""))))] if path is not None else []
-    return Drawing(float(root.get("width", "").removesuffix("pt")), tuple(boxes), tuple(lines))
+            points = _along(path.get("d", "")) if path is not None else ()
+            lines += [(name, tuple((px + x, py + y) for px, py in points))]
+    return Drawing(float(root.get("width", "").removesuffix("pt")), tuple(boxes), tuple(lines), tuple(frames))
+
+
+def _groups(
+    element: ElementTree.Element, x: float, y: float
+) -> Iterator[tuple[ElementTree.Element, float, float]]:
+    """Every group, and how far it is moved."""
+    for child in element:
+        if child.tag.endswith("}g"):
+            moved = _MOVED.search(child.get("transform", ""))
+            by = tuple(float(n) for n in _NUMBER.findall(moved[0])) if moved else (0.0, 0.0)
+            yield child, x + by[0], y + by[1]
+            yield from _groups(child, x + by[0], y + by[1])
+
+
+def _moved(box: Box, x: float, y: float) -> Box:
+    return replace(box, left=box.left + x, right=box.right + x, top=box.top + y, bottom=box.bottom + y)
 
 
 def _box(group: ElementTree.Element, name: str, kind: str) -> Box:
     """Around all that is drawn of a node; of a label's text, which has no frame."""
     points: list[tuple[float, float]] = []
-    for shape in group.iter():
+    for shape in group:  # not of what was put in
         if shape.tag.endswith("polygon"):
             numbers = [float(n) for n in _NUMBER.findall(shape.get("points", ""))]
             points += zip(numbers[::2], numbers[1::2], strict=True)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from interlock.engine.diagrams.chart import extract_chart
 from interlock.engine.diagrams.graphviz import dot, legend
+from interlock.engine.diagrams.opened import opened
 from interlock.engine.diagrams.path import RunPath, path_of, run_path
-from interlock.engine.diagrams.picture import png, svg
+from interlock.engine.diagrams.picture import png, raster, svg
 from interlock.engine.diagrams.shape import (
     GROUPS,
     Diagram,
@@ -69,6 +70,9 @@ def render(
     diagram = diagram if chart else diagram.only({*show})
     if format == "mermaid":
         return mermaid(diagram)
+    if diagram.clusters and not chart and format != "dot":
+        drawn = opened(diagram)
+        return drawn if format == "svg" else raster(drawn)
     source = dot(diagram)
     return source if format == "dot" else svg(source) if format == "svg" else png(source)
 

@@ -5,24 +5,27 @@ around labels.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from graphlib import TopologicalSorter
 from itertools import pairwise
+from textwrap import wrap
 from typing import Any
 
 from graphviz import Digraph
-from langgraph.graph import END, START
 
 from interlock.engine.diagrams.shape import Diagram, Edge, Node
 
+Size = tuple[float, float]
 FONT = "Verdana"
 """Graphviz knows its widths without having it, and common fonts aren't wider."""
+INSIDE = "#f6f8fa"
+"""Behind an opened graph."""
 _GRAPH = {
     "fontname": FONT,
     "fontsize": "11",
     "rankdir": "TB",
-    "nodesep": "0.2",
+    "nodesep": "0.1",
     "ranksep": "0.28",
     "compound": "true",
     "remincross": "true",
@@ -52,6 +55,7 @@ _SHAPES = {
     "step": {},
     "graph": {"shape": "box", "style": "filled", "peripheries": "2"},
     "list": {"style": "dashed", "color": "#6e7781", "fontcolor": "#57606a", "fontsize": "9"},
+    "frame": {"fillcolor": INSIDE, "color": "#6e7781"},
     "note": {
         "shape": "note",
         "fillcolor": "#fff8c5",
@@ -68,6 +72,8 @@ _GROUPS = {
 }
 _FAR = 3
 """How many nodes further down an edge may lead before it is cut short, in a picture with opened graphs."""
+_WIDEST = 36
+"""Characters in a line of a list."""
 _BESIDE = {"color": "#9aa3ad", "fontcolor": "#6e7781"}
 """An edge that isn't between two nodes of the main group."""
 _TAKEN = {"fillcolor": "#ddf4ff", "color": "#0969da", "fontcolor": "#0a3069", "penwidth": "2"}
@@ -77,15 +83,28 @@ _UNTAKEN = {"fillcolor": "#f6f8fa", "color": "#d0d7de", "fontcolor": "#8c959f"}
 
 def dot(diagram: Diagram) -> str:
     """Graphviz source; doesn't need `dot` installed."""
+    return source_of(diagram, legend(diagram.all_nodes()), cut=bool(diagram.clusters))
+
+
+def source_of(
+    diagram: Diagram, explained: Sequence[Node], *, cut: bool, sizes: Mapping[str, Size] | None = None
+) -> str:
+    """Source with this legend. `cut`: shorten edges that lead far; `sizes`: of the frames, in points."""
     graph: Any = Digraph(diagram.name, graph_attr=_GRAPH, node_attr=_NODE, edge_attr=_EDGE)
-    _Drawing(diagram).fill(graph, diagram)
-    if explained := legend(diagram.all_nodes()):
+    if not explained and diagram.id:
+        graph.attr(label=diagram.name, labelloc="t", labeljust="l", bgcolor=INSIDE)
+    _Drawing(diagram, cut, sizes or {}).fill(graph, diagram)
+    if explained:
         box: Any = Digraph("cluster_legend")
         box.attr(label="legend", style="rounded", color="#d0d7de", fontsize="9", fontcolor="#6e7781")
         for node in explained:
             box.node(node.id, node.text, **{**_node_style(node), "fontsize": "9", "height": "0.25"})
-        for above, below in pairwise(explained):
-            box.edge(above.id, below.id, style="invis")
+        names = [node.id for node in explained]
+        if cut:
+            names.append("legend.cut")
+            box.node(names[-1], "→ name: goes on there", **_LABEL, fontcolor="#6e7781")
+        for above, below in pairwise(names):
+            box.edge(above, below, style="invis")
         graph.subgraph(box)
     return graph.source
 
@@ -116,14 +135,19 @@ def _look(node: Node) -> str:
 class _Drawing:
     """What the drawing of each part needs to know of the whole."""
 
-    def __init__(self, diagram: Diagram) -> None:
+    def __init__(self, diagram: Diagram, cut: bool, sizes: Mapping[str, Size]) -> None:
         edges = diagram.all_edges()
+        self._sizes = sizes
+        self._framed = {
+            n.id: c.name for c in diagram.all_clusters() for n in c.nodes if n.kind in ("start", "end")
+        }
+        start, end = (next((n.id for n in diagram.nodes if n.kind == k), "") for k in ("start", "end"))
         self._groups = {node.id: node.group for node in diagram.all_nodes()}
         self._firsts = {c.id: next(n.id for n in c.all_nodes()) for c in diagram.all_clusters()}
-        forward = _forward([self._anchored(e) for e in edges if not e.part])
+        forward = _forward([self._anchored(e) for e in edges if not e.part], start)
         self._forward = {(e.source, e.target) for e in forward}
-        self._spine = _longest([e for e in forward if self._is_main(e)])
-        self._ranks = _ranks(forward) if self._firsts else {}
+        self._spine = _longest([e for e in forward if self._is_main(e)], start, end)
+        self._ranks = _ranks(forward, sizes) if cut else {}
         self._names = {node.id: node.name for node in diagram.all_nodes()}
         self._names |= {c.id: c.name for c in diagram.all_clusters()}
 
@@ -140,12 +164,8 @@ class _Drawing:
         a node that an edge names belongs to the frame that it is named in.
         """
         for node in diagram.nodes:
-            lined = node.kind in ("list", "note")
-            text = "".join(f"{line}\\l" for line in node.text.splitlines()) if lined else node.text
-            if diagram.id and node.kind in ("start", "end"):
-                text = f"{diagram.name}: {text}"  # instead of a title of the frame, which edges would cross
             spine = {"group": "main path"} if node.id in self._spine else {}
-            graph.node(node.id, text, **_node_style(node), **spine)
+            graph.node(node.id, self._text(node), **_node_style(node), **spine, **self._frame(node))
         leading_out: list[Edge] = []
         for cluster in diagram.clusters:
             inner: Any = Digraph(f"cluster_{cluster.id}")
@@ -155,7 +175,7 @@ class _Drawing:
                 labeljust="l",
                 style="rounded",
                 color="#6e7781",
-                bgcolor="#f6f8fa",
+                bgcolor=INSIDE,
             )
             leading_out += self.fill(inner, cluster)
             graph.subgraph(inner)
@@ -173,6 +193,25 @@ class _Drawing:
             else:
                 self._edge(graph, edge)
         return [e for e in edges if not {e.source, e.target} <= within]
+
+    def _text(self, node: Node) -> str:
+        if node.kind == "frame":
+            return ""
+        if node.id in self._framed:
+            # Instead of a title of the frame, which edges would cross.
+            return f"{self._framed[node.id]}: {node.text}"
+        if node.kind not in ("list", "note"):
+            return node.text
+        lines = node.text.splitlines()
+        if node.kind == "list":
+            lines = [piece for line in lines for piece in wrap(line, _WIDEST, subsequent_indent="     ")]
+        return "".join(f"{line}\\l" for line in lines)
+
+    def _frame(self, node: Node) -> dict[str, str]:
+        if node.id not in self._sizes:
+            return {}
+        wide, high = (str(points / 72) for points in self._sizes[node.id])
+        return {"class": "frame", "width": wide, "height": high, "fixedsize": "true"}
 
     def _edge(self, graph: Any, edge: Edge) -> None:
         frames = {"ltail": edge.source, "lhead": edge.target}
@@ -212,18 +251,19 @@ class _Drawing:
         graph.edge(source, stub, **{k: v for k, v in style.items() if k != "lhead"}, arrowhead="none")
 
 
-def _ranks(edges: Iterable[Edge]) -> dict[str, int]:
-    """The longest way to each node, in edges."""
+def _ranks(edges: Iterable[Edge], frames: Container[str]) -> dict[str, int]:
+    """The longest way to each node, in edges; past a frame, nothing is near."""
     before: dict[str, list[str]] = defaultdict(list)
     for edge in edges:
         before[edge.target].append(edge.source)
     ranks: dict[str, int] = {}
     for node in TopologicalSorter(before).static_order():
-        ranks[node] = max((ranks[source] + 1 for source in before[node]), default=0)
+        further = (ranks[s] + (_FAR if s in frames else 1) for s in before[node])
+        ranks[node] = max(further, default=0)
     return ranks
 
 
-def _forward(edges: Sequence[Edge]) -> list[Edge]:
+def _forward(edges: Sequence[Edge], start: str) -> list[Edge]:
     """The edges that don't lead back to a node on the way to their source."""
     after: dict[str, list[Edge]] = defaultdict(list)
     for edge in edges:
@@ -239,28 +279,28 @@ def _forward(edges: Sequence[Edge]) -> list[Edge]:
                 if edge.target not in done:
                     walk(edge.target, way | {edge.target})
 
-    for start in (START, *list(after)):
-        if start not in done:
-            walk(start, {start})
+    for first in (start, *list(after)):
+        if first not in done:
+            walk(first, {first})
     return found
 
 
-def _longest(edges: Iterable[Edge]) -> dict[str, str]:
+def _longest(edges: Iterable[Edge], start: str, end: str) -> dict[str, str]:
     """The longest way from start to end: node → next node, the end's is empty."""
     before: dict[str, list[str]] = defaultdict(list)
     for edge in edges:
         before[edge.target].append(edge.source)
-    lengths = {START: 1}
+    lengths = {start: 1}
     came: dict[str, str] = {}
     for node in TopologicalSorter(before).static_order():
         reached = [source for source in before[node] if source in lengths]
         if reached:
             came[node] = max(reached, key=lambda source: lengths[source])
             lengths[node] = lengths[came[node]] + 1
-    way, at = {END: ""}, END
+    way, at = {end: ""}, end
     while at in came:
         way[came[at]], at = at, came[at]
-    return way if at == START else {}
+    return way if at == start else {}
 
 
 def _node_style(node: Node) -> dict[str, str]:

@@ -35,8 +35,11 @@ def svg(source: str) -> bytes:
 
 def png(source: str) -> bytes:
     """Render with the system's `dot`, else from the SVG. Raises `UserError` if no font is found."""
-    if shutil.which("dot"):
-        return _system_dot(source, "png")
+    return _system_dot(source, "png") if shutil.which("dot") else raster(svg(source))
+
+
+def raster(drawn: bytes) -> bytes:
+    """An SVG as PNG. Raises `UserError` if no font is found."""
     found = dict(_fonts())
     font = next((file for file in _FONTS if file in found), None)
     if font is None:
@@ -46,8 +49,8 @@ def png(source: str) -> bytes:
         )
     from resvg_py import svg_to_bytes
 
-    drawn, named = svg(source).decode(), dict.fromkeys(("serif_family", "sans_serif_family"), _FONTS[font])
-    return svg_to_bytes(svg_string=drawn, dpi=_POINTS, font_files=[found[font]], **named)
+    named = dict.fromkeys(("serif_family", "sans_serif_family"), _FONTS[font])
+    return svg_to_bytes(svg_string=drawn.decode(), dpi=_POINTS, font_files=[found[font]], **named)
 
 
 def _fonts() -> Iterator[tuple[str, str]]:

@@ -17,9 +17,9 @@ GROUPS = (*get_args(Group), "lists")
 _EACH, _NONE = "one each", "none"
 """Labels of a fan-out: the edge for each payload, and the one taken without any."""
 
-NodeKind = Literal["start", "end", "step", "graph", "list", "note"]
-"""`graph`: a node that is itself a graph, drawn collapsed. `list`: what a node chooses among (`Part`). `note`: what
-a run waits for."""
+NodeKind = Literal["start", "end", "step", "graph", "frame", "list", "note"]
+"""`graph`: a node that is itself a graph, drawn collapsed. `frame`: one whose picture is put in. `list`: what a node
+chooses among (`Part`). `note`: what a run waits for."""
 
 
 @dataclass(frozen=True)

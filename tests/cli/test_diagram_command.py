@@ -1,6 +1,7 @@
 """`interlock diagram`: every picture can be read, and shows what was asked for."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,13 +9,11 @@ from agent_runs.stage import Stage, call
 from geometry import Box, Drawing, read
 
 from interlock.cli.main import main
-from interlock.engine.diagrams import own_depth
-from interlock.graphs import PIPELINES, pipeline
+from interlock.graphs import PIPELINES
 from interlock.state.charts import CHARTS
 
 A4, SMALLEST = 554.0, 5.0
 """Points: the width of a page without its margins, and of the type that is still read in print."""
-OWN_DEPTH = {name: own_depth(pipeline(name).build().compile()) for name in PIPELINES}
 
 
 def drawn(folder: Path, *typed: str) -> bytes:
@@ -35,9 +34,12 @@ def drawn(folder: Path, *typed: str) -> bytes:
     ],
     ids=" ".join,
 )
-def test_no_label_lies_on_an_edge_a_node_or_a_label(typed: list[str], tmp_path: Path) -> None:
+def test_a_picture_is_read_on_a_page_as_wide_as_a4_and_nothing_lies_on_a_label(
+    typed: list[str], tmp_path: Path
+) -> None:
     picture = read(drawn(tmp_path, *typed))
     assert picture.lines and picture.faults() == []
+    assert 11 * A4 / max(A4, picture.width) >= SMALLEST
 
 
 def test_the_check_of_geometry_sees_a_fault() -> None:
@@ -47,10 +49,17 @@ def test_the_check_of_geometry_sees_a_fault() -> None:
     assert Drawing(20, (label,), (line,)).faults() == ["'an edge' runs through 'a label'"]
 
 
-@pytest.mark.parametrize("name", [*PIPELINES, *CHARTS])
-def test_the_committed_diagram_is_read_on_a_page_as_wide_as_a4(name: str, tmp_path: Path) -> None:
-    depth = ["--depth", str(OWN_DEPTH[name])] if name in OWN_DEPTH else []
-    assert 11 * A4 / max(A4, read(drawn(tmp_path, name, *depth)).width) >= SMALLEST
+def test_a_fault_in_an_opened_graph_is_seen(tmp_path: Path) -> None:
+    picture = read(drawn(tmp_path, "tools", "--depth", "3"))
+    names = {frame.name for frame in picture.frames}
+    assert names == {"decide", "execute", "decide.edit", "execute.subagent", "execute.summarize"}
+    around = {box.name: box for box in (*picture.boxes, *picture.frames)}
+    for name in ("decide.edit", "decide.edit.match", "execute.subagent.recover"):
+        inner, outer = around[name], around[name.rpartition(".")[0]]
+        assert outer.left < inner.left < inner.right < outer.right, name
+        assert outer.top < inner.top < inner.bottom < outer.bottom, name
+    line = ("collect->next_group", ((around["decide"].left + 9, around["decide"].top + 9),))
+    assert replace(picture, lines=(line,)).faults() == ["'collect->next_group' runs through 'decide'"]
 
 
 @pytest.mark.parametrize(
