@@ -49,7 +49,7 @@ def _bare(options: Options) -> Options:
 @contextmanager
 def opened(options: Options, run: str) -> Generator[Opened]:
     """Open a run's graph, in the thread that uses it. Raises `InterlockError`."""
-    from interlock.engine.driver.runner import with_own_nodes, workflow_of
+    from interlock.engine.driver.of_run import with_own_nodes, workflow_of
     from interlock.engine.store.approvals import SqlApprovals
     from interlock.engine.store.foreign import saver_for
     from interlock.engine.store.steps import StepLog
@@ -97,7 +97,7 @@ async def update(
     from interlock.engine.driver.drive import Drive, Stop
     from interlock.engine.driver.event_bus import EventBus
     from interlock.engine.driver.lease import acquire
-    from interlock.engine.driver.runner import workflow_of
+    from interlock.engine.driver.of_run import workflow_of
     from interlock.engine.store.approvals import supersede
     from interlock.engine.store.runs import end_run
     from interlock.graphs.foreign import Foreign

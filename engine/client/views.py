@@ -223,9 +223,9 @@ class Views:
         found, _ = find_workflow(name, self.options)
         if not with_own_nodes:
             return found
-        from interlock.engine.driver import prepare, runner
+        from interlock.engine.driver import of_run, prepare
 
-        return runner.with_own_nodes(found, prepare.prepare(self.options, needs_model=False))
+        return of_run.with_own_nodes(found, prepare.prepare(self.options, needs_model=False))
 
     def effect_hints(self, name: str) -> "list[Hint]":
         """Calls of a workflow's nodes that a kill could repeat outside. Raises `InterlockError`."""

@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from interlock.engine.driver.drive import Drive
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.read import RunRow
+from interlock.engine.store.approvals import supersede
 from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign
@@ -140,33 +141,23 @@ def next_pass(
     return more
 
 
-def context_of(drive: Drive, prepared: RunConfig) -> WorkflowContext:
-    """The context for the workflow's `enter` and `leave`."""
-    run, started = drive.lease.run, time.monotonic()
+async def taken_up(
+    chosen: Pipeline,
+    prepared: RunConfig,
+    given: Any,
+    at: Mapping[str, Any],
+    drive: Drive,
+    context: WorkflowContext,
+) -> Any:
+    """What a LangGraph graph goes on with: a further input of its own, which ends what waits, or as it is given.
 
-    def stats() -> dict[str, Any]:
-        return {**usage_stats(drive.conn, run), "elapsed_ms": round((time.monotonic() - started) * 1000)}
-
-    return WorkflowContext(
-        drive.services.transcript,
-        drive.services.journal,
-        prepared.model,
-        prepared.approval_mode,
-        prepared.limits,
-        stats,
-        lambda record: usage_of(drive.conn, run, record),
-        list(prepared.agents),
-        [mode.model_dump(mode="json") for mode in prepared.modes.all()],
-        _attached(prepared),
-        prepared.options.compress,
-    )
-
-
-def _attached(prepared: RunConfig) -> list[Message]:
-    """Raises `InputError` naming a file that can't be shown."""
-    options = prepared.options
-    if not (options.attach or options.notes):
-        return []
-    heading = TextPart(text=load("context/attached").text() + "\n", section="attached")
-    parts = attachments(options.attach, options.notes)
-    return [Message(role="user", origin="context", content=(heading, *parts))]
+    `at`: the checkpoint to go on from instead of the newest. Raises `InputError`.
+    """
+    drive.config["configurable"].update(at)
+    await drive.resume_input()
+    if given is not None:
+        supersede(drive.conn, drive.lease.run)
+    if not isinstance(given, Mapping):
+        return given
+    input = chosen.validated(cast("Mapping[str, Any]", given))
+    return graph_input(chosen, first_state(chosen, input, drive, context, prepared), drive, "")

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from functools import partial
+from typing import Any, TypeVar
 
 from langgraph.types import StateSnapshot
 
@@ -13,6 +14,7 @@ from interlock.engine.driver.drive import Drive, Stop, is_due
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.driver.notify import Notifications, watched
+from interlock.engine.driver.of_run import with_own_nodes, workflow_of
 from interlock.engine.driver.outcome import (
     conclude,
     end_cut_short,
@@ -32,25 +34,24 @@ from interlock.engine.driver.passes import (
     next_pass,
     postponed,
     switched,
+    taken_up,
 )
 from interlock.engine.driver.prepare import (
     RunConfig,
     check_input,
     kept_options,
     prepare,
-    restored,
     untraced,
     with_input,
     without_secrets,
 )
 from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.engine.processors import placed, processor_files
 from interlock.engine.read import ENDED, RunRow, find_run
-from interlock.engine.store import Store, diagnosed, first_input, keep_rights, read_options
-from interlock.engine.store.approvals import ready_answers, record_decisions, supersede
+from interlock.engine.store import Store, diagnosed, first_input, keep_rights
+from interlock.engine.store.approvals import ready_answers, record_decisions
 from interlock.engine.store.lineage import above, deepest, topmost
 from interlock.engine.store.runs import NewRun, insert_run, new_run_id
-from interlock.engine.workflows import begun_with, find_workflow
+from interlock.engine.workflows import find_workflow
 from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign
@@ -184,35 +185,11 @@ async def take_up(
     renderers: Sequence[Renderer],
     stop: Stop,
 ) -> Outcome:
-    """Drive a run of a LangGraph graph with another input, a `Command`, or None: on from where it stands.
-
-    `at`: the checkpoint to go on from instead of the newest, as LangGraph names it.
-    """
-
-    async def first(drive: Drive, context: WorkflowContext) -> Any:
-        drive.config["configurable"].update(at)
-        await drive.resume_input()
-        if given is not None:
-            supersede(drive.conn, run)
-        return (
-            graph_input(chosen, first_state(chosen, inputs, drive, context, prepared), drive, "")
-            if inputs
-            else given
-        )
+    """Drive a run of a LangGraph graph with another input, a `Command`, or None: on from where it stands, or `at`."""
 
     chosen, prepared = workflow_of(run, options)
-    inputs = chosen.validated(cast("Mapping[str, Any]", given)) if isinstance(given, Mapping) else None
+    first = partial(taken_up, chosen, prepared, given, at)
     return await _driven(_Door(Store(options.home), options, renderers, stop), chosen, prepared, run, first)
-
-
-def workflow_of(run: str, options: Options) -> tuple[Pipeline, RunConfig]:
-    """The workflow of a run, and what a drive of it needs. Raises `InterlockError`."""
-    row = find_run(options.home, run, options.workspace)
-    kept = restored(options, _kept(Store(options.home), row.run), row.workspace)
-    chosen, changed = begun_with(row.run, row.workflow, kept)
-    prepared = prepare(kept, chosen.needs_model)
-    prepared.warnings.extend(changed)
-    return chosen, prepared
 
 
 async def _through_tasks(outcome: Outcome, door: _Door) -> Outcome:
@@ -278,17 +255,6 @@ async def _resumed(
         return await _driven(door, chosen, prepared, row.run, following)
     except BusyError as error:
         return left_to_driver(row, decisions, error)
-
-
-def _kept(store: Store, run: str) -> dict[str, Any]:
-    with closing(store.connect()) as conn:
-        return read_options(conn, run)
-
-
-def with_own_nodes(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
-    """Add the processors from settings and installed packages."""
-    root, home = prepared.workspace.root, prepared.options.user_home
-    return placed(chosen, processor_files(prepared.settings, root, home, prepared.trusted))
 
 
 async def _driven(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First) -> Outcome:
