@@ -13,49 +13,28 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from fake_gemini.fake import FakeGemini
+from fake_gemini.handler import Handler
 from patience import until
 from web.lab import Lab, Person, browsing
 
 RUNS, TOKENS, KILLS, TURNS = 5, 80, 200, 1000
 
 
-class Ticking(BaseHTTPRequestHandler):
-    """A Gemini model whose tokens are the times at which they were sent."""
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(200)
-        streams = "stream" in self.path
-        self.send_header("content-type", "text/event-stream" if streams else "application/json")
-        self.end_headers()
-        if not streams:
-            self.wfile.write(
-                json.dumps(_chunk('{"reasoning": "done", "next_speaker": "user"}', "STOP")).encode()
-            )
-            return
-        for number in range(TOKENS):
-            time.sleep(0.1)
-            chunk = _chunk(f"{time.time():.3f} ", "STOP" if number == TOKENS - 1 else "")
-            self.wfile.write(f"data: {json.dumps(chunk)}\r\n\r\n".encode())
-            self.wfile.flush()
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+EVENT = Handler._event
 
 
-def _chunk(text: str, finish: str) -> Mapping[str, Any]:
-    candidate = {"content": {"role": "model", "parts": [{"text": text}]}, "index": 0}
-    usage = {"promptTokenCount": 10, "candidatesTokenCount": 2, "totalTokenCount": 12}
-    return {
-        "candidates": [{**candidate, **({"finishReason": finish} if finish else {})}],
-        "usageMetadata": usage,
-    }
+def stamped(self: Handler, data: bytes) -> None:
+    """Send the time instead of a token."""
+    chunk = json.loads(data)
+    for part in chunk["candidates"][0].get("content", {}).get("parts", []):
+        part["text"] = f"{time.time():.3f} "
+    EVENT(self, json.dumps(chunk).encode())
 
 
 _WATCH = """() => {
@@ -71,10 +50,16 @@ _WATCH = """() => {
 
 def tokens(lab: Lab, browser: Any) -> str:
     """From the moment when a model sent a token until the page shows it, with five runs and five windows."""
-    model = ThreadingHTTPServer(("127.0.0.1", 0), Ticking)
-    threading.Thread(target=model.serve_forever, daemon=True).start()
+    rules = [
+        {"match": {"schema": "next_speaker"}, "reply": '{"reasoning": "answered", "next_speaker": "user"}'},
+        {"match": {"schema": "model_choice"}, "reply": '{"reasoning": "small", "model_choice": "flash"}'},
+    ]
+    ticks = {"text": "0000000000.000 " * TOKENS, "chunks": TOKENS, "chunk_delay": 0.1}
+    Handler._event = stamped
+    model = FakeGemini({"rules": rules, "replies": [ticks] * RUNS})
+    threading.Thread(target=model.serve, daemon=True).start()
     lab.kill()
-    lab.env |= {"GEMINI_API_KEY": "a-key", "GOOGLE_GEMINI_BASE_URL": f"http://127.0.0.1:{model.server_port}"}
+    lab.env |= model.env
     lab.serve(fresh=True)
     people = [Person(browser, lab) for _ in range(RUNS)]
     for number, one in enumerate(people):
@@ -87,7 +72,7 @@ def tokens(lab: Lab, browser: Any) -> str:
     late = sorted(ms for one in people for ms in one.page.evaluate("window.late"))
     for one in people:
         one.context.close()
-    model.shutdown()
+    Handler._event = EVENT
     p95 = late[len(late) * 95 // 100]
     return f"a token on the page: median {median(late):.0f} ms, p95 {p95:.0f} ms ({len(late)} tokens)"
 
@@ -101,7 +86,8 @@ def decide(lab: Lab, browser: Any) -> str:
         somebody.do_see(f"[data-run='{run}']")
         somebody.page.evaluate(_GONE, run)
         lab.interlock("resume", run, "--reject", "all")
-        gone = somebody.page.wait_for_function("window.gone").json_value()
+        until(lambda: somebody.page.evaluate("window.gone"), "the end of the request")
+        gone: float = somebody.page.evaluate("window.gone")
         late.append(gone - 1000 * _answered(lab, run))
     somebody.context.close()
     return f"a decision from a terminal on the page: median {median(late):.0f} ms, worst {max(late):.0f} ms"
@@ -266,7 +252,7 @@ PARTS: Mapping[str, Callable[[Lab, Any], str]] = {
 @contextmanager
 def served() -> "Iterator[tuple[Lab, Any]]":
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
         browser = stack.enter_context(browsing())
         lab = Lab(Path(folder))
         stack.callback(lab.kill)
