@@ -219,10 +219,13 @@ def _answered(error: BaseException, status: int, model: str, now: float) -> Mode
 def _is_lost(error: BaseException) -> bool:
     """Whether it is a reset, time-out, or invalid gzip or JSON: a repeated request may succeed."""
     import httpx
+    import httpx2
 
     lost = (
         httpx.TransportError,
         httpx.DecodingError,
+        httpx2.TransportError,
+        httpx2.DecodingError,
         ConnectionError,
         TimeoutError,
         socket.gaierror,

@@ -122,14 +122,14 @@ async def _put_contents(request: httpx.Request) -> None:
     would carry the key and the conversation to where nobody sent them."""
     try:
         head, place, rest = request.content.partition(json.dumps(_PLACE).encode())
-    except httpx.RequestNotRead:
+    except RuntimeError:  # `RequestNotRead`, of httpx or of its fork httpx2, whichever the SDK has found
         head = place = rest = b""
     if not place:
         raise ModelError(
             f"The model's server redirects to {str(request.url.copy_with(query=None))!r}. If requests should go there,"
             " name its address in GOOGLE_GEMINI_BASE_URL."
         )
-    request.stream = httpx.ByteStream(head + _CONTENTS.get() + rest)
+    request.stream = type(request.stream)(head + _CONTENTS.get() + rest)  # pyright: ignore[reportCallIssue]
     request.headers["Content-Length"] = str(len(head) + len(_CONTENTS.get()) + len(rest))
 
 

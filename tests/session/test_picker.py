@@ -86,7 +86,10 @@ def test_the_status_line_leaves_out_what_can_be_missed_first() -> None:
     assert line(FIGURES, 80) == most
     assert line(FIGURES, 40) == "accepts edits · 2 wait elsewhere"
     assert line(Figures("script:/a/b/replies.yaml"), 40) == "asks first · replies.yaml"
-    assert line(replace(FIGURES, running="$ make test 12 s", elsewhere=0), 40) == "$ make test 12 s · accepts edits"
+    assert (
+        line(replace(FIGURES, running="$ make test 12 s", elsewhere=0), 40)
+        == "$ make test 12 s · accepts edits"
+    )
 
 
 @pytest.mark.parametrize("width", [0, 1, 5, 10, 39, 40, 41, 80, 300])
