@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending, RunRow
 from interlock.engine.client.following import Standing
 from interlock.engine.client.front import Front, Kind, Notice, Used
-from interlock.engine.client.record import MOST, events, newest
+from interlock.engine.client.record import MOST, events, newest, unsaid
 from interlock.engine.client.thread import EngineThread
 from interlock.engine.driver.settling import settled
 from interlock.engine.store import changes
@@ -363,7 +363,7 @@ class Conversation:
             recent, before = newest(found, self.shown_at_most)
             if before:
                 self.tell("beginning", "The beginning is left out.", row.run)
-            for event in recent:
+            for event in (*recent, *await asyncio.to_thread(unsaid, self.home, row.run)):
                 self.front.event(event)
             self.status = row.status
             await self._learn()

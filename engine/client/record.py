@@ -36,8 +36,12 @@ def events(home: Path, run: str, step: int | None = None) -> list[Event]:
     if waits := str(state.get("prompt") or ""):
         messages += messages_at(home, run, waits)[-1:]
     made = results(home, run)
-    waiting = [Undone(content=one.text) for one in undone(home, run) if not one.told]
-    return [*(event for message in messages for event in _events(message, made)), *waiting]
+    return [event for message in messages for event in _events(message, made)]
+
+
+def unsaid(home: Path, run: str) -> list[Event]:
+    """What a person took back that the conversation doesn't tell yet: it will, after the next prompt."""
+    return [Undone(content=one.text) for one in undone(home, run) if not one.told]
 
 
 class Seen(NamedTuple):
