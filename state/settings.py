@@ -45,6 +45,9 @@ class ModelEntry(_Section):
     """Which system prompt and tools it gets; null: small ones if its window is under 32k, or its server slow."""
 
 
+Thinking = Literal["auto", "low", "high"]
+
+
 class ModelSettings(_Section):
     name: str = Field(
         "auto", description="The model: an alias, a Gemini id, `provider:model` or `script:FILE`."
@@ -64,6 +67,8 @@ class ModelSettings(_Section):
     """Maximum model turns across all prompts of a run; -1: no limit."""
     temperature: float | None = None
     """Sampling temperature; null: the default of the pipeline or provider."""
+    thinking: Thinking = "auto"
+    """How much the model thinks before it answers; `auto`: the model's default. Only for Gemini and OpenAI."""
     compression_threshold: float = Field(0.5, alias="compressionThreshold", gt=0, le=1)
     """Share of the model's window at which the conversation is compressed (gemini-cli: 0.5)."""
     summarize_tool_output: dict[str, OutputRule] = Field(

@@ -37,8 +37,11 @@ class Chosen:
             **({talk.model: "now"} if talk.model not in self._models and talk.model else {}),
             **self._models,
         }
+        level, levels = choices.thinking(talk)
+        thinking = [_select("thinking", "Thought level", "thought_level", level, levels)] if levels else []
         return [
             _select("model", "Model", "model", talk.model or "auto", models),
+            *thinking,
             _select("approval_mode", "Approvals", "mode", talk.approval_mode, choices.approval_modes(talk)),
             _select("mode", "Mode of work", None, talk.mode or _OWN, work),
         ]
@@ -52,6 +55,7 @@ class Chosen:
         """Raises `RpcError` and `UserError`."""
         take = {
             "model": choices.take_model,
+            "thinking": choices.take_thinking,
             "approval_mode": choices.take_approval_mode,
             "mode": choices.take_mode,
         }
@@ -85,11 +89,12 @@ class Chosen:
             "size": size,
         }
 
-    def _now(self) -> tuple[str, str, str]:
-        return self._talk.approval_mode, self._talk.model, self._talk.mode
+    def _now(self) -> tuple[str, ...]:
+        talk = self._talk
+        return talk.approval_mode, talk.model, talk.mode, choices.thinking(talk)[0]
 
 
-def _select(name: str, label: str, category: str | None, now: str, values: Mapping[str, str]) -> Update:
+def _select(name: str, label: str, category: str | None, now: str, values: Mapping[Any, str]) -> Update:
     options = [{"value": value, "name": value, "description": about} for value, about in values.items()]
     known = [*options] if now in values else [{"value": now, "name": now}, *options]
     more = {"category": category} if category else {}

@@ -9,6 +9,7 @@ from interlock.state.text import nearest
 
 if TYPE_CHECKING:
     from interlock.engine.client.conversation import Conversation
+    from interlock.state.settings import Thinking
 
 APPROVAL_MODES = {
     "default": "asks before anything is changed or run",
@@ -16,6 +17,11 @@ APPROVAL_MODES = {
     "plan": "reads, and writes a plan that you approve",
 }
 LOOPS = {"on": "a model that repeats itself is stopped", "off": "nothing stops a model that repeats itself"}
+THINKING: "Mapping[Thinking, str]" = {
+    "auto": "the model's default",
+    "low": "answers sooner",
+    "high": "thinks longer before it answers",
+}
 _YOLO = {"yolo": "asks nothing"}
 
 
@@ -84,11 +90,30 @@ def next_approval_mode(talk: "Conversation") -> None:
     set_approval_mode(talk, there[(now + 1) % len(there)])
 
 
+def thinking(talk: "Conversation") -> "tuple[Thinking, Mapping[Thinking, str]]":
+    """The thought level now, and what may be chosen; nothing for a model without one."""
+    from interlock.services.models.names import resolve, thinks
+
+    settings = talk.client.settings(talk.workspace)
+    chosen = talk.options.overrides.get("model", {}).get("thinking", settings.model.thinking)
+    able = thinks(resolve(settings, talk.model or settings.model.name))
+    return chosen, THINKING if able else {}
+
+
+def take_thinking(talk: "Conversation", level: str) -> None:
+    """Let the model think this much from the next prompt on. Raises `UserError`."""
+    known = thinking(talk)[1]
+    if not known:
+        raise UserError(f"Model {talk.model!r} has no thought level. Choose one of Gemini's or OpenAI's.")
+    _one_of(level, {**known}, "thought level")
+    _override(talk, thinking=level)
+    talk.tell("chosen", f"From the next prompt on, thought level {level}.")
+
+
 def take_loops(talk: "Conversation", word: str) -> None:
     """Turn loop detection on or off; a run that a loop has ended goes on without it. Raises `UserError`."""
     _one_of(word, LOOPS, "choice")
-    model = {**talk.options.overrides.get("model", {}), "disableLoopDetection": word == "off"}
-    talk.options = replace(talk.options, overrides={**talk.options.overrides, "model": model})
+    _override(talk, disableLoopDetection=word == "off")
     talk.tell("chosen", f"Loop detection is {word}: {LOOPS[word]}.")
     if word == "off" and talk.looped:
         talk.pursue(talk.go_on)
@@ -100,6 +125,11 @@ def plan(talk: "Conversation", prompt: str) -> None:
     talk.tell("chosen", "Plan mode: the agent reads, and writes a plan that you approve.")
     if prompt:
         talk.submit(prompt)
+
+
+def _override(talk: "Conversation", **settings: object) -> None:
+    model = {**talk.options.overrides.get("model", {}), **settings}
+    talk.options = replace(talk.options, overrides={**talk.options.overrides, "model": model})
 
 
 def _one_of(name: str, known: Mapping[str, str], what: str) -> None:

@@ -215,6 +215,7 @@ class ChatModels:
             role=call.role,
             ordinal=self._log.ordinal(self._agent, call.role),
             feature=call.feature,
+            thinking=self._settings.model.thinking if call.schema is None else "auto",
             attempt=call.failures,
         )
 

@@ -35,6 +35,7 @@ from interlock.services.models.request import (
 )
 from interlock.state.errors import ModelError
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall, ToolDeclaration
+from interlock.state.settings import Thinking
 
 Json = dict[str, Any]
 NO_SIGNATURE = "skip_thought_signature_validator"
@@ -202,6 +203,8 @@ def _text_or_data(part: TextPart | DataPart) -> Json:
 FIXED_SAMPLING = frozenset({"gemini-3.5-flash-lite", "gemini-3.6-flash"})
 """Models that reject a temperature (the client's own list)."""
 _THINKS = re.compile(r"gemini-(2\.5|[3-9]|\d\d)")
+_BUDGETS = {"low": 1024, "high": 24_576}
+"""Thought level → tokens, for the models that count them; every one of these models takes both."""
 _RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """The client's made-up id (uuid4) for calls to which Gemini gave none."""
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
@@ -255,6 +258,8 @@ class GeminiProvider:
         }
         if not self._fixed:
             options["temperature"] = request.temperature
+        if request.thinking != "auto" and _thinks(request.model):
+            options |= _thinking(request.model, request.thinking)
         if request.feature == "picture":
             options["response_modalities"] = [Modality.TEXT, Modality.IMAGE]
         if request.schema is not None:
@@ -284,6 +289,12 @@ async def _pieces(
 
 def _thinks(model: str) -> bool | None:
     return True if _THINKS.match(model) and not model.endswith("-image") else None
+
+
+def _thinking(model: str, level: Thinking) -> dict[str, Any]:
+    if model.startswith("gemini-2.5"):
+        return {"thinking_budget": _BUDGETS[level]}
+    return {"thinking_level": level}
 
 
 @contextmanager

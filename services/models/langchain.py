@@ -116,6 +116,8 @@ class LangChainProvider:
 
     def _bound(self, request: Request) -> Any:
         options: dict[str, Any] = {"temperature": request.temperature}
+        if request.thinking != "auto" and self._spec.cls == "ChatOpenAI":
+            options["reasoning_effort"] = request.thinking
         if request.schema is not None and self._spec.json == "format":
             options["format"] = dict(request.schema)
         elif request.schema is not None and self._spec.json:

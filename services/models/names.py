@@ -148,6 +148,11 @@ def provider_of(model: str) -> str:
     return provider if colon else "gemini"
 
 
+def thinks(model: str) -> bool:
+    """Whether `model.thinking` counts for a resolved model."""
+    return provider_of(model) in ("gemini", "openai")
+
+
 def entry_of(settings: Settings, model: str) -> ModelEntry:
     """What `models` in settings says of a resolved model: by its name, one of its aliases, or its provider."""
     found = (settings.models.get(name) for name in names_of(settings.model, model))

@@ -30,6 +30,7 @@ from interlock.state.messages import (
     Usage,
     estimate_message,
 )
+from interlock.state.settings import Thinking
 from interlock.state.text import clean, clean_json, estimate_tokens, nested_deeper
 from interlock.tools._argument_names import own_names
 from interlock.tools._tagged_calls import TaggedTools
@@ -52,6 +53,7 @@ class Request:
     attempt: int = 0
     """0-based, within one call."""
     feature: Feature = ""
+    thinking: Thinking = "auto"
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ def _digest(message: Message) -> bytes:
 
 
 class RequestHash:
-    """sha256 of everything that determines an answer: model, messages, tools, schema, temperature."""
+    """sha256 of everything that determines an answer: model, messages, tools, schema, temperature, thinking."""
 
     def __init__(self) -> None:
         self._digests = PerMessage(_digest)
@@ -179,6 +181,8 @@ class RequestHash:
     def __call__(self, request: Request) -> str:
         total = hashlib.sha256(f"{request.model}\n{request.temperature!r}\n{request.schema!r}\n".encode())
         total.update(request.feature.encode())
+        if request.thinking != "auto":  # records made before this setting existed keep their names
+            total.update(request.thinking.encode())
         total.update(self._tools(request.tools))
         total.update(b"".join(self._digests(request.messages)))
         return total.hexdigest()

@@ -95,6 +95,23 @@ async def test_thoughts_are_asked_of_models_that_think(bench: Any, fake_gemini: 
         assert ("thinkingConfig" in fake_gemini.requests[-1].body["generationConfig"]) is thinks
 
 
+async def test_a_thought_level_is_asked_for_as_each_model_takes_it(
+    bench: Any, fake_gemini: FakeGemini
+) -> None:
+    fake_gemini.play({"default": "ok"})
+    for model, level, expected in [
+        ("gemini-3-pro", "low", {"include_thoughts": True, "thinking_level": "LOW"}),
+        ("gemini-2.5-flash", "high", {"include_thoughts": True, "thinking_budget": 24_576}),
+        ("gemini-3-pro", "auto", {"include_thoughts": True}),
+        ("gemini-2.0-flash", "high", None),
+    ]:
+        await bench(fake_gemini.env, {"model": {"thinking": level}}).ask("hi", model=model)
+        config = fake_gemini.requests[-1].body["generationConfig"]
+        assert config.get("thinkingConfig") == expected, model
+    await bench(fake_gemini.env, {"model": {"thinking": "high"}}).ask("hi", schema={"type": "object"})
+    assert "thinking_level" not in str(fake_gemini.requests[-1].body), "helpers don't think longer"
+
+
 async def test_no_environment_variable_sends_a_run_elsewhere(
     gemini: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,7 +42,14 @@ async def test_a_server_on_this_machine_answers_without_a_key(bench: Any, local:
 
 async def test_a_helpers_schema_is_sent(bench: Any, local: Local) -> None:
     local.turns.append([delta(role="assistant", content="{"), delta(content="}"), delta("stop")])
-    run = bench(local.env, {"model": {"name": "openai:qwen"}})
+    run = bench(local.env, {"model": {"name": "openai:qwen", "thinking": "high"}})
     asked = await run.ask("who?", role="next_speaker", schema={"type": "object", "properties": {}})
     assert (asked.text, asked.reply.finish_reason) == ("{}", "stop")
     assert local.asked[0]["response_format"]["json_schema"]["schema"]["type"] == "object"
+    assert "reasoning_effort" not in local.asked[0], "helpers don't think longer"
+
+
+async def test_a_thought_level_is_sent(bench: Any, local: Local) -> None:
+    local.turns.append([delta(role="assistant", content="Yes."), delta("stop")])
+    await bench(local.env, {"model": {"name": "openai:qwen", "thinking": "low"}}).ask("why?")
+    assert local.asked[0]["reasoning_effort"] == "low"
