@@ -22,6 +22,7 @@ from interlock.cli.acp.wire import (
     Frame,
     RpcError,
     Wire,
+    mapping,
 )
 from interlock.cli.main import VERSION
 from interlock.engine.client import Client, Options
@@ -42,6 +43,14 @@ _LOGIN = {
     "description": "Set GEMINI_API_KEY (or name a local server) in the environment or in ~/.gemini/.env, "
     "or run `interlock` in a terminal, which asks for it.",
 }
+_TERMINAL_LOGIN = {
+    "type": "terminal",
+    "id": "terminal",
+    "name": "Choose a model in a terminal",
+    "description": "Asks for a key or a server, tries it, and stores it.",
+    "args": ["--setup"],
+}
+"""For clients that can open a terminal: `interlock acp --setup`."""
 
 Params = Mapping[str, Any]
 Answer = Callable[["Agent", Params], Awaitable[object]]
@@ -114,8 +123,10 @@ class Agent:
         given = params.get("protocolVersion")
         if not str(given).isdecimal():  # some clients send a text
             raise RpcError(PARAMS, f"initialize: protocolVersion is {given!r}, expected a whole number.")
-        self._client = _optional(params, "clientCapabilities", dict) or {}
+        client: dict[str, Any] = _optional(params, "clientCapabilities", dict) or {}
+        self._client = client
         Thread(target=_import_ahead, daemon=True).start()
+        in_terminal = mapping(client.get("auth")).get("terminal") is True
         return {
             "protocolVersion": PROTOCOL,
             "agentInfo": {"name": "interlock", "title": "Interlock", "version": VERSION},
@@ -125,14 +136,12 @@ class Agent:
                 "mcpCapabilities": {"http": True, "sse": True},
                 "sessionCapabilities": {name: dict[str, Any]() for name in _SESSIONS},
             },
-            "authMethods": [_LOGIN],
+            "authMethods": [_TERMINAL_LOGIN, _LOGIN] if in_terminal else [_LOGIN],
         }
 
     async def authenticate(self, params: Params) -> object:
-        if params.get("methodId") != _LOGIN["id"]:
-            raise RpcError(
-                PARAMS, f"No way to sign in {params.get('methodId')!r}. There is {_LOGIN['id']!r}."
-            )
+        if (given := params.get("methodId")) not in (_LOGIN["id"], _TERMINAL_LOGIN["id"]):
+            raise RpcError(PARAMS, f"No way to sign in {given!r}. There is {_LOGIN['id']!r}.")
         await asyncio.to_thread(Client(self._options).check_model)
         return {}
 

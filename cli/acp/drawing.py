@@ -40,6 +40,7 @@ _PATHS = ("file_path", "path", "dir_path")
 _TODOS = ("write_todos", "update_todo_list")
 _SHOWN_OUTPUT = 16_000
 """Characters of a running command's output: the newest. Each update brings all of them."""
+_EXIT = re.compile(r"exit (\d+)$")
 _HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@.*$", re.MULTILINE)
 
 
@@ -55,12 +56,14 @@ def said(kind: str, content: str) -> Update:
 class Drawing:
     """Updates of one session. Calls are named by run, agent and id, so that they differ in a session of many runs."""
 
-    def __init__(self, workspace: Path) -> None:
-        self.workspace = workspace
+    def __init__(self, workspace: Path, terminals: bool = False) -> None:
+        """`terminals`: whether the client draws a command's output as a terminal, which is fed through `_meta`."""
+        self.workspace, self._terminals = workspace, terminals
         self.run = ""
         self.announced: set[str] = set()
         self._args: dict[str, Mapping[str, Any]] = {}
         self._output: dict[str, str] = {}
+        self._in_terminal: set[str] = set()
         self._streamed = False
         """Whether the answer came in pieces."""
 
@@ -99,6 +102,11 @@ class Drawing:
         """A call that is first heard of."""
         self.announced.add(name)
         self._args[name] = args
+        terminal: Update = {}
+        if self._terminals and kind_of(tool) == "execute":
+            self._in_terminal.add(name)
+            info = {"terminal_id": name, "cwd": str(self.workspace)}
+            terminal = {"content": [_terminal(name)], "_meta": {"terminal_info": info}}
         return {
             "sessionUpdate": "tool_call",
             "toolCallId": name,
@@ -107,13 +115,17 @@ class Drawing:
             "status": "pending",
             "rawInput": dict(args),
             "locations": self.locations(args),
+            **terminal,
         }
 
     def _call(self, event: ToolUse | ToolStart | ToolOutput | ToolResultEvent) -> Iterator[Update]:
         name = self.name(self.run, event.agent, event.tool_id)
         if isinstance(event, ToolOutput):
             self._output[name] = (self._output.get(name, "") + event.text)[-_SHOWN_OUTPUT:]
-            yield _changed(name, content=[_content(self._output[name])])
+            if name in self._in_terminal:
+                yield _printed(name, event.text)
+            else:
+                yield _changed(name, content=[_content(self._output[name])])
             return
         args = event.parameters if isinstance(event, ToolUse | ToolStart) else None
         if name not in self.announced:
@@ -123,10 +135,14 @@ class Drawing:
             more = {"rawInput": args, "locations": self.locations(args), "title": call_summary(event)}
             yield _changed(name, **more)
         if isinstance(event, ToolStart):
-            yield _changed(name, status="in_progress")
+            shows = {"content": [_terminal(name)]} if name in self._in_terminal else {}
+            yield _changed(name, status="in_progress", **shows)
         elif isinstance(event, ToolResultEvent):
-            self._output.pop(name, None)
-            yield self._result(name, event)
+            printed = self._output.pop(name, "")
+            if name in self._in_terminal and not event.error:
+                yield from _ended(name, event, printed)
+            else:
+                yield self._result(name, event)
             if event.tool_name in _TODOS and event.status == "success":
                 yield from _plan(self._args.get(name, {}))
 
@@ -181,6 +197,25 @@ def _plan(args: Mapping[str, Any]) -> Iterator[Update]:
         for step in steps
     ]
     yield {"sessionUpdate": "plan", "entries": entries}
+
+
+def _ended(name: str, event: ToolResultEvent, printed: str) -> Iterator[Update]:
+    """The end of a command that a terminal shows; one whose output wasn't followed is printed whole."""
+    if not printed and event.output:
+        yield _printed(name, event.output)
+    code = 0 if not event.exit else int(found[1]) if (found := _EXIT.match(event.exit)) else None
+    exit = {"terminal_id": name, "exit_code": code, "signal": event.exit if code is None else None}
+    status = "failed" if event.exit or event.status != "success" else "completed"
+    yield _changed(name, status=status, content=[_terminal(name)], _meta={"terminal_exit": exit})
+
+
+def _printed(name: str, output: str) -> Update:
+    lines = visible(output).replace("\n", "\r\n")
+    return _changed(name, _meta={"terminal_output": {"terminal_id": name, "data": lines}})
+
+
+def _terminal(name: str) -> Update:
+    return {"type": "terminal", "terminalId": name}
 
 
 def _changed(name: str, **fields: Any) -> Update:

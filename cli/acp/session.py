@@ -12,7 +12,7 @@ from interlock.cli.acp import asking, commands
 from interlock.cli.acp.drawing import Drawing, Update, said
 from interlock.cli.acp.files import ClientFiles
 from interlock.cli.acp.prompts import Block, Given, given, take_file
-from interlock.cli.acp.wire import INTERNAL, INVALID, NO_LOGIN, PARAMS, RpcError, Wire
+from interlock.cli.acp.wire import INTERNAL, INVALID, NO_LOGIN, PARAMS, RpcError, Wire, mapping
 from interlock.engine.client import Decision, Options, Pending
 from interlock.engine.client.conversation import UNFINISHED, Conversation
 from interlock.engine.client.front import Notice
@@ -46,7 +46,8 @@ class EditorSession:
         self._own = Available(options, workspace)
         self.talk.shown_at_most = _ALL
         self.talk.next_id = name
-        self.drawing = Drawing(self.talk.workspace)
+        terminals = mapping(client.get("_meta")).get("terminal_output") is True
+        self.drawing = Drawing(self.talk.workspace, terminals)
         self._replaying = False
         self._turn: asyncio.Future[None] | None = None
         self._shown: asyncio.Future[None] | None = None

@@ -324,6 +324,59 @@ def test_todos_are_a_plan_and_options_are_told(editor: Open) -> None:
     assert "usage_update" in here.kinds()
 
 
+def test_the_thought_level_is_an_option_where_the_model_has_one(editor: Open) -> None:
+    there = editor(arguments=("-m", "flash"), GEMINI_API_KEY="no-key")
+
+    def level(options: Any) -> Any:
+        return next((o["currentValue"] for o in options if o.get("category") == "thought_level"), None)
+
+    made = there.call("session/new", {"cwd": str(there.folder), "mcpServers": []})
+    assert level(made["configOptions"]) == "auto"
+    option = {"sessionId": made["sessionId"], "configId": "thinking", "value": "low"}
+    assert level(there.call("session/set_config_option", option)["configOptions"]) == "low"
+    with pytest.raises(FailedError, match="No thought level 'most'"):
+        there.call("session/set_config_option", {**option, "value": "most"})
+    here = editor(DONE)
+    made = here.call("session/new", {"cwd": str(here.folder), "mcpServers": []})
+    assert level(made["configOptions"]) is None
+    with pytest.raises(FailedError, match="has no thought level"):
+        here.call("session/set_config_option", {**option, "sessionId": made["sessionId"]})
+
+
+def test_a_commands_output_is_a_terminal_where_the_client_draws_one(editor: Open) -> None:
+    here = editor(
+        says("run_shell_command", command="echo one; echo two; exit 3"),
+        DONE,
+        offers={"_meta": {"terminal_output": True}},
+    )
+    session = here.new()
+
+    def terminal(meta: str) -> list[Any]:
+        return [u["_meta"][meta] for u in here.updates if meta in u.get("_meta", {})]
+
+    for show in (lambda: here.prompt(session, "run it"), lambda: here.load(session)):
+        here.updates.clear()
+        show()
+        ((name, call),) = here.calls().items()
+        assert call["content"] == [{"type": "terminal", "terminalId": name}] and call["status"] == "failed"
+        assert [info["terminal_id"] for info in terminal("terminal_info")] == [name]
+        assert "one\r\ntwo" in "".join(piece["data"] for piece in terminal("terminal_output"))
+        assert terminal("terminal_exit") == [{"terminal_id": name, "exit_code": 3, "signal": None}]
+
+
+def test_a_client_that_opens_terminals_is_offered_the_set_up_in_one(tmp_path: Path) -> None:
+    here = Editor(tmp_path)
+    methods = here.initialize(auth={"terminal": True})["authMethods"]
+    assert [(m["id"], m.get("args")) for m in methods] == [("terminal", ["--setup"]), ("setup", None)]
+    assert [m["id"] for m in here.initialize()["authMethods"]] == ["setup"]
+    with pytest.raises(FailedError, match="GEMINI_API_KEY") as raised:
+        here.call("authenticate", {"methodId": "terminal"})
+    assert raised.value.code == -32000
+    here.kill()
+    alone = Warm(["acp", "--setup"], cwd=tmp_path, env={**os.environ})
+    assert alone.wait(HANG_S) == 2, "it asks only in a terminal"
+
+
 def test_pictures_and_resources_reach_the_model(editor: Open) -> None:
     here = editor({"expect": "the word is plum", "text": "Seen."})
     png = base64.b64encode(PNG).decode()
