@@ -73,6 +73,9 @@ class Conversation:
         """The last drive ended with an error."""
         self.looped = False
         """It ended the run for a loop."""
+        self._stopped = False
+        """Somebody stopped what was about to be driven."""
+        self._deciding = False
         self._later: set[str] = set()
         """Requests left for later, until the person comes back to their run."""
         self._cursor = ""
@@ -115,8 +118,10 @@ class Conversation:
     def _stop(self) -> None:
         if self.stop is not None:
             self.stop()
-        else:
+        elif self._thread.busy:
             self._thread.cancel(self.client.stop)
+        else:
+            self._stopped = self.busy and not self._deciding
 
     def _take_back(self) -> None:
         if self.queue:
@@ -197,7 +202,7 @@ class Conversation:
         self.front.notice(Notice(kind, text, run))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self.busy = True
+        self.busy, self._stopped = True, False
         self._task(work)
 
     def _task(self, work: Coroutine[Any, Any, None]) -> None:
@@ -250,7 +255,11 @@ class Conversation:
             self.tell("left", "Left for later.", outcome.run)
 
     async def decide(self, outcome: Outcome, requests: Sequence[Pending], /) -> Sequence[Decision]:
-        return await self.front.decide(outcome.run, requests)
+        self._deciding, self._stopped = True, False
+        try:
+            return await self.front.decide(outcome.run, requests)
+        finally:
+            self._deciding = False
 
     def refused(self, error: UserError, /) -> None:
         self.failed(error)
@@ -300,6 +309,8 @@ class Conversation:
         else:
             client = Client(self._drive_options(prompted=prompt is not None), self.client.drives)
             work = client.go_on(self.run, prompt, decisions, renderers=[self._event], instead=True)
+        if self._stopped:  # once it is driven, so that the prompt is in the record
+            asyncio.get_running_loop().call_soon(self._thread.cancel, self.client.stop)
         outcome = await self._thread.driven(work)
         self.run, self.workflow, self.status = outcome.run, outcome.workflow, outcome.status
         self._failed = bool(outcome.error)

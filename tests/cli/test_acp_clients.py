@@ -1,9 +1,12 @@
-"""Real clients drive `interlock acp`: acpx from npm, and the protocol's Python library."""
+"""Real clients drive `interlock acp`: acpx from npm, the protocol's linter acplint, and its Python library."""
 
 import asyncio
 import json
+import os
 import shlex
+import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,12 @@ import acp
 import pytest
 from commands import ENTRY
 from mcp_servers.npm import programs
-from patience import HANG_S
+from patience import HANG_S, until
 
+from interlock.engine.client import Client
+from interlock.state.messages import DataPart
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 EDIT = {
     "text": "I write it.",
     "tool_calls": [{"name": "write_file", "args": {"file_path": "a.txt", "content": "one\n"}}],
@@ -32,22 +39,76 @@ def work(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
+def given(command: Sequence[str]) -> list[str]:
+    return [str(programs() / "acpx"), "--approve-all", "--agent", shlex.join(command)]
+
+
 def acpx(work: Path, command: Sequence[str], *arguments: str) -> str:
-    given = [str(programs() / "acpx"), "--approve-all", "--agent", shlex.join(command), *arguments]
-    done = subprocess.run(given, cwd=work, capture_output=True, text=True, timeout=HANG_S)
+    done = subprocess.run(
+        [*given(command), *arguments], cwd=work, capture_output=True, text=True, timeout=HANG_S
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_acpx_prompts_edits_and_goes_on_in_another_process(work: Path, tmp_path: Path) -> None:
-    command = agent(tmp_path, EDIT, DONE, {"text": "Still here."})
+def test_acpx_edits_plans_switches_the_mode_cancels_and_goes_on_after_a_kill(
+    work: Path, tmp_path: Path
+) -> None:
+    todos = {"name": "write_todos", "args": {"todos": [{"description": "one", "status": "pending"}]}}
+    late = {"text": "Late.", "delay_s": 600}
+    command = agent(tmp_path, EDIT, DONE, {"tool_calls": [todos]}, {"text": "Still here."}, late)
     session = acpx(work, command, "sessions", "new").split()[-1]
     assert "[done] end_turn" in acpx(work, command, "write it")
     assert (work / "a.txt").read_text() == "one\n"
     acpx(work, command, "set-mode", "plan")
-    assert "Still here." in acpx(work, command, "and now?")
+    owner = json.loads(acpx(work, command, "--format", "json", "status"))["pid"]
+    for child in Path(f"/proc/{owner}/task/{owner}/children").read_text().split():
+        os.kill(int(child), signal.SIGKILL)  # the agent
+    shown = acpx(work, command, "--format", "json", "and now?")
+    assert '"session/load"' in shown and '"sessionUpdate":"plan"' in shown and "Still here." in shown
+    waiting = subprocess.Popen([*given(command), "wait"], cwd=work, stdout=subprocess.PIPE, text=True)
+    until(
+        lambda: (
+            "cancelled" in acpx(work, command, "--format", "json", "cancel").replace('cancelled":false', "")
+        )
+    )
+    assert "[done] cancelled" in waiting.communicate(timeout=HANG_S)[0]
     assert session in acpx(work, command, "sessions", "list")
     acpx(work, command, "sessions", "close")
+
+
+WRONG = {
+    "initialize_v1": "wants the version as a text; the protocol has a number",
+    "protocol_version_returned": "the same",
+    "schema_initialize": "the same",
+    "new_session": "wants a `label` of an option; the protocol has a `name`",
+    "schema_session_new": "the same",
+    "agent_message_chunk_received": "sends a prompt as `content`, and knows updates as `agentMessageChunk`; the"
+    " protocol has `prompt` and `agent_message_chunk`",
+    "prompt_stop_reason": "the same",
+}
+"""Checks of acplint 0.1.0 that contradict the protocol's published schema, by which every other test checks frames."""
+CATEGORIES = (
+    *("initialization", "authentication", "session_lifecycle", "session_modes", "config_options"),
+    *("cancel", "streaming", "stress", "schema_validation"),
+)
+"""Those that don't wait for updates under the names that only acplint knows."""
+
+
+@pytest.mark.sweep
+def test_acplint_finds_nothing_but_what_contradicts_the_protocol(work: Path, tmp_path: Path) -> None:
+    linter = Path(sys.executable).with_name("acplint")
+    if not linter.exists():
+        pytest.skip("acplint isn't installed")
+    arguments = [word for word in agent(tmp_path, DONE) if word not in ENTRY]
+    interlock = Path(sys.executable).with_name("interlock")  # it splits what it starts at blanks
+    where = ["--agent", str(interlock), "--agent-args", " ".join(arguments), "--cwd", str(work)]
+    report = tmp_path / "report.json"
+    how = ["--output", "json", "--output-file", str(report), "--categories", *CATEGORIES]
+    subprocess.run([str(linter), *where, *how], capture_output=True, timeout=HANG_S, check=False)
+    results = json.loads(report.read_text())["results"]
+    assert len(results) > 35, results
+    assert {one["name"] for one in results if one["status"] != "PASS"} == {*WRONG}, results
 
 
 class Person(acp.Client):
@@ -65,17 +126,29 @@ class Person(acp.Client):
         self.shown.append(update)
 
 
-def test_the_protocols_library_prompts_and_edits(work: Path, tmp_path: Path) -> None:
+def test_the_protocols_library_sends_a_picture_edits_and_switches_the_mode(
+    work: Path, tmp_path: Path
+) -> None:
     async def driven(person: Person) -> str:
         name, *arguments = agent(tmp_path, EDIT, DONE)
-        async with acp.spawn_agent_process(person, name, *arguments, cwd=work) as (connection, _):
+        async with acp.spawn_agent_process(person, name, *arguments, cwd=work, env={**os.environ}) as (
+            connection,
+            _,
+        ):
             await connection.initialize(protocol_version=acp.PROTOCOL_VERSION)
-            session = await connection.new_session(cwd=str(work), mcp_servers=[])
-            given = [acp.text_block("write it")]
-            return str((await connection.prompt(session_id=session.session_id, prompt=given)).stop_reason)
+            session = (await connection.new_session(cwd=str(work), mcp_servers=[])).session_id
+            blocks = [acp.text_block("write it"), acp.image_block(PNG, "image/png")]
+            answer = await connection.prompt(session_id=session, prompt=blocks)
+            await connection.set_session_mode(session_id=session, mode_id="plan")
+            return str(answer.stop_reason)
 
     person = Person()
     assert asyncio.run(driven(person)) == "end_turn"
     assert (work / "a.txt").read_text() == "one\n"
     kinds = [update.session_update for update in person.shown]
     assert {"tool_call", "tool_call_update", "agent_message_chunk", "usage_update"} <= {*kinds}
+    assert "current_mode_update" in kinds
+    client = Client.at_home()
+    (row,) = client.runs()
+    parts = [part for message in client.messages(row.run, client.state(row.run)) for part in message.content]
+    assert [part.mime_type for part in parts if isinstance(part, DataPart)] == ["image/png"]

@@ -1,7 +1,6 @@
 """The same journeys in tmux, a terminal that people use, with its own reflow, scrollback and window sizes."""
 
 import json
-import os
 import shutil
 import subprocess
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from patience import until
 from session.terminal import ENTRY, edit
+from tmuxes import Tmux
 
 # The journeys of the other tests again, in another terminal.
 pytestmark = [
@@ -20,37 +20,10 @@ pytestmark = [
 WIDE = "漢字の文章 و نص عربي 👩‍👩‍👧 e\u0301"
 
 
-class Tmux:
-    """One window on its own server."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.socket = folder, folder.parent / "tmux"
-        self.home = folder.parent / "home"
-        self.home.mkdir(exist_ok=True)
-
-    def do(self, *arguments: str) -> str:
-        command = ["tmux", "-S", str(self.socket), "-f", os.devnull, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-    def opens(self, *arguments: str, columns: int = 80, rows: int = 24) -> None:
-        env = [f"HOME={self.home}", f"PATH={os.environ['PATH']}", "LANG=C.UTF-8"]
-        command = ["env", "-i", *env, "TERM=tmux-256color", str(ENTRY), *arguments]
-        size = ("-x", str(columns), "-y", str(rows))
-        self.do("new-session", "-d", "-c", str(self.folder), *size, *command)
+class Session(Tmux):
+    def begins(self, *arguments: str) -> None:
+        self.opens(str(ENTRY), *arguments)
         self.waits_for("›")
-
-    @property
-    def text(self) -> str:
-        """The scrollback and the visible lines."""
-        return self.do("capture-pane", "-p", "-J", "-S", "-20000")
-
-    def waits_for(self, text: str) -> None:
-        until(lambda: text in self.text, repr(text))
-
-    def says(self, prompt: str) -> None:
-        self.do("send-keys", "-l", prompt)
-        self.waits_for(prompt)
-        self.do("send-keys", "Enter")
 
     def left(self) -> bool:
         has_session = ["tmux", "-S", str(self.socket), "has-session"]
@@ -59,18 +32,18 @@ class Tmux:
 
 
 @pytest.fixture
-def tmux(folder: Path) -> Iterator[Tmux]:
-    made = Tmux(folder)
+def tmux(folder: Path) -> Iterator[Session]:
+    made = Session(folder)
     yield made
-    subprocess.run(["tmux", "-S", str(made.socket), "kill-server"], capture_output=True, check=False)
+    made.closes()
 
 
-def test_a_first_session_to_an_approved_edit_a_long_output_and_out_of_it(tmux: Tmux) -> None:
+def test_a_first_session_to_an_approved_edit_a_long_output_and_out_of_it(tmux: Session) -> None:
     lines = {"name": "run_shell_command", "args": {"command": "seq 1 10000"}}
     replies = [edit(), {"text": f"Written. {WIDE}"}, {"tool_calls": [lines]}, {"text": "All 10,000."}]
     script = tmux.folder.parent / "replies.json"
     script.write_text(json.dumps([*replies, {"text": "late", "delay_s": 60}, {"text": "never"}]))
-    tmux.opens("-m", f"script:{script}", "--allowed-tools", "run_shell_command(seq)")
+    tmux.begins("-m", f"script:{script}", "--allowed-tools", "run_shell_command(seq)")
     tmux.says("write notes.txt")
     tmux.waits_for("[y] yes")
     assert not (tmux.folder / "notes.txt").exists()
@@ -90,7 +63,7 @@ def test_a_first_session_to_an_approved_edit_a_long_output_and_out_of_it(tmux: T
     assert tmux.left()
 
 
-def test_a_window_that_is_closed_while_an_answer_streams_and_is_resized_loses_nothing(tmux: Tmux) -> None:
+def test_a_window_that_is_closed_while_an_answer_streams_and_is_resized_loses_nothing(tmux: Session) -> None:
     stream = {
         "text": "\n\n".join(f"paragraph {n} of it" for n in range(40)),
         "chunks": 200,
@@ -98,7 +71,7 @@ def test_a_window_that_is_closed_while_an_answer_streams_and_is_resized_loses_no
     }
     script = tmux.folder.parent / "replies.json"
     script.write_text(json.dumps([{"text": "First answer."}, stream]))
-    tmux.opens("-m", f"script:{script}")
+    tmux.begins("-m", f"script:{script}")
     tmux.says("one")
     tmux.waits_for("First answer.")
     tmux.says("two")
@@ -107,7 +80,7 @@ def test_a_window_that_is_closed_while_an_answer_streams_and_is_resized_loses_no
         tmux.do("resize-window", "-x", columns, "-y", "20")
         time.sleep(0.2)
     tmux.do("kill-session")
-    tmux.opens("-c", "-m", f"script:{script}")
+    tmux.begins("-c", "-m", f"script:{script}")
     tmux.waits_for("First answer.")
     tmux.do("send-keys", "Enter")
     tmux.waits_for("paragraph 39 of")
