@@ -54,6 +54,18 @@ def option(kind: str) -> Person:
 ALLOWS, REJECTS = option("allow_once"), option("reject_once")
 
 
+def open_question(params: Frame) -> None:
+    """Leaves a permission open."""
+
+
+def says(name: str, **args: Any) -> Frame:
+    """A scripted reply with one call."""
+    return {"tool_calls": [{"name": name, "args": args}]}
+
+
+WRITE, DONE = says("write_file", file_path="a.txt", content="one\n"), {"text": "Done."}
+
+
 class FailedError(Exception):
     def __init__(self, error: Frame) -> None:
         super().__init__(error["message"])

@@ -1,9 +1,12 @@
 """conftest: the command line as a process and in this one, and a store with rows in it."""
 
+import json
 import os
 import subprocess
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import warm
@@ -12,6 +15,9 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.state.calls import ApprovalRequest, CallKey, CallView, Choice, ShellPart
+
+if TYPE_CHECKING:
+    from acp_editor import Editor
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 DIFF = (
@@ -94,3 +100,25 @@ def made(home: Path) -> Generator[StoreMaker]:
     maker = StoreMaker(home / "interlock")
     yield maker
     maker.conn.close()
+
+
+@pytest.fixture
+def editor(tmp_path: Path) -> Generator[Callable[..., "Editor"]]:
+    """Start an editor on `tmp_path/work` with scripted replies."""
+    from acp_editor import Editor  # the protocol's schema takes a while to import
+
+    work, opened = tmp_path / "work", list[Editor]()
+    work.mkdir()
+
+    def start(*replies: dict[str, Any], **given: Any) -> Editor:
+        script, offers = tmp_path / "script.json", given.pop("offers", {})
+        if replies:
+            script.write_text(json.dumps(replies))
+        opened.append(Editor(work, "-m", f"script:{script}", *given.pop("arguments", ()), **given))
+        opened[-1].initialize(**offers)
+        return opened[-1]
+
+    yield start
+    for one in opened:
+        with suppress(OSError):
+            one.kill()

@@ -1,49 +1,31 @@
 """`interlock acp`: an editor's sessions over real pipes, each frame checked by the protocol's schema."""
 
 import base64
-import json
 import os
-import re
 import sys
-from collections.abc import Callable, Generator
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from acp_editor import ALLOWS, REJECTS, Editor, FailedError, RefusalError, prompted
+from acp_editor import (
+    ALLOWS,
+    DONE,
+    REJECTS,
+    WRITE,
+    Editor,
+    FailedError,
+    RefusalError,
+    open_question,
+    prompted,
+    says,
+)
 from patience import HANG_S
 from warm import Warm
 
 Open = Callable[..., Editor]
 
 
-@pytest.fixture
-def editor(tmp_path: Path) -> Generator[Open]:
-    """Start an editor on `tmp_path/work` with scripted replies."""
-    work, opened = tmp_path / "work", list[Editor]()
-    work.mkdir()
-
-    def start(*replies: dict[str, Any], **given: Any) -> Editor:
-        script, offers = tmp_path / "script.json", given.pop("offers", {})
-        if replies:
-            script.write_text(json.dumps(replies))
-        opened.append(Editor(work, "-m", f"script:{script}", *given.pop("arguments", ()), **given))
-        opened[-1].initialize(**offers)
-        return opened[-1]
-
-    yield start
-    for one in opened:
-        with suppress(OSError):
-            one.kill()
-
-
-def says(name: str, **args: Any) -> dict[str, Any]:
-    return {"tool_calls": [{"name": name, "args": args}]}
-
-
-WRITE = says("write_file", file_path="a.txt", content="one\n")
-DONE = {"text": "Done."}
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -74,10 +56,6 @@ def test_an_edit_is_announced_asked_about_and_ended(
     assert all("a.txt" in name for name in names[2:4]), "what always covers"
     assert (tmp_path / "work" / "a.txt").exists() == written
     assert here.leave() == 0
-
-
-def open_question(params: Any) -> None:
-    """Leaves a permission open."""
 
 
 def test_a_cancel_withdraws_the_question_and_a_late_yes_writes_nothing(editor: Open, tmp_path: Path) -> None:
@@ -199,99 +177,6 @@ def test_commands_undo_rewind_and_fork(editor: Open, tmp_path: Path) -> None:
     assert here.text("user_message") == "", "nothing is shown twice"
 
 
-@pytest.mark.parametrize(("person", "read"), [(ALLOWS, True), (REJECTS, False)])
-def test_a_link_beyond_the_workspace_is_asked_about(
-    editor: Open, tmp_path: Path, person: Any, read: bool
-) -> None:
-    secret = tmp_path / "secret.txt"
-    secret.write_text("the word is plum\n")
-    here = editor({"expect": "plum" if read else "^(?![^$]*plum)", "text": "Seen."}, person=person)
-    link = {"type": "resource_link", "name": "secret.txt", "uri": secret.as_uri()}
-    assert here.prompt(here.new(), "look", link) == "end_turn"
-    assert here.text().endswith("Seen.") and "outside the workspace" in str(here.asked)
-
-
-FAULTS: dict[str, tuple[bytes, int]] = {
-    "no JSON": (b"{", -32700),
-    "no UTF-8": (b'{"jsonrpc": "2.0", "id": 901, "method": "\xff"}', -32700),
-    "too deep": (b"[" * 100_000, -32700),
-    "a batch": (b"[]", -32600),
-    "no version": (b'{"id": 901, "method": "session/list"}', -32600),
-    "a method that is a number": (b'{"jsonrpc": "2.0", "id": 901, "method": 7}', -32600),
-    "an id that is a list": (b'{"jsonrpc": "2.0", "id": [], "method": "session/list"}', -32600),
-    "an answer with nothing": (b'{"jsonrpc": "2.0", "id": 99}', -32600),
-}
-REQUESTS: dict[str, tuple[str, Any, int, str]] = {
-    "unknown method": ("session/dance", {}, -32601, "session/dance"),
-    "no object": ("session/new", [], -32602, "expected an object"),
-    "relative folder": ("session/new", {"cwd": "work", "mcpServers": []}, -32602, "absolute path"),
-    "missing folder": ("session/new", {"cwd": "/no/such", "mcpServers": []}, -32602, "no folder '/no/such'"),
-    "malformed server": ("session/new", {"cwd": "/", "mcpServers": [{"name": "x"}]}, -32602, "malformed"),
-    "unknown session": ("session/prompt", {"sessionId": "x", "prompt": []}, -32002, "No session 'x'"),
-    "unknown session to load": ("session/load", {"sessionId": "x", "cwd": "/"}, -32002, "No session 'x'"),
-    "no session named": ("session/close", {}, -32602, "sessionId"),
-    "bad cursor": ("session/list", {"cursor": "x"}, -32602, "no cursor"),
-    "version that is a word": ("initialize", {"protocolVersion": "new"}, -32602, "whole number"),
-    "unknown way to sign in": ("authenticate", {"methodId": "x"}, -32602, "'setup'"),
-}
-PROMPTS: dict[str, tuple[Any, str]] = {
-    "empty": ([], "The prompt is empty"),
-    "no blocks": ("hello", "expected list"),
-    "broken base 64": ([{"type": "image", "mimeType": "image/png", "data": "%"}], "prompt[0]"),
-    "audio": ([{"type": "audio", "mimeType": "audio/wav", "data": ""}], "isn't supported"),
-    "no text": ([{"type": "text"}], "malformed"),
-    "another machine's file": (
-        [{"type": "resource_link", "name": "x", "uri": "file://host/etc/passwd"}],
-        "names no file of this machine",
-    ),
-}
-
-
-def test_faults_end_nothing_but_their_frame(editor: Open, tmp_path: Path) -> None:
-    here = editor({"text": "Still here."})
-    for name, (line, code) in FAULTS.items():
-        here.stray.clear()
-        here.raw(line)
-        here.until(lambda: bool(here.stray))
-        assert here.stray[0]["error"]["code"] == code, name
-    for name, (method, params, code, text) in REQUESTS.items():
-        with pytest.raises(FailedError, match=re.escape(text)) as raised:
-            here.call(method, params)
-        assert raised.value.code == code, name
-    here.send("session/dance", {})  # a notification is never answered
-    here.raw(json.dumps({"jsonrpc": "2.0", "id": 77, "result": {}}).encode())  # to a question never asked
-    session = here.new()
-    for name, (blocks, text) in PROMPTS.items():
-        with pytest.raises(FailedError, match=re.escape(text)) as raised:
-            here.call("session/prompt", {"sessionId": session, "prompt": blocks})
-        assert raised.value.code == -32602, name
-    with pytest.raises(FailedError, match="has room for"):
-        here.prompt(session, "x" * 10_000_000)
-    assert here.prompt(here.new(), "hello") == "end_turn" and here.text() == "Still here."
-
-
-def test_nothing_comes_before_initialize_and_a_newer_version_gets_ours(tmp_path: Path) -> None:
-    here = Editor(tmp_path)
-    with pytest.raises(FailedError, match="before initialize"):
-        here.call("session/list", {})
-    assert here.call("initialize", {"protocolVersion": 99})["protocolVersion"] == 1
-    here.kill()
-
-
-def test_a_second_prompt_is_refused_while_one_is_under_way(editor: Open) -> None:
-    here = editor(WRITE, DONE, person=open_question)
-    session = here.new()
-    turn = here.begin("session/prompt", prompted(session, "write"))
-    here.until(lambda: bool(here.asked))
-    with pytest.raises(FailedError, match="under way"):
-        here.prompt(session, "and this")
-    other = here.new()
-    assert {row["sessionId"] for row in here.call("session/list", {})["sessions"]} == {session}
-    assert here.call("session/close", {"sessionId": other}) == {}
-    here.reply(here.asked[0][1]["id"], result=ALLOWS(here.asked[0][1]["params"]))
-    assert here.answer(turn)["stopReason"] == "end_turn"
-
-
 def test_a_decision_made_elsewhere_closes_the_question(editor: Open, tmp_path: Path) -> None:
     here = editor(WRITE, DONE, person=open_question)
     session = here.new()
@@ -386,18 +271,6 @@ def test_pictures_and_resources_reach_the_model(editor: Open) -> None:
     assert here.prompt(session, "look", image, note) == "end_turn" and here.text() == "Seen."
 
 
-def test_the_end_of_stdin_ends_a_command_and_parks_the_run(editor: Open, tmp_path: Path) -> None:
-    here = editor(says("run_shell_command", command="echo begun; sleep 600"), DONE)
-    session = here.new()
-    here.begin("session/prompt", prompted(session, "run it"))
-    here.until(lambda: any("begun" in str(u.get("content")) for u in here.updates))
-    assert here.leave() == 0
-    there = editor()
-    there.load(session)
-    (call,) = there.calls().values()
-    assert call["kind"] == "execute" and there.text("user_message") == "run it"
-
-
 def test_the_editors_mcp_server_is_used_under_the_rules(editor: Open, tmp_path: Path) -> None:
     odd = Path(__file__).parent.parent / "mcp_servers" / "odd.py"
     env = [{"name": "ODD_LOG", "value": str(tmp_path / "odd.log")}]
@@ -407,16 +280,3 @@ def test_the_editors_mcp_server_is_used_under_the_rules(editor: Open, tmp_path: 
     ((_, question),) = here.asked
     assert "odd" in question["params"]["toolCall"]["title"]
     assert "hello" in (tmp_path / "odd.log").read_text()
-
-
-def test_a_hostile_answer_to_a_question_decides_nothing(editor: Open, tmp_path: Path) -> None:
-    for answer in ({"outcome": {"outcome": "selected", "optionId": "no such"}}, {"outcome": 7}, []):
-        here = editor(WRITE, DONE, person=lambda _, answer=answer: answer)
-        session = here.new()
-        here.prompt(session, "write")
-        assert here.asked and not (tmp_path / "work" / "a.txt").exists(), answer
-        there = editor(WRITE, DONE)
-        here.leave()
-        there.load(session)
-        there.until(lambda there=there: there.text().endswith("Done."))
-        (tmp_path / "work" / "a.txt").unlink()
