@@ -186,6 +186,7 @@ class _Outlet(threading.Thread):
         self.shown = 0
         """Events the renderer has processed."""
         self._closed = self._over = False
+        self._woken = float("-inf")
         self._changed = threading.Condition()
 
     def put(self, event: Event) -> None:
@@ -232,7 +233,7 @@ class _Outlet(threading.Thread):
                 if self._closed:
                     return None
                 self._changed.wait()
-                self._changed.wait_for(lambda: self._closed, _TOGETHER_S)
+                self._changed.wait_for(lambda: self._closed, self._patience_s())
             if self._left_out and isinstance(self._queue[0][0], Result):
                 count, self._left_out = self._left_out, 0
                 message = f"This output was slower than the run: {count} events were left out."
@@ -240,6 +241,13 @@ class _Outlet(threading.Thread):
             event, weight = self._queue.popleft()
             self._weight -= weight
             return event
+
+    def _patience_s(self) -> float:
+        """Seconds to wait for more: none for a piece of text that follows a silence, which a person waits for."""
+        now, woken = time.monotonic(), self._woken
+        self._woken = now
+        first = self._queue and _stream_of(self._queue[0][0])
+        return 0 if first and now - woken >= _TOGETHER_S else _TOGETHER_S
 
     def _make_room(self, weight: int) -> None:
         """Drop the oldest pieces, then, for an output that is stuck, the oldest events of any kind.

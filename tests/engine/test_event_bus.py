@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from patience import HANG_S, lines_run, until
 
+from interlock.engine.driver import event_bus
 from interlock.engine.driver.event_bus import EventBus
 from interlock.state import events as ev
 
@@ -72,6 +73,16 @@ def test_what_waited_together_is_flushed_once_after_its_last_event() -> None:
     gate.open.set()
     assert asyncio.run(bus.close())
     assert gate.flushed == [101]
+
+
+def test_a_piece_of_text_after_a_silence_is_shown_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_bus, "_TOGETHER_S", 10 * HANG_S)
+    gate = Gate()
+    bus = EventBus([gate])
+    bus.emit(delta("first"))
+    assert gate.entered.wait(HANG_S)
+    gate.open.set()
+    assert asyncio.run(bus.close())
 
 
 def test_a_renderer_that_stands_still_neither_blocks_emit_nor_the_others() -> None:
