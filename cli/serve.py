@@ -15,7 +15,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from interlock.engine.client import Client, Decision, Outcome, Pending, stopper
-from interlock.engine.client.requests import Request, Way, answered, asked, decided, ways
+from interlock.engine.client.forms import filled, form
+from interlock.engine.client.requests import Request, Way, asked, decided, ways
 from interlock.graphs import PIPELINES, pipeline
 from interlock.state.errors import EXIT_CODES, InterlockError, UserError
 from interlock.state.events import Event, ToolStart
@@ -28,7 +29,6 @@ _NOT_THEIRS = ("workspace", "model", "approval_mode", "limits")
 """Input fields reserved for whoever started the server."""
 _FLUSH_S = 0.5
 """Seconds that the last answers have to reach the client after a signal."""
-_QUESTION = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 
 
 async def serve(workflows: Sequence[str], client: Client) -> None:
@@ -155,14 +155,13 @@ class _Caller:
             return None
         content: Mapping[str, Any] = answer.content or {}
         if request["kind"] == "question":
-            text = str(content.get("answer", ""))
-            return answered(request, [text]) if text.strip() else None
+            return filled(request, content)
         way = next((way for way in _offered(request) if way.choice == content.get("choice")), None)
         return way and decided(request, way, str(content.get("feedback") or ""))
 
     async def _answer(self, request: Request) -> Any:
         session = self._context.session
-        schema = _QUESTION if request["kind"] == "question" else _choice(request)
+        schema = form(request) if request["kind"] == "question" else _choice(request)
         if not session.client_capabilities or session.client_capabilities.elicitation is None:
             return None
         answer = self._answers.get(request["id"])

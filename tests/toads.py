@@ -1,7 +1,7 @@
 """toad: Toad, a client of the Agent Client Protocol in a terminal, installed once per machine into its own folder.
 
-It needs Python 3.14. Where there is none, a Debian machine's mirror has one in `sid`: its packages are unpacked into that
-folder, with the C library they need. Tests are skipped where neither is to be had.
+It needs Python 3.14. Where there is none, a Debian machine's mirror has one in `sid`: its packages are unpacked into
+that folder, with the C library they need. Tests are skipped where neither is to be had.
 """
 
 import fcntl
@@ -75,6 +75,8 @@ def _unpacked(folder: Path) -> Path:
     _run([*apt, "install", "-y", "--download-only", "--no-install-recommends", "python3.14"], folder)
     for package in (folder / "cache" / "archives").glob("*.deb"):
         _run(["dpkg", "-x", str(package), "root"], folder)
+    for name in ("lists", "cache"):
+        shutil.rmtree(folder / name)
     binary, (libraries, *_) = (
         folder / "root/usr/bin/python3.14",
         [*(folder / "root/usr/lib").glob("*-linux-*")],

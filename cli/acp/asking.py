@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from interlock.cli.acp.drawing import Drawing, Update, diffs, text
 from interlock.cli.acp.wire import Wire, mapping
 from interlock.engine.client import Decision, Pending
+from interlock.engine.client.forms import filled, form
 from interlock.engine.client.requests import Asked, Way, answered, asked, decided, ways
 from interlock.state.text import visible
 
@@ -117,21 +118,13 @@ async def choose(
 
 async def ask_in_words(wire: Wire, session: str, request: Pending) -> Decision | None:
     """The answers to a question, from a form. None: it is left open. Raises `RpcError`."""
-    questions = asked(request).questions
-    properties = {
-        f"answer{number}": {"type": "string", "title": question.text}
-        for number, question in enumerate(questions, 1)
-    } or {"answer1": {"type": "string", "title": request["preview"] or request["reason"]}}
-    schema = {"type": "object", "properties": properties, "required": [*properties]}
     message = asked(request).headline
-    params = {"sessionId": session, "mode": "form", "message": message, "requestedSchema": schema}
+    params = {"sessionId": session, "mode": "form", "message": message, "requestedSchema": form(request)}
     answer = await wire.request("elicitation/create", params)
     fields = mapping(answer)
     if fields.get("action") != "accept":
         return cancelled(request) if fields.get("action") == "cancel" else None
-    given = mapping(fields.get("content"))
-    texts = [str(given.get(name, "")) for name in properties]
-    return answered(request, texts) if all(one.strip() for one in texts) else None
+    return filled(request, mapping(fields.get("content")))
 
 
 def cancelled(request: Pending) -> Decision | None:
