@@ -31,6 +31,7 @@ _ANSWERS = {
 _ASKED = {
     "session/update": schema.SessionNotification,
     "session/request_permission": schema.RequestPermissionRequest,
+    "elicitation/create": schema.CreateFormSessionElicitationRequest,
     "fs/read_text_file": schema.ReadTextFileRequest,
     "fs/write_text_file": schema.WriteTextFileRequest,
     "$/cancel_request": schema.CancelRequestNotification,

@@ -57,7 +57,8 @@ def _server() -> str:
     programs = _programs()
     if programs is None:
         pytest.skip("PostgreSQL's server isn't installed")
-    folder = Path(tempfile.mkdtemp(prefix="interlock-postgres-"))
+    # The server's user can't enter a temporary folder of root's alone.
+    folder = Path(tempfile.mkdtemp(prefix="interlock-postgres-", dir="/tmp" if os.getuid() == 0 else None))
     if os.getuid() == 0:
         shutil.chown(folder, "postgres")
     with socket.create_server(("127.0.0.1", 0)) as probe:

@@ -280,3 +280,34 @@ def test_the_editors_mcp_server_is_used_under_the_rules(editor: Open, tmp_path: 
     ((_, question),) = here.asked
     assert "odd" in question["params"]["toolCall"]["title"]
     assert "hello" in (tmp_path / "odd.log").read_text()
+
+
+NAME, TWO = [{"question": "Which name?"}], [{"question": "Which name?"}, {"question": "Which port?"}]
+
+
+@pytest.mark.parametrize(
+    ("questions", "filled", "heard"),
+    [
+        (NAME, {"answer": "plum"}, "plum"),
+        (TWO, {"answer1": "plum", "answer2": "81"}, r"Which name\?\s+plum\s+Which port\?\s+81"),
+    ],
+)
+def test_a_question_is_a_form_where_the_client_shows_forms(
+    editor: Open, questions: Any, filled: Any, heard: str
+) -> None:
+    here = editor(
+        says("ask_user", questions=questions),
+        {"expect": heard, "text": "Thanks."},
+        offers={"elicitation": {"form": {}}},
+    )
+    here.others["elicitation/create"] = lambda _: {"action": "accept", "content": filled}
+    assert here.prompt(here.new(), "ask me") == "end_turn" and here.text() == "Thanks."
+    ((_, asked),) = here.asked
+    assert asked["params"]["requestedSchema"]["required"] == [*filled]
+
+
+def test_a_question_is_answered_by_the_next_prompt_where_it_shows_none(editor: Open) -> None:
+    here = editor(says("ask_user", questions=NAME), {"expect": "plum", "text": "Thanks."})
+    session = here.new()
+    assert here.prompt(session, "ask me") == "end_turn" and here.text() == "Which name?"
+    assert here.prompt(session, "plum") == "end_turn" and here.text().endswith("Thanks.")
