@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 from langgraph.types import StateSnapshot
@@ -10,8 +11,8 @@ from interlock.engine.driver.drive import Drive
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.options import Decision, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
-from interlock.engine.store import note_error
-from interlock.engine.store.approvals import number_requests, supersede
+from interlock.engine.store import Store, diagnosed, note_error
+from interlock.engine.store.approvals import number_requests, record_decisions, supersede
 from interlock.engine.store.runs import end_run
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign
@@ -117,6 +118,17 @@ def queued(run: str, workflow: str, warnings: Sequence[str] = ()) -> Outcome:
     return Outcome(
         run, workflow, "queued", 0, resume_command=f"interlock logs {run} -f", warnings=[*warnings]
     )
+
+
+def left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], door: str) -> Outcome:
+    """The decisions are persisted, and a worker drives the run."""
+    from interlock.engine.store.queue import hand_to_workers
+
+    record_decisions(store, row.run, decisions, door=door)  # with the job
+    if not decisions:
+        with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
+            hand_to_workers(conn, row.run)
+    return queued(row.run, row.workflow)
 
 
 def _dumped(result: WorkflowOutput) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from interlock.engine.driver.outcome import (
     conclude,
     end_cut_short,
     left_to_driver,
+    left_to_workers,
     queued,
     result_event,
     unrecorded,
@@ -46,7 +47,7 @@ from interlock.engine.driver.prepare import (
     without_secrets,
 )
 from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.engine.read import ENDED, RunRow, find_run
+from interlock.engine.read import ENDED, find_run
 from interlock.engine.store import Store, diagnosed, first_input, keep_rights
 from interlock.engine.store.approvals import ready_answers, record_decisions
 from interlock.engine.store.lineage import above, deepest, topmost
@@ -166,7 +167,7 @@ async def go_on(
     run = deepest(store.home, find_run(store.home, run, options.workspace).run)
     row = find_run(store.home, run)
     if row.queue and not prompt and options.door != WORKER:  # a prompt is sent by this process
-        return _left_to_workers(store, row, decisions, options.door)
+        return left_to_workers(store, row, decisions, options.door)
     later = prompt if prompt and not instead and row.status not in ENDED else ""
     now = None if later else prompt
     outcome = await _through_tasks(await _resumed(run, door, decisions, now, instead), door)
@@ -317,16 +318,6 @@ async def _queued(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, 
         lease.release()
         await bus.close()
     return queued(run, chosen.name, prepared.warnings)
-
-
-def _left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], door: str) -> Outcome:
-    from interlock.engine.store.queue import hand_to_workers
-
-    record_decisions(store, row.run, decisions, door=door)  # with the job
-    if not decisions:
-        with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
-            hand_to_workers(conn, row.run)
-    return queued(row.run, row.workflow)
 
 
 async def _announced(outcome: Outcome, bus: EventBus, notifications: Notifications | None) -> Outcome:

@@ -158,6 +158,14 @@ class Adapter(Protocol):
 
     def damaged_pages(self, conn: Connection, *, quick: bool) -> list[str]: ...
 
+    def free_bytes(self, conn: Connection) -> int:
+        """Bytes of the file that hold nothing."""
+        ...
+
+    def shrink(self, conn: Connection) -> None:
+        """Give free pages back; not while others use the store."""
+        ...
+
     def writer_of(self, path: Path) -> int | None:
         """Pid of the process that every other writer waits for; None: nobody, or unknown."""
         ...

@@ -28,11 +28,14 @@ from interlock.engine.store.buffered import BufferedConnection
 from interlock.engine.store.connection import Column, Connection, Rows, Values
 from interlock.engine.store.database import address_of, shown
 from interlock.engine.store.postgres_audit import FUNCTIONS, NOTES, triggers
+from interlock.engine.store.sqlite import ADDED
 from interlock.engine.store.sqlite import SCHEMA_VERSION as SCHEMA_VERSION
 from interlock.services import faults
 from interlock.state.errors import BusyError, ConfigError, StoreError
 
 ERRORS = (psycopg.Error,)
+_FIRST = 10
+"""Version of the schema of the oldest stores here."""
 _OLDEST = 140000
 """Server version: 14."""
 _SILENCE = {
@@ -318,7 +321,7 @@ def version(conn: Connection, path: Path) -> int:
 
 
 def migrate(conn: PostgresConnection) -> None:
-    """Make the tables."""
+    """Make the tables, or what a store of an earlier version lacks of them."""
     schema = schema_of(files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8"))
     with conn.transaction():
         conn.execute(
@@ -327,6 +330,9 @@ def migrate(conn: PostgresConnection) -> None:
         for statement in schema.split(";\n"):
             if statement.strip():
                 conn.execute(statement)
+        for changed, table, name, kind, _ in ADDED:
+            if changed > _FIRST:
+                conn.execute(f"alter table {table} add column if not exists {name} {schema_of(kind)}")
         conn.audited()
         conn.execute(
             "insert into store_version values (?, ?) on conflict do nothing", (SCHEMA_VERSION, time.time())
@@ -335,6 +341,14 @@ def migrate(conn: PostgresConnection) -> None:
 
 def damaged_pages(conn: Connection, *, quick: bool) -> list[str]:  # noqa: ARG001 - the server watches its own files
     return []
+
+
+def free_bytes(conn: Connection) -> int:  # noqa: ARG001 - the server keeps its own files
+    return 0
+
+
+def shrink(conn: Connection) -> None:
+    """The server does it."""
 
 
 def writer_of(path: Path) -> int | None:  # noqa: ARG001 - a server's writers don't wait for one process

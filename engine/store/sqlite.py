@@ -19,7 +19,7 @@ from interlock.state.errors import StoreError
 ERRORS = (sqlite3.Error,)
 SCHEMA_VERSION = 11
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
-_ADDED = (
+ADDED = (
     (6, "approvals", "number", "integer", "rowid"),
     (7, "approvals", "seq", "integer", "rowid"),
     (7, "runs", "subtask_of", "text", "json_extract(options, '$.subtask_of')"),
@@ -176,7 +176,7 @@ def migrate(conn: SqliteConnection) -> None:
     """Make the tables, or what a store of an earlier version lacks of them."""
     schema = files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
     with conn.transaction():
-        for _, table, name, kind, held in _ADDED:
+        for _, table, name, kind, held in ADDED:
             columns = {column.name for column in conn.columns(table)}
             if columns and name not in columns:
                 conn.execute(f"alter table {table} add column {name} {kind}")
