@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from interlock.engine.options import Decision, Options, Outcome, Pending, Renderer
 
 if TYPE_CHECKING:
-    from interlock.engine.driver.drive import Stop
+    from interlock.engine.driver.stop import Stop
     from interlock.engine.travel.fork import Forked
     from interlock.graphs._pipeline import Pipeline
     from interlock.state.events import Event
@@ -34,9 +34,10 @@ async def run(
     as the one that carries out an approved plan, and return how that ended.
     Raises `InterlockError` for errors before the run exists; later errors are in the outcome.
     """
-    from interlock.engine.driver import drive, runner
+    from interlock.engine.driver import runner
+    from interlock.engine.driver import stop as stopping
 
-    with drive.stoppable(stop) as stop:
+    with stopping.stoppable(stop) as stop:
         return await runner.begin(workflow, input, options, renderers, run_id, stop, follow)
 
 
@@ -55,9 +56,10 @@ async def resume(
 
     `stop`, `follow`: as for `run`. `instead`: the prompt replaces whatever an interrupted run was about to do.
     """
-    from interlock.engine.driver import drive, runner
+    from interlock.engine.driver import runner
+    from interlock.engine.driver import stop as stopping
 
-    with drive.stoppable(stop) as stop:
+    with stopping.stoppable(stop) as stop:
         return await runner.go_on(
             run, decisions, prompt, options, renderers, stop, instead=instead, follow=follow
         )
@@ -125,7 +127,7 @@ def in_own_loop(function: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P,
     def alone(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         import asyncio  # deferred: it costs the fast commands 20 ms
 
-        from interlock.engine.driver.drive import signals_held
+        from interlock.engine.driver.stop import signals_held
 
         with signals_held():
             return asyncio.run(function(*args, **kwargs))

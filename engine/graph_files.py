@@ -182,8 +182,8 @@ def _found(module: ModuleType, file: Path, attribute: str) -> Any:
 
 def _classes(module: ModuleType) -> list[type]:
     """Classes of values that the file has: such as an agent's `response_format`, which no type of its state names."""
-    classes = [one for one in vars(module).values() if isinstance(one, type)]
-    return [one for one in classes if issubclass(one, BaseModel | Enum) or is_dataclass(one)]
+    classes: list[type] = [one for one in vars(module).values() if isinstance(one, type)]
+    return [one for one in classes if issubclass(one, BaseModel | Enum) or is_dataclass(cast(Any, one))]
 
 
 def _first_line(module: ModuleType, found: Any) -> str:

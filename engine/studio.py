@@ -22,11 +22,12 @@ from langgraph.config import get_stream_writer
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
-from interlock.engine.driver.drive import Drive, Stop, pending
+from interlock.engine.driver.drive import Drive, pending
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import acquire
 from interlock.engine.driver.passes import context_of, first_state
 from interlock.engine.driver.prepare import RunConfig, kept_options, prepare, restored, with_input
+from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow, list_runs
 from interlock.engine.store import Store, read_options, state_home

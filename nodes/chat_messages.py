@@ -57,7 +57,7 @@ def _answer(message: AIMessage) -> Message:
         ToolCall(
             id=call["id"] or "",
             name=call["name"],
-            args=clean_json(call["args"]),
+            args=cast(dict[str, Any], clean_json(call["args"])),
             signature=signatures.get(call["id"] or ""),
         )
         for call in message.tool_calls

@@ -92,8 +92,11 @@ class Effects(Protocol):
     """Stores results."""
     known: frozenset[tuple[str, ...]]
     """Classes (module, name) that it stores."""
-    redact: Callable[[str], str]
-    """Takes secrets out of a text."""
+
+    @property
+    def redact(self) -> Callable[[str], str]:
+        """Takes secrets out of a text."""
+        ...
 
     def find(self, task: str, key: str, place: str) -> EffectRow | None: ...
 

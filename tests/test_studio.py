@@ -36,9 +36,12 @@ ROOT = Path(__file__).parent.parent
 NAMED = json.loads((ROOT / "langgraph.json").read_text())["graphs"]
 EXAMPLES = sorted(p.parent.name for p in (ROOT / "examples").glob("*/README.md"))
 SHAPES = ROOT / "tests" / "foreign_shapes.py"
+PATHS = (
+    *("line", "asked", "twice", "parallel", "sent", "nested", "invoking"),
+    *("edited", "handing", "loop", "paused", "paused_inside"),
+)
 COMPARED: dict[str, dict[str, Any] | str] = {
-    **dict.fromkeys(("line", "asked", "twice", "parallel", "sent", "nested", "invoking"), {"text": "tea"}),
-    **dict.fromkeys(("edited", "handing", "loop", "paused", "paused_inside"), {"text": "tea"}),
+    **{shape: {"text": "tea"} for shape in PATHS},
     "functional": "tea",
 }
 """Graph of `foreign_shapes.py` → its input."""

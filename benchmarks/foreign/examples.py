@@ -205,7 +205,8 @@ _RANDOM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 def _same(ours: Any, theirs: Any, where: str) -> None:
     mine, other = (_numbered(json.dumps(_filled(one), sort_keys=True, default=str)) for one in (ours, theirs))
-    place = max(0, len(os.path.commonprefix([mine, other])) - 80)
+    differ = (i for i, (a, b) in enumerate(zip(mine, other, strict=False)) if a != b)
+    place = max(0, next(differ, min(len(mine), len(other))) - 80)
     assert mine == other, f"{where} ends differently: {other[place:][:300]}\nhere: {mine[place:][:300]}"
 
 

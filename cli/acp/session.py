@@ -14,8 +14,8 @@ from interlock.cli.acp.files import ClientFiles
 from interlock.cli.acp.prompts import Block, Given, given, take_file
 from interlock.cli.acp.wire import INTERNAL, INVALID, NO_LOGIN, PARAMS, RpcError, Wire, mapping
 from interlock.engine.client import Decision, Options, Pending
-from interlock.engine.client.conversation import UNFINISHED, Conversation
-from interlock.engine.client.front import Notice
+from interlock.engine.client.conversation import Conversation
+from interlock.engine.client.front import UNFINISHED, Notice
 from interlock.engine.client.own import Available
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event, Finished, HandOver, Init, Result

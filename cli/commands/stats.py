@@ -46,7 +46,7 @@ def stats(args: Args) -> int | None:
         for sums in found.values():
             whole.add(sums)
         rows.append(("all", *_cells(whole, args.by)))
-    show_table(rows, (args.by, *_HEADER), flexible=0)
+    show_table(rows, (args.by, *_HEADER), flexible=(0,))
 
 
 def _cells(sums: "Sums", by: str) -> tuple[str, ...]:

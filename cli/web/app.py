@@ -48,11 +48,21 @@ class Page:
 
         from interlock.cli.web.api.routes import routes
 
-        run = "/api/runs/{run}"
         return [
             *routes(self.client, answering),
             Route("/login", self.login, methods=["POST"]),
             Route("/ok", _ok),
+            look("/stats", stats),
+            *self._own(look, act),
+            Mount("/static", StaticFiles(directory=_STATIC)),
+            Route("/{path:path}", _shell),
+        ]
+
+    @staticmethod
+    def _own(look: Callable[[str, Answer], Route], act: Callable[[str, str, Answer], Route]) -> list[Route]:
+        """What the page itself asks."""
+        run = "/api/runs/{run}"
+        return [
             look("/api/changes", _changes),
             look("/api/requests", looks.requests),
             look("/api/requests/{id}", looks.request),
@@ -79,9 +89,6 @@ class Page:
             act(f"{run}/fork", "drive", acts.fork),
             act(f"{run}/rewind", "drive", acts.rewind),
             act(f"{run}/undo", "drive", acts.undo),
-            look("/stats", stats),
-            Mount("/static", StaticFiles(directory=_STATIC)),
-            Route("/{path:path}", _shell),
         ]
 
     async def login(self, request: Request) -> Response:

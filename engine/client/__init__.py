@@ -31,7 +31,7 @@ from interlock.engine.store import diagnosed, state_home
 if TYPE_CHECKING:
     from interlock.engine.client.changes import Change, Rewind
     from interlock.engine.client.following import Followed, LiveDrives
-    from interlock.engine.driver.drive import Stop
+    from interlock.engine.driver.stop import Stop
     from interlock.engine.travel.another_model import GoneOn
     from interlock.engine.travel.fork import Forked
     from interlock.engine.travel.replay import Replayed
@@ -190,7 +190,7 @@ class Client(Views):
         self, drive: Callable[..., Awaitable[Outcome]], renderers: Sequence[Renderer], stop: "Stop | None"
     ) -> Outcome:
         """Drive where followers hear it, and `stop` finds it."""
-        from interlock.engine.driver.drive import stoppable
+        from interlock.engine.driver.stop import stoppable
 
         with stoppable(stop) as given, self.drives.drive(given) as live:
             return await drive(renderers=[*renderers, live], stop=given)
@@ -236,7 +236,7 @@ class Client(Views):
 
     def stopped_by_signals(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """Calls `stop` at the first Ctrl-C or SIGTERM, for a front end with many drives; a second ends the process."""
-        from interlock.engine.driver.drive import stop_on_signals
+        from interlock.engine.driver.stop import stop_on_signals
 
         return stop_on_signals(stop)
 
@@ -330,7 +330,7 @@ class Client(Views):
 
 def stopper() -> "Stop":
     """What stops a drive that it is given to, called in the drive's event loop; `why` says that it was."""
-    from interlock.engine.driver.drive import Stop
+    from interlock.engine.driver.stop import Stop
 
     return Stop()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending, RunRow
 from interlock.engine.client.following import Standing
-from interlock.engine.client.front import Front, Kind, Notice, Used
+from interlock.engine.client.front import UNFINISHED, Front, Kind, Notice, Used
 from interlock.engine.client.record import MOST, events, newest, unsaid
 from interlock.engine.client.thread import EngineThread
 from interlock.engine.driver.settling import settled
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from interlock.state.events import Event
 
-UNFINISHED = ("cancelled", "timeout", "interrupted", "budget", "lost")
-"""Statuses that leave a run unfinished."""
+_WAY_OUT = "Go on without loop detection: /loops off. Or send a prompt that shows another way."
 _LOOK_S = 0.4
 """Seconds between checks for changes that other processes make to the run."""
 
@@ -40,14 +39,20 @@ class Conversation:
     """Id of the run that the next prompt starts; None: any."""
     shown_at_most = MOST
     """Messages shown of a run that is taken up."""
+    looped = False
+    """The last drive ended the run for a loop."""
+    _failed = False
+    """The last drive ended with an error."""
+    _stopped = False
+    """Somebody stopped what was about to be driven."""
+    _deciding = False
 
     def __init__(
         self, options: Options, workflow: str, front: Front, before: Callable[[], None] = lambda: None
     ) -> None:
         """`before`: called in the engine's thread before what a run needs is imported."""
         self.options: Options = options
-        self.workflow, self.front = workflow, front
-        self.home = options.home
+        self.workflow, self.front, self.home = workflow, front, options.home
         self.client = Client(options)
         self.workspace = (options.workspace or Path.cwd()).resolve()
         self.run: str | None = None
@@ -73,13 +78,6 @@ class Conversation:
         self._mode: str | None = options.mode
         self._wished: str | None = options.approval_mode
         """Mode of work and approval mode for new runs; None: settings decide."""
-        self._failed = False
-        """The last drive ended with an error."""
-        self.looped = False
-        """It ended the run for a loop."""
-        self._stopped = False
-        """Somebody stopped what was about to be driven."""
-        self._deciding = False
         self._later: set[str] = set()
         """Requests left for later, until the person comes back to their run."""
         self._cursor = ""
@@ -199,7 +197,7 @@ class Conversation:
 
         self._task(done())
 
-    def failed(self, error: InterlockError) -> None:
+    def failed(self, error: InterlockError, /) -> None:
         self.tell("problem", str(error))
 
     def tell(self, kind: Kind, text: str, run: str = "") -> None:
@@ -266,8 +264,7 @@ class Conversation:
         finally:
             self._deciding = False
 
-    def refused(self, error: UserError, /) -> None:
-        self.failed(error)
+    refused = failed
 
     async def _resumed(self, _run: str, decisions: Sequence[Decision]) -> Outcome:
         return await self._advanced(None, decisions)
@@ -343,9 +340,7 @@ class Conversation:
     def _stands(self) -> None:
         """Keep the status only if the run waits or is unfinished."""
         if self.looped:
-            self.tell(
-                "chosen", "Go on without loop detection: /loops off. Or send a prompt that shows another way."
-            )
+            self.tell("chosen", _WAY_OUT)
         if self.status in UNFINISHED:
             self.tell("unfinished", "It stopped midway.", self.run or "")
         elif self.status not in ("waiting", "running"):

@@ -19,7 +19,7 @@ from interlock.engine.store import changes
 from interlock.state.events import Event, Init, MessageEvent, ToolResultEvent, ToolUse
 
 if TYPE_CHECKING:
-    from interlock.engine.driver.drive import Stop
+    from interlock.engine.driver.stop import Stop
 
 _LOOK_S = 0.1
 """Seconds between two looks at what other processes committed."""
@@ -132,7 +132,7 @@ async def follow(home: Path, run: str, cursor: str, drives: LiveDrives) -> Async
 
 async def changed(home: Path) -> AsyncGenerator[bool]:
     """At each look whether some process wrote to the store since the last; never ends."""
-    look = Changes(home)
+    look = changes(home)
     try:
         while True:
             yield look()

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from interlock.state.events import Event
 
 
+UNFINISHED = ("cancelled", "timeout", "interrupted", "budget", "lost")
+"""Statuses that leave a run unfinished."""
+
+
 @dataclass
 class Used:
     """The run's figures so far."""

@@ -94,10 +94,11 @@ async def update(
 
     Raises `UserError` for another workflow: its state has rules of its own. Raises `BusyError` while it is driven.
     """
-    from interlock.engine.driver.drive import Drive, Stop
+    from interlock.engine.driver.drive import Drive
     from interlock.engine.driver.event_bus import EventBus
     from interlock.engine.driver.lease import acquire
     from interlock.engine.driver.of_run import workflow_of
+    from interlock.engine.driver.stop import Stop
     from interlock.engine.store.approvals import supersede
     from interlock.engine.store.runs import end_run
     from interlock.graphs.foreign import Foreign

@@ -1,25 +1,18 @@
 """drive: one process advances one run, until it is done, parked, stopped or lost."""
 
 import asyncio
-import os
-import signal
-import sys
-import termios
-import threading
-import time
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
-from types import FrameType
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from langgraph.errors import GraphDrained
-from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, StateSnapshot
 
 from interlock.engine.driver.compose import DriveConnections, DriveServices, compose
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease
 from interlock.engine.driver.prepare import RunConfig
+from interlock.engine.driver.stop import Stop, may_block
 from interlock.engine.store import Store, diagnosed
 from interlock.engine.store.approvals import ready_answers
 from interlock.engine.store.foreign import ForeignSaver, given_answers, paused_at, saver_for
@@ -31,192 +24,12 @@ from interlock.graphs._langgraph import is_internal, lost_nodes
 from interlock.graphs._pipeline import Compiled, Graph, Pipeline
 from interlock.graphs.foreign import Foreign
 from interlock.services.models import turn_tracing_off
-from interlock.state.deps import RunInfo, Token
+from interlock.state.deps import RunInfo
 from interlock.state.errors import RunError
 from interlock.state.task import CHILD
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_SAME_PRESS_S = 0.1
-"""Seconds within which a second signal is an echo of the first: `timeout` signals its child, then the group."""
-_CANCELLED = 130
-_TIMED_OUT = 124
-"""Exit codes (`cli.md`)."""
-GRACE_S = 5.0
-"""Seconds between a stop and the end of the process, if somebody's code blocks: Python can't end a thread."""
-_SHOW_CURSOR = b"\x1b[?25h\x1b[0m"
-
-
-@contextmanager
-def signals_held() -> Generator["_Handler | None"]:
-    """Hold the first SIGINT, SIGTERM or SIGHUP for the run driven in this block; a second exits the process.
-
-    Enter it before the event loop exists: asyncio would install its own handler, which cancels whatever the run has
-    just started. Outside the main thread nothing is installed.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield None
-        return
-    current = signal.getsignal(signal.SIGINT)
-    handler = current if isinstance(current, _Handler) else _Handler()
-    handler.users += 1
-    try:
-        yield handler
-    finally:
-        handler.users -= 1
-        if not handler.users:
-            handler.restore()
-
-
-@contextmanager
-def stop_on_signals(request: Callable[[], None]) -> Generator[None]:
-    """Like `signals_held`, but the first signal, even one already received, calls `request` on the running loop.
-
-    Overlapping drives in one process share the handler.
-    """
-    with signals_held() as handler:
-        if handler is None:
-            yield
-            return
-        handler.join(request)
-        try:
-            yield
-        finally:
-            handler.leave(request)
-
-
-class _Handler:
-    """A plain signal handler, not the loop's, so the second signal works while the loop is busy."""
-
-    def __init__(self) -> None:
-        self.users = 0
-        self.blocking = ""
-        """The run whose code may heed no stop; empty: none."""
-        self._timers: list[threading.Timer] = []
-        self._requests: dict[Callable[[], None], asyncio.AbstractEventLoop] = {}
-        self._first_at: float | None = None
-        self._terminal = _terminal_settings()
-        # A process that ignores SIGHUP, as under `nohup`, should keep ignoring it.
-        numbers = [n for n in _SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
-        self._previous = {number: signal.signal(number, self) for number in numbers}
-
-    def join(self, request: Callable[[], None]) -> None:
-        self._requests[request] = asyncio.get_running_loop()
-        if self._first_at is not None:
-            request()
-
-    def leave(self, request: Callable[[], None]) -> None:
-        del self._requests[request]
-
-    def leave_after(self, seconds: float, code: int) -> threading.Timer:
-        """End the process then if it is stuck; its run was killed, and can be resumed."""
-        timer = threading.Timer(seconds, self._leave_if_stuck, (self.blocking, code))
-        timer.daemon = True
-        timer.start()
-        self._timers.append(timer)
-        return timer
-
-    def _leave_if_stuck(self, run: str, code: int) -> None:
-        """Stuck: a loop that drives doesn't answer, or no drive is left and still the process waits for a thread."""
-        loops = {*self._requests.values()}
-        if loops and all(_answers(loop) for loop in loops):
-            self.leave_after(GRACE_S, code)
-            return
-        _restore_terminal(self._terminal)
-        line = (
-            f"interlock: code of run {run!r} blocks and can't be stopped; the process ends, as if killed.\n"
-        )
-        os.write(2, f"{line}Go on with: interlock resume {run}\n".encode())
-        os._exit(code)
-
-    def restore(self) -> None:
-        for timer in self._timers:
-            timer.cancel()
-        for number, previous in self._previous.items():
-            signal.signal(number, previous)
-
-    def __call__(self, _number: int, _frame: FrameType | None) -> None:
-        now = time.monotonic()
-        if self._first_at is None:
-            self._first_at = now
-            if self.blocking:
-                self.leave_after(GRACE_S, _CANCELLED)
-            for request, loop in self._requests.items():
-                loop.call_soon_threadsafe(request)
-        elif now - self._first_at > _SAME_PRESS_S:
-            _restore_terminal(self._terminal)
-            os._exit(_CANCELLED)  # supervised processes see end-of-file and exit too
-
-
-def _answers(loop: asyncio.AbstractEventLoop) -> bool:
-    answered = threading.Event()
-    try:
-        loop.call_soon_threadsafe(answered.set)
-    except RuntimeError:  # closed
-        return False
-    return answered.wait(1)
-
-
-def _may_block(run: str, timeout_s: float | None) -> threading.Timer | None:
-    """Let a signal, or the time-out, end the process if the run's code heeds neither."""
-    handler = signal.getsignal(signal.SIGINT)
-    if not isinstance(handler, _Handler):
-        return None
-    handler.blocking = run
-    return handler.leave_after(timeout_s + GRACE_S, _TIMED_OUT) if timeout_s else None
-
-
-def _terminal_settings() -> list[Any] | None:
-    try:
-        return termios.tcgetattr(0)
-    except termios.error:
-        return None
-
-
-def _restore_terminal(settings: list[Any] | None) -> None:
-    # From the background, changing a terminal would stop this process instead of letting it exit.
-    try:
-        if settings is None or os.tcgetpgrp(0) != os.getpgrp():
-            return
-    except OSError:  # it isn't this process's: another one started it, and restores it (`cli/warm.py`)
-        return
-    termios.tcsetattr(0, termios.TCSANOW, settings)
-    if sys.stderr.isatty():
-        os.write(2, _SHOW_CURSOR)
-
-
 RECURSION_LIMIT = 1_000_000
 """LangGraph's own bound on supersteps; ours is on turns (`state/run.py`)."""
-
-
-class Stop:
-    """Asks a drive to end before its work is done, even before it exists. The run can be resumed."""
-
-    def __init__(self) -> None:
-        self.token = Token()
-        self.control = RunControl()
-        self.why = ""
-        """`cancelled`, `timeout`, `budget` or `lost`; empty: no stop requested."""
-
-    def __call__(self, why: str = "cancelled") -> None:
-        """Cancel work in flight, and start nothing more."""
-        self.later(why)
-        self.token.request()
-
-    def later(self, why: str) -> None:
-        """Let work in flight finish, and start nothing more."""
-        self.why = self.why or why
-        self.control.request_drain(why)
-
-
-@contextmanager
-def stoppable(outer: Stop | None = None) -> Generator[Stop]:
-    """Yield the `Stop` of a drive; unless the caller passes its own, signals trigger it."""
-    if outer is not None:
-        yield outer
-        return
-    stop = Stop()
-    with stop_on_signals(stop):
-        yield stop
 
 
 def _info(prepared: RunConfig, run: str, pipeline: str) -> RunInfo:
@@ -284,7 +97,7 @@ class Drive:
     async def advance(self, graph_input: Any, timeout_s: float | None) -> StateSnapshot:
         """Drive until nothing is due or a person must decide; return the last snapshot, including nested ones."""
         theirs = isinstance(self.pipeline, Foreign)
-        end = _may_block(self.lease.run, timeout_s) if theirs else None
+        end = may_block(self.lease.run, timeout_s) if theirs else None
         timer = self._loop.call_later(timeout_s, self.stop, "timeout") if timeout_s else None
         try:
             with diagnosed(self.store.path):

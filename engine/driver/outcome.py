@@ -12,7 +12,7 @@ from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.options import Decision, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
 from interlock.engine.store import Store, diagnosed, note_error
-from interlock.engine.store.approvals import number_requests, record_decisions, supersede
+from interlock.engine.store.approvals import number_requests, ready_answers, record_decisions, supersede
 from interlock.engine.store.runs import end_run
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign
@@ -129,6 +129,12 @@ def left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], do
         with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
             hand_to_workers(conn, row.run)
     return queued(row.run, row.workflow)
+
+
+def answered(store: Store, run: str) -> set[str]:
+    """Interrupts that have an answer. One may have come after the drive last looked, while it was closing."""
+    with diagnosed(store.path), closing(store.connect()) as conn:
+        return {*ready_answers(conn, run)}
 
 
 def _dumped(result: WorkflowOutput) -> dict[str, Any]:

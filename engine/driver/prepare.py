@@ -107,9 +107,8 @@ def needed(what: str, file: Path, root: Path) -> UntrustedError:
 
 def _key(root: Path, options: Options) -> tuple[str, Path] | None:
     """The first API key in an ignored `.env`; every provider's variable ends in `_API_KEY`."""
-    home = options.user_home
-    own = load_dotenv(start=root, home=home, env={}, trusted=False).values
-    theirs = load_dotenv(start=root, home=home, env={}, trusted=True)
+    own = load_dotenv(start=root, home=options.user_home, env={}, trusted=False).values
+    theirs = load_dotenv(start=root, home=options.user_home, env={}, trusted=True)
     names = [n for n in theirs.values if n.endswith("_API_KEY") and n not in own]
     return (f"The key {names[0]}", theirs.files[0]) if names else None
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -10,12 +9,13 @@ from typing import Any, TypeVar
 from langgraph.types import StateSnapshot
 
 from interlock.engine.driver.compose import DriveServices, with_discovered
-from interlock.engine.driver.drive import Drive, Stop, is_due
+from interlock.engine.driver.drive import Drive, is_due
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.driver.notify import Notifications, watched
 from interlock.engine.driver.of_run import with_own_nodes, workflow_of
 from interlock.engine.driver.outcome import (
+    answered,
     conclude,
     end_cut_short,
     left_to_driver,
@@ -46,10 +46,11 @@ from interlock.engine.driver.prepare import (
     with_input,
     without_secrets,
 )
+from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, find_run
 from interlock.engine.store import Store, diagnosed, first_input, keep_rights
-from interlock.engine.store.approvals import ready_answers, record_decisions
+from interlock.engine.store.approvals import record_decisions
 from interlock.engine.store.lineage import above, deepest, topmost
 from interlock.engine.store.runs import NewRun, insert_run, new_run_id
 from interlock.engine.workflows import find_workflow
@@ -290,7 +291,7 @@ async def _held(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, fi
             lease.release()
 
     outcome, awaited = await driven(lease, first)
-    while outcome.status == "waiting" and not stop.why and not awaited.isdisjoint(_decided(store, run)):
+    while outcome.status == "waiting" and not stop.why and not awaited.isdisjoint(answered(store, run)):
         try:
             lease = await _acquired(store, run, prepared.options.stale_after_s, stop)
         except BusyError:  # whoever decided drives it
@@ -336,12 +337,6 @@ async def _announced(outcome: Outcome, bus: EventBus, notifications: Notificatio
         warnings.append("A renderer still blocks on its reader.")
     sent = notice.send() if notice else None
     return replace(outcome, warnings=warnings, drained=drained, notifying=sent)
-
-
-def _decided(store: Store, run: str) -> set[str]:
-    """Interrupts that have an answer. One may have come after the drive last looked, while it was closing."""
-    with diagnosed(store.path), closing(store.connect()) as conn:
-        return {*ready_answers(conn, run)}
 
 
 async def _decisions(drive: Drive, _context: WorkflowContext) -> Any:

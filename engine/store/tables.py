@@ -26,7 +26,7 @@ class Table:
 
 _DONE = "(state = 'done' and done_at <= :made)"
 _REMEMBERED = "checkpoint_ns not like '%:%'"
-"""The run's own checkpoints, and those of a graph inside that remembers from call to call: others end with their task."""
+"""The run's own checkpoints, and those of a graph inside that remembers between calls: others end with their task."""
 _CHECKPOINT = ("thread_id", "checkpoint_ns", "checkpoint_id")
 _PARSED = "interlock.engine.store.damage"
 _STATE = "interlock.state"

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.driver import runner
-from interlock.engine.driver.drive import stoppable
 from interlock.engine.driver.prepare import prepare, restored
 from interlock.engine.driver.settling import settled
+from interlock.engine.driver.stop import stoppable
 from interlock.engine.options import Decision, Options, Outcome, Pending, Renderer
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store, read_options

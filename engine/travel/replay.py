@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 
 from interlock.engine.driver import runner
 from interlock.engine.driver.compose import DriveServices
-from interlock.engine.driver.drive import stoppable
+from interlock.engine.driver.stop import stoppable
 from interlock.engine.options import Decision, Options, Outcome
 from interlock.engine.read import RunRow, find_run, path, steps
 from interlock.engine.store import Store, reading

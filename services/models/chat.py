@@ -1,7 +1,7 @@
 """chat: one request to a model, from sending it to recording the reply."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
@@ -67,6 +67,7 @@ async def counted(
 
 STALL_S = 120.0
 """Seconds without output after which a request fails; a warning follows each of the first three quarters."""
+_Stage = Literal["connecting", "reading", "thinking"]
 _THINKS_S = 0.2
 """Seconds by which a request was sent; most models answer later."""
 _ABLE = ("gemini", "script")
@@ -244,29 +245,14 @@ class ChatModels:
     ) -> AsyncGenerator[ModelItem, None]:
         """Make one attempt. Client failures are raised as `ModelError`; our own bugs propagate unchanged."""
 
+        stall_s = self._stall_s if request.attempt == 0 else self._stall_s / 4
+        first_s = self.facts.first_token_s(request.model, stall_s)
+        started, comes = self._clock.monotonic(), self._stages(request, call, emit)
+
         def silent(seconds: float) -> None:
             most_s = stall_s if answer.begun_s else first_s
             text = f"Model {request.model!r} has said nothing for {seconds:g} s; it is given up after {most_s:g} s."
             emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
-
-        stall_s = self._stall_s if request.attempt == 0 else self._stall_s / 4
-        first_s = self.facts.first_token_s(request.model, stall_s)
-        started = self._clock.monotonic()
-        sizes = self._sizes_of(request) if call.role == "main" else None
-
-        def comes(stage: Literal["connecting", "reading", "thinking"]) -> None:
-            if sizes:
-                tokens, tools, window = sizes
-                emit(
-                    Asking(
-                        agent=self._agent,
-                        stage=stage,
-                        model=request.model,
-                        tokens=tokens,
-                        tools=tools,
-                        window=window,
-                    )
-                )
 
         prices = asyncio.ensure_future(self._priced(request.model))
         try:
@@ -282,11 +268,7 @@ class ChatModels:
                     if not answer.begun_s and not chunk.progress:
                         answer.begun_s = self._clock.monotonic() - started
                         comes("thinking")
-                    if chunk.progress:
-                        done, total = chunk.progress
-                        emit(
-                            Progress(agent=self._agent, what="reading", done=done, total=total, unit="tokens")
-                        )
+                    self._read_so_far(chunk, emit)
                     for item in answer.add(chunk):
                         yield item
         except Exception as error:
@@ -297,6 +279,22 @@ class ChatModels:
             raise explained from error
         finally:
             prices.cancel()
+
+    def _stages(self, request: Request, call: ModelCall, emit: Emit) -> Callable[[_Stage], None]:
+        """What tells how far a call of the main model has come, with the tokens it sends."""
+        sizes = self._sizes_of(request) if call.role == "main" else None
+
+        def comes(stage: _Stage) -> None:
+            if sizes:
+                told = dict(zip(("tokens", "tools", "window"), sizes, strict=True))
+                emit(Asking(agent=self._agent, stage=stage, model=request.model, **told))
+
+        return comes
+
+    def _read_so_far(self, chunk: Chunk, emit: Emit) -> None:
+        if chunk.progress:
+            done, total = chunk.progress
+            emit(Progress(agent=self._agent, what="reading", done=done, total=total, unit="tokens"))
 
     async def _priced(self, model: str) -> None:
         """Load the table of prices while the model thinks: it is needed with the reply, and nothing waits for it."""

@@ -4,7 +4,7 @@ import asyncio
 import sys
 import tty
 
-from interlock.engine.driver.drive import stop_on_signals
+from interlock.engine.driver.stop import stop_on_signals
 
 
 async def main(deed: str) -> None:

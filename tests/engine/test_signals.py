@@ -18,7 +18,7 @@ import pytest
 from patience import HANG_S, until
 from warm import Warm
 
-from interlock.engine.driver.drive import signals_held, stop_on_signals
+from interlock.engine.driver.stop import signals_held, stop_on_signals
 
 DRIVEN = Path(__file__).with_name("driven.py")
 Process = Warm | subprocess.Popen[str]

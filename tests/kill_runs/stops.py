@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
-from interlock.engine.driver.drive import Stop
+from interlock.engine.driver.stop import Stop
 from interlock.services.models.script import ScriptProvider
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.deps import Token

@@ -9,7 +9,7 @@ import pytest
 from places import Place
 
 from interlock.engine import Outcome, resume, run
-from interlock.engine.driver.drive import Stop
+from interlock.engine.driver.stop import Stop
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.runs import messages_at
 from interlock.state.events import Event
