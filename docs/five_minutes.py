@@ -17,7 +17,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.style import Style
-from rich.terminal_theme import DIMMED_MONOKAI
+from rich.terminal_theme import DEFAULT_TERMINAL_THEME, DIMMED_MONOKAI
 from rich.text import Text
 
 HERE = Path(__file__).resolve().parent
@@ -26,7 +26,7 @@ import demo  # noqa: E402 - beside this file
 from fake_gemini.fake import FakeGemini  # noqa: E402 - beside the tests
 from session.terminal import Terminal  # noqa: E402 - beside the tests
 
-COLUMNS, ROWS = 100, 32
+COLUMNS, ROWS, THEME = 100, 32, DIMMED_MONOKAI
 KEY = "AIzaSy-not-a-real-key-0123456789"
 QUESTION = "What is in this repository?"
 FIX = "The test fails. Find out why, and fix it."
@@ -77,8 +77,11 @@ _NAMES = {"brown": "yellow", "brightbrown": "bright_yellow"}
 
 
 def main() -> None:
-    """`five_minutes.py [FOLDER]`: writes the pictures there; default: docs/pictures."""
+    """`five_minutes.py [FOLDER [COLUMNS [light]]]`: writes the pictures there; default: docs/pictures, 100, dark."""
+    global COLUMNS, THEME
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "pictures"
+    COLUMNS = int(sys.argv[2]) if len(sys.argv) > 2 else COLUMNS
+    THEME = DEFAULT_TERMINAL_THEME if sys.argv[3:] == ["light"] else THEME
     with tempfile.TemporaryDirectory(prefix="five-minutes-") as folder, FakeGemini(REPLIES) as gemini:
         shop = made_shop(Path(folder))
         env = {"GOOGLE_GEMINI_BASE_URL": gemini.url, "COLORTERM": "truecolor"}
@@ -150,7 +153,7 @@ def draw(terminal: Terminal, file: Path, title: str) -> None:
     console = Console(record=True, width=COLUMNS, file=StringIO(), force_terminal=True)
     console.print(shown(terminal), end="")
     file.parent.mkdir(parents=True, exist_ok=True)
-    svg = console.export_svg(title=f"interlock: {title}", theme=DIMMED_MONOKAI, unique_id=file.stem)
+    svg = console.export_svg(title=f"interlock: {title}", theme=THEME, unique_id=file.stem)
     file.write_text(svg, encoding="utf-8")
 
 
