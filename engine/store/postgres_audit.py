@@ -5,7 +5,7 @@ They note into a setting of the transaction: a writer that isn't Interlock leave
 
 from collections.abc import Iterator
 
-from interlock.engine.store.audit import AUDITED, REMOVED, body_of, key_expression
+from interlock.engine.store.audit import AUDITED, REMOVED, body_of, changed_body, key_expression
 from interlock.engine.store.tables import TABLE
 
 NOTES = "interlock.notes"
@@ -14,6 +14,8 @@ create or replace function sha(value bytea) returns text language sql immutable 
     select encode(sha256(value), 'hex') $$;
 create or replace function sha(value text) returns text language sql immutable as $$
     select encode(sha256(convert_to(value, 'UTF8')), 'hex') $$;
+create or replace function sha(value json) returns text language sql immutable as $$
+    select encode(sha256(convert_to(value::text, 'UTF8')), 'hex') $$;
 create or replace function part(value text, variadic names text[]) returns text language plpgsql immutable as $$
     begin return value::json #>> names; exception when others then return null; end $$;
 create or replace function note(tbl text, kind text, run text, key json, body json) returns void language plpgsql as $$
@@ -46,9 +48,10 @@ def _function(table: str) -> str:
 create or replace function audit_{table}() returns trigger language plpgsql as $$ begin
     if tg_op = 'INSERT' then {noting(begun, "new", new)}
     elsif tg_op = 'DELETE' then {noting(repr(REMOVED), "old", "null")}
-    elsif {changed} then {noting(what.kind, "new", new)} end if;
+    elsif {changed} then {noting(what.kind, "new", _dialect(changed_body(table)))} end if;
     return null; end $$"""
 
 
 def _dialect(sql: str) -> str:
-    return sql.replace("json_object(", "json_build_object(").replace("json_array(", "json_build_array(")
+    made = sql.replace("json_object(", "json_build_object(").replace("json_array(", "json_build_array(")
+    return made.replace("texts(", "json_build_array(")

@@ -17,7 +17,7 @@ from interlock.services.files.folders import private_file
 from interlock.state.errors import StoreError
 
 ERRORS = (sqlite3.Error,)
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
 ADDED = (
     (6, "approvals", "number", "integer", "rowid"),
