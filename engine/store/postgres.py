@@ -27,7 +27,7 @@ from interlock.engine.store.audit import SCHEMA, begin
 from interlock.engine.store.buffered import BufferedConnection
 from interlock.engine.store.connection import Column, Connection, Rows, Values
 from interlock.engine.store.database import address_of, shown
-from interlock.engine.store.postgres_audit import FUNCTIONS, NOTES, triggers
+from interlock.engine.store.postgres_audit import FUNCTIONS, NOTES, dialect, triggers
 from interlock.engine.store.sqlite import ADDED
 from interlock.engine.store.sqlite import SCHEMA_VERSION as SCHEMA_VERSION
 from interlock.services import faults
@@ -199,7 +199,6 @@ def _sent(value: object) -> object:
 
 
 _PLACES = re.compile(r"'[^']*'|\?|(?<![:\w]):([a-z_]+)|%")
-_DIALECT = (("json_object(", "json_build_object("), ("json_array(", "json_build_array("))
 
 
 @lru_cache(maxsize=512)
@@ -212,13 +211,11 @@ def translated(sql: str) -> bytes:
             return f"%({name})s"
         return "%s" if text == "?" else text.replace("%", "%%")
 
-    for ours, theirs in _DIALECT:
-        sql = sql.replace(ours, theirs)
-    return _PLACES.sub(other, sql).encode()
+    return _PLACES.sub(other, dialect(sql)).encode()
 
 
 _TYPES = (
-    (r"\btext\b", 'text collate "C"'),  # ids are compared as bytes, as in SQLite
+    (r"(?<=\w )text\b", 'text collate "C"'),  # ids are compared as bytes, as in SQLite
     (r"\bblob\b", "bytea"),
     (r"\breal\b", "double precision"),
     (r"\binteger\b", "bigint"),
@@ -332,7 +329,7 @@ def migrate(conn: PostgresConnection) -> None:
                 conn.execute(statement)
         for changed, table, name, kind, _ in ADDED:
             if changed > _FIRST:
-                conn.execute(f"alter table {table} add column if not exists {name} {schema_of(kind)}")
+                conn.execute(f"alter table {table} add column if not exists " + schema_of(f"{name} {kind}"))
         conn.audited()
         conn.execute(
             "insert into store_version values (?, ?) on conflict do nothing", (SCHEMA_VERSION, time.time())
