@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from interlock.engine.store.audit import begin
+from interlock.engine.store.audit import SCHEMA, begin
 from interlock.engine.store.buffered import BufferedConnection
 from interlock.engine.store.connection import Column, Connection, Values
 from interlock.engine.store.sqlite_audit import add_functions, installed
@@ -17,7 +17,7 @@ from interlock.services.files.folders import private_file
 from interlock.state.errors import StoreError
 
 ERRORS = (sqlite3.Error,)
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
 ADDED = (
     (6, "approvals", "number", "integer", "rowid"),
@@ -87,6 +87,7 @@ class SqliteConnection(BufferedConnection):
     def audited(self) -> None:
         """Inside the migration: begin the audit's chain."""
         add_functions(self._conn)
+        self._conn.execute(SCHEMA)
         self._audit = begin(self._conn, self._path)
 
     def close(self) -> None:
