@@ -19,7 +19,7 @@ from interlock.engine.store.traces import exported, fresh, open_trace
 from interlock.engine.store.traces import waiting as requests_waiting
 from interlock.engine.telemetry.figures import Figure, of_event, of_spans, waiting
 from interlock.engine.telemetry.sending import Batch, Log, Sender
-from interlock.engine.telemetry.spans import Attributes, Span, Spans
+from interlock.engine.telemetry.spans import KIND, Attributes, Span, Spans
 from interlock.state import events as ev
 from interlock.state.accounting import TelemetrySettings
 
@@ -145,6 +145,7 @@ class Telemetry:
             "gen_ai.workflow.name": self._workflow,
             "gen_ai.conversation.id": self._run,
             "interlock.status": event.status,
+            KIND: "AGENT",
         }
         if (usd := event.stats.get("usd")) is not None:
             about["interlock.cost.usd"] = float(usd)

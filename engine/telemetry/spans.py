@@ -25,6 +25,8 @@ PROVIDERS = {
     "xai": "x_ai",
 }
 """Ours → the conventions', where they differ."""
+KIND = "openinference.span.kind"
+"""What Phoenix and its like draw a span as that the conventions have no name for: a step is a CHAIN, a run an AGENT."""
 _SLACK_S = 0.05
 """How much later than its node a call's row may say that it ended."""
 
@@ -88,7 +90,7 @@ class Spans:
         return self._node_id(step) if step else self._drive
 
     def _node(self, row: Any) -> Span:
-        what: Attributes = {"gen_ai.conversation.id": self._run, "interlock.node": row["node"]}
+        what: Attributes = {"gen_ai.conversation.id": self._run, "interlock.node": row["node"], KIND: "CHAIN"}
         for name, value in (("workflow", row["workflow"]), ("route", row["route"])):
             what |= {f"interlock.{name}": value} if value else {}
         shown = f"{row['workflow']} › {row['node']}" if row["workflow"] else row["node"]
@@ -158,6 +160,7 @@ class Spans:
             "interlock.request": row["id"],
             "interlock.decision": answer["choice"],
             "interlock.door": answer.get("door") or "",
+            KIND: "CHAIN",
         }
         key, name = span_id(self._trace.trace, self._run, "approval", row["id"]), request["call"]["name"]
         times = row["asked_at"], row["answered_at"]
