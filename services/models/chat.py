@@ -252,7 +252,6 @@ class ChatModels:
             text = f"Model {request.model!r} has said nothing for {seconds:g} s; it is given up after {most_s:g} s."
             emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
 
-        prices: asyncio.Future[object] | None = None
         try:
             comes("connecting")
             provider = await self._providers.get(request.model)
@@ -267,7 +266,7 @@ class ChatModels:
                         answer.begun_s = self._clock.monotonic() - started
                         comes("thinking")
                         # Needed with the reply, by nothing before: the table loads while the answer comes.
-                        prices = asyncio.ensure_future(asyncio.to_thread(self.facts.prices, request.model))
+                        asyncio.get_running_loop().run_in_executor(None, self.facts.prices, request.model)
                     self._read_so_far(chunk, emit)
                     for item in answer.add(chunk):
                         yield item
@@ -277,9 +276,6 @@ class ChatModels:
             explained = explain(error, request.model, self._clock.now())
             explained.args = (self._redact(str(explained)),)  # clients quote the URL, which contains the key
             raise explained from error
-        finally:
-            if prices:
-                prices.cancel()
 
     def _stages(self, request: Request, call: ModelCall, emit: Emit) -> Callable[[_Stage], None]:
         """What tells how far a call of the main model has come, with the tokens it sends."""
