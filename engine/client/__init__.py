@@ -53,11 +53,19 @@ __all__ = [
     "Request",
     "RunRow",
     "Step",
+    "deliver",
     "path",
     "settings_of",
     "state_home",
     "stopper",
 ]
+
+
+def deliver() -> list[str]:
+    """At the end of a process that drove runs: wait a moment for telemetry's collector; a line if it took nothing."""
+    from interlock.engine.telemetry import deliver
+
+    return deliver()
 
 
 class Client(Views):
