@@ -37,6 +37,7 @@ PAGES = (
     "/start",
     "/flows",
     "/flows/main",
+    "/stats",
 )
 
 
@@ -44,7 +45,7 @@ def opened(somebody: Person, lab: Lab, path: str) -> None:
     there = runs(lab)
     request = somebody.fetched(f"/api/requests?run={there['wait']}")[0]["id"]
     somebody.do_go(path.format(**there, request=request))
-    wanted = {"/": ".request", "/start": "form .field", "/flows/main": ".map svg"}
+    wanted = {"/": ".request", "/start": "form .field", "/flows": ".flows", "/flows/main": ".map svg"}
     if path.startswith("/run"):
         somebody.do_see(".side")
         somebody.page.evaluate("document.querySelector('.side').open = true")
