@@ -46,7 +46,7 @@ function field(name, schema, required) {
     : kind === "string" && name !== "prompt" ? el("input", { ...given, type: "text", placeholder: schema.default })
     : el("textarea", { ...given, rows: name === "prompt" ? "5" : "2", "data-kind": kind === "string" ? "string" : "json", placeholder: kind === "string" ? "" : "JSON" });
   const label = el("label", { for: id }, name.replaceAll("_", " "), required ? "" : el("span", { class: "soft" }, " (optional)"));
-  const about = schema.description && el("p", { class: "soft hint", id: `${id}-about` }, schema.description);
+  const about = schema.description && el("p", { class: "soft hint", id: `${id}-about` }, schema.description.replace(/\s*★$/, ""));
   return el("div", { class: "field" }, kind === "boolean" ? el("label", { class: "check", for: id }, made, name.replaceAll("_", " ")) : [label, made], about);
 }
 
