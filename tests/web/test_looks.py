@@ -50,6 +50,9 @@ def opened(somebody: Person, lab: Lab, path: str) -> None:
         somebody.do_see(".side")
         somebody.page.evaluate("document.querySelector('.side').open = true")
     somebody.do_see(".map svg" if path.startswith("/run") else wanted.get(path, "h1"))
+    if path == "/run/{done}":
+        somebody.page.select_option("[aria-label='Levels of the graph']", "2")
+        somebody.do_see(".map .cluster.taken")
     for details in somebody.page.query_selector_all(".tool:not([open]) > summary"):
         details.evaluate("one => one.click()")
     somebody.page.wait_for_load_state("load")
