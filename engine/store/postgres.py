@@ -218,7 +218,7 @@ def translated(sql: str) -> bytes:
 
 
 _TYPES = (
-    (r"\btext\b", 'text collate "C"'),  # ids are compared as bytes, as in SQLite
+    (r"(?<=\w )text\b", 'text collate "C"'),  # ids are compared as bytes, as in SQLite
     (r"\bblob\b", "bytea"),
     (r"\breal\b", "double precision"),
     (r"\binteger\b", "bigint"),
@@ -332,7 +332,7 @@ def migrate(conn: PostgresConnection) -> None:
                 conn.execute(statement)
         for changed, table, name, kind, _ in ADDED:
             if changed > _FIRST:
-                conn.execute(f"alter table {table} add column if not exists {name} {schema_of(kind)}")
+                conn.execute(f"alter table {table} add column if not exists " + schema_of(f"{name} {kind}"))
         conn.audited()
         conn.execute(
             "insert into store_version values (?, ?) on conflict do nothing", (SCHEMA_VERSION, time.time())

@@ -132,7 +132,18 @@ def _restored(conn: sqlite3.Connection, home: Path, table: str) -> None:
 
 
 _UNRECORDED = {
-    "runs": {"subtask_of", "title", "created", "updated", "status", "outcome", "step", "input", "error"},
+    "runs": {
+        "subtask_of",
+        "title",
+        "created",
+        "updated",
+        "status",
+        "outcome",
+        "step",
+        "input",
+        "error",
+        "queue",
+    },
     "journal": {"epoch", "intent_at", "done_at"},
     "effects": {"type", "epoch", "intent_at", "done_at"},
     "hook_calls": {"place", "subject", "idempotent", "epoch", "intent_at", "done_at"},
