@@ -8,10 +8,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from commands import Run, run
 from databases import fresh_database
-from patience import until
+from patience import HANG_S, until
 
 __all__ = ["run"]
 
@@ -199,3 +200,38 @@ def test_a_run_that_is_copied_to_a_server_driven_on_there_and_copied_back_replay
 
 def _hashes(replayed: str) -> list[str]:
     return [line.split()[1] for line in replayed.splitlines() if line.split()[0].lstrip("-").isdigit()]
+
+
+def test_what_is_decided_on_the_page_is_saved_with_the_job_of_a_worker(
+    fleet: Run, worker: Worker, home: Path, tmp_path: Path
+) -> None:
+    name = _begin(fleet, tmp_path)
+    assert fleet("wait", name).code == 75
+    worker.end()
+    server = subprocess.Popen([*ENTRY, "serve", "--port", "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        _decide_queue_stop(server, fleet, name, home)
+    finally:
+        server.kill()
+        server.communicate()
+    second = Worker()
+    try:
+        assert fleet("wait", name).code == 75, "it goes on to its next request"
+    finally:
+        assert second.end() == 0
+
+
+def _decide_queue_stop(server: subprocess.Popen[str], fleet: Run, name: str, home: Path) -> None:
+    assert server.stdout
+    address, _, token = server.stdout.readline().split()[-1].partition("/#token=")
+    with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=HANG_S) as page:
+        (request,) = page.get("/api/requests").json()
+        given = {"decisions": [{"id": request["id"], "choice": "proceed_once"}]}
+        assert page.post(f"/api/runs/{name}/decide", json=given).json() == {"decided": 1}
+        assert page.get(f"/api/runs/{name}").json()["status"] == "queued", "nothing drives it here"
+        assert [job["doing"] for job in fleet("fleet", "--json").json["jobs"]] == [False]
+        assert not [*home.rglob("live/*")], "no process of the page drives it"
+        assert page.post(f"/api/runs/{name}/stop", json={}).status_code == 200
+        assert fleet("fleet", "--json").json["jobs"] == [], "a job that waits is taken back"
+        assert page.post(f"/api/runs/{name}/prompt", json={}).status_code == 200
+        assert [job["doing"] for job in fleet("fleet", "--json").json["jobs"]] == [False]

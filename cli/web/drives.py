@@ -71,7 +71,7 @@ _spare = _Spare()
 async def begin(work: Work, started: Callable[[Child], None] = lambda _: None) -> None:
     """Start a drive; returns when its run goes. Raises `UserError` with why it doesn't. `started` gets its process."""
     made = await asyncio.to_thread(_begun, work, started)
-    if made.get("kind") == "BusyError":
+    if made.get("kind") == BusyError.kind:
         raise BusyError(made["error"])
     if "error" in made:
         raise UserError(made["error"])

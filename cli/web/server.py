@@ -40,8 +40,9 @@ def run(options: Options, port: int, read_only: bool, opened: bool, proxy: Proxy
         sys.stdout.write(f"Through the proxy: https://{proxy.host}/#token={page.tokens.page}\n")
     sys.stdout.write("Stop with Ctrl-C; runs go on.\n")
     sys.stdout.flush()
-    if opened:
-        webbrowser.open(address)
+    if opened and not webbrowser.open(f"{at}/#token={page.tokens.once()}"):
+        sys.stdout.write("No browser was found. Open the address yourself.\n")
+        sys.stdout.flush()
     config = uvicorn.Config(
         page.guard,
         log_level="error",
