@@ -45,4 +45,10 @@ class Tmux:
         self.presses("Enter")
 
     def closes(self) -> None:
-        subprocess.run(["tmux", "-S", str(self.socket), "kill-server"], capture_output=True, check=False)
+        """End the server, and wait until it is gone: a new one can't begin at the socket of one that is going."""
+        try:
+            server = self.do("display-message", "-p", "#{pid}").strip()
+            self.do("kill-server")
+        except subprocess.CalledProcessError:
+            return  # it has ended by itself
+        until(lambda: not Path("/proc", server).exists(), "the end of tmux")
