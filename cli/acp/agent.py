@@ -30,6 +30,7 @@ from interlock.state.errors import CredentialsError, InterlockError, UserError, 
 
 if TYPE_CHECKING:
     from interlock.cli.acp.session import EditorSession
+    from interlock.engine.client import Shown
 
 PROTOCOL = 1
 _LEAVE_S = 0.8
@@ -150,17 +151,20 @@ class Agent:
         client = Client(options)
         await asyncio.to_thread(client.check_model)
         name = await asyncio.to_thread(client.open_session, _folder(params))
-        session = await self._opened(name, options, _folder(params))
+        session = await self._opened(name, options)
         return {"sessionId": name, **self._state(session)}
 
     async def load(self, params: Params, replay: bool = True) -> object:
         options, name = self._options_of(params), _text(params, "sessionId")
         if name in self._sessions:
             await self._sessions.pop(name).close()
-        run, workspace = self._known(options, name, _folder(params))
-        session = await self._opened(name, options, workspace)
-        if run:
-            await session.show(run, replay)
+        known, folder = self._known(name), _folder(params)
+        if (
+            known.workspace != str(folder) and Path(known.workspace).is_dir()
+        ):  # not moved, as far as one can see
+            raise RpcError(PARAMS, f"Session {name!r} works in {known.workspace!r}, not in {str(folder)!r}.")
+        session = await self._opened(name, options, known.run, replay)
+        session.chosen.again(known.chosen)
         return self._state(session)
 
     async def resume(self, params: Params) -> object:
@@ -168,20 +172,15 @@ class Agent:
 
     async def fork(self, params: Params) -> object:
         options, client = self._options_of(params), Client(self._options)
-        run, workspace = self._known(options, _text(params, "sessionId"), None)
-        if not run:  # nothing to share: a session that begins there
-            return await self.new(params)
         folder = _folder(params)
+        known = self._known(_text(params, "sessionId"))
+        if not known.run:  # nothing to share: a session that begins there
+            return await self.new(params)
+        here = known.workspace == str(folder)
         made = await asyncio.to_thread(
-            lambda: (
-                client.fork(run, workspace=folder, in_place=False)
-                if folder != workspace
-                else client.fork(run, in_place=True)
-            )
+            lambda: client.fork(known.run, workspace=None if here else folder, in_place=here)
         )
-        client.open_session(folder, made.run)
-        session = await self._opened(made.run, options, folder)
-        await session.show(made.run, replay=False)
+        session = await self._opened(made.run, options, made.run)
         return {"sessionId": made.run, **self._state(session)}
 
     async def close(self, params: Params) -> object:
@@ -201,18 +200,19 @@ class Agent:
 
     def _rows(self, folder: str | None) -> list[Frame]:
         client = Client(self._options)
-        shown_by = {run: session for session, (run, _) in client.sessions().items()}
+        shown = {shown.run: (session, shown.workspace) for session, shown in client.sessions().items()}
         runs = client.runs()
         there = {row.run for row in runs}
         return [
             {
-                "sessionId": shown_by.get(row.run, row.run),
-                "cwd": row.workspace,
+                "sessionId": session,
+                "cwd": place,
                 "title": row.title,
                 "updatedAt": datetime.fromtimestamp(row.updated, UTC).isoformat(),
             }
             for row in runs
-            if folder in (None, row.workspace) and not (row.subtask and row.parent in there)
+            for session, place in [shown.get(row.run, (row.run, row.workspace))]
+            if folder in (None, place) and not (row.subtask and row.parent in there)
         ]
 
     async def prompt(self, params: Params) -> object:
@@ -224,31 +224,36 @@ class Agent:
         return {}
 
     async def set_mode(self, params: Params) -> object:
-        session = self._session(params)
-        assert session.chosen
-        session.chosen.take_mode(_text(params, "modeId"))
+        self._session(params).chosen.take("approval_mode", _text(params, "modeId"))
         return {}
 
     async def set_option(self, params: Params) -> object:
-        session = self._session(params)
-        assert session.chosen
-        session.chosen.take(_text(params, "configId"), params.get("value"))
-        return {"configOptions": session.chosen.options()}
+        chosen = self._session(params).chosen
+        chosen.take(_text(params, "configId"), params.get("value"))
+        return {"configOptions": chosen.options()}
 
-    async def _opened(self, name: str, options: Options, workspace: Path) -> "EditorSession":
+    async def _opened(
+        self, name: str, options: Options, run: str = "", replay: bool = False
+    ) -> "EditorSession":
+        """A session that shows a run, or begins one. `replay`: its conversation is sent."""
         from interlock.cli.acp.session import EditorSession
-        from interlock.cli.acp.settings import Chosen
 
         assert self._client is not None
-        session = EditorSession(name, options, workspace, self._wire, self._client)
-        session.begin()
-        session.chosen = await asyncio.to_thread(Chosen, session.talk, session.update)
-        self._sessions[name] = session
+        session = self._sessions[name] = EditorSession(name, options, self._wire, self._client)
+        try:
+            await session.begin()
+            if run:
+                await session.show(run, replay)
+                session.keep()
+        except BaseException:
+            del self._sessions[name]
+            await session.close()
+            raise
         return session
 
     def _state(self, session: "EditorSession") -> dict[str, Any]:
         asyncio.get_running_loop().call_soon(session.offer)
-        return session.chosen.state() if session.chosen else {}
+        return session.chosen.state()
 
     def _session(self, params: Params) -> "EditorSession":
         name = _text(params, "sessionId")
@@ -256,19 +261,12 @@ class Agent:
             raise RpcError(NOT_FOUND, f"No session {name!r} is open. Begin or load one.", {"sessionId": name})
         return self._sessions[name]
 
-    def _known(self, options: Options, name: str, folder: Path | None) -> tuple[str, Path]:
-        """A session's run, empty before it has begun, and its workspace."""
-        client = Client(options)
-        run, workspace = client.sessions().get(name, (name, ""))
-        row = next((row for row in client.runs() if row.run == run), None)
-        if row is None and not workspace:
+    def _known(self, name: str) -> "Shown":
+        if (shown := Client(self._options).session(name)) is None:
             raise RpcError(
                 NOT_FOUND, f"No session {name!r}. List them with session/list.", {"sessionId": name}
             )
-        place = Path(row.workspace if row else workspace)
-        if folder is not None and folder != place:
-            raise RpcError(PARAMS, f"Session {name!r} works in {str(place)!r}, not in {str(folder)!r}.")
-        return (run if row else ""), place
+        return shown
 
     def _options_of(self, params: Params) -> Options:
         """Options of a session: the folder, further folders, and the client's MCP servers."""

@@ -17,7 +17,7 @@ from interlock.services.files.folders import private_file
 from interlock.state.errors import StoreError
 
 ERRORS = (sqlite3.Error,)
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
 ADDED = (
     (6, "approvals", "number", "integer", "rowid"),
@@ -26,6 +26,7 @@ ADDED = (
     (10, "runs", "queue", "text", "null"),
     (11, "model_calls", "written_tokens", "integer not null default 0", "0"),
     (11, "model_calls", "usd", "real", "null"),
+    (12, "sessions", "chosen", "text not null default '{}'", "'{}'"),
 )
 """Version, table and column that earlier stores lack, its type, and what it holds for their rows."""
 _PAGE = 2048

@@ -2,11 +2,13 @@
 
 import base64
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from acp_editor import (
     ALLOWS,
@@ -22,6 +24,8 @@ from acp_editor import (
 )
 from patience import HANG_S
 from warm import Warm
+
+from interlock.engine.client import Client
 
 Open = Callable[..., Editor]
 
@@ -94,6 +98,55 @@ def test_a_killed_session_is_loaded_with_its_question(editor: Open, tmp_path: Pa
     assert there.prompt(session, "and now?") == "end_turn" and there.text().endswith("Again.")
     (listed,) = there.call("session/list", {"cwd": str(tmp_path / "work")})["sessions"]
     assert (listed["sessionId"], listed["title"]) == (session, "write a file")
+
+
+def test_a_closed_session_ends_its_prompt_and_keeps_its_question(editor: Open) -> None:
+    here = editor(WRITE, DONE, person=open_question)
+    session = here.new()
+    turn = here.begin("session/prompt", prompted(session, "write"))
+    here.until(lambda: bool(here.asked))
+    assert here.call("session/close", {"sessionId": session}) == {}
+    assert here.answer(turn) == {"stopReason": "cancelled"} and here.withdrawn == [here.asked[0][1]["id"]]
+    here.person = ALLOWS
+    here.updates.clear()
+    here.load(session)
+    here.until(lambda: here.text() == "Done.")
+
+
+def test_a_session_goes_on_on_another_machine(editor: Open, tmp_path: Path, home: Path) -> None:
+    here = editor(WRITE, DONE, person=open_question)
+    session = here.new()
+    here.begin("session/prompt", prompted(session, "write"))
+    here.until(lambda: bool(here.asked))
+    here.kill()
+    (home / "interlock").rename(tmp_path / "state")
+    work = (tmp_path / "work").rename(tmp_path / "elsewhere")
+    there = Editor(work, "-m", f"script:{tmp_path / 'script.json'}", INTERLOCK_HOME=str(tmp_path / "state"))
+    there.initialize()
+    there.load(session)
+    assert there.text("user_message") == "write"
+    there.until(lambda: there.text() == "Done.")
+    assert (work / "a.txt").read_text() == "one\n"
+    (listed,) = there.call("session/list", {"cwd": str(work)})["sessions"]
+    assert listed["sessionId"] == session
+    there.kill()
+
+
+def test_what_was_chosen_for_the_next_prompt_outlives_the_editor(editor: Open) -> None:
+    here = editor(DONE, {"expect": "Plan Mode", "text": "Planned."})
+    session = here.new()
+    option = {"sessionId": session, "configId": "mode", "value": "architect"}
+    for prompt in ("", "plan it"):
+        here.call("session/set_config_option", option)
+        here.call("session/set_mode", {"sessionId": session, "modeId": "plan"})
+        here.kill()
+        here = editor()
+        state = here.load(session)
+        assert state["modes"]["currentModeId"] == "plan"
+        assert next(o for o in state["configOptions"] if o["id"] == "mode")["currentValue"] == "architect"
+        if prompt:
+            assert here.prompt(session, prompt) == "end_turn"
+    assert Client.at_home().sessions()[session].chosen == {}, "the run keeps it now"
 
 
 def offers_files(here: Editor, buffers: dict[str, str], folder: Path) -> None:
@@ -177,13 +230,35 @@ def test_commands_undo_rewind_and_fork(editor: Open, tmp_path: Path) -> None:
     assert here.text("user_message") == "", "nothing is shown twice"
 
 
-def test_a_decision_made_elsewhere_closes_the_question(editor: Open, tmp_path: Path) -> None:
+def in_a_terminal(work: Path, run: str) -> None:
+    assert Warm(["resume", run, "--approve", "all"], cwd=work, env={**os.environ}).wait(HANG_S) == 0
+
+
+def on_the_page(work: Path, run: str) -> None:
+    server = Warm(["serve", "--port", "0"], cwd=work, env={**os.environ}, stdout=subprocess.PIPE)
+    assert server.stdout
+    with server.stdout as said:
+        address, _, token = said.readline().split()[-1].partition("/#token=")
+    headers = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=address, headers=headers, timeout=HANG_S) as page:
+        (request,) = page.get("/api/requests", params={"run": run}).json()
+        decisions = [{"id": request["id"], "choice": "proceed_once"}]
+        answer = page.post(f"/api/runs/{run}/decide", json={"decisions": decisions})
+    server.kill()
+    server.wait(HANG_S)
+    assert answer.json() == {"decided": 1}
+
+
+@pytest.mark.parametrize("decides", [in_a_terminal, on_the_page])
+def test_a_decision_made_elsewhere_closes_the_question(
+    editor: Open, tmp_path: Path, decides: Callable[[Path, str], None]
+) -> None:
     here = editor(WRITE, DONE, person=open_question)
     session = here.new()
     turn = here.begin("session/prompt", prompted(session, "write"))
     here.until(lambda: bool(here.asked))
-    there = Warm(["resume", session, "--approve", "all"], cwd=here.folder, env={**os.environ})
-    assert here.answer(turn)["stopReason"] == "end_turn" and there.wait(HANG_S) == 0
+    decides(here.folder, session)
+    assert here.answer(turn)["stopReason"] == "end_turn"
     assert here.withdrawn == [here.asked[0][1]["id"]] and here.text() == "Done."
     (call,) = here.calls().values()
     assert call["status"] == "completed" and (tmp_path / "work" / "a.txt").exists()
