@@ -13,8 +13,9 @@ PACKAGES = (
     "@modelcontextprotocol/server-everything@2026.8.31",
     "@modelcontextprotocol/server-filesystem@2026.8.31",
     "@google/gemini-cli@0.61.0",
-    "acpx@0.1.15",
+    "acpx@0.19.1",
 )
+_NODE = 20
 _INSTALL_S = 300
 _INSTALL = ("install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
 
@@ -22,9 +23,12 @@ _INSTALL = ("install", "--no-audit", "--no-fund", "--ignore-scripts", "--logleve
 @cache
 def programs() -> Path:
     """The folder of their programs."""
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("npm isn't installed: servers from npm and gemini-cli aren't tried")
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if npm is None or node is None:
+        pytest.skip("npm isn't installed: servers from npm, gemini-cli and acpx aren't tried")
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    if int(version.removeprefix("v").partition(".")[0]) < _NODE:
+        pytest.skip(f"Node is {version}: servers from npm, gemini-cli and acpx need {_NODE} or newer")
     names = "".join(c if c.isalnum() else "-" for c in "".join(PACKAGES))
     folder = Path(tempfile.gettempdir()) / f"interlock-tests-{names}"
     folder.mkdir(exist_ok=True)
