@@ -26,6 +26,7 @@ from patience import HANG_S
 from warm import Warm
 
 from interlock.engine.client import Client
+from interlock.state.messages import DataPart
 
 Open = Callable[..., Editor]
 
@@ -130,6 +131,26 @@ def test_a_session_goes_on_on_another_machine(editor: Open, tmp_path: Path, home
     (listed,) = there.call("session/list", {"cwd": str(work)})["sessions"]
     assert listed["sessionId"] == session
     there.kill()
+
+
+def test_a_session_is_resumed_without_its_conversation_and_forked_into_a_folder(
+    editor: Open, tmp_path: Path
+) -> None:
+    here = editor(WRITE, DONE, {"text": "Gone on."})
+    session, other = here.new(), tmp_path / "other"
+    assert here.prompt(session, "write") == "end_turn"
+    here.updates.clear()
+    assert here.load(session, "session/resume")["modes"]["currentModeId"] == "default"
+    assert {*here.kinds()} <= {"available_commands_update"}
+    other.mkdir()
+    forked = here.call("session/fork", {"sessionId": session, "cwd": str(other), "mcpServers": []})
+    assert (other / "a.txt").read_text() == "one\n"
+    assert here.prompt(forked["sessionId"], "go on") == "end_turn" and here.text() == "Gone on."
+    (row,) = here.call("session/list", {"cwd": str(other)})["sessions"]
+    assert row["sessionId"] == forked["sessionId"] != session
+    here.call("session/close", {"sessionId": session})
+    with pytest.raises(FailedError, match="No session"):
+        here.prompt(session, "go on")
 
 
 def test_what_was_chosen_for_the_next_prompt_outlives_the_editor(editor: Open) -> None:
@@ -337,13 +358,19 @@ def test_a_client_that_opens_terminals_is_offered_the_set_up_in_one(tmp_path: Pa
     assert alone.wait(HANG_S) == 2, "it asks only in a terminal"
 
 
-def test_pictures_and_resources_reach_the_model(editor: Open) -> None:
-    here = editor({"expect": "the word is plum", "text": "Seen."})
+def test_pictures_and_resources_reach_the_model(editor: Open, tmp_path: Path) -> None:
+    (tmp_path / "work" / "linked.txt").write_text("and fig\n")
+    here = editor({"expect": "(?s)and fig.*the word is plum|the word is plum.*and fig", "text": "Seen."})
     png = base64.b64encode(PNG).decode()
     image = {"type": "image", "mimeType": "image/png", "data": png}
     note = {"type": "resource", "resource": {"uri": "file:///buffer.txt", "text": "the word is plum"}}
+    blob = {"type": "resource", "resource": {"uri": "file:///x.png", "blob": png, "mimeType": "image/png"}}
+    link = {"type": "resource_link", "name": "linked.txt", "uri": (here.folder / "linked.txt").as_uri()}
     session = here.new()
-    assert here.prompt(session, "look", image, note) == "end_turn" and here.text() == "Seen."
+    assert here.prompt(session, "look", image, note, blob, link) == "end_turn" and here.text() == "Seen."
+    client = Client.at_home()
+    parts = [p for message in client.messages(session, client.state(session)) for p in message.content]
+    assert [p.mime_type for p in parts if isinstance(p, DataPart)] == ["image/png"] * 2
 
 
 def test_the_editors_mcp_server_is_used_under_the_rules(editor: Open, tmp_path: Path) -> None:
