@@ -51,6 +51,7 @@ def acpx(work: Path, command: Sequence[str], *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.sweep
 def test_acpx_edits_plans_attaches_switches_the_mode_cancels_and_goes_on_after_a_kill(
     work: Path, tmp_path: Path
 ) -> None:
@@ -70,12 +71,14 @@ def test_acpx_edits_plans_attaches_switches_the_mode_cancels_and_goes_on_after_a
     assert '"session/resume"' in shown and '"sessionUpdate":"plan"' in shown and "Still here." in shown
     assert pictures() == ["image/png"]
     waiting = subprocess.Popen([*given(command), "wait"], cwd=work, stdout=subprocess.PIPE, text=True)
+    until(lambda: Client.at_home().runs()[0].status == "running", "the turn")
     until(
         lambda: (
             "cancelled" in acpx(work, command, "--format", "json", "cancel").replace('cancelled":false', "")
         )
     )
-    assert "[done] cancelled" in waiting.communicate(timeout=HANG_S)[0]
+    ended = waiting.communicate(timeout=HANG_S)[0]
+    assert "[done] cancelled" in ended, ended
     assert session in acpx(work, command, "sessions", "list")
     acpx(work, command, "sessions", "close")
 
