@@ -159,8 +159,7 @@ class EditorSession:
         await asyncio.wait({asked})
         self._asking = None
         chosen = None if asked.cancelled() or asked.exception() else asked.result()
-        status = "failed" if chosen is None else "completed"
-        self.update({"sessionUpdate": "tool_call_update", "toolCallId": name, "status": status})
+        self.update(self.drawing.end(name, chosen is not None))
         return chosen
 
     def say(self, text: str) -> None:
@@ -247,8 +246,10 @@ class EditorSession:
             self.update(said("agent_thought", f"{again}\n"))
 
     def prompted(self, _prompt: str, /) -> None:
-        """Nothing is shown: the editor shows what was typed there."""
+        """The editor shows what was typed there. Calls that are open end: the prompt comes in their place."""
         self._prompted = True
+        for name in [*self.drawing.open]:
+            self.update(self.drawing.end(name, False))
 
     def moved(self) -> None:
         self.chosen.tell()

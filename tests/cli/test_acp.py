@@ -251,6 +251,21 @@ def test_commands_undo_rewind_and_fork(editor: Open, tmp_path: Path) -> None:
     assert here.text("user_message") == "", "nothing is shown twice"
 
 
+def test_a_prompt_in_place_of_an_open_question_ends_its_call(editor: Open, tmp_path: Path) -> None:
+    here = editor(WRITE, {"text": "Gone on."}, person=open_question)
+    session = here.new()
+    here.begin("session/prompt", prompted(session, "write"))
+    here.until(lambda: bool(here.asked))
+    here.kill()
+    there = editor(person=open_question)
+    there.load(session)
+    there.until(lambda: bool(there.asked))
+    assert there.prompt(session, "something else") == "end_turn" and there.text() == "Gone on."
+    (call,) = there.calls().values()
+    assert call["status"] == "failed" and there.withdrawn == [there.asked[0][1]["id"]]
+    assert not (tmp_path / "work" / "a.txt").exists()
+
+
 def in_a_terminal(work: Path, run: str) -> None:
     assert Warm(["resume", run, "--approve", "all"], cwd=work, env={**os.environ}).wait(HANG_S) == 0
 
