@@ -295,7 +295,7 @@ class EditorSession:
         if asking.needs_text(request):
             if words:
                 return asking.answered(request, [words])
-            if self._client.get("elicitation") is not None:
+            if mapping(self._client.get("elicitation")).get("form") is not None:
                 return await asking.ask_in_words(self._wire, self.name, request)
             self.update(said("agent_message", "\n".join(q.text for q in asking.asked(request).questions)))
             return None

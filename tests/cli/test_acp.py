@@ -424,7 +424,8 @@ def test_a_question_is_a_form_where_the_client_shows_forms(
 
 
 def test_a_question_is_answered_by_the_next_prompt_where_it_shows_none(editor: Open) -> None:
-    here = editor(says("ask_user", questions=NAME), {"expect": "plum", "text": "Thanks."})
+    replies = says("ask_user", questions=NAME), {"expect": "plum", "text": "Thanks."}
+    here = editor(*replies, offers={"elicitation": {"url": {}}})
     session = here.new()
     assert here.prompt(session, "ask me") == "end_turn" and here.text() == "Which name?"
     assert here.prompt(session, "plum") == "end_turn" and here.text().endswith("Thanks.")
