@@ -44,14 +44,7 @@ _LOGIN = {
     "description": "Set GEMINI_API_KEY (or name a local server) in the environment or in ~/.gemini/.env, "
     "or run `interlock` in a terminal, which asks for it.",
 }
-_TERMINAL_LOGIN = {
-    "type": "terminal",
-    "id": "terminal",
-    "name": "Choose a model in a terminal",
-    "description": "Asks for a key or a server, tries it, and stores it.",
-    "args": ["--setup"],
-}
-"""For clients that can open a terminal: `interlock acp --setup`."""
+_TERMINAL = "terminal"
 
 Params = Mapping[str, Any]
 Answer = Callable[["Agent", Params], Awaitable[object]]
@@ -127,7 +120,8 @@ class Agent:
         client: dict[str, Any] = _optional(params, "clientCapabilities", dict) or {}
         self._client = client
         Thread(target=_import_ahead, daemon=True).start()
-        in_terminal = mapping(client.get("auth")).get("terminal") is True
+        by_launch = mapping(client.get("_meta")).get("terminal-auth") is True
+        in_terminal = by_launch or mapping(client.get("auth")).get("terminal") is True
         return {
             "protocolVersion": PROTOCOL,
             "agentInfo": {"name": "interlock", "title": "Interlock", "version": VERSION},
@@ -137,11 +131,11 @@ class Agent:
                 "mcpCapabilities": {"http": True, "sse": True},
                 "sessionCapabilities": {name: dict[str, Any]() for name in _SESSIONS},
             },
-            "authMethods": [_TERMINAL_LOGIN, _LOGIN] if in_terminal else [_LOGIN],
+            "authMethods": [_terminal_login(), _LOGIN] if in_terminal else [_LOGIN],
         }
 
     async def authenticate(self, params: Params) -> object:
-        if (given := params.get("methodId")) not in (_LOGIN["id"], _TERMINAL_LOGIN["id"]):
+        if (given := params.get("methodId")) not in (_LOGIN["id"], _TERMINAL):
             raise RpcError(PARAMS, f"No way to sign in {given!r}. There is {_LOGIN['id']!r}.")
         await asyncio.to_thread(Client(self._options).check_model)
         return {}
@@ -293,6 +287,22 @@ _METHODS: dict[str, Answer] = {
     "session/set_mode": Agent.set_mode,
     "session/set_config_option": Agent.set_option,
 }
+
+
+def _terminal_login() -> Frame:
+    """For clients that can open a terminal: `interlock acp --setup`. Zed takes the command from `_meta`."""
+    name, command = (
+        "Choose a model in a terminal",
+        {"command": sys.argv[0], "args": [*sys.argv[1:], "--setup"]},
+    )
+    return {
+        "type": "terminal",
+        "id": _TERMINAL,
+        "name": name,
+        "description": "Asks for a key or a server, tries it, and stores it.",
+        "args": ["--setup"],
+        "_meta": {"terminal-auth": {"label": name, **command}},
+    }
 
 
 def _import_ahead() -> None:

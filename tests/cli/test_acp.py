@@ -362,8 +362,10 @@ def test_a_commands_output_is_a_terminal_where_the_client_draws_one(editor: Open
 
 def test_a_client_that_opens_terminals_is_offered_the_set_up_in_one(tmp_path: Path) -> None:
     here = Editor(tmp_path)
-    methods = here.initialize(auth={"terminal": True})["authMethods"]
-    assert [(m["id"], m.get("args")) for m in methods] == [("terminal", ["--setup"]), ("setup", None)]
+    for offers in ({"auth": {"terminal": True}}, {"_meta": {"terminal-auth": True}}):
+        methods = here.initialize(**offers)["authMethods"]
+        assert [(m["id"], m.get("args")) for m in methods] == [("terminal", ["--setup"]), ("setup", None)]
+        assert methods[0]["_meta"]["terminal-auth"]["args"] == ["acp", "--setup"]
     assert [m["id"] for m in here.initialize()["authMethods"]] == ["setup"]
     with pytest.raises(FailedError, match="GEMINI_API_KEY") as raised:
         here.call("authenticate", {"methodId": "terminal"})
