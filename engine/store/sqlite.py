@@ -26,6 +26,7 @@ ADDED = (
     (10, "runs", "queue", "text", "null"),
     (11, "model_calls", "written_tokens", "integer not null default 0", "0"),
     (11, "model_calls", "usd", "real", "null"),
+    (12, "sessions", "chosen", "text not null default '{}'", "'{}'"),
 )
 """Version, table and column that earlier stores lack, its type, and what it holds for their rows."""
 _PAGE = 2048
