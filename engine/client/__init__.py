@@ -270,6 +270,12 @@ class Client(Views):
 
         remove_run(self.home, run)
 
+    def adopt(self, workflow: str, url: str, thread: str, options: Options) -> str:
+        """Make a run of a LangGraph thread in another database; returns its id. Raises `UserError`."""
+        from interlock.engine.travel.adopt import adopt_thread
+
+        return adopt_thread(workflow, url, thread, options)
+
     def fork(
         self, run: str, step: int | None = None, *, workspace: Path | None = None, in_place: bool = False
     ) -> "Forked":
