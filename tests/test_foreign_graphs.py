@@ -518,11 +518,10 @@ slow_node = StateGraph(State).add_node(loop, timeout=1).add_edge(START, "loop")
 @pytest.mark.parametrize(
     ("graph", "flags", "code"),
     [
-        *(
-            (graph, *how)
-            for graph in ("in_thread", "in_loop")
-            for how in ((["--timeout", "1"], 124), ([], 130))
-        ),
+        ("in_thread", ["--timeout", "1"], 124),
+        ("in_thread", [], 130),
+        ("in_loop", ["--timeout", "1"], 124),
+        ("in_loop", [], 130),
         ("slow_step", None, 124),
         ("slow_node", None, 124),
     ],
