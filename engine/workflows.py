@@ -19,8 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from interlock.engine.graph_files import LISTING, GraphFile, kept_graph, listed_in, named
-from interlock.engine.options import WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
+from interlock.engine.graph_files import GraphFile, kept_graph, listed_in, named
+from interlock.engine.options import LISTING, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
 from interlock.graphs import PIPELINES, offer, pipeline
 from interlock.graphs._factory import is_factory
 from interlock.graphs._langgraph import is_graph
@@ -129,6 +129,7 @@ def ignored(options: Options) -> list[str]:
     if _trusts(root, options):
         return []
     files = [ProjectFile(f) for folder in _project(root, options.user_home) for f in _files(folder)]
+    files += [ProjectFile(root / LISTING)] if listed_in(root) else []
     return ignored_line(files, root)
 
 

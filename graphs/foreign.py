@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from langgraph.errors import GraphDrained, NodeTimeoutError
 from pydantic import ConfigDict
+from pydantic.errors import PydanticUserError
 
 from interlock.graphs._asking import plain
 from interlock.graphs._factory import Factory, is_factory, opened, outline
@@ -50,6 +51,20 @@ class ForeignOutput(WorkflowOutput):
     """The values of the graph's output."""
 
     model_config = ConfigDict(extra="allow")
+
+
+def output_of(graph: Any) -> type[ForeignOutput]:
+    """The output, with the schema that the graph has for it."""
+
+    class Output(ForeignOutput):
+        @classmethod
+        def model_json_schema(cls, *args: Any, **named: Any) -> dict[str, Any]:
+            try:
+                return graph.get_output_jsonschema()
+            except PydanticUserError:  # a type of theirs has none
+                return super().model_json_schema(*args, **named)
+
+    return Output
 
 
 class NodeError(RunError):
@@ -181,7 +196,7 @@ def from_langgraph(graph: Any, name: str = "", summary: str = "", *, types: Iter
         name,
         lambda: ForeignGraph(name, compiled),  # pyright: ignore[reportArgumentType] - what the engine asks of a graph
         kind,
-        ForeignOutput,
+        output_of(compiled),
         graph=compiled,
         summary=summary,
         outcome="",

@@ -16,6 +16,7 @@ from interlock import engine
 from interlock.engine.client.views import Views, settings_of
 from interlock.engine.driver.settling import Asker, at_once, settled
 from interlock.engine.options import (
+    LISTING,
     WORKFLOWS_FOLDER,
     WORKFLOWS_GROUP,
     Decision,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENDED",
+    "LISTING",
     "STATUSES",
     "WORKFLOWS_FOLDER",
     "WORKFLOWS_GROUP",
