@@ -119,9 +119,10 @@ def _check_installed(listing: Path, dependency: str) -> None:
     """Raises `ConfigError` if a package that the project names isn't there, or in a version that it refuses."""
     try:
         wanted = Requirement(dependency)
-        found = version(wanted.name)
     except InvalidRequirement:
         return  # an address
+    try:
+        found = version(wanted.name)
     except PackageNotFoundError:
         found = ""
     if not found or not wanted.specifier.contains(found, prereleases=True):
