@@ -261,7 +261,12 @@ class ChatModels:
             source = provider.stream(request)
             comes("reading")
             pieces = raced(
-                source, stall_s=stall_s, total_s=call.timeout_s, first_s=first_s, on_silence=silent
+                source,
+                stall_s=stall_s,
+                total_s=call.timeout_s,
+                first_s=first_s,
+                begins=lambda chunk: not chunk.progress,
+                on_silence=silent,
             )
             async with aclosing(_read(pieces, call)) as pieces:
                 async for chunk in pieces:

@@ -91,11 +91,12 @@ async def raced(
     stall_s: float,
     total_s: float | None,
     first_s: float | None = None,
+    begins: Callable[[T], bool] = lambda _item: True,
     on_silence: Callable[[float], None] = lambda _seconds: None,
 ) -> AsyncGenerator[T, None]:
     """Yield from `source`, which is always closed.
 
-    Raises `StalledError` after `stall_s` without an item (`first_s` before the first one), `TimeoutError` after
+    Raises `StalledError` after `stall_s` without an item (`first_s` until one `begins`), `TimeoutError` after
     `total_s` overall. `on_silence` is called after each of the first three quarters of a stall.
     """
     loop = asyncio.get_running_loop()
@@ -115,7 +116,7 @@ async def raced(
             if isinstance(item, _End):
                 return
             yield item
-            stall_s = lasting_s
+            stall_s = lasting_s if begins(item) else stall_s
     finally:
         if step is not None:
             await _ended(step)
