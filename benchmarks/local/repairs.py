@@ -14,10 +14,21 @@ class Repair(NamedTuple):
         return f"The test in test_{self.file} fails. Find the bug in {self.file} and fix it. Don't change the test."
 
 
+_TEST = """import unittest
+
+from {module} import *
+
+
+class Test(unittest.TestCase):
+    def test_it(self):
+{body}
+"""
+
+
 def _repair(name: str, file: str, bug: str, asserts: str) -> Repair:
     module = file.removesuffix(".py")
     body = "\n".join(f"        {line}" for line in asserts.strip().splitlines())
-    test = f"import unittest\n\nfrom {module} import *\n\n\nclass Test(unittest.TestCase):\n    def test_it(self):\n{body}\n"
+    test = _TEST.format(module=module, body=body)
     return Repair(name, file, bug.lstrip(), test)
 
 
@@ -30,7 +41,10 @@ def discount(price, percent):
     """The price after a discount of so many percent."""
     return price - price * percent / 10
 ''',
-        "self.assertEqual(discount(80, 25), 60)\nself.assertEqual(discount(50, 0), 50)",
+        """
+self.assertEqual(discount(80, 25), 60)
+self.assertEqual(discount(50, 0), 50)
+""",
     ),
     _repair(
         "one page too few",
@@ -40,7 +54,11 @@ def page_count(items, per_page):
     """How many pages the items fill; the last one may be partly filled."""
     return items // per_page
 ''',
-        "self.assertEqual(page_count(10, 5), 2)\nself.assertEqual(page_count(11, 5), 3)\nself.assertEqual(page_count(0, 5), 0)",
+        """
+self.assertEqual(page_count(10, 5), 2)
+self.assertEqual(page_count(11, 5), 3)
+self.assertEqual(page_count(0, 5), 0)
+""",
     ),
     _repair(
         "a missing return",
@@ -51,7 +69,10 @@ def full_name(first, last):
     name = f"{first} {last}"
     name.strip()
 ''',
-        "self.assertEqual(full_name('Ada', 'Lovelace'), 'Ada Lovelace')\nself.assertEqual(full_name('Ada', ''), 'Ada')",
+        """
+self.assertEqual(full_name('Ada', 'Lovelace'), 'Ada Lovelace')
+self.assertEqual(full_name('Ada', ''), 'Ada')
+""",
     ),
     _repair(
         "a shared default",
@@ -62,7 +83,11 @@ def add(item, basket=[]):
     basket.append(item)
     return basket
 ''',
-        "self.assertEqual(add('apple'), ['apple'])\nself.assertEqual(add('pear'), ['pear'])\nself.assertEqual(add('fig', ['nut']), ['nut', 'fig'])",
+        """
+self.assertEqual(add('apple'), ['apple'])
+self.assertEqual(add('pear'), ['pear'])
+self.assertEqual(add('fig', ['nut']), ['nut', 'fig'])
+""",
     ),
     _repair(
         "a wrong bound",
@@ -72,7 +97,11 @@ def may_vote(age):
     """Whether somebody of this age may vote, which begins at 18."""
     return age > 18
 ''',
-        "self.assertTrue(may_vote(18))\nself.assertTrue(may_vote(40))\nself.assertFalse(may_vote(17))",
+        """
+self.assertTrue(may_vote(18))
+self.assertTrue(may_vote(40))
+self.assertFalse(may_vote(17))
+""",
     ),
     _repair(
         "a missing import",
@@ -87,7 +116,10 @@ def diameter(radius):
     """The diameter of a circle."""
     return 2 * radius
 ''',
-        "self.assertAlmostEqual(area(2), 12.566, places=3)\nself.assertEqual(diameter(2), 4)",
+        """
+self.assertAlmostEqual(area(2), 12.566, places=3)
+self.assertEqual(diameter(2), 4)
+""",
     ),
     _repair(
         "an empty list",
@@ -100,7 +132,10 @@ def mean(numbers):
         total += number
     return total / len(numbers)
 ''',
-        "self.assertEqual(mean([1, 2, 3]), 2)\nself.assertEqual(mean([]), 0)",
+        """
+self.assertEqual(mean([1, 2, 3]), 2)
+self.assertEqual(mean([]), 0)
+""",
     ),
     _repair(
         "the wrong order",
@@ -111,7 +146,10 @@ def best(scores, count):
     names = sorted(scores, key=lambda name: scores[name])
     return names[:count]
 ''',
-        "scores = {'ann': 3, 'bob': 9, 'cem': 5}\nself.assertEqual(best(scores, 2), ['bob', 'cem'])",
+        """
+scores = {'ann': 3, 'bob': 9, 'cem': 5}
+self.assertEqual(best(scores, 2), ['bob', 'cem'])
+""",
     ),
     _repair(
         "a mistyped key",
@@ -125,7 +163,10 @@ def address(settings):
     merged = {**DEFAULTS, **settings}
     return f"{merged['host']}:{merged['prot']}"
 ''',
-        "self.assertEqual(address({}), 'localhost:8080')\nself.assertEqual(address({'port': 1}), 'localhost:1')",
+        """
+self.assertEqual(address({}), 'localhost:8080')
+self.assertEqual(address({'port': 1}), 'localhost:1')
+""",
     ),
     _repair(
         "upper case counts",
@@ -138,6 +179,9 @@ def count_words(text):
         counts[word] = counts.get(word, 0) + 1
     return counts
 ''',
-        "self.assertEqual(count_words('The cat the dog'), {'the': 2, 'cat': 1, 'dog': 1})\nself.assertEqual(count_words(''), {})",
+        """
+self.assertEqual(count_words('The cat the dog'), {'the': 2, 'cat': 1, 'dog': 1})
+self.assertEqual(count_words(''), {})
+""",
     ),
 )
