@@ -18,9 +18,23 @@ _ENDS = frozenset({"attempt_completion", "complete_task"})
 """Tools whose call ends the work: where one is offered, every message calls a tool."""
 
 
-def schema_of(tools: Sequence[ToolDeclaration]) -> dict[str, Any]:
-    """The JSON Schema of an answer."""
-    calls: list[dict[str, Any]] = [_call_schema(tool) for tool in tools]
+_SEES = {"read_file": "file_path", "write_file": "file_path", "write_to_file": "path"}
+"""Tools after whose call a model knows a file, and the argument that names it."""
+
+
+def schema_of(tools: Sequence[ToolDeclaration], messages: Sequence[Message] = ()) -> dict[str, Any]:
+    """The JSON Schema of the next answer. What hasn't been read can't be edited: small models invent its text."""
+    seen = dict.fromkeys(
+        path
+        for message in messages
+        for call in message.tool_calls
+        if (path := call.args.get(_SEES.get(call.name, ""))) and isinstance(path, str)
+    )
+    calls: list[dict[str, Any]] = [_call_schema(tool) for tool in tools if seen or tool.name != "replace"]
+    for call in (made["properties"] for made in calls):
+        if call["name"]["enum"] == ["replace"]:
+            file = {**call["args"]["properties"]["file_path"], "enum": [*seen]}
+            call["args"]["properties"] = {**call["args"]["properties"], "file_path": file}
     if ends_with(tools) is None:
         calls.append({"type": "null"})
     return _closed({"text": {"type": "string"}, "call": {"anyOf": calls}})

@@ -140,7 +140,8 @@ class Place:
         test = self._fresh(repair)
         check = [] if self._args.no_check else ["--check", TEST]
         limits = ["--timeout", f"{self._args.timeout}s", "--max-turns", "25"]
-        command = [str(ENTRY), *WAYS[way], repair.prompt, "-m", "openai:qwen", "-y", *check, *limits]
+        asked = [*WAYS[way], repair.prompt]
+        command = [str(ENTRY), *asked, "-m", "openai:qwen", "-y", "--protocol", "json", *check, *limits]
         begun = time.monotonic()
         done = self._run(*command)
         seconds = time.monotonic() - begun

@@ -215,7 +215,7 @@ class ChatModels:
         if texts := self._texts.get(call.protocol):
             messages = texts(messages)
         if call.protocol == "json" and call.tools:
-            messages, schema = explained(messages, call.tools), schema_of(call.tools)
+            messages, schema = explained(messages, call.tools), schema_of(call.tools, call.messages)
         return Request(
             model=model,
             messages=messages,
