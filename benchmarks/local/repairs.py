@@ -11,7 +11,7 @@ class Repair(NamedTuple):
 
     @property
     def prompt(self) -> str:
-        return f"The test in test_{self.file} fails. Find the bug in {self.file} and fix it. Don't change the test."
+        return f"`python3 -m unittest` fails. Find the bug in {self.file} and fix it. Don't change the test."
 
 
 _TEST = """import unittest
