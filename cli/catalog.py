@@ -28,7 +28,6 @@ _LISTED = {
         ("fleet", "logs RUN [-f]", "Print what a run did, and follow it"),
         ("fleet", "wait RUN…", "Wait until runs end or park"),
         ("fleet", "cancel RUN", "Stop a run that waits for a worker or is driven by one"),
-        ("fleet", "store copy RUN… --to URL", "Copy runs to another store, or migrate this one"),
     ),
     "Decide": (
         ("runs", "approvals [RUN]", "List open requests, across all runs"),
@@ -65,7 +64,7 @@ _LISTED = {
         ("checks", "policy check TOOL JSON", "Show whether a call may run, and which rule decides"),
         ("checks", "hooks [test EVENT]", "List hooks, or show which hooks an event runs"),
         ("mcp", "mcp list|test|add|remove", "Manage MCP servers, or serve workflows over MCP"),
-        ("store", "store prune [--dry-run]", "Delete ended runs that are old, or take too much"),
+        ("store", "store copy|prune|migrate", "Copy runs to another store, or delete old ones"),
         ("warm", "warm [--for TIME|--stop]", "Keep a process ready, so that commands start at once"),
         ("completion", "completion bash|zsh|fish", "Print the completion script for your shell"),
     ),

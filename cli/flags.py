@@ -49,7 +49,7 @@ def add_running_flags(parser: Parser) -> None:
     flag(group, "--protocol NAME", "how the model calls tools: auto, native, json or xml", type=protocols)
     profiles = one_of(("auto", "full", "small"))
     flag(group, "--prompt-profile NAME", "auto, full or small (short prompt, six tools)", type=profiles)
-    flag(group, "--check COMMAND", "run COMMAND when the model says it is done; if it fails, go on")
+    flag(group, "--check COMMAND", "end only when COMMAND succeeds; the model gets its errors")
     flag(group, "--no-loop-check", "don't stop a model that repeats itself")
     flag(group, "--record-responses FILE", "record the model's replies as a script", type=Path)
     flag(group, "--fake-responses FILE", "play back a recorded script instead of a model", type=Path)
