@@ -176,8 +176,8 @@ def export_parser() -> Parser:
     made = Parser(
         "export",
         "RUN [--format html|md|json] [-o FILE]",
-        "Export a run: its diagram and path, the conversation, every call with who decided it and when, the changed\n"
-        "files, tokens and cost. The HTML page is self-contained: it needs no network and no script.",
+        "Export a run: the conversation with every call and who decided it, then changed files, decisions,\n"
+        "diagram, path, tokens and cost. The HTML page is self-contained: it needs no network and no script.",
         [
             ("interlock export latest -o run.html", "write an HTML page"),
             ("interlock export 4k2 --format md", "print Markdown on stdout"),

@@ -79,6 +79,7 @@ class _End:
 
 
 _END = _End()
+_FIRST = " (models.NAME.firstTokenTimeout sets this limit)"
 _PARTS = 4
 """Parts of a stall; `on_silence` is called after each but the last."""
 
@@ -89,17 +90,18 @@ async def raced(
     stall_s: float,
     total_s: float | None,
     first_s: float | None = None,
+    begins: Callable[[T], bool] = lambda _item: True,
     on_silence: Callable[[float], None] = lambda _seconds: None,
 ) -> AsyncGenerator[T, None]:
     """Yield from `source`, which is always closed.
 
-    Raises `StalledError` after `stall_s` without an item (`first_s` before the first one), `TimeoutError` after
+    Raises `StalledError` after `stall_s` without an item (`first_s` until one `begins`), `TimeoutError` after
     `total_s` overall. `on_silence` is called after each of the first three quarters of a stall.
     """
     loop = asyncio.get_running_loop()
     deadline = None if total_s is None else loop.time() + total_s
     step: asyncio.Future[T | _End] | None = None
-    lasting_s, stall_s = stall_s, first_s or stall_s
+    lasting_s, stall_s, limit = stall_s, first_s or stall_s, _FIRST
     try:
         while True:
             wait_s = stall_s if deadline is None else min(stall_s, deadline - loop.time())
@@ -107,13 +109,14 @@ async def raced(
             await _until({step}, wait_s, on_silence if wait_s == stall_s else None)
             if not step.done():
                 if wait_s == stall_s:
-                    raise StalledError(f"nothing came for {stall_s:g} s")
+                    raise StalledError(f"nothing came for {stall_s:g} s{limit}")
                 raise TimeoutError(f"over {total_s:g} s")
             item = step.result()
             if isinstance(item, _End):
                 return
             yield item
-            stall_s = lasting_s
+            if begins(item):
+                stall_s, limit = lasting_s, ""
     finally:
         if step is not None:
             await _ended(step)
