@@ -1,13 +1,13 @@
 """app: the application of `interlock serve`: the page, and the addresses of its data and of what a person does."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from interlock.cli.web import acts, looks
@@ -31,13 +31,21 @@ Answer = Callable[[Served, Request], Awaitable[Any]]
 class Page:
     """Answers the page's requests. `options` are those of each run that is started here."""
 
-    def __init__(self, options: Options, port: int, read_only: bool, proxy: Proxy | None = None) -> None:
+    def __init__(
+        self,
+        options: Options,
+        port: int,
+        read_only: bool,
+        proxy: Proxy | None = None,
+        origins: Collection[str] = (),
+    ) -> None:
         self.options, self.client = options, Client(options)
         self.served = Served(options, self.client, Apart())
         self.tokens = Tokens(options.home)
-        self.guard = Guard(Starlette(routes=self._routes()), self.tokens, port, read_only, proxy)
+        app = Starlette(routes=self._routes())
+        self.guard = Guard(app, self.tokens, port, read_only, proxy, origins)
 
-    def _routes(self) -> list[Route | Mount]:
+    def _routes(self) -> list[BaseRoute]:
         def look(path: str, answer: Answer) -> Route:
             return Route(path, answering(lambda request: answer(self.served, request), "view"))
 

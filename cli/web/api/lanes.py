@@ -14,7 +14,7 @@ from interlock.cli.web.answers import RefusedError
 from interlock.cli.web.api import shown
 from interlock.cli.web.api.answers import part, texts
 from interlock.cli.web.api.assistants import Assistants, Chosen
-from interlock.cli.web.api.recorder import Call, begin_record, end_record
+from interlock.cli.web.api.recorder import Call, begin_record, end_record, events_in
 from interlock.cli.web.api.threads import BUSY, Threads
 from interlock.cli.web.driver import Work
 from interlock.cli.web.guard import Person
@@ -231,6 +231,7 @@ class Lanes:
                 self._enter(one.thread, first=work)
         for old in (self.home / "live").glob("*.stream"):
             if time.time() - old.stat().st_mtime > _KEPT_S:
+                served.change(self.home, "drive", old.stem, {"events": events_in(old)})
                 old.unlink(missing_ok=True)
 
     async def _adopted(self, one: Served) -> None:

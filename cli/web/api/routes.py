@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from interlock.cli.web.answers import RefusedError
 from interlock.cli.web.api.answers import answer
@@ -15,6 +15,7 @@ from interlock.cli.web.api.commands import Commands
 from interlock.cli.web.api.items import Items
 from interlock.cli.web.api.lanes import Lanes
 from interlock.cli.web.api.runs import Runs
+from interlock.cli.web.api.sockets import Sockets
 from interlock.cli.web.api.threads import Threads
 from interlock.engine.client import Client
 
@@ -80,17 +81,18 @@ POST   /store/namespaces                              view    items.namespaces
 """
 
 
-def routes(client: Client, wrap: Wrap) -> list[Route]:
+def routes(client: Client, wrap: Wrap) -> list[BaseRoute]:
     """The API's routes."""
     threads, assistants = Threads(client), Assistants(client)
     lanes = Lanes(threads, assistants)
     runs = Runs(lanes)
+    commands = Commands(runs)
     answering = {
         "server": _Server(),
         "assistants": assistants,
         "threads": threads,
         "runs": runs,
-        "commands": Commands(runs),
+        "commands": commands,
         "items": Items(client),
     }
 
@@ -101,7 +103,7 @@ def routes(client: Client, wrap: Wrap) -> list[Route]:
 
         return ready
 
-    found: list[Route] = []
+    found: list[BaseRoute] = [WebSocketRoute("/threads/{thread}/stream/events", Sockets(commands).serve)]
     for method, path, role, name in (line.split() for line in TABLE.strip().splitlines()):
         owner, _, method_name = name.partition(".")
         answers: Any = getattr(answering[owner], method_name)

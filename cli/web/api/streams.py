@@ -16,7 +16,7 @@ from interlock.cli.web.api.recorder import record_of
 _LOOK_S, _BEAT_S = 0.02, 5.0
 _MOST = 262_144
 """Bytes of a file that are read at once, and so the most that waits for one reader besides what the system holds."""
-_PATIENCE_S = 30.0
+PATIENCE_S = 30.0
 """A reader that takes nothing for so long is cut; it may come back with the last id that it saw."""
 
 
@@ -109,7 +109,7 @@ class Streaming(StreamingResponse):
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         async def bounded(message: Any) -> None:
-            await asyncio.wait_for(send(message), _PATIENCE_S)
+            await asyncio.wait_for(send(message), PATIENCE_S)
 
         ended = False
 
