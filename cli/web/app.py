@@ -1,6 +1,7 @@
 """app: the application of `interlock serve`: the page, and the addresses of its data and of what a person does."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from starlette.staticfiles import StaticFiles
 from interlock.cli.web import acts, looks
 from interlock.cli.web.answers import RefusedError, Served, answering, body, failed, run_of, whole
 from interlock.cli.web.apart import Apart
+from interlock.cli.web.api.routes import routes as api_routes
 from interlock.cli.web.guard import Guard, Proxy, Tokens, is_shell
 from interlock.cli.web.stats import stats
 from interlock.cli.web.stream import EventStream, changes, events
@@ -42,7 +44,14 @@ class Page:
         self.options, self.client = options, Client(options)
         self.served = Served(options, self.client, Apart())
         self.tokens = Tokens(options.home)
-        app = Starlette(routes=self._routes())
+        routes, resume = api_routes(self.client, answering)
+
+        @asynccontextmanager
+        async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+            resume()
+            yield
+
+        app = Starlette(routes=[*routes, *self._routes()], lifespan=lifespan)
         self.guard = Guard(app, self.tokens, port, read_only, proxy, origins)
 
     def _routes(self) -> list[BaseRoute]:
@@ -54,10 +63,7 @@ class Page:
                 path, answering(lambda request: answer(self.served, request), role), methods=["POST"]
             )
 
-        from interlock.cli.web.api.routes import routes
-
         return [
-            *routes(self.client, answering),
             Route("/login", self.login, methods=["POST"]),
             Route("/ok", _ok),
             look("/stats", stats),

@@ -58,7 +58,7 @@ def run(
         timeout_graceful_shutdown=_LEAVE_S,
         ws="websockets-sansio",
         ws_max_size=BODY_LIMIT,
-        lifespan="off",
+        lifespan="on",
     )
     with _found(options.home, at):
         uvicorn.Server(config).run(sockets=[listening])

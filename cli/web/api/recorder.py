@@ -285,6 +285,7 @@ def end_record(home: Path, drive: str, error: Mapping[str, str] | None = None) -
 async def drive(options: Options, run: str, workflow: str, call: Call, live: Renderer) -> None:
     """Drive a thread's run, and note in its rows how that ended."""
     client, home = Client(options), options.home
+    served.change(home, "drive", call.id, {"begun": True})
     recorder = Recorder(call, options, run)
     status = "error"
     TAP.set(recorder.tap)

@@ -81,8 +81,8 @@ POST   /store/namespaces                              view    items.namespaces
 """
 
 
-def routes(client: Client, wrap: Wrap) -> list[BaseRoute]:
-    """The API's routes."""
+def routes(client: Client, wrap: Wrap) -> tuple[list[BaseRoute], Callable[[], None]]:
+    """The API's routes, and what goes on with the runs that an earlier server left: to be called in the loop."""
     threads, assistants = Threads(client), Assistants(client)
     lanes = Lanes(threads, assistants)
     runs = Runs(lanes)
@@ -96,19 +96,12 @@ def routes(client: Client, wrap: Wrap) -> list[BaseRoute]:
         "items": Items(client),
     }
 
-    def made(answers: Answer) -> Answer:
-        async def ready(request: Request) -> Response:
-            lanes.resume()
-            return await answers(request)
-
-        return ready
-
     found: list[BaseRoute] = [WebSocketRoute("/threads/{thread}/stream/events", Sockets(commands).serve)]
     for method, path, role, name in (line.split() for line in TABLE.strip().splitlines()):
         owner, _, method_name = name.partition(".")
         answers: Any = getattr(answering[owner], method_name)
-        found.append(Route(path, wrap(made(answers), role), methods=[method]))
-    return found
+        found.append(Route(path, wrap(answers, role), methods=[method]))
+    return found, runs.resume
 
 
 class _Server:

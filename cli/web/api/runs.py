@@ -52,6 +52,14 @@ class Runs:
             raise MissingError("Run not found")
         return found
 
+    def resume(self) -> None:
+        """Go on with what an earlier server left."""
+        self.lanes.resume()
+        for thread in served.all_served(self._home, "thread"):
+            if thread.body.get("temporary"):
+                for one in self.about.drives(thread.id):
+                    self._forget_later(thread, one)
+
     # The routes
 
     async def _asked(self, request: Request) -> tuple[Served, dict[str, Any], Served]:
