@@ -19,9 +19,9 @@ REPLIES = [{"text": "I fix it.", "tool_calls": [{"name": "replace", "args": EDIT
 class Ours:
     """`interlock serve` in a folder with the graphs."""
 
-    def __init__(self, folder: Path, *flags: str) -> None:
+    def __init__(self, folder: Path, *flags: str, graphs: Path = GRAPHS) -> None:
         self.folder = folder
-        shutil.copytree(GRAPHS, folder)
+        shutil.copytree(graphs, folder)
         (folder / "calc.py").write_text("def add(a, b):\n    return a - b\n")
         (folder.parent / "script.json").write_text(json.dumps(REPLIES))
         self.env = {**os.environ, "HOME": str(folder.parent), "INTERLOCK_HOME": str(folder.parent / "home")}

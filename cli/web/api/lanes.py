@@ -90,6 +90,13 @@ class Lanes:
         busy = [one for one in self.about.drives(thread.id) if one.body["status"] in BUSY]
         if busy and strategy == "reject":
             raise RefusedError(409, _TAKEN)
+        row = self.client.exact(thread.run) if thread.run and not busy and strategy != "enqueue" else None
+        if row is not None and row.status == "running":
+            if strategy == "reject":
+                raise RefusedError(409, _TAKEN)
+            raise RefusedError(
+                409, f"Run {row.run!r} is driven by {row.owner}, another terminal. Stop it there."
+            )
         for one in busy if strategy != "enqueue" else ():
             await self.stop(one, rollback=strategy == "rollback")
 
