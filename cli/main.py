@@ -13,7 +13,7 @@ from interlock.state.errors import InterlockError, StoppedError, UserError
 from interlock.state.text import visible
 
 VERSION = "0.1.0"
-"""As in `pyproject.toml`: asking the package's metadata takes half of `--version`."""
+"""The package takes its version from here, not the other way round: metadata would take half of `--version`."""
 _DRIVING = frozenset({"run", "resume", "init"})
 """Commands whose output can be for programs; without one, `prompt`."""
 _OUTPUT_FLAG = re.compile(r"\0(?:-o[\0=]?|--output-format[\0=])(json|stream-json)\0")

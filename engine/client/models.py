@@ -32,5 +32,5 @@ def _row(name: str, prepared: RunConfig) -> dict[str, Any]:
         "price": "0" if prices == FREE else shown,
         "prices": [rates._asdict() for rates in prices or ()],
         "protocol": facts.protocol(name, settings.tools.protocol),
-        "tried": seen.protocol is not None or seen.read_per_s is not None,
+        "tried": seen.answered,
     }

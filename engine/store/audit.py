@@ -246,8 +246,7 @@ def _sorted_out(notes: list[Note]) -> Iterable[Note]:
 
 
 def begin(conn: Executes, path: Path) -> Audit:
-    """Make the chain, inside the migration: it takes over, unverified, the rows of a store that had none."""
-    conn.execute(SCHEMA)
+    """Begin the chain, inside the migration that made its table. It takes over, unverified, rows that had none."""
     private_directory(folder_of(path))  # for the head, wherever the key is
     made = Audit(conn, path)
     if conn.execute("select 1 from audit").fetchone() is None:

@@ -70,8 +70,8 @@ STALL_S = 120.0
 _Stage = Literal["connecting", "reading", "thinking"]
 _ABLE = ("gemini", "script")
 """Providers that support features; a script returns whatever it contains."""
-_TEMPERATURE, _HELPER_TEMPERATURE = 1.0, 0.0
-"""As in gemini-cli: 1 for conversation, 0 for answers that follow a schema."""
+_TEMPERATURE, _HELPER_TEMPERATURE, _NEAR_TEMPERATURE = 1.0, 0.0, 0.2
+"""As in gemini-cli: 1 for conversation, 0 for answers that follow a schema. Small models invent paths at 1."""
 
 
 class ChatModels:
@@ -206,14 +206,16 @@ class ChatModels:
     def _request(self, call: ModelCall) -> Request:
         own = self._temperature if call.schema is None else None
         chosen = (call.temperature, own, self._settings.model.temperature)
-        default = _TEMPERATURE if call.schema is None else _HELPER_TEMPERATURE
+        model = self.resolve(call.model or role_model(self._settings, call.role))
+        usual = _NEAR_TEMPERATURE if self.facts.server(model).near else _TEMPERATURE
+        default = usual if call.schema is None else _HELPER_TEMPERATURE
         messages, schema = self._redacted(call.messages), call.schema
         if texts := self._texts.get(call.protocol):
             messages = texts(messages)
         if call.protocol == "json" and call.tools:
-            messages, schema = explained(messages, call.tools), schema_of(call.tools)
+            messages, schema = explained(messages, call.tools), schema_of(call.tools, call.messages)
         return Request(
-            model=self.resolve(call.model or role_model(self._settings, call.role)),
+            model=model,
             messages=messages,
             tools=() if texts else call.tools,
             schema=schema,
@@ -258,7 +260,12 @@ class ChatModels:
             source = provider.stream(request)
             comes("reading")
             pieces = raced(
-                source, stall_s=stall_s, total_s=call.timeout_s, first_s=first_s, on_silence=silent
+                source,
+                stall_s=stall_s,
+                total_s=call.timeout_s,
+                first_s=first_s,
+                begins=lambda chunk: not chunk.progress,
+                on_silence=silent,
             )
             async with aclosing(_read(pieces, call)) as pieces:
                 async for chunk in pieces:
