@@ -29,7 +29,7 @@ _LISTED = {
         ("fleet", "logs RUN [-f]", "Print what a run did, and follow it"),
         ("fleet", "wait RUN…", "Wait until runs end or park"),
         ("fleet", "cancel RUN", "Stop a run that waits for a worker or is driven by one"),
-        ("fleet", "store copy RUN… --to URL", "Copy runs to another store, or migrate this one"),
+        ("store", "store copy RUN… --to URL", "Copy runs to another store, or migrate this one"),
     ),
     "Decide": (
         ("runs", "approvals [RUN]", "List open requests, across all runs"),

@@ -47,6 +47,8 @@ class Conversation:
     _stopped = False
     """Somebody stopped what was about to be driven."""
     _deciding = False
+    _moved = False
+    """The run's folder isn't on this machine: it goes on in the one that the options name."""
     _given: Mapping[str, Any] | None = None
     """The input of the run that is about to start; None: a prompt."""
     _output: Mapping[str, Any] = MappingProxyType({})
@@ -108,14 +110,12 @@ class Conversation:
     def submit(self, text: str) -> None:
         """Send a prompt, or queue it while the agent works; an empty one resumes, or asks what was left open."""
         if self.busy:
-            if text.strip():
-                self.queue.append(text)
+            self.queue.extend([text] if text.strip() else ())
             self.front.moved()
         elif text.strip() or self.status in UNFINISHED:
             self._spawn(self._sent(text.strip() or None))
         elif self.status == "waiting":
-            self._later.clear()
-            self._spawn(self._errors_shown(self._settled))
+            self.ask_again()
 
     def cancel(self) -> None:
         """Stop what is running and give queued prompts back; the next prompt resumes the run."""
@@ -155,7 +155,9 @@ class Conversation:
                 self.approval_mode = self._wished or "default"
             return
         row = self.client.run(run, self.workspace)
-        self.run, self.workflow, self.workspace = row.run, row.workflow, Path(row.workspace)
+        self.run, self.workflow, place = row.run, row.workflow, Path(row.workspace)
+        self._moved = self.options.workspace is not None and not place.is_dir()
+        self.workspace = self.workspace if self._moved else place
         self._spawn(self._taken_up(row))
 
     def pursue(self, work: Work) -> None:
@@ -344,16 +346,14 @@ class Conversation:
 
     def _drive_options(self, new: bool = False, prompted: bool = True) -> Options:
         """Options of the next drive. A mode is passed once: the run keeps it and may have changed it since."""
-        options = self.options
+        options = replace(self.options, workspace=self.workspace if self._moved or new else None)
         if not new and not prompted and self.status == "waiting":  # modes count from the next prompt
-            return replace(options, workspace=None, approval_mode=None, mode=None)
-        self.options = replace(options, approval_mode=None, mode=None, compress=False)
+            return replace(options, approval_mode=None, mode=None)
+        self.options = replace(self.options, approval_mode=None, mode=None, compress=False)
         if prompted:
             self.options = replace(self.options, attach=(), notes=())
         self._mode, self._wished = options.mode or self._mode, options.approval_mode or self._wished
-        if new:
-            return replace(options, workspace=self.workspace, approval_mode=self._wished, mode=self._mode)
-        return replace(options, workspace=None)
+        return replace(options, approval_mode=self._wished, mode=self._mode) if new else options
 
     def _stands(self) -> None:
         """Keep the status only if the run waits or is unfinished."""
