@@ -32,6 +32,38 @@ def fleet(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
+def test_an_administrator_sets_up_the_database_and_gives_two_roles(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import psycopg
+
+    address = fresh_database()
+    monkeypatch.delenv("INTERLOCK_STORE", raising=False)
+    printed = run("fleet", "init", "--print").out
+    with psycopg.connect(address, autocommit=True) as conn:
+        conn.execute(printed.encode())
+        for name in ("worker", "viewer"):
+            conn.execute(
+                f"drop role if exists a_{name}; create role a_{name} login in role interlock_{name}".encode()
+            )
+    as_worker, as_viewer = (address.replace("postgres@", f"a_{name}@") for name in ("worker", "viewer"))
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([{"text": "Done."}]))
+    monkeypatch.setenv("INTERLOCK_STORE", as_worker)
+    assert run("-p", "do it", "-m", f"script:{script}").code == 0
+    assert run("audit", "verify").code == 0
+    assert run("run", "main", "--detach", "-m", f"script:{script}", "do it").code == 0
+    monkeypatch.setenv("INTERLOCK_STORE", as_viewer)
+    assert "queued" in run("runs").out and "1 queued" in run("fleet").out
+    refused = run("-p", "do it", "-m", f"script:{script}")
+    assert refused.code != 0 and "Missing rights" in refused.err and "fleet init --print" in refused.err
+
+
+def test_print_is_refused_without_init(run: Run) -> None:
+    refused = run("fleet", "--print")
+    assert refused.code == 2 and "interlock fleet init --print" in refused.err
+
+
 class Worker:
     def __init__(self) -> None:
         self.process = subprocess.Popen(
