@@ -1,6 +1,7 @@
 """catalog: every command by its typed name: its module, its line in `--help`, and "did you mean"."""
 
 from importlib import import_module
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _LISTED = {
         ("fleet", "logs RUN [-f]", "Print what a run did, and follow it"),
         ("fleet", "wait RUN…", "Wait until runs end or park"),
         ("fleet", "cancel RUN", "Stop a run that waits for a worker or is driven by one"),
+        ("store", "store copy RUN… --to URL", "Copy runs to another store, or migrate this one"),
     ),
     "Decide": (
         ("runs", "approvals [RUN]", "List open requests, across all runs"),
@@ -39,6 +41,7 @@ _LISTED = {
         ("travel", "undo RUN [--call ID]", "Undo the file changes of a run, or of one call"),
         ("travel", "replay RUN", "Repeat a run offline and report the first difference"),
         ("draw", "export RUN", "Export a run as HTML, Markdown or JSON"),
+        ("adopt", "import --from URL THREAD", "Continue a LangGraph thread of another database"),
     ),
     "Inspect": (
         ("runs", "runs", "List runs; `runs rm RUN` deletes one"),
@@ -64,7 +67,7 @@ _LISTED = {
         ("checks", "policy check TOOL JSON", "Show whether a call may run, and which rule decides"),
         ("checks", "hooks [test EVENT]", "List hooks, or show which hooks an event runs"),
         ("mcp", "mcp list|test|add|remove", "Manage MCP servers, or serve workflows over MCP"),
-        ("store", "store copy|prune|migrate", "Copy runs to another store, or delete old ones"),
+        ("store", "store prune [--dry-run]", "Delete ended runs that are old, or take too much"),
         ("warm", "warm [--for TIME|--stop]", "Keep a process ready, so that commands start at once"),
         ("completion", "completion bash|zsh|fish", "Print the completion script for your shell"),
     ),
@@ -87,7 +90,7 @@ def parser_of(name: str) -> "Parser":
 
 def execute(name: str, arguments: list[str]) -> int:
     """Run one command; returns its exit code."""
-    return _part(name, name)(parser_of(name).parse(arguments)) or 0
+    return _part(name, f"{name}_" if iskeyword(name) else name)(parser_of(name).parse(arguments)) or 0
 
 
 def _part(name: str, part: str) -> Any:

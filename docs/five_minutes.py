@@ -94,7 +94,7 @@ def main() -> None:
 
 def made_shop(folder: Path) -> Path:
     """A git repository with a failing test; the demo's."""
-    demo._make_repository(folder / "shop")
+    demo.make_repository(folder / "shop")
     (folder / "shop" / ".gitignore").write_text("__pycache__/\n")
     return folder / "shop"
 

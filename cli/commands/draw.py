@@ -101,6 +101,10 @@ def diagram(args: Args) -> int | None:
         chosen = _pipeline(workflow, replace(options, workspace=Path(run.workspace)) if run else options)
     if args.show and workflow in CHARTS:
         raise UserError(f"The statechart {workflow!r} has no groups of nodes. Leave --show out.")
+    if args.call and (run is None or workflow != "tool-call"):
+        raise UserError(
+            "--call needs the statechart of calls and a run: interlock diagram tool-call --run RUN --call N"
+        )
     drawn = _drawn(chosen, shape, args.depth, run, args.call, args.show)
     _put(drawn.encode() if isinstance(drawn, str) else drawn, args.output)
 

@@ -1,4 +1,4 @@
-"""fleet: runs that workers drive: works, shows its state, follows, waits for and stops runs."""
+"""fleet: runs that workers drive: works, shows how the fleet stands, follows, waits for and stops runs."""
 
 import asyncio
 import sys
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from interlock.cli.parsing import Args, Parser, duration, flag, number
 from interlock.cli.render.output import counted, elapsed, err, out, show_json, show_table
 from interlock.engine.client import Client, Options, state_home
-from interlock.engine.client.fleet import Fleet
+from interlock.engine.client.fleet import Fleet, set_up_by_hand
 from interlock.state.errors import EXIT_CODES, UserError
 
 if TYPE_CHECKING:
@@ -47,20 +47,31 @@ def worker(args: Args) -> None:
 def fleet_parser() -> Parser:
     made = Parser(
         "fleet",
-        "[init] [--json]",
-        "Show workers, jobs and open requests. `fleet init` creates the tables of store and queue in the database\n"
-        "that INTERLOCK_STORE names (PostgreSQL 14 or newer).",
+        "[init [--print]] [--json]",
+        "Show workers, jobs and open requests. `fleet init` makes the tables of store and queue in the database that\n"
+        "INTERLOCK_STORE names (PostgreSQL 14 or newer).",
         [
             ("INTERLOCK_STORE=postgresql://me@db/runs interlock fleet init", "set up the database"),
-            ("interlock fleet", "show the state of the fleet"),
+            ("interlock fleet init --print | psql DATABASE", "set it up as its administrator"),
+            ("interlock fleet", "show how the fleet stands"),
         ],
     )
     made.add_argument("action", nargs="?", choices=("init",), help="make the tables")
+    flag(
+        made,
+        "--print",
+        "with `init`: print the SQL, with grants for a worker and a viewer",
+        action="store_true",
+    )
     made.json_flag()
     return made
 
 
 def fleet(args: Args) -> None:
+    if args.print and not args.action:
+        raise UserError("--print belongs to: interlock fleet init --print")
+    if args.print:
+        return out().print_all(set_up_by_hand().splitlines())
     fleet = Fleet(state_home())
     if args.action:
         fleet.set_up()

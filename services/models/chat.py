@@ -68,8 +68,6 @@ async def counted(
 STALL_S = 120.0
 """Seconds without output after which a request fails; a warning follows each of the first three quarters."""
 _Stage = Literal["connecting", "reading", "thinking"]
-_THINKS_S = 0.2
-"""Seconds by which a request was sent; most models answer later."""
 _ABLE = ("gemini", "script")
 """Providers that support features; a script returns whatever it contains."""
 _TEMPERATURE, _HELPER_TEMPERATURE, _NEAR_TEMPERATURE = 1.0, 0.0, 0.2
@@ -256,7 +254,6 @@ class ChatModels:
             text = f"Model {request.model!r} has said nothing for {seconds:g} s; it is given up after {most_s:g} s."
             emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
 
-        prices = asyncio.ensure_future(self._priced(request.model))
         try:
             comes("connecting")
             provider = await self._providers.get(request.model)
@@ -275,6 +272,8 @@ class ChatModels:
                     if not answer.begun_s and not chunk.progress:
                         answer.begun_s = self._clock.monotonic() - started
                         comes("thinking")
+                        # Needed with the reply, by nothing before: the table loads while the answer comes.
+                        asyncio.get_running_loop().run_in_executor(None, self.facts.prices, request.model)
                     self._read_so_far(chunk, emit)
                     for item in answer.add(chunk):
                         yield item
@@ -284,8 +283,6 @@ class ChatModels:
             explained = explain(error, request.model, self._clock.now())
             explained.args = (self._redact(str(explained)),)  # clients quote the URL, which contains the key
             raise explained from error
-        finally:
-            prices.cancel()
 
     def _stages(self, request: Request, call: ModelCall, emit: Emit) -> Callable[[_Stage], None]:
         """What tells how far a call of the main model has come, with the tokens it sends."""
@@ -302,11 +299,6 @@ class ChatModels:
         if chunk.progress:
             done, total = chunk.progress
             emit(Progress(agent=self._agent, what="reading", done=done, total=total, unit="tokens"))
-
-    async def _priced(self, model: str) -> None:
-        """Load the table of prices while the model thinks: it is needed with the reply, and nothing waits for it."""
-        await asyncio.sleep(_THINKS_S)
-        await asyncio.to_thread(self.facts.prices, model)
 
     def _delay_s(self, error: ModelError, failures: int, attempts: int, spent_s: float) -> float | None:
         """Return the seconds to wait before another attempt, or None; then the error's text may say why."""

@@ -55,11 +55,9 @@ class Backoff:
         asked_s = min(error.retry_after_s or 0.0, _YEAR_S)
         if asked_s > _LONGEST_S:
             back = time.strftime("%Y-%m-%d %H:%M", time.localtime(now + asked_s))
-            return f"It asks to wait {_spoken(asked_s)}; from {back} on: interlock resume latest"
+            return f"It asks to wait {_spoken(asked_s)}, until {back}."
         if elapsed_s + delay_s > self.patience_s:
-            return (
-                f"Given up after {failures} attempts in {_spoken(elapsed_s)}; later: interlock resume latest"
-            )
+            return f"Given up after {failures} attempts in {_spoken(elapsed_s)}."
         return ""
 
 
@@ -175,11 +173,7 @@ def explain(error: Exception, model: str, now: float) -> ModelError:
     if isinstance(error, InterlockError) or _is_ours(error):
         raise error
     if isinstance(error, StalledError):
-        return ModelError(
-            f"Model {model!r} does not answer: {error}. Try again later with: interlock resume latest",
-            retryable=True,
-            attempts=1,
-        )
+        return ModelError(f"Model {model!r} does not answer: {error}.", retryable=True, attempts=1)
     for cause in _causes(error):
         status = _status(cause)
         if status is not None:
@@ -189,7 +183,7 @@ def explain(error: Exception, model: str, now: float) -> ModelError:
             why = _line(str(inner)).rstrip(".") or "no text"
             says = f"Model {model!r} could not be reached: {type(inner).__name__}: {why}."
             if any(map(_is_absent, _causes(error))):
-                says += " Check the connection and the address, then: interlock resume latest"
+                says += " Check the connection and the address."
                 return ModelError(says, retryable=True, attempts=_ABSENT_ATTEMPTS, retry_after_s=_ABSENT_S)
             return ModelError(says, retryable=True)
     overflow = "ContextOverflow" in type(error).__name__ or bool(_OVERFLOW.search(str(error)))
