@@ -285,7 +285,15 @@ def on_the_page(work: Path, run: str) -> None:
     assert answer.json() == {"decided": 1}
 
 
-@pytest.mark.parametrize("decides", [in_a_terminal, on_the_page])
+def in_another_editor(work: Path, run: str) -> None:
+    there = Editor(work, "-m", f"script:{work.parent / 'script.json'}")
+    there.initialize()
+    there.load(run)
+    there.until(lambda: there.text() == "Done.")
+    there.kill()
+
+
+@pytest.mark.parametrize("decides", [in_a_terminal, on_the_page, in_another_editor])
 def test_a_decision_made_elsewhere_closes_the_question(
     editor: Open, tmp_path: Path, decides: Callable[[Path, str], None]
 ) -> None:
