@@ -16,51 +16,15 @@ from typing import Any
 
 import httpx
 import pytest
+from api_lab import GRAPHS, Ours
 from api_requests import SCRIPTS, Script, played
 from langgraph_sdk import get_sync_client
 from patience import HANG_S, until
 
-INTERLOCK = (sys.executable, "-P", "-c", "from interlock.cli.main import main; raise SystemExit(main())")
-GRAPHS = Path(__file__).parent / "api_graphs"
 JOURNEY = Path(__file__).parent / "api_journey.mjs"
-EDIT = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
-REPLIES = [{"text": "I fix it.", "tool_calls": [{"name": "replace", "args": EDIT}]}, {"text": "Fixed."}]
 needs_server = pytest.mark.skipif(
     find_spec("langgraph_api") is None, reason="the server isn't installed: pip install -e '.[studio]'"
 )
-
-
-class Ours:
-    """`interlock serve` in a folder with the graphs."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        shutil.copytree(GRAPHS, folder)
-        (folder / "calc.py").write_text("def add(a, b):\n    return a - b\n")
-        (folder.parent / "script.json").write_text(json.dumps(REPLIES))
-        self.env = {**os.environ, "HOME": str(folder.parent), "INTERLOCK_HOME": str(folder.parent / "home")}
-        flags = ("--port", "0", "--skip-trust", "-m", f"script:{folder.parent / 'script.json'}")
-        self.process = subprocess.Popen(
-            [*INTERLOCK, "serve", *flags], cwd=folder, env=self.env, stdout=subprocess.PIPE, text=True
-        )
-        assert self.process.stdout
-        self.url, _, self.token = self.process.stdout.readline().split()[-1].partition("/#token=")
-
-    def http(self, token: str | None = None) -> httpx.Client:
-        return httpx.Client(base_url=self.url, headers={"x-api-key": token or self.token}, timeout=HANG_S)
-
-    def tokens(self, *words: str) -> str:
-        """What `interlock serve token …` prints."""
-        command = [*INTERLOCK, "serve", "token", *words]
-        return subprocess.run(
-            command, env=self.env, capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    def close(self) -> None:
-        self.process.terminate()
-        self.process.wait()
-        assert self.process.stdout
-        self.process.stdout.close()
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ def test_each_command_block_works_in_a_fresh_shell_or_says_what_it_needs(
 
     work, kept, page = tmp_path / "shop", tmp_path / "kept", tmp_path / "page.md"
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    demo._make_repository(work)
+    demo.make_repository(work)
     replies = (ROOT / "docs" / "demo.yaml").read_text()
     (tmp_path / "replies.yaml").write_text(re.sub(r"^- expect: .*\n  ", "- ", replies, flags=re.MULTILINE))
     ask = f"interlock -p fix -m script:{tmp_path}/replies.yaml"

@@ -1,6 +1,8 @@
 """serve: the page for this user's runs, on loopback."""
 
+import re
 import sys
+from argparse import ArgumentTypeError
 from dataclasses import replace
 
 from interlock.cli.flags import add_running_flags, options_from
@@ -27,9 +29,18 @@ def serve_parser() -> Parser:
     flag(made, "--read-only", "refuse everything that changes a run")
     flag(made, "--trusted-proxy HOST", "also answer for HOST: an HTTPS proxy here that signs people in")
     flag(made, "--user-header NAME", "the proxy's header with the name", default="X-Forwarded-User")
+    origins = "let this other site's scripts use the API with a token (repeatable)"
+    flag(made, "--allow-origin ORIGIN", origins, action="append", default=[], type=_origin)
     flag(made, "--role ROLE", "with token new: view, decide or drive (default: view)", default="view")
     add_running_flags(made)
     return made
+
+
+def _origin(text: str) -> str:
+    """A site as browsers name it. Raises `ArgumentTypeError`."""
+    if not re.fullmatch(r"https?://[\w.\-\[\]:]+", text):
+        raise ArgumentTypeError(f"{text!r} isn't an origin. Expected one like http://localhost:3000")
+    return text.lower()
 
 
 def serve(args: Args) -> int | None:
@@ -40,7 +51,7 @@ def serve(args: Args) -> int | None:
 
     proxy = Proxy(args.trusted_proxy, args.user_header) if args.trusted_proxy else None
     options = replace(options_from(args), interactive=True, door="page")
-    return run(options, args.port, args.read_only, args.open, proxy)
+    return run(options, args.port, args.read_only, args.open, proxy, args.allow_origin)
 
 
 def _token(args: Args) -> None:

@@ -37,9 +37,7 @@ def answering(
 
     async def endpoint(request: Request) -> Response:
         try:
-            mine = request.state.person.role
-            if ROLES.index(mine) < ROLES.index(role):
-                raise RefusedError(403, f"This needs the role {role!r}; this token or server has {mine!r}.")
+            check_role(request.state.person.role, role)
             made = await answer(request)
             return made if isinstance(made, Response) else JSONResponse(made)
         except RefusedError as error:
@@ -54,6 +52,12 @@ def answering(
             return failed(500, bug(error))
 
     return endpoint
+
+
+def check_role(mine: str, role: str) -> None:
+    """Raises `RefusedError` for a role that may less."""
+    if ROLES.index(mine) < ROLES.index(role):
+        raise RefusedError(403, f"This needs the role {role!r}; this token or server has {mine!r}.")
 
 
 def failed(status: int, error: InterlockError) -> Response:

@@ -1,18 +1,20 @@
 """app: the application of `interlock serve`: the page, and the addresses of its data and of what a person does."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from interlock.cli.web import acts, looks
 from interlock.cli.web.answers import RefusedError, Served, answering, body, failed, run_of, whole
 from interlock.cli.web.apart import Apart
+from interlock.cli.web.api.routes import routes as api_routes
 from interlock.cli.web.guard import Guard, Proxy, Tokens, is_shell
 from interlock.cli.web.stats import stats
 from interlock.cli.web.stream import EventStream, changes, events
@@ -31,13 +33,28 @@ Answer = Callable[[Served, Request], Awaitable[Any]]
 class Page:
     """Answers the page's requests. `options` are those of each run that is started here."""
 
-    def __init__(self, options: Options, port: int, read_only: bool, proxy: Proxy | None = None) -> None:
+    def __init__(
+        self,
+        options: Options,
+        port: int,
+        read_only: bool,
+        proxy: Proxy | None = None,
+        origins: Collection[str] = (),
+    ) -> None:
         self.options, self.client = options, Client(options)
         self.served = Served(options, self.client, Apart())
         self.tokens = Tokens(options.home)
-        self.guard = Guard(Starlette(routes=self._routes()), self.tokens, port, read_only, proxy)
+        routes, resume = api_routes(self.client, answering)
 
-    def _routes(self) -> list[Route | Mount]:
+        @asynccontextmanager
+        async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+            resume()
+            yield
+
+        app = Starlette(routes=[*routes, *self._routes()], lifespan=lifespan)
+        self.guard = Guard(app, self.tokens, port, read_only, proxy, origins)
+
+    def _routes(self) -> list[BaseRoute]:
         def look(path: str, answer: Answer) -> Route:
             return Route(path, answering(lambda request: answer(self.served, request), "view"))
 
@@ -46,10 +63,7 @@ class Page:
                 path, answering(lambda request: answer(self.served, request), role), methods=["POST"]
             )
 
-        from interlock.cli.web.api.routes import routes
-
         return [
-            *routes(self.client, answering),
             Route("/login", self.login, methods=["POST"]),
             Route("/ok", _ok),
             look("/stats", stats),
@@ -97,13 +111,17 @@ class Page:
             given = (await whole(request)).decode(errors="replace")
         except RefusedError as error:
             return failed(error.status, error)
-        person = await self.guard.known(given)
-        if person is None or person.name:
+        if not (self.tokens.spent(given) or await self._is_page(given)):
             detail = "Too many wrong tokens. Wait a minute." if self.guard.locked else "Wrong token."
             return JSONResponse({"detail": detail}, 429 if self.guard.locked else 401)
         made = JSONResponse({})
         made.set_cookie(self.guard.cookie, self.tokens.cookie, _SIGNED_S, httponly=True, samesite="strict")
         return made
+
+    async def _is_page(self, token: str) -> bool:
+        """Whether it is the token of the page: those of programs sign no browser in."""
+        person = await self.guard.known(token)
+        return person is not None and not person.name
 
 
 async def _events(page: Served, request: Request) -> Response:

@@ -15,9 +15,27 @@ from typing import Any
 from interlock.cli.web import driver
 from interlock.cli.web.driver import Work, live_file
 from interlock.engine.client import Client
+from interlock.services.process.identity import Owner, is_alive
 from interlock.state.errors import BusyError, UserError
 
 Child = subprocess.Popen[bytes]
+
+
+class Elsewhere:
+    """A drive's process that another server started, or an earlier one."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+
+    def poll(self) -> int | None:
+        """As of a child; None: it lives."""
+        return None if is_alive(self._owner) else -1
+
+    def send_signal(self, signal: int) -> None:
+        if self.poll() is None:
+            os.kill(self._owner.pid, signal)
+
+
 _LOOK_S = 0.05
 """Seconds between two looks at the file of a drive."""
 _SPARE_S = 60.0
@@ -69,9 +87,12 @@ _spare = _Spare()
 
 
 async def begin(work: Work, started: Callable[[Child], None] = lambda _: None) -> None:
-    """Start a drive; returns when its run goes. Raises `UserError` with why it doesn't. `started` gets its process."""
+    """Start a drive; returns when its run goes. Raises `UserError` with why it doesn't.
+
+    `started` gets its process, which does nothing if that raises.
+    """
     made = await asyncio.to_thread(_begun, work, started)
-    if made.get("kind") == "BusyError":
+    if made.get("kind") == BusyError.kind:
         raise BusyError(made["error"])
     if "error" in made:
         raise UserError(made["error"])
@@ -79,9 +100,9 @@ async def begin(work: Work, started: Callable[[Child], None] = lambda _: None) -
 
 def _begun(work: Work, started: Callable[[Child], None]) -> Mapping[str, str]:
     child = _spare.taken() or _started()
-    started(child)
     assert child.stdin and child.stdout
-    with child.stdin, child.stdout:
+    with child.stdout, child.stdin:
+        started(child)
         child.stdin.write(pickle.dumps(work))
         child.stdin.close()
         line = child.stdout.readline()

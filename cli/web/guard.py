@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
+from starlette.websockets import WebSocket
 
 from interlock.engine.client.served import all_served, change, serve, served, unserve
 
@@ -41,6 +42,13 @@ _HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+_SHARED = {
+    "access-control-allow-methods": "GET, POST, PUT, PATCH, DELETE",
+    "access-control-allow-headers": "authorization, content-type, last-event-id, x-api-key",
+    "access-control-expose-headers": "content-location, location, x-pagination-next, x-pagination-total",
+    "cross-origin-resource-policy": "cross-origin",
+}
+"""For the sites of `--allow-origin`."""
 
 
 class Person(NamedTuple):
@@ -60,7 +68,7 @@ class Tokens:
     """The token of this user's page, in a file (0600), and those of programs, by their hashes in the store."""
 
     def __init__(self, home: Path) -> None:
-        self._home, self._page = home, home / "page.token"
+        self._home, self._page, self._once = home, home / "page.token", ""
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._move(home / "tokens.json")
 
@@ -104,6 +112,17 @@ class Tokens:
             change(self._home, "token", name, {"revoked": True})
         return found
 
+    def once(self) -> str:
+        """A code that signs one browser in. Others on this machine can see the command line that opens a browser."""
+        self._once = secrets.token_urlsafe(32)
+        return self._once
+
+    def spent(self, given: str) -> bool:
+        """Whether this is the code; it counts no more."""
+        found = bool(self._once) and hmac.compare_digest(given.encode(), self._once.encode())
+        self._once = "" if found else self._once
+        return found
+
     def whose(self, token: str) -> Person | None:
         if hmac.compare_digest(token.encode(), self.page.encode()):
             return Person("", "drive")
@@ -127,9 +146,17 @@ class Guard:
     """Stands before the whole application."""
 
     def __init__(
-        self, app: App, tokens: Tokens, port: int, read_only: bool, proxy: Proxy | None = None
+        self,
+        app: App,
+        tokens: Tokens,
+        port: int,
+        read_only: bool,
+        proxy: Proxy | None = None,
+        origins: Collection[str] = (),
     ) -> None:
+        """`origins`: other sites whose scripts may send requests with a token."""
         self._app, self._tokens, self._read_only, self._proxy = app, tokens, read_only, proxy
+        self._origins = origins
         self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
         self.cookie = f"interlock-{port}"
         self._wrong: list[float] = []
@@ -137,17 +164,23 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await receive()
-            await send({"type": "websocket.close", "code": 1008})
-        elif refusal := await self._refusal(scope):
-            await refusal(scope, receive, _headed(send))
+            return
+        origin = Headers(scope=scope).get("origin", "")
+        sender = _headed(send, origin if origin in self._origins else "")
+        if refusal := await self._refusal(scope):
+            if scope["type"] == "websocket":
+                await WebSocket(scope, receive, send).send_denial_response(refusal)
+            else:
+                await refusal(scope, receive, sender)
+            return
+        scope["state"]["cut"] = partial(_cut, send)
+        if scope["type"] == "websocket":
+            await self._app(scope, receive, send)
         else:
-            scope["state"]["cut"] = partial(_cut, send)
-            await self._app(scope, _bounded(receive), _headed(send))
+            await self._app(scope, _bounded(receive), sender)
 
     async def _refusal(self, scope: Scope) -> Response | None:
-        headers, path = Headers(scope=scope), str(scope["path"])
+        headers = Headers(scope=scope)
         proxied = self._proxy is not None and headers.get("host", "") == self._proxy.host
         if not proxied and headers.get("host", "") not in self._hosts:
             return _no(421, "This server answers for 127.0.0.1 and localhost only.")
@@ -157,21 +190,28 @@ class Guard:
             if proxied and self._proxy
             else {f"http://{h}" for h in self._hosts}
         )
+        method = scope.get("method", "")
+        if origin in self._origins:
+            return Response(status_code=204) if method == "OPTIONS" else await self._let(scope, headers, True)
         if origin is not None and origin not in own:
             return _no(403, f"Requests from {origin!r} are refused: it is another site.")
-        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and scope["method"] != "GET":
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and method != "GET":
             return _no(403, "Requests from another site are refused.")
+        return await self._let(scope, headers, False)
+
+    async def _let(self, scope: Scope, headers: Headers, foreign: bool) -> Response | None:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > BODY_LIMIT:
             return _no(413, f"The body is larger than {BODY_LIMIT:,} bytes.")
-        if path in _OPEN or (scope["method"] == "GET" and is_shell(path)):
+        path = str(scope["path"])
+        if path in _OPEN or (scope.get("method") == "GET" and is_shell(path)):
             return None
-        return await self._unknown(scope, headers)
+        return await self._unknown(scope, headers, foreign)
 
-    async def _unknown(self, scope: Scope, headers: Headers) -> Response | None:
-        """A refusal unless the request has a token, or the page's cookie."""
+    async def _unknown(self, scope: Scope, headers: Headers, foreign: bool) -> Response | None:
+        """A refusal unless the request has a token, or the page's cookie, which other sites can't use."""
         token = headers.get("x-api-key") or _token_in(headers.get("authorization", ""))
-        person = await self.known(token) if token else self._by_cookie(headers)
+        person = await self.known(token) if token else None if foreign else self._by_cookie(headers)
         if person is None and self.locked:
             return _no(429, "Too many wrong tokens. Wait a minute.")
         if person is None:
@@ -234,11 +274,15 @@ def _bounded(receive: Receive) -> Receive:
     return received
 
 
-def _headed(send: Send) -> Send:
+def _headed(send: Send, origin: str) -> Send:
+    """`origin`: the other site that may read the answer."""
+    more = {**_HEADERS, "cache-control": "no-store"}
+    if origin:
+        more |= {**_SHARED, "access-control-allow-origin": origin, "vary": "origin"}
+
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
             there = {name for name, _ in message["headers"]}
-            more = {**_HEADERS, "cache-control": "no-store"}
             message["headers"] = [
                 *message["headers"],
                 *((n.encode(), v.encode()) for n, v in more.items() if n.encode() not in there),

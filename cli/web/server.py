@@ -4,14 +4,14 @@ import os
 import socket
 import sys
 import webbrowser
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
 
 from interlock.cli.web.app import Page
-from interlock.cli.web.guard import Proxy
+from interlock.cli.web.guard import BODY_LIMIT, Proxy
 from interlock.engine.client import Options
 from interlock.state.errors import UserError
 
@@ -21,7 +21,14 @@ _SENDING = 128 * 1024
 """Bytes that the system holds for a reader that takes nothing; by default it lets that grow to some megabytes."""
 
 
-def run(options: Options, port: int, read_only: bool, opened: bool, proxy: Proxy | None = None) -> int:
+def run(
+    options: Options,
+    port: int,
+    read_only: bool,
+    opened: bool,
+    proxy: Proxy | None = None,
+    origins: Collection[str] = (),
+) -> int:
     """Serve, and print the address first. Raises `UserError` if the port is taken."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -32,7 +39,7 @@ def run(options: Options, port: int, read_only: bool, opened: bool, proxy: Proxy
         listening.close()
         raise UserError(f"Can't serve on port {port}: {error.strerror}. Choose another: --port N") from error
     port = listening.getsockname()[1]
-    page = Page(options, port, read_only, proxy)
+    page = Page(options, port, read_only, proxy, origins)
     at = f"http://127.0.0.1:{port}"
     address = f"{at}/#token={page.tokens.page}"
     sys.stdout.write(f"Serving this user's runs. Open: {address}\n")
@@ -40,8 +47,9 @@ def run(options: Options, port: int, read_only: bool, opened: bool, proxy: Proxy
         sys.stdout.write(f"Through the proxy: https://{proxy.host}/#token={page.tokens.page}\n")
     sys.stdout.write("Stop with Ctrl-C; runs go on.\n")
     sys.stdout.flush()
-    if opened:
-        webbrowser.open(address)
+    if opened and not webbrowser.open(f"{at}/#token={page.tokens.once()}"):
+        sys.stdout.write("No browser was found. Open the address yourself.\n")
+        sys.stdout.flush()
     config = uvicorn.Config(
         page.guard,
         log_level="error",
@@ -49,8 +57,9 @@ def run(options: Options, port: int, read_only: bool, opened: bool, proxy: Proxy
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=_LEAVE_S,
-        ws="none",
-        lifespan="off",
+        ws="websockets-sansio",
+        ws_max_size=BODY_LIMIT,
+        lifespan="on",
     )
     with _found(options.home, at):
         uvicorn.Server(config).run(sockets=[listening])

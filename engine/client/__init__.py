@@ -16,6 +16,7 @@ from interlock import engine
 from interlock.engine.client.views import Views, settings_of
 from interlock.engine.driver.settling import Asker, at_once, settled
 from interlock.engine.options import (
+    LISTING,
     WORKFLOWS_FOLDER,
     WORKFLOWS_GROUP,
     Decision,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENDED",
+    "LISTING",
     "STATUSES",
     "WORKFLOWS_FOLDER",
     "WORKFLOWS_GROUP",
@@ -54,11 +56,19 @@ __all__ = [
     "Request",
     "RunRow",
     "Step",
+    "deliver",
     "path",
     "settings_of",
     "state_home",
     "stopper",
 ]
+
+
+def deliver() -> list[str]:
+    """At the end of a process that drove runs: wait a moment for telemetry's collector; a line if it took nothing."""
+    from interlock.engine.telemetry import deliver
+
+    return deliver()
 
 
 class Client(Views):
@@ -280,6 +290,12 @@ class Client(Views):
         from interlock.engine.store.runs import remove_run
 
         remove_run(self.home, run)
+
+    def adopt(self, workflow: str, url: str, thread: str, options: Options) -> str:
+        """Make a run of a LangGraph thread in another database; returns its id. Raises `UserError`."""
+        from interlock.engine.travel.adopt import adopt_thread
+
+        return adopt_thread(workflow, url, thread, options)
 
     def fork(
         self, run: str, step: int | None = None, *, workspace: Path | None = None, in_place: bool = False

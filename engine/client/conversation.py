@@ -5,10 +5,11 @@ Used from the front end's own event loop; runs are driven in a thread beside it.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending, RunRow
@@ -48,6 +49,10 @@ class Conversation:
     _deciding = False
     _moved = False
     """The run's folder isn't on this machine: it goes on in the one that the options name."""
+    _given: Mapping[str, Any] | None = None
+    """The input of the run that is about to start; None: a prompt."""
+    _output: Mapping[str, Any] = MappingProxyType({})
+    """What the last drive ended with."""
 
     def __init__(
         self, options: Options, workflow: str, front: Front, before: Callable[[], None] = lambda: None
@@ -168,16 +173,29 @@ class Conversation:
         """Resume the run without a prompt."""
         await self._pursued(None)
 
-    def begin_beside(self, workflow: str, prompt: str) -> None:
-        """Start a run of another workflow, then return to this conversation."""
+    def begin_beside(
+        self,
+        workflow: str,
+        prompt: str,
+        given: Mapping[str, Any] | None = None,
+        done: Callable[[Mapping[str, Any]], None] = lambda output: None,  # noqa: ARG005
+    ) -> None:
+        """Start a run of another workflow, then return to this conversation.
+
+        `given`: its input, instead of a prompt. `done`: called with its output if it ends well.
+        """
 
         async def work() -> None:
             kept = self.run, self.workflow, self.status, self.options
             self.run, self.workflow, self.status = None, workflow, ""
+            self._given = given
             self.options = replace(self.options, attach=(), notes=())  # they belong to this conversation
             try:
                 await self._errors_shown(lambda: self._pursued(prompt))
+                if self.run and not self.status and not self._failed:
+                    done(self._output)
             finally:
+                self._given = None
                 self.run, self.workflow, self.status, self.options = kept
 
         self._spawn(work())
@@ -308,7 +326,7 @@ class Conversation:
             named, self.next_id = self.next_id, None
             client = Client(self._drive_options(new=True), self.client.drives)
             field = (await asyncio.to_thread(client.workflow, self.workflow)).prompt_field or "prompt"
-            given = {field: prompt} if prompt else {}
+            given = self._given or ({field: prompt} if prompt else {})
             work = client.start(self.workflow, given, renderers=[self._event], run=named)
         else:
             client = Client(self._drive_options(prompted=prompt is not None), self.client.drives)
@@ -317,7 +335,7 @@ class Conversation:
             asyncio.get_running_loop().call_soon(self._thread.cancel, self.client.stop)
         outcome = await self._thread.driven(work)
         self.run, self.workflow, self.status = outcome.run, outcome.workflow, outcome.status
-        self._failed = bool(outcome.error)
+        self._failed, self._output = bool(outcome.error), outcome.output
         self.looped = (outcome.error or {}).get("type") == "loop_detected"
         self.front.ended()
         if outcome.notifying:

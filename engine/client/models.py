@@ -30,5 +30,5 @@ def _row(name: str, prepared: RunConfig) -> dict[str, Any]:
         "takes": [*able(name).takes],
         "price": "0" if prices == FREE else shown,
         "protocol": facts.protocol(name, settings.tools.protocol),
-        "tried": seen.protocol is not None or seen.read_per_s is not None,
+        "tried": seen.answered,
     }

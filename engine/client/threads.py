@@ -216,6 +216,8 @@ def _own(asked: Waiting, answer: Any) -> Decision:
         said = str(fields.get("text", "")).strip()
         word = "proceed_once" if request.kind == "question" else _WORDS.get(said.lower(), "")
         fields = {**fields, "choice": word, "text": said if request.kind == "question" else None}
+    if (meant := fields.get("request", asked.id)) != asked.id:
+        raise UserError(f"Request {meant!r} no longer waits; {asked.id!r} does. Nothing was decided.")
     if (choice := fields["choice"]) not in request.choices:
         raise UserError(f"Request {asked.id!r} takes {', '.join(request.choices)}; got {answer!r}.")
     return Decision(asked.id, choice, fields.get("feedback"), fields.get("args"), fields.get("text"))

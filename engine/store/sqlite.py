@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from interlock.engine.store.audit import begin
+from interlock.engine.store.audit import SCHEMA, begin
 from interlock.engine.store.buffered import BufferedConnection
 from interlock.engine.store.connection import Column, Connection, Values
 from interlock.engine.store.sqlite_audit import add_functions, installed
@@ -88,6 +88,7 @@ class SqliteConnection(BufferedConnection):
     def audited(self) -> None:
         """Inside the migration: begin the audit's chain."""
         add_functions(self._conn)
+        self._conn.execute(SCHEMA)
         self._audit = begin(self._conn, self._path)
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 import operator
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 from langchain_core.language_models import BaseChatModel
@@ -101,6 +102,20 @@ def wait(state: State) -> State:
     return {"log": ["waited"]}
 
 
+def step(name: str) -> Any:
+    """A node that takes a moment, and writes its name to the file that `topic` names."""
+
+    def noted(state: State) -> State:
+        time.sleep(0.05)
+        with Path(state.get("topic", "")).open("a") as file:
+            file.write(f"{name} ")
+        return {"log": [name]}
+
+    noted.__name__ = name
+    return noted
+
+
+steady = line(step("one"), step("two"), review, step("three"), step("four")).compile()
 slow = line(draft, wait, close).compile()
 
 inner = line(draft).compile()

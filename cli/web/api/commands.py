@@ -11,6 +11,7 @@ from starlette.responses import Response
 from interlock.cli.web.answers import RefusedError, body
 from interlock.cli.web.api import protocol, streams
 from interlock.cli.web.api.answers import answer, dumped, part
+from interlock.cli.web.api.recorder import record_of
 from interlock.cli.web.api.runs import Runs
 from interlock.cli.web.api.threads import BUSY
 from interlock.cli.web.guard import Person
@@ -36,32 +37,37 @@ class Commands:
         if not isinstance(name, int) or not isinstance(method, str):
             text = "Protocol commands must include an integer id and string method."
             return answer({"type": "error", "id": name, "error": "invalid_argument", "message": text}, 400)
-        params = part(given, "params")
+        return answer(await self.done(request.path_params["thread"], given, request.state.person))
+
+    async def done(self, thread_id: str, given: Mapping[str, Any], person: Person) -> dict[str, Any]:
+        """Do what a command says; returns its response. Raises `RefusedError` (403) for a role that may not."""
+        name = given["id"]
         try:
-            found = await self._done(request, method, params)
+            found = await self._done(thread_id, given["method"], part(given, "params"), person)
         except RefusedError as error:
             if error.status == 403:
                 raise
-            return answer({"type": "error", "id": name, **_error(error)})
+            return {"type": "error", "id": name, **error_in(error)}
         except InterlockError as error:
-            return answer({"type": "error", "id": name, "error": "unknown_error", "message": str(error)})
-        return answer({"type": "success", "id": name, "result": found, "meta": {}})
+            return {"type": "error", "id": name, "error": "unknown_error", "message": str(error)}
+        return {"type": "success", "id": name, "result": found, "meta": {}}
 
-    async def _done(self, request: Request, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        person = request.state.person
+    async def _done(
+        self, thread_id: str, method: str, params: Mapping[str, Any], person: Person
+    ) -> dict[str, Any]:
         if method == "run.start":
-            return await self._start(request, params, person)
-        thread = self.about.find(request.path_params["thread"])
+            return await self._start(thread_id, params, person)
+        thread = self.about.find(thread_id)
         if method == "input.respond":
             return await self._respond(thread, params, person)
         if method == "agent.getTree":
             return {"tree": {"namespace": [], "status": self.about.status(thread, None), "children": []}}
         raise CommandError("unknown_command", f"Unknown protocol command: {method}")
 
-    async def _start(self, request: Request, params: Mapping[str, Any], person: Person) -> dict[str, Any]:
+    async def _start(self, thread_id: str, params: Mapping[str, Any], person: Person) -> dict[str, Any]:
         if not params.get("assistant_id"):
             raise CommandError("invalid_argument", "run.start requires an assistant_id.")
-        thread = self.runs.thread(request, {"if_not_exists": "create"})
+        thread = self.runs.thread(thread_id, {"if_not_exists": "create"})
         config = part(params, "config")
         at = part(config, "configurable").get("checkpoint_id")
         strategy = params.get("multitaskStrategy")
@@ -100,44 +106,41 @@ class Commands:
 
     async def events(self, request: Request) -> Response:
         given = await body(request)
-        channels = cast("list[Any]", given.get("channels") or [])
-        if not isinstance(given.get("channels"), list) or not channels:
-            raise RefusedError(400, "channels is required and must be a non-empty array")
-        wrong = [c for c in channels if not _is_channel(c)]
-        if wrong:
-            allowed = (
-                "values, updates, messages, tools, custom, lifecycle, input, tasks, or any `custom:<name>`"
-            )
-            text = ", ".join(str(one) for one in wrong[:5])
-            raise RefusedError(400, f"channels contains unsupported entries: {text}. Allowed: {allowed}.")
+        if wrong := wrong_channels(given.get("channels")):
+            raise RefusedError(400, wrong)
         thread = self.about.find(request.path_params["thread"])
-        return streams.Streaming(self._events(thread.id, given))
+        return streams.Streaming(self._sent(thread.id, given))
 
-    async def _events(self, thread: str, given: Mapping[str, Any]) -> AsyncIterator[bytes]:
-        """All of a thread's drives by this protocol, from the first one; then live."""
-        since, number, beat = given.get("since"), 0, 0.0
-        since = since if isinstance(since, int) and not isinstance(since, bool) else -1
-        seen: set[str] = set()
+    async def _sent(self, thread: str, given: Mapping[str, Any]) -> AsyncIterator[bytes]:
         yield b": connected\r\n\r\n"
+        async for made in self.followed(thread):
+            if made is None:
+                yield b": heartbeat\r\n\r\n"
+            elif protocol.wants(given, made):
+                yield streams.sse(made["method"], dumped(made), str(made["seq"]))
+
+    async def followed(self, thread: str) -> AsyncIterator[dict[str, Any] | None]:
+        """All events of a thread's drives by this protocol, from the first one; then live. None: nothing for now."""
+        number, beat = 0, 0.0
+        seen: set[str] = set()
         while True:
             there = [one for one in reversed(self.about.drives(thread)) if one.id not in seen]
             for drive in (one for one in there if one.body["kwargs"]["protocol"]):
+                if not record_of(self.home, drive.id).exists():
+                    number += drive.body.get("events", 0)
+                    continue
                 place = 0
                 async for made in self._drive_events(drive):
                     if made is None:
-                        yield b": heartbeat\r\n\r\n"
+                        yield None
                         continue
                     number, place = number + 1, place + 1
-                    whole = {**made, "seq": number, "event_id": f"{drive.id}-{place}"}
-                    if number > since and protocol.wants(
-                        given["channels"], given.get("namespaces"), given.get("depth"), made
-                    ):
-                        yield streams.sse(made["method"], dumped(whole), str(number))
+                    yield {**made, "seq": number, "event_id": f"{drive.id}-{place}"}
             seen.update(one.id for one in there)
             beat += _LOOK_S
             if beat >= 5:
                 beat = 0.0
-                yield b": heartbeat\r\n\r\n"
+                yield None
             await asyncio.sleep(_LOOK_S)
 
     async def _drive_events(self, drive: Served) -> AsyncIterator[dict[str, Any] | None]:
@@ -172,9 +175,21 @@ class CommandError(RefusedError):
         self.code = code
 
 
-def _error(error: RefusedError) -> dict[str, str]:
+def error_in(error: RefusedError) -> dict[str, str]:
     code = error.code if isinstance(error, CommandError) else "unknown_error"
     return {"error": code, "message": str(error)}
+
+
+def wrong_channels(found: object) -> str:
+    """What is wrong with the channels of a subscription; empty: nothing."""
+    if not isinstance(found, list) or not found:
+        return "channels is required and must be a non-empty array"
+    wrong = [one for one in cast("list[Any]", found) if not _is_channel(one)]
+    if not wrong:
+        return ""
+    allowed = "values, updates, messages, tools, custom, lifecycle, input, tasks, or any `custom:<name>`"
+    text = ", ".join(str(one) for one in wrong[:5])
+    return f"channels contains unsupported entries: {text}. Allowed: {allowed}."
 
 
 def _is_channel(found: object) -> bool:

@@ -14,12 +14,13 @@ from interlock.cli.web.answers import RefusedError
 from interlock.cli.web.api import shown
 from interlock.cli.web.api.answers import part, texts
 from interlock.cli.web.api.assistants import Assistants, Chosen
-from interlock.cli.web.api.recorder import Call, begin_record, end_record
+from interlock.cli.web.api.recorder import Call, begin_record, end_record, events_in
 from interlock.cli.web.api.threads import BUSY, Threads
 from interlock.cli.web.driver import Work
 from interlock.cli.web.guard import Person
 from interlock.engine.client import Options, RunRow, served
 from interlock.engine.client.served import Served
+from interlock.services.process.identity import Owner, is_alive, started_at, this_process
 from interlock.state.errors import InterlockError
 
 _STRATEGIES = ("enqueue", "reject", "interrupt", "rollback")
@@ -37,6 +38,7 @@ _MODES = (
 _STOP_S, _LOOK_S = 30.0, 0.02
 _KEPT_S = 86_400.0
 """How long the stream of an ended drive can be read again."""
+_NOBODY = ("", "", 0, "")
 _KILLED = "The process of this run was killed. The thread goes on where it stood."
 _TAKEN = "Thread is already running a task. Wait for it to finish or choose a different multitask strategy."
 
@@ -48,10 +50,10 @@ class Lanes:
         self.about, self.assistants = about, assistants
         self.client, self.home = about.client, about.home
         self._lanes: dict[str, asyncio.Task[None]] = {}
-        self._children: dict[str, drives.Child] = {}
-        """Drive → process of those that this server started."""
+        self._children: dict[str, drives.Child | drives.Elsewhere] = {}
+        """Drive → process of those that this server follows."""
         self._stopping = set[str]()
-        self._resumed = False
+        self._me = [*this_process()]
 
     async def begun(
         self, given: Mapping[str, Any], thread: Served, person: Person, protocol: bool = False
@@ -69,11 +71,13 @@ class Lanes:
             "status": "pending",
             "multitask_strategy": strategy,
             "by": person.name,
+            "server": self._me,
             "kwargs": {**_kwargs(given, chosen), "stream_mode": [*modes], "protocol": protocol},
         }
-        made = served.serve(self.home, "drive", str(uuid4()), kept, thread=thread.id, run=thread.run)
-        begin_record(self.home, made.id)
+        name = str(uuid4())
+        begin_record(self.home, name)
         self.about.keep(thread)
+        made = served.serve(self.home, "drive", name, kept, thread=thread.id, run=thread.run)
         changed = {"metadata": {**of_thread, **about}, "updated": time.time()}
         served.change(self.home, "thread", thread.id, changed)
         self._enter(thread.id, float(given.get("after_seconds") or 0))
@@ -86,6 +90,13 @@ class Lanes:
         busy = [one for one in self.about.drives(thread.id) if one.body["status"] in BUSY]
         if busy and strategy == "reject":
             raise RefusedError(409, _TAKEN)
+        row = self.client.exact(thread.run) if thread.run and not busy and strategy != "enqueue" else None
+        if row is not None and row.status == "running":
+            if strategy == "reject":
+                raise RefusedError(409, _TAKEN)
+            raise RefusedError(
+                409, f"Run {row.run!r} is driven by {row.owner}, another terminal. Stop it there."
+            )
         for one in busy if strategy != "enqueue" else ():
             await self.stop(one, rollback=strategy == "rollback")
 
@@ -107,7 +118,10 @@ class Lanes:
             await first
         if after:
             await asyncio.sleep(after)
-        waits = [one for one in self.about.drives(thread) if one.body["status"] == "pending"]
+        found = self.about.drives(thread)
+        waits = [
+            one for one in found if one.body["status"] == "pending" and one.body.get("server") == self._me
+        ]
         for one in reversed(waits):
             try:
                 await self._drive(one)
@@ -125,6 +139,8 @@ class Lanes:
 
     async def _drive(self, one: Served) -> None:
         """Drive one, until it has ended."""
+        if not self.lasts(one.id):  # it was cancelled while it waited
+            return
         thread = self.about.find(one.thread)
         rows = self.about.rows()
         row = rows.get(thread.run)
@@ -141,11 +157,10 @@ class Lanes:
         run = row.run if row else self.client.new_id()
         before = self.client.checkpoints(run)[-1].step if row and self.client.checkpoints(run) else None
         served.change(self.home, "thread", thread.id, {}, run)
-        served.change(self.home, "drive", one.id, {"status": "running", "before": before}, run)
         call = _call(one, row is None, field)
         work = Work(self._options(kwargs, row is None), run, graph, call=call)
         try:
-            await drives.begin(work, lambda child: self._children.update({one.id: child}))
+            await drives.begin(work, lambda child: self._started(one.id, child, before, run))
         except InterlockError:
             self._children.pop(one.id, None)
             raise
@@ -157,6 +172,15 @@ class Lanes:
             self._failed(one, InterlockError(_KILLED))
         with suppress(InterlockError, KeyError):
             await asyncio.to_thread(self.about.shown, self.about.find(one.thread), self.about.rows())
+
+    def _started(self, drive: str, child: drives.Child, before: int | None, run: str) -> None:
+        """Note a drive's process, before that gets its work. Raises `InterlockError` if it was cancelled."""
+        if drive in self._stopping:
+            raise InterlockError("It was cancelled before it began.")
+        self._children[drive] = child
+        process = [*this_process()._replace(pid=child.pid, started=started_at(child.pid))]
+        about = {"status": "running", "before": before, "process": process, "begun": False}
+        served.change(self.home, "drive", drive, about, run)
 
     def _options(self, kwargs: Mapping[str, Any], new: bool) -> Options:
         given = {
@@ -194,6 +218,8 @@ class Lanes:
             about = {"error": "UserInterrupt", "message": "Run was cancelled before it began."}
             served.change(self.home, "drive", one.id, {"status": "interrupted", "error": about})
         self._stopping.add(one.id)
+        if one.id not in self._children and now.body.get("process"):
+            self._children[one.id] = drives.Elsewhere(Owner(*now.body["process"]))
         if child := self._children.get(one.id):
             child.send_signal(signal.SIGINT)
         until = time.monotonic() + _STOP_S
@@ -221,26 +247,36 @@ class Lanes:
         served.unserve(self.home, "drive", one.id)
 
     def resume(self) -> None:
-        """Go on with what an earlier server left: drives that wait, and those that still work. Once."""
-        if self._resumed:
-            return
-        self._resumed = True
+        """Go on with what a server that is gone left: drives that wait, and those that still work."""
         for one in reversed(served.all_served(self.home, "drive")):
-            if one.body["status"] in BUSY:
+            server = one.body.get("server")
+            if one.body["status"] in BUSY and not (server and is_alive(Owner(*server))):
+                served.change(self.home, "drive", one.id, {"server": self._me})
                 work = self._adopted(one) if one.body["status"] == "running" else None
                 self._enter(one.thread, first=work)
         for old in (self.home / "live").glob("*.stream"):
             if time.time() - old.stat().st_mtime > _KEPT_S:
+                served.change(self.home, "drive", old.stem, {"events": events_in(old)})
                 old.unlink(missing_ok=True)
 
+    def _goes(self, run: str) -> bool:
+        """Whether somebody drives a run, maybe on another host."""
+        row = self.client.exact(run)
+        return row is not None and row.status == "running"
+
     async def _adopted(self, one: Served) -> None:
-        """Wait for the end of a drive of an earlier server."""
-        until = time.monotonic() + _STOP_S
-        while self.lasts(one.id):
-            row = self.about.rows().get(one.run)
-            if time.monotonic() > until and (row is None or row.status != "running"):
-                self._failed(one, InterlockError(_KILLED))
-            await asyncio.sleep(0.2)
+        """Wait for the end of a drive that another server started; one that never began goes back to its lane."""
+        self._children[one.id] = process = drives.Elsewhere(Owner(*one.body.get("process", _NOBODY)))
+        while process.poll() is None or self._goes(one.run):
+            await asyncio.sleep(_LOOK_S)
+        self._children.pop(one.id, None)
+        now = served.served(self.home, "drive", one.id)
+        if now is None or now.body["status"] not in BUSY:
+            return
+        if now.body.get("begun", True):
+            self._failed(one, InterlockError(_KILLED))
+        else:
+            served.change(self.home, "drive", one.id, {"status": "pending"})
 
 
 def _kwargs(given: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:

@@ -66,19 +66,23 @@ def requested(interrupt: Mapping[str, Any], namespace: Sequence[str]) -> dict[st
     return event("input.requested", data, namespace)
 
 
-def wants(channels: Sequence[str], namespaces: Any, depth: Any, one: Mapping[str, Any]) -> bool:
-    """Whether an event is of the channels and namespaces that a program follows."""
-    method, params = one["method"], one["params"]
+def wants(given: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
+    """Whether a subscription (channels, namespaces, depth, since) wants a numbered event."""
+    method, params, since = one["method"], one["params"], given.get("since")
+    if isinstance(since, int) and not isinstance(since, bool) and one["seq"] <= since:
+        return False
     name = params["data"].get("name") if method == "custom" else None
-    channel = "input" if method == "input.requested" else method
+    channel, channels = "input" if method == "input.requested" else method, given["channels"]
     if channel not in channels and not (name and f"custom:{name}" in channels):
         return False
     there: list[str] = params["namespace"]
-    return not namespaces or any(_under(there, prefix, depth) for prefix in namespaces)
+    namespaces: Any = given.get("namespaces")
+    return not namespaces or any(_under(there, prefix, given.get("depth")) for prefix in namespaces)
 
 
 def _under(namespace: Sequence[str], prefix: Sequence[str], depth: Any) -> bool:
-    if len(prefix) > len(namespace) or (isinstance(depth, int) and len(namespace) - len(prefix) > depth):
+    limited = isinstance(depth, int) and not isinstance(depth, bool)
+    if len(prefix) > len(namespace) or (limited and len(namespace) - len(prefix) > depth):
         return False
     pairs = zip(namespace, prefix, strict=False)
     return all(part == wanted or part.partition(":")[0] == wanted for part, wanted in pairs)

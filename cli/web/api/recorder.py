@@ -271,6 +271,11 @@ def begin_record(home: Path, drive: str) -> None:
         file.write(b"metadata\t" + dumped({"run_id": drive, "attempt": 1}) + b"\n")
 
 
+def events_in(record: Path) -> int:
+    """How many numbers a drive takes among its thread's events by the second protocol, which begins and ends it."""
+    return record.read_bytes().count(b"\nprotocol\t") + 2
+
+
 def end_record(home: Path, drive: str, error: Mapping[str, str] | None = None) -> None:
     """End the file of a drive whose process couldn't."""
     with record_of(home, drive).open("ab") as file:
@@ -280,6 +285,7 @@ def end_record(home: Path, drive: str, error: Mapping[str, str] | None = None) -
 async def drive(options: Options, run: str, workflow: str, call: Call, live: Renderer) -> None:
     """Drive a thread's run, and note in its rows how that ended."""
     client, home = Client(options), options.home
+    served.change(home, "drive", call.id, {"begun": True})
     recorder = Recorder(call, options, run)
     status = "error"
     TAP.set(recorder.tap)

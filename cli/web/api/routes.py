@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from interlock.cli.web.answers import RefusedError
 from interlock.cli.web.api.answers import answer
@@ -15,6 +15,7 @@ from interlock.cli.web.api.commands import Commands
 from interlock.cli.web.api.items import Items
 from interlock.cli.web.api.lanes import Lanes
 from interlock.cli.web.api.runs import Runs
+from interlock.cli.web.api.sockets import Sockets
 from interlock.cli.web.api.threads import Threads
 from interlock.engine.client import Client
 
@@ -80,33 +81,27 @@ POST   /store/namespaces                              view    items.namespaces
 """
 
 
-def routes(client: Client, wrap: Wrap) -> list[Route]:
-    """The API's routes."""
+def routes(client: Client, wrap: Wrap) -> tuple[list[BaseRoute], Callable[[], None]]:
+    """The API's routes, and what goes on with the runs that an earlier server left: to be called in the loop."""
     threads, assistants = Threads(client), Assistants(client)
     lanes = Lanes(threads, assistants)
     runs = Runs(lanes)
+    commands = Commands(runs)
     answering = {
         "server": _Server(),
         "assistants": assistants,
         "threads": threads,
         "runs": runs,
-        "commands": Commands(runs),
+        "commands": commands,
         "items": Items(client),
     }
 
-    def made(answers: Answer) -> Answer:
-        async def ready(request: Request) -> Response:
-            lanes.resume()
-            return await answers(request)
-
-        return ready
-
-    found: list[Route] = []
+    found: list[BaseRoute] = [WebSocketRoute("/threads/{thread}/stream/events", Sockets(commands).serve)]
     for method, path, role, name in (line.split() for line in TABLE.strip().splitlines()):
         owner, _, method_name = name.partition(".")
         answers: Any = getattr(answering[owner], method_name)
-        found.append(Route(path, wrap(made(answers), role), methods=[method]))
-    return found
+        found.append(Route(path, wrap(answers, role), methods=[method]))
+    return found, runs.resume
 
 
 class _Server:

@@ -52,15 +52,24 @@ class Runs:
             raise MissingError("Run not found")
         return found
 
+    def resume(self) -> None:
+        """Go on with what an earlier server left."""
+        self.lanes.resume()
+        for thread in served.all_served(self._home, "thread"):
+            if thread.body.get("temporary"):
+                for one in self.about.drives(thread.id):
+                    self._forget_later(thread, one)
+
     # The routes
 
     async def _asked(self, request: Request) -> tuple[Served, dict[str, Any], Served]:
         given = await body(request)
-        thread = self.thread(request, given)
+        thread = self.thread(request.path_params.get("thread"), given)
         return thread, given, await self.lanes.begun(given, thread, request.state.person)
 
-    def thread(self, request: Request, given: Mapping[str, Any]) -> Served:
-        if (name := request.path_params.get("thread")) is None:
+    def thread(self, name: str | None, given: Mapping[str, Any]) -> Served:
+        """The thread that a drive is for; without a name, a new one for it alone. Raises `RefusedError`."""
+        if name is None:
             if part(given, "command").get("resume") is not None:
                 raise RefusedError(400, "You must provide a thread_id when resuming.")
             kept: dict[str, Any] = {"metadata": {}, "temporary": given.get("on_completion") != "keep"}
@@ -81,7 +90,7 @@ class Runs:
         given = await _list_body(request)
         found: list[Any] = []
         for one in given:
-            thread = self.thread(request, one)
+            thread = self.thread(None, one)
             made = await self.lanes.begun(one, thread, request.state.person)
             self._forget_later(thread, made)
             found.append(self.shown(made))

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 
 from interlock.cli.web.api.answers import dumped
@@ -16,7 +16,7 @@ from interlock.cli.web.api.recorder import record_of
 _LOOK_S, _BEAT_S = 0.02, 5.0
 _MOST = 262_144
 """Bytes of a file that are read at once, and so the most that waits for one reader besides what the system holds."""
-_PATIENCE_S = 30.0
+PATIENCE_S = 30.0
 """A reader that takes nothing for so long is cut; it may come back with the last id that it saw."""
 
 
@@ -78,7 +78,9 @@ async def sent(
         if line is None:
             yield b": heartbeat\r\n\r\n"
         elif not modes or line.event in ("metadata", "error") or _mode(line.event) in modes:
-            yield sse(line.event, line.data, str(line.number) if numbered else "")
+            whole = sse(line.event, line.data, str(line.number) if numbered else "")
+            for at in range(0, len(whole), _MOST):
+                yield whole[at : at + _MOST]
 
 
 def _mode(event: str) -> str:
@@ -108,18 +110,22 @@ class Streaming(StreamingResponse):
         self._gone = gone
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        async def bounded(message: Any) -> None:
-            await asyncio.wait_for(send(message), _PATIENCE_S)
-
         ended = False
 
-        async def noting(message: Any) -> None:
+        async def bounded(message: Any) -> None:
             nonlocal ended
-            await bounded(message)
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    await send(message)
+            except TimeoutError:
+                scope["state"]["cut"]()
+                raise ClientDisconnect from None
             ended = message["type"] == "http.response.body" and not message.get("more_body", False)
 
         try:
-            await super().__call__(scope, receive, noting)
+            await super().__call__(scope, receive, bounded)
+        except ClientDisconnect:
+            pass
         finally:
             if self._gone and not ended:
                 await self._gone()
@@ -128,19 +134,22 @@ class Streaming(StreamingResponse):
 async def result(found: AsyncIterator[Line | None]) -> Any:
     """The values that a drive ended with, or its error, as `wait` answers them; of several interrupts, only these."""
     values: Any = None
+    failed: Any = None
     asking: Any = None
     asked: dict[str, Any] = {}
     async for line in found:
         if line is None:
             continue
         if line.event == "error":
-            return {"__error__": json.loads(line.data)}
+            failed = {"__error__": json.loads(line.data)}
         data = json.loads(line.data) if line.event in ("values", "updates") else None
         if data and data.get("__interrupt__"):
             asked |= {one["id"]: one for one in data["__interrupt__"]}
             asking = data
         if line.event == "values":
             values = data
+    if failed:
+        return failed
     return asking if len(asked) == 1 else {"__interrupt__": [*asked.values()]} if asked else values
 
 

@@ -37,7 +37,7 @@ async def test_a_server_on_this_machine_answers_without_a_key(bench: Any, local:
     assert [m["role"] for m in sent["messages"]] == ["system", "user", "assistant", "tool"]
     assert sent["messages"][3]["content"] == '{"x": 1}' and sent["messages"][3]["tool_call_id"] == "call_0"
     assert sent["stream_options"] == {"include_usage": True}
-    assert (sent["temperature"], sent["tools"][0]["function"]["name"]) == (1.0, "read")
+    assert (sent["temperature"], sent["tools"][0]["function"]["name"]) == (0.2, "read")
 
 
 async def test_a_helpers_schema_is_sent(bench: Any, local: Local) -> None:

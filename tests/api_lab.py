@@ -1,0 +1,65 @@
+"""`interlock serve` in a folder with graphs of LangGraph's, for tests of its API."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+from patience import HANG_S
+
+INTERLOCK = (sys.executable, "-P", "-c", "from interlock.cli.main import main; raise SystemExit(main())")
+GRAPHS = Path(__file__).parent / "api_graphs"
+EDIT = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
+REPLIES = [{"text": "I fix it.", "tool_calls": [{"name": "replace", "args": EDIT}]}, {"text": "Fixed."}]
+
+
+class Ours:
+    """`interlock serve` in a folder with the graphs."""
+
+    def __init__(self, folder: Path, *flags: str, graphs: Path = GRAPHS) -> None:
+        self.folder = folder
+        shutil.copytree(graphs, folder)
+        (folder / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+        (folder.parent / "script.json").write_text(json.dumps(REPLIES))
+        self.env = {**os.environ, "HOME": str(folder.parent), "INTERLOCK_HOME": str(folder.parent / "home")}
+        self._flags = ("--skip-trust", "-m", f"script:{folder.parent / 'script.json'}", *flags)
+        self.serve()
+
+    def serve(self, port: int = 0) -> None:
+        command = [*INTERLOCK, "serve", "--port", str(port), *self._flags]
+        self.process = subprocess.Popen(
+            command, cwd=self.folder, env=self.env, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout
+        self.url, _, self.token = self.process.stdout.readline().split()[-1].partition("/#token=")
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def http(self, token: str | None = None) -> httpx.Client:
+        return httpx.Client(base_url=self.url, headers={"x-api-key": token or self.token}, timeout=HANG_S)
+
+    def tokens(self, *words: str) -> str:
+        """What `interlock serve token …` prints."""
+        command = [*INTERLOCK, "serve", "token", *words]
+        return subprocess.run(
+            command, env=self.env, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    def kill(self) -> None:
+        """End it at once; its drives go on."""
+        self.process.kill()
+        self._gone()
+
+    def close(self) -> None:
+        self.process.terminate()
+        self._gone()
+
+    def _gone(self) -> None:
+        self.process.wait()
+        assert self.process.stdout
+        self.process.stdout.close()
