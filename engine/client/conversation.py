@@ -4,8 +4,7 @@ Used from the front end's own event loop; runs are driven in a thread beside it.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending, RunRow
 from interlock.engine.client.following import Standing
-from interlock.engine.client.front import UNFINISHED, Front, Kind, Notice, Used
+from interlock.engine.client.front import UNFINISHED, Front, Used
 from interlock.engine.client.record import MOST, events, newest, unsaid
 from interlock.engine.client.thread import EngineThread
+from interlock.engine.client.work import Line
 from interlock.engine.driver.settling import settled
 from interlock.engine.store import changes
-from interlock.state.errors import InterlockError, UserError, bug
+from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -30,10 +30,8 @@ _WAY_OUT = "Go on without loop detection: /loops off. Or send a prompt that show
 _LOOK_S = 0.4
 """Seconds between checks for changes that other processes make to the run."""
 
-Work = Callable[[], Awaitable[None]]
 
-
-class Conversation:
+class Conversation(Line):
     """What a person at one front end does with runs, one after the other."""
 
     next_id: str | None = None
@@ -42,10 +40,6 @@ class Conversation:
     """Messages shown of a run that is taken up."""
     looped = False
     """The last drive ended the run for a loop."""
-    _failed = False
-    """The last drive ended with an error."""
-    _stopped = False
-    """Somebody stopped what was about to be driven."""
     _deciding = False
     _moved = False
     """The run's folder isn't on this machine: it goes on in the one that the options name."""
@@ -58,8 +52,9 @@ class Conversation:
         self, options: Options, workflow: str, front: Front, before: Callable[[], None] = lambda: None
     ) -> None:
         """`before`: called in the engine's thread before what a run needs is imported."""
+        super().__init__(front, self.submit)
         self.options: Options = options
-        self.workflow, self.front, self.home = workflow, front, options.home
+        self.workflow, self.home = workflow, options.home
         self.client = Client(options)
         self.workspace = (options.workspace or Path.cwd()).resolve()
         self.run: str | None = None
@@ -69,18 +64,9 @@ class Conversation:
         """The model that answered last; empty: none yet, or another was chosen since."""
         self.approval_mode = options.approval_mode or "default"
         self.used = Used()
-        self.queue: deque[str] = deque()
-        """Lines sent while the agent works."""
-        self.take: Callable[[str], None] = self.submit
-        """Handles a line taken from the queue."""
         self.images: Callable[[str], Sequence[Path]] = lambda _: ()
         """The images that a prompt names."""
-        self.busy = False
-        self.status = ""
-        """The run's status, such as `waiting` or `cancelled`; empty when it has ended or there is none."""
         self.may_yolo = self.approval_mode == "yolo"
-        self.stop: Callable[[], None] | None = None
-        """Stops whatever is running that isn't a run."""
         self._thread = EngineThread(before)
         self._mode: str | None = options.mode
         self._wished: str | None = options.approval_mode
@@ -89,12 +75,6 @@ class Conversation:
         """Requests left for later, until the person comes back to their run."""
         self._cursor = ""
         """The place in the run's record up to which everything was shown."""
-        self._work: set[asyncio.Task[None]] = set()
-
-    @property
-    def at_work(self) -> bool:
-        """Whether a run or a command is in progress."""
-        return self.busy or bool(self._work)
 
     @property
     def this_run(self) -> str:
@@ -130,11 +110,6 @@ class Conversation:
         else:
             self._stopped = self.busy and not self._deciding
 
-    def _take_back(self) -> None:
-        if self.queue:
-            self.front.take_back([*self.queue])
-            self.queue.clear()
-
     async def close(self) -> None:
         """Stop what is running, and wait until it has stopped."""
         self.queue.clear()
@@ -159,10 +134,6 @@ class Conversation:
         self._moved = self.options.workspace is not None and not place.is_dir()
         self.workspace = self.workspace if self._moved else place
         self._spawn(self._taken_up(row))
-
-    def pursue(self, work: Work) -> None:
-        """Do something in place of the run: prompts wait for it, and `stop` ends it."""
-        self._spawn(self._errors_shown(work))
 
     def ask_again(self) -> None:
         """Ask about everything that waits, also what was left for later."""
@@ -204,34 +175,6 @@ class Conversation:
         """Attach a note to the next prompt."""
         self.options = replace(self.options, notes=(*self.options.notes, (what, text)))
 
-    def aside(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something beside the run; an error is shown as one line."""
-
-        async def done() -> None:
-            try:
-                await work
-            except InterlockError as error:
-                self.failed(error)
-            self.front.moved()
-            self._next_in_line()
-
-        self._task(done())
-
-    def failed(self, error: InterlockError, /) -> None:
-        self.tell("problem", str(error))
-
-    def tell(self, kind: Kind, text: str, run: str = "") -> None:
-        self.front.notice(Notice(kind, text, run))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self.busy, self._stopped = True, False
-        self._task(work)
-
-    def _task(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
-
     async def _sent(self, prompt: str | None) -> None:
         """Send a prompt, or resume, until the run ends or the person leaves the rest for later."""
         if prompt:
@@ -242,30 +185,6 @@ class Conversation:
     async def _pursued(self, prompt: str | None) -> None:
         await self._advanced(prompt, ())
         await self._settled()
-
-    async def _errors_shown(self, work: Work) -> None:
-        """Show any error as one line and keep the conversation usable."""
-        self.busy, well = True, False
-        self.front.moved()
-        try:
-            await work()
-            well = not self._failed
-        except InterlockError as error:
-            self.failed(error)
-        except Exception as error:
-            self.failed(bug(error))
-        finally:
-            self.busy, self.stop = False, None
-            self.front.ended()
-            self.front.moved()
-        if well and self.status != "waiting":
-            self._next_in_line()
-        else:
-            self._take_back()
-
-    def _next_in_line(self) -> None:
-        if self.queue and not self.busy:
-            self.take(self.queue.popleft())
 
     async def _settled(self) -> None:
         """Ask for pending decisions and go on with them, until nothing waits or the rest is left for later."""
@@ -284,7 +203,7 @@ class Conversation:
         finally:
             self._deciding = False
 
-    refused = failed
+    refused = Line.failed
 
     async def _resumed(self, _run: str, decisions: Sequence[Decision]) -> Outcome:
         return await self._advanced(None, decisions)

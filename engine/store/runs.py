@@ -67,6 +67,14 @@ def insert_child(conn: Connection, parent: str, run: NewRun) -> None:
             conn.execute(child, (parent, parent, run.run))
 
 
+def settle_adopted(conn: Connection, run: str, status: str, step: int) -> None:
+    """Say how a run stands whose checkpoints another program wrote."""
+    conn.execute(
+        "update runs set status = ?, outcome = ?, step = ?, updated = ? where run = ?",
+        (status, "done" if status == "done" else "", step, time.time(), run),
+    )
+
+
 _KEPT = re.compile(r"\b(?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt\b")
 """Names given by `services/files/filesystem.py`."""
 _RECORD = re.compile(r"[0-9a-f]{64}\.json")

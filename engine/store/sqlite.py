@@ -163,6 +163,11 @@ def connect_reader(path: Path) -> SqliteConnection:
     return SqliteConnection(path, conn)
 
 
+def of_another_program(path: Path) -> sqlite3.Connection:
+    """A connection that only reads a database that isn't a store."""
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+
+
 def version(conn: Connection, path: Path) -> int:
     """Version of the schema; 0: there is none yet. Raises `StoreError` if it is newer than this program's."""
     (found,) = conn.execute("pragma user_version").fetchone()

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
@@ -244,7 +244,6 @@ class ChatModels:
         self, request: Request, call: ModelCall, answer: Answer, emit: Emit
     ) -> AsyncGenerator[ModelItem, None]:
         """Make one attempt. Client failures are raised as `ModelError`; our own bugs propagate unchanged."""
-
         stall_s = self._stall_s if request.attempt == 0 else self._stall_s / 4
         first_s = self.facts.first_token_s(request.model, stall_s)
         started, comes = self._clock.monotonic(), self._stages(request, call, emit)
@@ -259,14 +258,8 @@ class ChatModels:
             provider = await self._providers.get(request.model)
             source = provider.stream(request)
             comes("reading")
-            pieces = raced(
-                source,
-                stall_s=stall_s,
-                total_s=call.timeout_s,
-                first_s=first_s,
-                begins=lambda chunk: not chunk.progress,
-                on_silence=silent,
-            )
+            limits: dict[str, Any] = {"stall_s": stall_s, "total_s": call.timeout_s, "first_s": first_s}
+            pieces = raced(source, **limits, begins=lambda chunk: not chunk.progress, on_silence=silent)
             async with aclosing(_read(pieces, call)) as pieces:
                 async for chunk in pieces:
                     if not answer.begun_s and not chunk.progress:
