@@ -255,8 +255,7 @@ class ChatModels:
 
         try:
             comes("connecting")
-            provider = await self._providers.get(request.model)
-            source = provider.stream(request)
+            source = (await self._providers.get(request.model)).stream(request)
             comes("reading")
             pieces = raced(
                 source,
