@@ -255,8 +255,7 @@ class ChatModels:
 
         try:
             comes("connecting")
-            provider = await self._providers.get(request.model)
-            source = provider.stream(request)
+            source = (await self._providers.get(request.model)).stream(request)
             comes("reading")
             limits: dict[str, Any] = {"stall_s": stall_s, "total_s": call.timeout_s, "first_s": first_s}
             pieces = raced(source, **limits, begins=lambda chunk: not chunk.progress, on_silence=silent)
@@ -265,8 +264,7 @@ class ChatModels:
                     if not answer.begun_s and not chunk.progress:
                         answer.begun_s = self._clock.monotonic() - started
                         comes("thinking")
-                        # Needed with the reply, by nothing before: the table loads while the answer comes.
-                        asyncio.get_running_loop().run_in_executor(None, self.facts.prices, request.model)
+                        self._load_prices(request.model)
                     self._read_so_far(chunk, emit)
                     for item in answer.add(chunk):
                         yield item
@@ -276,6 +274,10 @@ class ChatModels:
             explained = explain(error, request.model, self._clock.now())
             explained.args = (self._redact(str(explained)),)  # clients quote the URL, which contains the key
             raise explained from error
+
+    def _load_prices(self, model: str) -> None:
+        """While the answer comes: nothing before it needs them."""
+        asyncio.get_running_loop().run_in_executor(None, self.facts.prices, model)
 
     def _stages(self, request: Request, call: ModelCall, emit: Emit) -> Callable[[_Stage], None]:
         """What tells how far a call of the main model has come, with the tokens it sends."""
