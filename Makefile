@@ -11,13 +11,17 @@ TESTS ?= -n 3 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test sweeps properties check diagrams pictures bench mutants release
+.PHONY: help run fleet test sweeps properties check diagrams pictures bench mutants release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/installed ## the offline demo: a failing test is repaired, with an approval on the way
 	@$(RUN) docs/demo.py
+
+fleet: $(VENV)/installed ## PostgreSQL, two workers, ten repairs at once, and the page; Ctrl-C ends it
+	@$(INSTALL) --editable '.[fleet]'
+	@$(RUN) docs/fleet_demo.py
 
 test: $(VENV)/installed-dev ## all tests, of the long sweeps a sample (TESTS='-k name' for some)
 	$(BIN)/pytest $(TESTS)

@@ -2,7 +2,8 @@
 
     .venv/bin/python -P benchmarks/fleet.py --runs 50 --workers 4 --seconds 60
 
-Starts PostgreSQL in a temporary folder. Each run edits a file and runs a command that counts itself on disk; where a
+Starts PostgreSQL in a temporary folder (`docs/postgres_server.py`).
+Each run edits a file and runs a command that counts itself on disk; where a
 kill hides whether the command ran, a person looks at the disk and answers. Prints how many runs were lost, doubled,
 stuck and asked about, how many faults were made, and how long takeovers took; exit code 1 if anything was lost,
 doubled or stuck, or if no fault came.
@@ -23,53 +24,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+from postgres_server import Server
+
 INTERLOCK = [str(Path(sys.executable).with_name("interlock"))]
 SCRIPT = """\
 - tool_calls: [{{name: write_file, args: {{file_path: made-{n}.txt, content: "{n}\\n"}}}}]
 - tool_calls: [{{name: run_shell_command, args: {{command: "sleep 0.{pause}; echo {n} >> count.txt"}}}}]
 - text: "Done {n}."
 """
-
-
-@dataclass
-class Server:
-    """PostgreSQL of this machine, in a temporary folder, as another user than root."""
-
-    folder: Path
-    port: int
-    programs: Path = field(init=False)
-
-    def __post_init__(self) -> None:
-        found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
-        if not found:
-            sys.exit("PostgreSQL's server isn't installed: apt-get install postgresql")
-        self.programs = found[-1].parent
-
-    def _run(self, *words: str) -> None:
-        as_user = (
-            ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.getuid() == 0 else []
-        )
-        subprocess.run([*as_user, *words], check=True, stdout=subprocess.DEVNULL, cwd=self.folder)
-
-    def start(self) -> str:
-        if os.getuid() == 0:
-            shutil.chown(self.folder, "postgres")
-        data = str(self.folder / "data")
-        self._run(str(self.programs / "initdb"), "-D", data, "-A", "trust", "-U", "postgres", "--no-sync")
-        self._control("start", "-o", f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1")
-        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
-
-    def _control(self, what: str, *more: str) -> None:
-        log = str(self.folder / "log")
-        self._run(
-            str(self.programs / "pg_ctl"), "-D", str(self.folder / "data"), "-l", log, "-w", what, *more
-        )
-
-    def restart(self) -> None:
-        self._control("restart", "-m", "immediate")
-
-    def stop(self) -> None:
-        self._control("stop", "-m", "immediate")
 
 
 @dataclass
@@ -155,13 +118,6 @@ class Fleet:
             self.interlock("resume", request["run"], "--answer", answer)
 
 
-def free_port() -> int:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=50)
@@ -179,10 +135,10 @@ def main() -> int:
         else:
             end.callback(shutil.rmtree, folder, ignore_errors=True)
         folder.chmod(0o755)
-        for part in ("server", "work", "home", "scripts"):
+        for part in ("work", "home", "scripts"):
             (folder / part).mkdir()
         (folder / "work" / "count.txt").touch()
-        server = Server(folder / "server", free_port())
+        server = Server()
         env = {
             **{k: v for k, v in os.environ.items() if not k.startswith("INTERLOCK_")},
             "HOME": str(folder / "home"),

@@ -1,6 +1,7 @@
 """catalog: every command by its typed name: its module, its line in `--help`, and "did you mean"."""
 
 from importlib import import_module
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _LISTED = {
         ("fleet", "logs RUN [-f]", "Print what a run did, and follow it"),
         ("fleet", "wait RUN…", "Wait until runs end or park"),
         ("fleet", "cancel RUN", "Stop a run that waits for a worker or is driven by one"),
-        ("fleet", "store copy RUN… --to URL", "Copy runs to another store, or migrate this one"),
+        ("store", "store copy RUN… --to URL", "Copy runs to another store, or migrate this one"),
     ),
     "Decide": (
         ("runs", "approvals [RUN]", "List open requests, across all runs"),
@@ -40,6 +41,7 @@ _LISTED = {
         ("travel", "undo RUN [--call ID]", "Undo the file changes of a run, or of one call"),
         ("travel", "replay RUN", "Repeat a run offline and report the first difference"),
         ("draw", "export RUN", "Export a run as HTML, Markdown or JSON"),
+        ("adopt", "import --from URL THREAD", "Continue a LangGraph thread of another database"),
     ),
     "Inspect": (
         ("runs", "runs", "List runs; `runs rm RUN` deletes one"),
@@ -88,7 +90,7 @@ def parser_of(name: str) -> "Parser":
 
 def execute(name: str, arguments: list[str]) -> int:
     """Run one command; returns its exit code."""
-    return _part(name, name)(parser_of(name).parse(arguments)) or 0
+    return _part(name, f"{name}_" if iskeyword(name) else name)(parser_of(name).parse(arguments)) or 0
 
 
 def _part(name: str, part: str) -> Any:

@@ -28,9 +28,9 @@ class Prices(unittest.TestCase):
 if __name__ == "__main__":
     unittest.main()
 """
-_ENTRY = "import sys; from interlock.cli.main import main; sys.exit(main())"
+ENTRY = "import sys; from interlock.cli.main import main; sys.exit(main())"
 _WAITING = 75
-_PROMPT = "The test in test_prices.py fails. Find out why and fix it."
+PROMPT = "The test in test_prices.py fails. Find out why and fix it."
 
 
 def main() -> int:
@@ -39,14 +39,14 @@ def main() -> int:
     repository, env = folder / "shop", {**os.environ, "INTERLOCK_HOME": str(folder / "state")}
     script = folder / "replies.yaml"
     script.write_bytes(Path(__file__).with_suffix(".yaml").read_bytes())
-    _make_repository(repository)
+    make_repository(repository)
     _say(
         f"A small git repository with a failing test: {repository}",
         "The model's replies are scripted, so that this works offline and without a key; the graph, the tools,",
         "the policy and the store are the real ones.",
     )
     model = ["-m", f"script:{script}", "--allowed-tools", "run_shell_command(python3 -m unittest)"]
-    ended = _interlock(["-p", _PROMPT, *model], repository, env)
+    ended = _interlock(["-p", PROMPT, *model], repository, env)
     if ended != _WAITING:
         return _failed(f"the run should have parked with exit code {_WAITING}, it ended with {ended}")
     _say(
@@ -72,7 +72,7 @@ def main() -> int:
     return 0
 
 
-def _make_repository(folder: Path) -> None:
+def make_repository(folder: Path) -> None:
     folder.mkdir()
     (folder / "prices.py").write_text(_CODE, encoding="utf-8")
     (folder / "test_prices.py").write_text(_TEST, encoding="utf-8")
@@ -84,7 +84,7 @@ def _make_repository(folder: Path) -> None:
 def _interlock(arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -> int:
     shown = " ".join(shlex.quote(a) if " " in a else a for a in arguments)
     print(f"\n$ interlock {shown}", flush=True)
-    command = [sys.executable, "-P", "-c", _ENTRY, *arguments]
+    command = [sys.executable, "-P", "-c", ENTRY, *arguments]
     # Nobody can be asked without a terminal, so the run parks.
     return subprocess.run(command, cwd=folder, env=env, check=False, stdin=subprocess.DEVNULL).returncode
 

@@ -94,7 +94,7 @@ def main() -> None:
 
 def made_shop(folder: Path) -> Path:
     """A git repository with a failing test; the demo's."""
-    demo._make_repository(folder / "shop")
+    demo.make_repository(folder / "shop")
     (folder / "shop" / ".gitignore").write_text("__pycache__/\n")
     return folder / "shop"
 
@@ -128,7 +128,7 @@ def first_edit(terminal: Terminal, target: Path) -> None:
     terminal.waits_for("[y] yes", gone=True)
     terminal.waits_for("[y] yes")
     terminal.press("y")
-    terminal.waits_for("the test passes.")
+    terminal.waits_for("test passes.")
     rests(terminal)
     passed = subprocess.run(TEST.split(), cwd=terminal.folder, capture_output=True, check=False)
     assert passed.returncode == 0, passed.stderr.decode()

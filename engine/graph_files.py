@@ -11,21 +11,23 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
 from dotenv import dotenv_values
+from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import BaseModel
 
+from interlock.engine.options import LISTING
 from interlock.graphs._langgraph import is_graph
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import from_langgraph
 from interlock.state.errors import THEIR_ERRORS, ConfigError, InterlockError
 from interlock.state.text import nearest
 
-LISTING = "langgraph.json"
 _USUAL = ("graph", "agent", "app", "workflow")
 
 
@@ -100,9 +102,10 @@ def listed_in(folder: Path) -> dict[str, GraphFile]:
 def _prepare(listing: Path) -> None:
     """Make a project's own folders importable, and its variables known, as LangGraph's server does."""
     settings: dict[str, Any] = json.loads(listing.read_text(encoding="utf-8"))
-    for place in settings.get("dependencies", ()):
-        folder = listing.parent / str(place)
-        if str(place).startswith(".") and folder.is_dir():
+    for place in map(str, settings.get("dependencies", ())):
+        if not place.startswith("."):
+            _check_installed(listing, place)
+        elif (folder := listing.parent / place).is_dir():
             _importable(folder)
     env: Any = settings.get("env") or {}
     file = listing.parent / env if isinstance(env, str) else None
@@ -110,6 +113,24 @@ def _prepare(listing: Path) -> None:
         env = dotenv_values(file) if file.is_file() else {}
     for name, value in cast("dict[str, Any]", env).items():
         os.environ.setdefault(name, str(value))
+
+
+def _check_installed(listing: Path, dependency: str) -> None:
+    """Raises `ConfigError` if a package that the project names isn't there, or in a version that it refuses."""
+    try:
+        wanted = Requirement(dependency)
+    except InvalidRequirement:
+        return  # an address
+    try:
+        found = version(wanted.name)
+    except PackageNotFoundError:
+        found = ""
+    if not found or not wanted.specifier.contains(found, prereleases=True):
+        here = f"{wanted.name} is {found} here" if found else "it isn't installed"
+        raise ConfigError(
+            f"{listing}: dependency {dependency!r}: {here}; install it beside Interlock: "
+            f"{sys.executable} -m pip install '{dependency}'"
+        )
 
 
 def _importable(folder: Path) -> None:

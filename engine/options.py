@@ -22,6 +22,8 @@ WORKFLOWS_FOLDER = Path(".interlock") / "workflows"
 """Where users' workflows live, relative to a workspace or the user's home."""
 WORKFLOWS_GROUP = "interlock.workflows"
 """Entry-point group."""
+LISTING = "langgraph.json"
+"""Names a project's LangGraph graphs."""
 
 HEARTBEAT_STALE_S = 30.0
 """Seconds without a heartbeat, on the challenger's monotonic clock, before a live owner is replaced (`engine.md` 17).

@@ -19,8 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from interlock.engine.graph_files import LISTING, GraphFile, kept_graph, listed_in, named
-from interlock.engine.options import WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
+from interlock.engine.graph_files import GraphFile, kept_graph, listed_in, named
+from interlock.engine.options import LISTING, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
 from interlock.graphs import PIPELINES, offer, pipeline
 from interlock.graphs._factory import is_factory
 from interlock.graphs._langgraph import is_graph
@@ -28,7 +28,14 @@ from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import from_langgraph
 from interlock.services.config.settings import project_paths
 from interlock.services.trust import ProjectFile, ignored_line, is_trusted, shown_path
-from interlock.state.errors import THEIR_ERRORS, ConfigError, InterlockError, RunError, UntrustedError
+from interlock.state.errors import (
+    THEIR_ERRORS,
+    ConfigError,
+    InterlockError,
+    RunError,
+    UntrustedError,
+    UserError,
+)
 
 _HOW = "expected `WORKFLOW = Workflow({name!r}, build, Input, Output)` (interlock.workflow)"
 
@@ -122,6 +129,7 @@ def ignored(options: Options) -> list[str]:
     if _trusts(root, options):
         return []
     files = [ProjectFile(f) for folder in _project(root, options.user_home) for f in _files(folder)]
+    files += [ProjectFile(root / LISTING)] if listed_in(root) else []
     return ignored_line(files, root)
 
 
@@ -145,6 +153,15 @@ def find_workflow(name: str, options: Options) -> tuple[Pipeline, dict[str, str]
     if not _trusts(root, options) and name in listed_in(root):
         raise _untrusted(name, root / LISTING, root)
     return pipeline(name), None
+
+
+def only_graph(options: Options) -> str:
+    """The graph that the folder's `langgraph.json` names, if there is one. Raises `UserError`."""
+    names = [name for name, source in _offered(options).items() if source.graph]
+    if len(names) != 1:
+        has = f"the {LISTING} here names {', '.join(names)}" if names else f"no {LISTING} counts here"
+        raise UserError(f"Which graph? Give it first: FILE.py:graph, or a name; {has}.")
+    return names[0]
 
 
 def begun_with(run: str, workflow: str, options: Options) -> tuple[Pipeline, list[str]]:

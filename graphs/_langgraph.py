@@ -194,6 +194,19 @@ def has_breakpoints(compiled: Any) -> bool:
     return any(one.interrupt_before_nodes or one.interrupt_after_nodes for one in graphs)
 
 
+def time_limits(compiled: Any) -> dict[str, float]:
+    """Node → seconds that it may take, in a graph and those inside it; only of nodes with a time-out."""
+    found: dict[str, float] = {}
+    for graph in (compiled, *(inner for _, inner in compiled.get_subgraphs(recurse=True))):
+        for name, node in graph.nodes.items():
+            own = getattr(node, "timeout", None)
+            limits = [own.run_timeout, own.idle_timeout] if own else [graph.step_timeout]
+            seconds = [one if isinstance(one, int | float) else one.total_seconds() for one in limits if one]
+            if seconds:
+                found[name] = max(found.get(name, 0), *seconds)
+    return found
+
+
 def tool_nodes(compiled: Any) -> list[Any]:
     """The `ToolNode`s of a graph and of those inside it."""
     graphs = (compiled, *(inner for _, inner in compiled.get_subgraphs(recurse=True)))

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from threading import Timer
 from typing import Any
 from uuid import UUID
 
@@ -20,8 +21,10 @@ class Watch(_Base):
 
     raise_error = True
 
-    def __init__(self, deps: Deps, workflow: str) -> None:
-        self._deps, self._workflow = deps, workflow
+    def __init__(self, deps: Deps, workflow: str, limits: Mapping[str, float]) -> None:
+        """`limits`: node → seconds of its time-out."""
+        self._deps, self._workflow, self._limits = deps, workflow, limits
+        self._overdue: dict[UUID, Timer] = {}
         self._nodes: dict[UUID, tuple[str, str, str, float]] = {}
         self._tools: dict[UUID, tuple[str, str, float]] = {}
         self._streamed: set[UUID] = set()
@@ -48,6 +51,8 @@ class Watch(_Base):
             str((metadata or {}).get("checkpoint_id", "")),
             time.perf_counter(),
         )
+        if node in self._limits and (timer := self._deps.cancel.overdue(self._limits[node])):
+            self._overdue[run_id] = timer
         self._deps.emit(NodeStart(workflow=self._workflow, node=node, checkpoint_id=self._nodes[run_id][2]))
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
@@ -56,6 +61,7 @@ class Watch(_Base):
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         if run_id not in self._nodes:
             return
+        self._in_time(run_id)
         if isinstance(error, Exception) and not isinstance(error, GraphBubbleUp):
             self.failed = self.failed or self._nodes[run_id][1]
             self._deps.steps.failed(self._nodes[run_id][0])
@@ -64,6 +70,7 @@ class Watch(_Base):
     def _end(self, run_id: UUID, keys: list[str]) -> None:
         if (known := self._nodes.pop(run_id, None)) is None:
             return
+        self._in_time(run_id)
         task, node, checkpoint, started = known
         ms = (time.perf_counter() - started) * 1000
         self._deps.steps.ended(task, ms, keys)
@@ -71,6 +78,10 @@ class Watch(_Base):
             NodeEnd(workflow=self._workflow, node=node, checkpoint_id=checkpoint, duration_ms=round(ms, 3))
         )
         self.failed = ""  # a node of a graph inside it raised, and it went on
+
+    def _in_time(self, run_id: UUID) -> None:
+        if timer := self._overdue.pop(run_id, None):
+            timer.cancel()
 
     def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **_: Any) -> None:
         """Asked for by LangChain; what is said is told as it comes."""

@@ -14,13 +14,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from langgraph.errors import GraphDrained
+from langgraph.errors import GraphDrained, NodeTimeoutError
 from pydantic import ConfigDict
+from pydantic.errors import PydanticUserError
 
 from interlock.graphs._asking import plain
 from interlock.graphs._factory import Factory, is_factory, opened, outline
 from interlock.graphs._given import check_given, context_of, model_of, prompt_of, taken
-from interlock.graphs._langgraph import compiled_graph, is_graph, named_types, tool_nodes, with_saver
+from interlock.graphs._langgraph import (
+    compiled_graph,
+    is_graph,
+    named_types,
+    time_limits,
+    tool_nodes,
+    with_saver,
+)
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs._printing import printed_aside
 from interlock.graphs._tap import custom_parts
@@ -43,6 +51,20 @@ class ForeignOutput(WorkflowOutput):
     """The values of the graph's output."""
 
     model_config = ConfigDict(extra="allow")
+
+
+def output_of(graph: Any) -> type[ForeignOutput]:
+    """The output, with the schema that the graph has for it."""
+
+    class Output(ForeignOutput):
+        @classmethod
+        def model_json_schema(cls, *args: Any, **named: Any) -> dict[str, Any]:
+            try:
+                return graph.get_output_jsonschema()
+            except PydanticUserError:  # a type of theirs has none
+                return super().model_json_schema(*args, **named)
+
+    return Output
 
 
 class NodeError(RunError):
@@ -122,7 +144,7 @@ class Foreign(Pipeline):
 
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         token = DRIVE.set(Drive(deps, asyncio.get_running_loop()))
-        watch = Watch(deps, self.name)
+        watch = Watch(deps, self.name, time_limits(app))
         # Its own limit of supersteps counts, else LangGraph's.
         own = {"configurable": config["configurable"], "callbacks": [watch]}
         try:
@@ -139,7 +161,9 @@ class Foreign(Pipeline):
         except (InterlockError, GraphDrained):
             raise
         except Exception as error:
-            raise NodeError(_line(watch.failed or "the graph", error)) from error
+            if isinstance(error, TimeoutError | NodeTimeoutError):
+                deps.cancel.overdue(0)  # a thread that it left behind would hold the process
+            raise NodeError(_line(_blamed(error, watch.failed), error)) from error
         finally:
             DRIVE.reset(token)
 
@@ -172,7 +196,7 @@ def from_langgraph(graph: Any, name: str = "", summary: str = "", *, types: Iter
         name,
         lambda: ForeignGraph(name, compiled),  # pyright: ignore[reportArgumentType] - what the engine asks of a graph
         kind,
-        ForeignOutput,
+        output_of(compiled),
         graph=compiled,
         summary=summary,
         outcome="",
@@ -216,13 +240,29 @@ _FRAMES = 3
 _STDLIB = sysconfig.get_path("stdlib")
 
 
+def _blamed(error: Exception, failed: str) -> str:
+    """The node that failed; empty: the graph did, between its nodes."""
+    return error.node if isinstance(error, NodeTimeoutError) else failed
+
+
 def _line(node: str, error: Exception) -> str:
     """`plan: ValueError: no steps (agent.py:12 in plan < agent.py:40 in split)`: theirs, so no bug of ours."""
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [f for f in frames if not _is_library(f.filename)] or frames[-1:]
-    shown = (f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in theirs[-_FRAMES:])
-    what = " ".join(str(error).split())
-    return f"Node {node!r} failed: {type(error).__name__}: {what} ({' > '.join(shown)})"
+    theirs = [f for f in frames if not _is_library(f.filename)] or [
+        f for f in frames[-1:] if not _is_engine(f.filename)
+    ]
+    shown = " > ".join(f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in theirs[-_FRAMES:])
+    what = " ".join(str(error).split()) or (_SLOW if isinstance(error, TimeoutError) else "")
+    told = f"{type(error).__name__}: {what}" if what else type(error).__name__
+    return f"{f'Node {node!r}' if node else 'The graph'} failed: {told}{f' ({shown})' if shown else ''}"
+
+
+_SLOW = "it took longer than it may (its step_timeout, if it sets one)"
+
+
+def _is_engine(file: str) -> bool:
+    """Whether it is LangGraph or Python itself: its lines say nothing to who wrote the graph."""
+    return (file.startswith(("<frozen", _STDLIB)) and "site-packages" not in file) or "/langgraph/" in file
 
 
 def _is_library(file: str) -> bool:

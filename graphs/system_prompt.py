@@ -35,7 +35,8 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> SystemPromptOu
     message = context.transcript.message(values["system"]) if values["system"] else None
     sections = sections_of(message) if message else []
     for section in sections:
-        section.why = " and ".join(SECTIONS[section.name].conditions()) if section.name in SECTIONS else ""
+        ours = SECTIONS.get(section.name)
+        section.why = " and ".join(ours.conditions()) or "always" if ours else "given with the run"
     return SystemPromptOutput(
         text=message.text if message else "",
         sections=sections,

@@ -143,7 +143,9 @@ def problem(code: str, message: str) -> dict[str, str]:
 async def ask(
     runtime: Runtime[Deps], state: EditState, role: str, kind: type[T], prompt: tuple[str, str]
 ) -> Answered[T] | None:
-    """A helper's answer to `prompt` (system, user); one attempt."""
+    """A helper's answer to `prompt` (system, user); one attempt. A small model can't mend its own edit: None."""
+    if runtime.context.info.brief:
+        return None
     question = Question(
         role=role,
         messages=asking(*prompt),

@@ -68,7 +68,8 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
         "status": "running",
         "unavailable": {m: how for m, how in state.get("unavailable", {}).items() if how == "run"},
         "plan_phase": phase,
-        "next_speaker_check": not deps.settings.model.skip_next_speaker_check,
+        # A server for one conversation would have to read that again after the check's own request.
+        "next_speaker_check": not (deps.settings.model.skip_next_speaker_check or deps.info.brief),
     }
     if rules:
         opened["head"] = deps.transcript.append(state["head"], rules)

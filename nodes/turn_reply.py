@@ -103,13 +103,17 @@ async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         return {"candidate": "", **_failed(error, clock.monotonic() - started, state, runtime.context)}
     usage, reason = reply.usage.model_dump(exclude={"usd"}), reply.finish_reason or "none"
     runtime.stream_writer(Finished(reason=reason, usage=usage, duration_ms=reply.duration_ms))
+    found = watch.found(reply)  # which adds the answer's calls to the keys
     update: TurnState = {
         "candidate": reply.record,
-        "stream_problem": reply.problem or "",
         "finish_reason": reply.finish_reason or "",
-        "loop_found": watch.found(reply),
         "loop_keys": watch.keys,
     }
+    # Each key costs bytes in every turn, and these two are empty when it begins.
+    if (problem := reply.problem or "") != state["stream_problem"]:
+        update["stream_problem"] = problem
+    if found:
+        update["loop_found"] = found
     if state.get("protocol") == "auto":
         update["protocol"] = _protocol(state, reply, runtime.context)
     if reply.usage.input:
@@ -176,7 +180,7 @@ def _failed(error: ModelError, took_s: float, state: TurnState, deps: Deps) -> T
     plan = deps.models.plan(error, failures + 1, spent_s + took_s)
     if not plan["at"]:
         model = state.get("request_model") or state["sticky_model"]
-        stands = failure(error, model, state.get("unavailable", {}))
+        stands = _standing(error, model, state.get("unavailable", {}), deps.info.run)
         return {**stands, "retry": plan if error.retryable else None}
     if left_s is not None and plan["spent_s"] >= left_s:
         return {**_late(left_s), "retry": {**plan, "at": 0}}
@@ -247,7 +251,10 @@ async def wait_retry(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     If another try is pointless, another model is asked, once in a turn; else the error ends the turn.
     """
     deps, retry, steps = runtime.context, state["retry"], runtime.context.steps
+    task = task_of(runtime, "wait_retry")
     if not retry or not retry["at"]:
+        if retry:
+            steps.reasoned(task, f"attempt {retry['failures']} was the last: {retry['reason']}")
         if state.get("failed_model") and not state["rerouted"]:
             return {"label": "another model", "turn_status": "", "rerouted": True, "retry": None}
         return {"label": "too long", "turn_status": "error"}
@@ -255,9 +262,7 @@ async def wait_retry(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     delay_s = min(retry["delay_s"], max(0.0, retry["at"] - deps.clock.now()))
     if delay_s > retry["delay_s"] - _UNNOTICED_S:
         delay_s = retry["delay_s"]
-    steps.reasoned(
-        task_of(runtime, "wait_retry"), f"attempt {attempt} after {delay_s:.3g} s: {retry['reason']}"
-    )
+    steps.reasoned(task, f"attempt {attempt} after {delay_s:.3g} s: {retry['reason']}")
     runtime.stream_writer(Retry(reason=retry["reason"], delay_s=round(delay_s, 3), attempt=attempt))
     steps.commit()
     await asyncio.sleep(delay_s)
@@ -346,13 +351,14 @@ def accepted(state: TurnState, transcript: Transcript, reply: str) -> TurnState:
     return update
 
 
-def failure(error: ModelError, model: str, unavailable: Mapping[str, str]) -> TurnState:
+def _standing(error: ModelError, model: str, unavailable: Mapping[str, str], run: str) -> TurnState:
     """An exhausted quota or unknown model lasts for the run, an overloaded server for the prompt.
 
     Without `failed_model` the model isn't to blame: another would fail as well.
     """
     kind = "context_overflow" if error.overflow else error.kind
-    failed: TurnState = {"error": {"type": kind, "message": str(error)}, "failed_model": model}
+    text = f"{error} Try again with: interlock resume {run}" if error.retryable else str(error)
+    failed: TurnState = {"error": {"type": kind, "message": text}, "failed_model": model}
     if error.terminal:
         return {**failed, "unavailable": {**unavailable, model: "run"}}
     if error.retryable and error.status is not None:

@@ -12,9 +12,10 @@ Chart = StateChart[Any]
 
 
 class RunChart(StateChart[Any]):
-    """A run. `running` isn't stored: it follows from the lease."""
+    """A run. `running` isn't stored: it follows from the lease; nor is `queued`, which follows from its job."""
 
     created = State(initial=True)
+    queued = State()
     running = State()
     waiting = State()
     interrupted = State()
@@ -24,17 +25,26 @@ class RunChart(StateChart[Any]):
 
     drive = (
         created.to(running)
+        | queued.to(running)
         | waiting.to(running)
         | interrupted.to(running)
         | cancelled.to(running)
         | failed.to(running)
         | done.to(running)
     )
+    enqueue = (
+        created.to(queued)
+        | waiting.to(queued)
+        | interrupted.to(queued)
+        | cancelled.to(queued)
+        | failed.to(queued)
+        | done.to(queued)
+    )
     park = running.to(waiting)
     lose = running.to(interrupted)
     finish = running.to(done)
     fail = running.to(failed)
-    cancel = running.to(cancelled)
+    cancel = running.to(cancelled) | queued.to(cancelled)
 
 
 class ToolCallChart(StateChart[Any]):

@@ -311,6 +311,8 @@ class Token:
         self.requested = False
         self._under_way: dict[asyncio.Task[Any], bool] = {}
         """Tasks inside `guarded`, and whether each was cancelled by a stop."""
+        self.overdue: Callable[[float], threading.Timer | None] = lambda seconds: None  # noqa: ARG005
+        """Lets somebody's code, if it blocks, end the process some time after these seconds."""
 
     def request(self) -> None:
         """Cancel work in flight and refuse to start more."""

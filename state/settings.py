@@ -59,7 +59,7 @@ class ModelSettings(_Section):
     max_session_turns: int = Field(-1, alias="maxSessionTurns", ge=-1)
     """Maximum model turns across all prompts of a run; -1: no limit."""
     temperature: float | None = None
-    """Sampling temperature; null: the default of the pipeline or provider."""
+    """Sampling temperature; null: 1, or 0.2 for model servers nearby, and 0 for helpers."""
     thinking: Thinking = "auto"
     """How much the model thinks before it answers; `auto`: the model's default. Only for Gemini and OpenAI."""
     compression_threshold: float = Field(0.5, alias="compressionThreshold", gt=0, le=1)

@@ -41,8 +41,7 @@ class SectionOut(BaseModel):
     tokens: int
     """Estimated."""
     fingerprint: str
-    why: str = ""
-    """The condition that holds; empty: it always stands."""
+    why: str = Field(default="", description="the conditions that hold, or `always`")
 
 
 class SystemPromptOutput(WorkflowOutput):

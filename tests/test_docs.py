@@ -5,9 +5,11 @@ import re
 import sys
 import tomllib
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+from interlock.cli.main import VERSION
 from interlock.engine.diagrams import render
 from interlock.graphs import PIPELINES
 from interlock.state.errors import UserError
@@ -98,11 +100,16 @@ def test_the_script_and_the_program_that_pages_show_work(
 
 
 def test_the_registry_entry_names_this_release_and_a_script_that_it_has() -> None:
-    entry = json.loads((ROOT / "docs/agent.json").read_text())
+    (folder,) = (ROOT / "docs/registry").iterdir()
+    entry = json.loads((folder / "agent.json").read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert entry["distribution"]["uvx"] == {
         "package": f"{project['name']}=={entry['version']}",
         "args": ["acp"],
     }
-    assert entry["version"] == project["version"] and entry["license"] == project["license"]
-    assert project["name"] in project["scripts"]
+    assert entry["version"] == VERSION and entry["license"] == project["license"]
+    assert project["name"] in project["scripts"] and entry["id"] == folder.name
+    icon = ElementTree.parse(folder / "icon.svg").getroot()
+    assert (icon.get("width"), icon.get("height")) == ("16", "16")
+    colours = {one.get(how) for one in icon.iter() for how in ("fill", "stroke")}
+    assert colours == {"none", "currentColor", None}, "it takes the editor's colour"

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from commands import Run, run
 from databases import fresh_database
-from patience import until
+from patience import HANG_S, until
 
 __all__ = ["run"]
 
@@ -29,6 +30,38 @@ def fleet(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("INTERLOCK_STORE", fresh_database())
     assert run("fleet", "init").code == 0
     return run
+
+
+def test_an_administrator_sets_up_the_database_and_gives_two_roles(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import psycopg
+
+    address = fresh_database()
+    monkeypatch.delenv("INTERLOCK_STORE", raising=False)
+    printed = run("fleet", "init", "--print").out
+    with psycopg.connect(address, autocommit=True) as conn:
+        conn.execute(printed.encode())
+        for name in ("worker", "viewer"):
+            conn.execute(
+                f"drop role if exists a_{name}; create role a_{name} login in role interlock_{name}".encode()
+            )
+    as_worker, as_viewer = (address.replace("postgres@", f"a_{name}@") for name in ("worker", "viewer"))
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([{"text": "Done."}]))
+    monkeypatch.setenv("INTERLOCK_STORE", as_worker)
+    assert run("-p", "do it", "-m", f"script:{script}").code == 0
+    assert run("audit", "verify").code == 0
+    assert run("run", "main", "--detach", "-m", f"script:{script}", "do it").code == 0
+    monkeypatch.setenv("INTERLOCK_STORE", as_viewer)
+    assert "queued" in run("runs").out and "1 queued" in run("fleet").out
+    refused = run("-p", "do it", "-m", f"script:{script}")
+    assert refused.code != 0 and "Missing rights" in refused.err and "fleet init --print" in refused.err
+
+
+def test_print_is_refused_without_init(run: Run) -> None:
+    refused = run("fleet", "--print")
+    assert refused.code == 2 and "interlock fleet init --print" in refused.err
 
 
 class Worker:
@@ -167,3 +200,38 @@ def test_a_run_that_is_copied_to_a_server_driven_on_there_and_copied_back_replay
 
 def _hashes(replayed: str) -> list[str]:
     return [line.split()[1] for line in replayed.splitlines() if line.split()[0].lstrip("-").isdigit()]
+
+
+def test_what_is_decided_on_the_page_is_saved_with_the_job_of_a_worker(
+    fleet: Run, worker: Worker, home: Path, tmp_path: Path
+) -> None:
+    name = _begin(fleet, tmp_path)
+    assert fleet("wait", name).code == 75
+    worker.end()
+    server = subprocess.Popen([*ENTRY, "serve", "--port", "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        _decide_queue_stop(server, fleet, name, home)
+    finally:
+        server.kill()
+        server.communicate()
+    second = Worker()
+    try:
+        assert fleet("wait", name).code == 75, "it goes on to its next request"
+    finally:
+        assert second.end() == 0
+
+
+def _decide_queue_stop(server: subprocess.Popen[str], fleet: Run, name: str, home: Path) -> None:
+    assert server.stdout
+    address, _, token = server.stdout.readline().split()[-1].partition("/#token=")
+    with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=HANG_S) as page:
+        (request,) = page.get("/api/requests").json()
+        given = {"decisions": [{"id": request["id"], "choice": "proceed_once"}]}
+        assert page.post(f"/api/runs/{name}/decide", json=given).json() == {"decided": 1}
+        assert page.get(f"/api/runs/{name}").json()["status"] == "queued", "nothing drives it here"
+        assert [job["doing"] for job in fleet("fleet", "--json").json["jobs"]] == [False]
+        assert not [*home.rglob("live/*")], "no process of the page drives it"
+        assert page.post(f"/api/runs/{name}/stop", json={}).status_code == 200
+        assert fleet("fleet", "--json").json["jobs"] == [], "a job that waits is taken back"
+        assert page.post(f"/api/runs/{name}/prompt", json={}).status_code == 200
+        assert [job["doing"] for job in fleet("fleet", "--json").json["jobs"]] == [False]

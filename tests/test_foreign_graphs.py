@@ -509,22 +509,42 @@ async def loop(state):
 
 in_thread = StateGraph(State).add_node(thread).add_edge(START, "thread")
 in_loop = StateGraph(State).add_node(loop).add_edge(START, "loop")
+slow_step = in_thread.compile()
+slow_step.step_timeout = 1
+slow_node = StateGraph(State).add_node(loop, timeout=1).add_edge(START, "loop")
 """
 
 
-@pytest.mark.parametrize("graph", ["in_thread", "in_loop"])
-@pytest.mark.parametrize(("flags", "code"), [(["--timeout", "1"], 124), ([], 130)])
+@pytest.mark.parametrize(
+    ("graph", "flags", "code"),
+    [
+        ("in_thread", ["--timeout", "1"], 124),
+        ("in_thread", [], 130),
+        ("in_loop", ["--timeout", "1"], 124),
+        ("in_loop", [], 130),
+        ("slow_step", None, 124),
+        ("slow_node", None, 124),
+    ],
+)
 def test_code_that_blocks_heeds_a_stop_by_the_end_of_its_process(
-    options: Options, graph: str, flags: list[str], code: int
+    options: Options, graph: str, flags: list[str] | None, code: int
 ) -> None:
+    """`flags`: empty: Ctrl-C stops it; None: a time-out of the graph's own does."""
     name = f"{written(options, BLOCKS)}:{graph}"
     env = {**os.environ, "HOME": str(options.user_home), "XDG_STATE_HOME": str(options.home)}
-    args = [str(Path(sys.executable).parent / "interlock"), "run", name, *flags, "--input", '{"text": "x"}']
+    args = [
+        str(Path(sys.executable).parent / "interlock"),
+        "run",
+        name,
+        *(flags or ()),
+        "--input",
+        '{"text": "x"}',
+    ]
     with subprocess.Popen(args, env=env, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         while "blocked" not in process.stderr.readline():
             assert process.poll() is None
-        if not flags:
+        if flags == []:
             process.send_signal(signal.SIGINT)
         said = process.stderr.read()
         assert process.wait(60) == code

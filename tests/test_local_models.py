@@ -46,6 +46,10 @@ def test_calls_under_a_schema_are_run_and_their_results_are_told(interlock: Inte
     assert [*schema["properties"]] == ["text", "call"] and options[-1] == {"type": "null"}
     read = next(o for o in options if o["properties"]["name"]["enum"] == ["read_file"])
     assert read["properties"]["args"]["required"] == ["file_path"]
+    assert not [o for o in options[:-1] if o["properties"]["name"]["enum"] == ["replace"]]
+    options = second["response_format"]["json_schema"]["schema"]["properties"]["call"]["anyOf"]
+    edits = next(o for o in options if o["properties"]["name"]["enum"] == ["replace"])
+    assert edits["properties"]["args"]["properties"]["file_path"]["enum"] == ["a.txt"], "what was read"
     assert first["messages"][0] == second["messages"][0], "the fixed part comes first and stays"
     told = second["messages"][-2:]
     call = {"name": "read_file", "args": {"file_path": "a.txt"}}

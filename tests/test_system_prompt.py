@@ -187,8 +187,8 @@ def test_rule_files_are_nothing_that_a_model_may_change(place: Place) -> None:
 @pytest.mark.parametrize(
     ("workflow", "given", "stand", "out"),
     [
-        ("system-prompt", {}, {"native": "native calls", "role": ""}, {"xml": "needs calls as tags"}),
-        ("system-prompt", {"mode": "ask"}, {"markdown": ""}, {"rules_edits": "needs an edit tool"}),
+        ("system-prompt", {}, {"native": "native calls", "role": "always"}, {"xml": "needs calls as tags"}),
+        ("system-prompt", {"mode": "ask"}, {"markdown": "always"}, {"rules_edits": "needs an edit tool"}),
         ("system-prompt", {"has": {"diff": False}}, {}, {"rules_diff": "needs apply_diff", "instructions": "nothing to say"}),  # noqa: E501
         ("main", {"prompt": "go"}, {"edits": ""}, {"git": "needs a git repository", "skills": "needs activate_skill"}),
     ],

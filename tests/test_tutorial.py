@@ -31,7 +31,7 @@ def test_each_command_block_works_in_a_fresh_shell_or_says_what_it_needs(
 
     work, kept, page = tmp_path / "shop", tmp_path / "kept", tmp_path / "page.md"
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    demo._make_repository(work)
+    demo.make_repository(work)
     replies = (ROOT / "docs" / "demo.yaml").read_text()
     (tmp_path / "replies.yaml").write_text(re.sub(r"^- expect: .*\n  ", "- ", replies, flags=re.MULTILINE))
     ask = f"interlock -p fix -m script:{tmp_path}/replies.yaml"
@@ -122,7 +122,8 @@ def test_a_name_that_cant_be_is_refused(
 
 def test_the_page_for_langgraph_works_as_it_is_written(tmp_path: Path) -> None:
     page = ROOT / "docs" / "langgraph.md"
-    assert len(page.read_text().splitlines()) <= 60
+    first, _, _ = page.read_text().partition("\n## What was tried")
+    assert len(first.splitlines()) <= 60
     done = followed(page, tmp_path, tmp_path)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     for text in (

@@ -1,7 +1,9 @@
 """tmuxes: a program in tmux, a terminal that people use, on a server of its own."""
 
 import os
+import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from patience import until
@@ -44,5 +46,17 @@ class Tmux:
         self.waits_for(prompt)
         self.presses("Enter")
 
-    def closes(self) -> None:
-        subprocess.run(["tmux", "-S", str(self.socket), "kill-server"], capture_output=True, check=False)
+    def closes(self, kill: bool = False) -> None:
+        """End the server, and wait until it is gone: a new one can't begin at the socket of one that is going.
+
+        `kill`: what runs in the window is killed before it hears of this.
+        """
+        try:
+            server, program = self.do("display-message", "-p", "#{pid} #{pane_pid}").split()
+        except subprocess.CalledProcessError:
+            return  # it has ended by itself
+        if kill:
+            os.kill(int(program), signal.SIGKILL)
+        with suppress(subprocess.CalledProcessError):  # it ends with its last window
+            self.do("kill-server")
+        until(lambda: not Path("/proc", server).exists(), "the end of tmux")

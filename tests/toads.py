@@ -57,6 +57,8 @@ def _install(program: Path) -> None:
 def _unpacked(folder: Path) -> Path:
     """Python 3.14 of Debian's unstable, beside the machine's own."""
     mirror = _run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"], folder)
+    if not mirror:
+        raise OSError("apt names no mirror that would have Python 3.14")
     (folder / "sources").write_text(f"deb [signed-by={_KEYS}] {mirror.splitlines()[0]} sid main\n")
     (folder / "status").write_text("")
     for name in ("lists/partial", "cache/archives/partial", "root"):

@@ -18,16 +18,33 @@ _ENDS = frozenset({"attempt_completion", "complete_task"})
 """Tools whose call ends the work: where one is offered, every message calls a tool."""
 
 
-def schema_of(tools: Sequence[ToolDeclaration]) -> dict[str, Any]:
-    """The JSON Schema of an answer."""
-    calls: list[dict[str, Any]] = [_call_schema(tool) for tool in tools]
+_SEES = {"read_file": "file_path", "write_file": "file_path", "write_to_file": "path"}
+"""Tools after whose call a model knows a file, and the argument that names it."""
+_EDIT = "replace"
+
+
+def schema_of(tools: Sequence[ToolDeclaration], messages: Sequence[Message] = ()) -> dict[str, Any]:
+    """The JSON Schema of the next answer.
+
+    Small models invent the text of files and repeat themselves: what hasn't been read can't be edited, and a tool isn't
+    offered after two equal calls of it.
+    """
+    made = [call for message in messages for call in message.tool_calls]
+    paths = [call.args.get(_SEES.get(call.name, "")) for call in made]
+    seen = [*dict.fromkeys(map(str, filter(None, paths)))]
+    withheld = set[str]() if seen else {_EDIT}
+    if len(made) > 1 and (made[-1].name, made[-1].args) == (made[-2].name, made[-2].args):
+        withheld.add(made[-1].name)
+    calls = [_call_schema(tool, seen) for tool in tools if tool.name not in withheld]
     if ends_with(tools) is None:
         calls.append({"type": "null"})
     return _closed({"text": {"type": "string"}, "call": {"anyOf": calls}})
 
 
-def _call_schema(tool: ToolDeclaration) -> dict[str, Any]:
+def _call_schema(tool: ToolDeclaration, seen: Sequence[str]) -> dict[str, Any]:
     known = {k: v for k, v in tool.parameters.get("properties", {}).items() if k != WAIT}
+    if tool.name == _EDIT:
+        known["file_path"] = {**known["file_path"], "enum": [*seen]}
     args = {**_closed(known), "required": [*tool.parameters.get("required", ())]}
     return _closed({"name": {"type": "string", "enum": [tool.name]}, "args": args})
 

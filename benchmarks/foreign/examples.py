@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
@@ -123,16 +123,33 @@ def run(example: Example, file: Path, folder: Path, every: int) -> str:
     def person(request: Any) -> Decision:
         return Decision(request["id"], "proceed_once", text=_text(_answer(example, request["preview"])))
 
+    theirs = _aside(lambda: asyncio.run(_in_langgraph(workflow, example)))
     by_commands, kills = _by_commands(example, file, folder / "cli"), 0
     if every:
         kills = kill_everywhere(stage, name, example.input, folder / "kills", person=person, every=every)
     asked: list[Any] = []
     outcome = stage(folder / "own").play(name, example.input, lambda r: asked.append(r) or person(r))
     assert outcome.status == "done", outcome.error
-    _same(outcome.output, asyncio.run(_in_langgraph(workflow, example)), "LangGraph")
+    _same(outcome.output, theirs, "LangGraph")
     _same(outcome.output, by_commands, "interlock run")
     drawn = f", asked {len(asked)}×" if asked else ""
     return f"{len(workflow.graph.nodes) - 1} nodes{drawn}; {kills} kills"
+
+
+def _aside(made: Callable[[], Any]) -> Any:
+    """The result of a function, JSON-like, in a child: a page's own store would remember."""
+    reading, writing = os.pipe()
+    if (pid := os.fork()) == 0:
+        try:
+            os.write(writing, json.dumps(made(), default=str).encode())
+        except BaseException:
+            traceback.print_exc()
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as told:
+        found = told.read()
+    os.waitpid(pid, 0)
+    return json.loads(found)
 
 
 def _answer(example: Example, text: str) -> Any:

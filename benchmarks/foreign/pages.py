@@ -189,7 +189,7 @@ EXAMPLES = (
         (15,),
         "graph",
         {},
-        answers={"Please enter": "not a number", "is not valid": 25},
+        answers={"is not valid": 25, "Please enter": "not a number"},
     ),
     Example("breakpoints", _HUMAN, (18,), "graph", {"input": "hello"}, answers={"": ""}),
     Example("question below a node", _HUMAN, (25,), "graph", {"state_counter": 1}, answers={"name": "35"}),
@@ -199,7 +199,7 @@ EXAMPLES = (
         (26,),
         "graph",
         {"age": None, "name": None},
-        answers={"name": "John", "age": "25"},
+        answers={"name": "John", "age": 25},
     ),
     Example(
         "wait for input",

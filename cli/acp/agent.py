@@ -30,6 +30,7 @@ from interlock.state.errors import CredentialsError, InterlockError, UserError, 
 
 if TYPE_CHECKING:
     from interlock.cli.acp.session import EditorSession
+    from interlock.engine.client import Shown
 
 PROTOCOL = 1
 _LEAVE_S = 0.8
@@ -43,14 +44,7 @@ _LOGIN = {
     "description": "Set GEMINI_API_KEY (or name a local server) in the environment or in ~/.gemini/.env, "
     "or run `interlock` in a terminal, which asks for it.",
 }
-_TERMINAL_LOGIN = {
-    "type": "terminal",
-    "id": "terminal",
-    "name": "Choose a model in a terminal",
-    "description": "Asks for a key or a server, tries it, and stores it.",
-    "args": ["--setup"],
-}
-"""For clients that can open a terminal: `interlock acp --setup`."""
+_TERMINAL = "terminal"
 
 Params = Mapping[str, Any]
 Answer = Callable[["Agent", Params], Awaitable[object]]
@@ -126,7 +120,8 @@ class Agent:
         client: dict[str, Any] = _optional(params, "clientCapabilities", dict) or {}
         self._client = client
         Thread(target=_import_ahead, daemon=True).start()
-        in_terminal = mapping(client.get("auth")).get("terminal") is True
+        by_launch = mapping(client.get("_meta")).get("terminal-auth") is True
+        in_terminal = by_launch or mapping(client.get("auth")).get("terminal") is True
         return {
             "protocolVersion": PROTOCOL,
             "agentInfo": {"name": "interlock", "title": "Interlock", "version": VERSION},
@@ -136,11 +131,11 @@ class Agent:
                 "mcpCapabilities": {"http": True, "sse": True},
                 "sessionCapabilities": {name: dict[str, Any]() for name in _SESSIONS},
             },
-            "authMethods": [_TERMINAL_LOGIN, _LOGIN] if in_terminal else [_LOGIN],
+            "authMethods": [_terminal_login(), _LOGIN] if in_terminal else [_LOGIN],
         }
 
     async def authenticate(self, params: Params) -> object:
-        if (given := params.get("methodId")) not in (_LOGIN["id"], _TERMINAL_LOGIN["id"]):
+        if (given := params.get("methodId")) not in (_LOGIN["id"], _TERMINAL):
             raise RpcError(PARAMS, f"No way to sign in {given!r}. There is {_LOGIN['id']!r}.")
         await asyncio.to_thread(Client(self._options).check_model)
         return {}
@@ -150,17 +145,20 @@ class Agent:
         client = Client(options)
         await asyncio.to_thread(client.check_model)
         name = await asyncio.to_thread(client.open_session, _folder(params))
-        session = await self._opened(name, options, _folder(params))
+        session = await self._opened(name, options)
         return {"sessionId": name, **self._state(session)}
 
     async def load(self, params: Params, replay: bool = True) -> object:
         options, name = self._options_of(params), _text(params, "sessionId")
         if name in self._sessions:
             await self._sessions.pop(name).close()
-        run, workspace = self._known(options, name, _folder(params))
-        session = await self._opened(name, options, workspace)
-        if run:
-            await session.show(run, replay)
+        known, folder = self._known(name), _folder(params)
+        if (
+            known.workspace != str(folder) and Path(known.workspace).is_dir()
+        ):  # not moved, as far as one can see
+            raise RpcError(PARAMS, f"Session {name!r} works in {known.workspace!r}, not in {str(folder)!r}.")
+        session = await self._opened(name, options, known.run, replay)
+        session.chosen.again(known.chosen)
         return self._state(session)
 
     async def resume(self, params: Params) -> object:
@@ -168,20 +166,15 @@ class Agent:
 
     async def fork(self, params: Params) -> object:
         options, client = self._options_of(params), Client(self._options)
-        run, workspace = self._known(options, _text(params, "sessionId"), None)
-        if not run:  # nothing to share: a session that begins there
-            return await self.new(params)
         folder = _folder(params)
+        known = self._known(_text(params, "sessionId"))
+        if not known.run:  # nothing to share: a session that begins there
+            return await self.new(params)
+        here = known.workspace == str(folder)
         made = await asyncio.to_thread(
-            lambda: (
-                client.fork(run, workspace=folder, in_place=False)
-                if folder != workspace
-                else client.fork(run, in_place=True)
-            )
+            lambda: client.fork(known.run, workspace=None if here else folder, in_place=here)
         )
-        client.open_session(folder, made.run)
-        session = await self._opened(made.run, options, folder)
-        await session.show(made.run, replay=False)
+        session = await self._opened(made.run, options, made.run)
         return {"sessionId": made.run, **self._state(session)}
 
     async def close(self, params: Params) -> object:
@@ -201,18 +194,19 @@ class Agent:
 
     def _rows(self, folder: str | None) -> list[Frame]:
         client = Client(self._options)
-        shown_by = {run: session for session, (run, _) in client.sessions().items()}
+        shown = {shown.run: (session, shown.workspace) for session, shown in client.sessions().items()}
         runs = client.runs()
         there = {row.run for row in runs}
         return [
             {
-                "sessionId": shown_by.get(row.run, row.run),
-                "cwd": row.workspace,
+                "sessionId": session,
+                "cwd": place,
                 "title": row.title,
                 "updatedAt": datetime.fromtimestamp(row.updated, UTC).isoformat(),
             }
             for row in runs
-            if folder in (None, row.workspace) and not (row.subtask and row.parent in there)
+            for session, place in [shown.get(row.run, (row.run, row.workspace))]
+            if folder in (None, place) and not (row.subtask and row.parent in there)
         ]
 
     async def prompt(self, params: Params) -> object:
@@ -224,31 +218,36 @@ class Agent:
         return {}
 
     async def set_mode(self, params: Params) -> object:
-        session = self._session(params)
-        assert session.chosen
-        session.chosen.take_mode(_text(params, "modeId"))
+        self._session(params).chosen.take("approval_mode", _text(params, "modeId"))
         return {}
 
     async def set_option(self, params: Params) -> object:
-        session = self._session(params)
-        assert session.chosen
-        session.chosen.take(_text(params, "configId"), params.get("value"))
-        return {"configOptions": session.chosen.options()}
+        chosen = self._session(params).chosen
+        chosen.take(_text(params, "configId"), params.get("value"))
+        return {"configOptions": chosen.options()}
 
-    async def _opened(self, name: str, options: Options, workspace: Path) -> "EditorSession":
+    async def _opened(
+        self, name: str, options: Options, run: str = "", replay: bool = False
+    ) -> "EditorSession":
+        """A session that shows a run, or begins one. `replay`: its conversation is sent."""
         from interlock.cli.acp.session import EditorSession
-        from interlock.cli.acp.settings import Chosen
 
         assert self._client is not None
-        session = EditorSession(name, options, workspace, self._wire, self._client)
-        session.begin()
-        session.chosen = await asyncio.to_thread(Chosen, session.talk, session.update)
-        self._sessions[name] = session
+        session = self._sessions[name] = EditorSession(name, options, self._wire, self._client)
+        try:
+            await session.begin()
+            if run:
+                await session.show(run, replay)
+                session.keep()
+        except BaseException:
+            del self._sessions[name]
+            await session.close()
+            raise
         return session
 
     def _state(self, session: "EditorSession") -> dict[str, Any]:
         asyncio.get_running_loop().call_soon(session.offer)
-        return session.chosen.state() if session.chosen else {}
+        return session.chosen.state()
 
     def _session(self, params: Params) -> "EditorSession":
         name = _text(params, "sessionId")
@@ -256,19 +255,12 @@ class Agent:
             raise RpcError(NOT_FOUND, f"No session {name!r} is open. Begin or load one.", {"sessionId": name})
         return self._sessions[name]
 
-    def _known(self, options: Options, name: str, folder: Path | None) -> tuple[str, Path]:
-        """A session's run, empty before it has begun, and its workspace."""
-        client = Client(options)
-        run, workspace = client.sessions().get(name, (name, ""))
-        row = next((row for row in client.runs() if row.run == run), None)
-        if row is None and not workspace:
+    def _known(self, name: str) -> "Shown":
+        if (shown := Client(self._options).session(name)) is None:
             raise RpcError(
                 NOT_FOUND, f"No session {name!r}. List them with session/list.", {"sessionId": name}
             )
-        place = Path(row.workspace if row else workspace)
-        if folder is not None and folder != place:
-            raise RpcError(PARAMS, f"Session {name!r} works in {str(place)!r}, not in {str(folder)!r}.")
-        return (run if row else ""), place
+        return shown
 
     def _options_of(self, params: Params) -> Options:
         """Options of a session: the folder, further folders, and the client's MCP servers."""
@@ -295,6 +287,22 @@ _METHODS: dict[str, Answer] = {
     "session/set_mode": Agent.set_mode,
     "session/set_config_option": Agent.set_option,
 }
+
+
+def _terminal_login() -> Frame:
+    """For clients that can open a terminal: `interlock acp --setup`. Zed takes the command from `_meta`."""
+    name, command = (
+        "Choose a model in a terminal",
+        {"command": sys.argv[0], "args": [*sys.argv[1:], "--setup"]},
+    )
+    return {
+        "type": "terminal",
+        "id": _TERMINAL,
+        "name": name,
+        "description": "Asks for a key or a server, tries it, and stores it.",
+        "args": ["--setup"],
+        "_meta": {"terminal-auth": {"label": name, **command}},
+    }
 
 
 def _import_ahead() -> None:

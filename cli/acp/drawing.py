@@ -61,6 +61,8 @@ class Drawing:
         self.workspace, self._terminals = workspace, terminals
         self.run = ""
         self.announced: set[str] = set()
+        self.open: set[str] = set()
+        """Calls without an end."""
         self._args: dict[str, Mapping[str, Any]] = {}
         self._output: dict[str, str] = {}
         self._in_terminal: set[str] = set()
@@ -101,6 +103,7 @@ class Drawing:
     def announce(self, name: str, tool: str, args: Mapping[str, Any], title: str) -> Update:
         """A call that is first heard of."""
         self.announced.add(name)
+        self.open.add(name)
         self._args[name] = args
         terminal: Update = {}
         if self._terminals and kind_of(tool) == "execute":
@@ -117,6 +120,11 @@ class Drawing:
             "locations": self.locations(args),
             **terminal,
         }
+
+    def end(self, name: str, well: bool) -> Update:
+        """The end of a call that no event tells."""
+        self.open.discard(name)
+        return _changed(name, status="completed" if well else "failed")
 
     def _call(self, event: ToolUse | ToolStart | ToolOutput | ToolResultEvent) -> Iterator[Update]:
         name = self.name(self.run, event.agent, event.tool_id)
@@ -138,6 +146,7 @@ class Drawing:
             shows = {"content": [_terminal(name)]} if name in self._in_terminal else {}
             yield _changed(name, status="in_progress", **shows)
         elif isinstance(event, ToolResultEvent):
+            self.open.discard(name)
             printed = self._output.pop(name, "")
             if name in self._in_terminal and not event.error:
                 yield from _ended(name, event, printed)

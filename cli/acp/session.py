@@ -5,13 +5,14 @@ import tempfile
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from interlock.cli import quick_start
 from interlock.cli.acp import asking, commands
 from interlock.cli.acp.drawing import Drawing, Update, said
 from interlock.cli.acp.files import ClientFiles
 from interlock.cli.acp.prompts import Block, Given, given, take_file
+from interlock.cli.acp.settings import Chosen
 from interlock.cli.acp.wire import INTERNAL, INVALID, NO_LOGIN, PARAMS, RpcError, Wire, mapping
 from interlock.engine.client import Decision, Options, Pending
 from interlock.engine.client.conversation import Conversation
@@ -19,9 +20,6 @@ from interlock.engine.client.front import UNFINISHED, Notice
 from interlock.engine.client.own import Available
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event, Finished, HandOver, Init, Result
-
-if TYPE_CHECKING:
-    from interlock.cli.acp.settings import Chosen
 
 _ALL = 1_000_000
 """Messages of a conversation that are shown again: all of them."""
@@ -36,14 +34,12 @@ _KNOWN = ("rejected", "refused", "denied")
 class EditorSession:
     """Shows a conversation in an editor (`Front`). Used from the event loop, but for `event`."""
 
-    def __init__(
-        self, name: str, options: Options, workspace: Path, wire: Wire, client: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, name: str, options: Options, wire: Wire, client: Mapping[str, Any]) -> None:
         """`client`: the client's capabilities."""
         self.name, self._wire, self._client = name, wire, client
-        options = replace(options, workspace=workspace, buffers=ClientFiles(wire, name, client))
+        options = replace(options, buffers=ClientFiles(wire, name, client))
         self.talk = Conversation(options, "main", self, quick_start.begin)
-        self._own = Available(options, workspace)
+        self._own = Available(options, self.talk.workspace)
         self.talk.shown_at_most = _ALL
         self.talk.next_id = name
         terminals = mapping(client.get("_meta")).get("terminal_output") is True
@@ -55,29 +51,34 @@ class EditorSession:
         self._choices = 0
         self._answer = ""
         """What the person said where a question is open that only words answer."""
-        self._cancelled = False
+        self._cancelled = self._closed = self._elsewhere = False
         self._result: Result | None = None
         self._problems: list[str] = []
         self._pointed = name
-        self.chosen: Chosen | None = None
+        self._prompted = False
+        """A prompt has been sent, and nothing has come of it yet."""
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
+        """Read the settings. Raises `InterlockError`."""
         self.talk.begin()
         self._watching = asyncio.create_task(self.talk.watch())
+        self.chosen = await asyncio.to_thread(Chosen, self.talk, self.update, self.keep)
 
     def offer(self) -> None:
         """Tell the client which commands there are."""
         self.update(commands.offered(self._own))
 
     async def close(self) -> None:
+        """Stop; an open question stays open, for whoever loads the session."""
+        self._closed = True
         self._watching.cancel()
         self._withdraw()
         await self.talk.close()
 
     async def show(self, run: str, replay: bool = True) -> None:
-        """Go on with a run: show its conversation, then ask what is open. Raises `UserError`."""
+        """Go on with a run: show its conversation, then ask what is open. Raises `UserError` and `RpcError`."""
         self._shown = asyncio.get_running_loop().create_future()
-        self._replaying, self._muted = replay, not replay
+        self._replaying, self._muted, self._problems = replay, not replay, []
         self.talk.switch(run)
         self.drawing.run = run
         self.drawing.workspace = self.talk.workspace
@@ -85,13 +86,15 @@ class EditorSession:
             await self._shown
         finally:
             self._shown = None
+        if self._problems:
+            raise RpcError(INTERNAL, "\n".join(self._problems))
 
     async def prompt(self, blocks: Sequence[Block]) -> dict[str, Any]:
         """One turn. Raises `RpcError` for a prompt that can't be used, and for a turn that failed."""
         if self._turn is not None:
             raise RpcError(INVALID, "A prompt is under way in this session: cancel it, or wait for its end.")
         self._turn = asyncio.get_running_loop().create_future()
-        self._cancelled, self._result, self._problems = False, None, []
+        self._cancelled, self._elsewhere, self._result, self._problems = False, False, None, []
         try:
             with tempfile.TemporaryDirectory(prefix="interlock-") as spool:
                 await self._sent(blocks, Path(spool))
@@ -156,8 +159,7 @@ class EditorSession:
         await asyncio.wait({asked})
         self._asking = None
         chosen = None if asked.cancelled() or asked.exception() else asked.result()
-        status = "failed" if chosen is None else "completed"
-        self.update({"sessionUpdate": "tool_call_update", "toolCallId": name, "status": status})
+        self.update(self.drawing.end(name, chosen is not None))
         return chosen
 
     def say(self, text: str) -> None:
@@ -185,7 +187,7 @@ class EditorSession:
 
     def _ended(self) -> dict[str, Any]:
         result = self._result
-        if self._cancelled or (result and result.status == "cancelled"):
+        if self._cancelled or self._closed or (result and result.status == "cancelled"):
             return {"stopReason": "cancelled"}
         if result is None or (result.error and result.exit_code not in (*_STOP_REASONS, *_TOLD)):
             error = (result and result.error) or {}
@@ -214,6 +216,9 @@ class EditorSession:
             quick_start.settle()
         if isinstance(event, Init):
             self.drawing.run = event.session_id
+            if self._prompted:
+                self._prompted = False
+                self.chosen.counted()
         elif isinstance(event, Result):
             self._result = event
         elif isinstance(event, HandOver):
@@ -222,7 +227,7 @@ class EditorSession:
             return
         for update in self.drawing.updates(event, self._replaying):
             self.update(update, droppable=event.type == "tool_output")
-        if isinstance(event, Finished) and not event.agent and self.chosen:
+        if isinstance(event, Finished) and not event.agent:
             self.update(self.chosen.usage(event.usage))
 
     def update(self, update: Update, *, droppable: bool = False) -> None:
@@ -235,17 +240,20 @@ class EditorSession:
         elif notice.kind in ("forked", "back", "unchanged") or (notice.kind == "chosen" and self._turn):
             self.say(notice.text)
         elif notice.kind in ("unsent", "elsewhere"):
+            self._elsewhere |= notice.kind == "elsewhere"
             self.update(said("agent_thought", f"{notice.text}\n"))
-        elif notice.kind == "unfinished" and self._turn is None:
+        elif notice.kind == "unfinished" and (self._turn is None or self._elsewhere):
             again = "It stopped midway. /continue goes on; or say what to do instead."
             self.update(said("agent_thought", f"{again}\n"))
 
-    def prompted(self, prompt: str, /) -> None:
-        """Nothing: the editor shows what was typed there."""
+    def prompted(self, _prompt: str, /) -> None:
+        """The editor shows what was typed there. Calls that are open end: the prompt comes in their place."""
+        self._prompted = True
+        for name in [*self.drawing.open]:
+            self.update(self.drawing.end(name, False))
 
     def moved(self) -> None:
-        if self.chosen:
-            self.chosen.tell()
+        self.chosen.tell()
         if not self.talk.busy and self._turn and not self._turn.done():
             self._turn.set_result(None)
 
@@ -253,11 +261,15 @@ class EditorSession:
         self._replaying = self._muted = False
         if self.talk.run and self.talk.run != self._pointed:
             self._pointed = self.talk.run
-            self.talk.client.point_session(self.name, self._pointed, self.talk.workspace)
+            self.keep()
         if self._shown and not self._shown.done():
             self._shown.set_result(None)
 
     _muted = False
+
+    def keep(self) -> None:
+        """Store which run the session shows, and what was chosen for its next prompt."""
+        self.talk.client.point_session(self.name, self._pointed, self.talk.workspace, self.chosen.kept)
 
     async def decide(self, _run: str, requests: Sequence[Pending], /) -> Sequence[Decision]:
         made: list[Decision] = []
@@ -284,7 +296,7 @@ class EditorSession:
         if asking.needs_text(request):
             if words:
                 return asking.answered(request, [words])
-            if self._client.get("elicitation") is not None:
+            if mapping(self._client.get("elicitation")).get("form") is not None:
                 return await asking.ask_in_words(self._wire, self.name, request)
             self.update(said("agent_message", "\n".join(q.text for q in asking.asked(request).questions)))
             return None

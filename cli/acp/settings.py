@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.acp.drawing import Update
+from interlock.cli.acp.drawing import Update, said
 from interlock.cli.acp.wire import PARAMS, RpcError
 from interlock.engine.client import choices
+from interlock.state.errors import InterlockError
 
 if TYPE_CHECKING:
     from interlock.engine.client.conversation import Conversation
@@ -17,9 +18,16 @@ _OWN = "-"
 class Chosen:
     """A session's modes and options. Changes count from the next prompt on."""
 
-    def __init__(self, talk: "Conversation", send: Callable[[Update], None]) -> None:
-        """Reads the settings. Raises `InterlockError`."""
-        self._talk, self._send = talk, send
+    def __init__(
+        self,
+        talk: "Conversation",
+        send: Callable[[Update], None],
+        keep: Callable[[], None],
+    ) -> None:
+        """Reads the settings. Raises `InterlockError`. `keep`: stores `kept`."""
+        self._talk, self._send, self._keep = talk, send, keep
+        self.kept: Mapping[str, str] = {}
+        """What was chosen for the next prompt."""
         self._models, self._modes = choices.models(talk), choices.modes(talk)
         self._told = self._now()
 
@@ -46,11 +54,6 @@ class Chosen:
             _select("mode", "Mode of work", None, talk.mode or _OWN, work),
         ]
 
-    def take_mode(self, name: str) -> None:
-        """Raises `UserError`."""
-        choices.take_approval_mode(self._talk, name)
-        self.tell()
-
     def take(self, option: str, value: object) -> None:
         """Raises `RpcError` and `UserError`."""
         take = {
@@ -66,7 +69,25 @@ class Chosen:
         if option == "mode" and value == _OWN:
             raise RpcError(PARAMS, "A mode of work can be changed, and not be left.")
         take[option](self._talk, value)
+        if self.kept.get(option) != value:
+            self.kept = {**self.kept, option: value}
+            self._keep()
         self.tell()
+
+    def again(self, kept: Mapping[str, str]) -> None:
+        """Choose what was chosen before the editor died; what isn't there any more is left out, and told."""
+        self.kept = kept
+        for option, value in kept.items():
+            try:
+                self.take(option, value)
+            except InterlockError as error:
+                self._send(said("agent_thought", f"{error}\n"))
+
+    def counted(self) -> None:
+        """A prompt runs with what was chosen: from now on the run keeps it."""
+        if self.kept:
+            self.kept = {}
+            self._keep()
 
     def tell(self) -> None:
         """Send what has changed: a plan that was approved, or the model, may have."""

@@ -22,19 +22,22 @@ def audit_parser() -> Parser:
     made = Parser(
         "audit",
         "verify|log|export|head [FLAGS]",
-        "The record of every request, decision, intent, effect and change of rules: a chain made with a key, so that\n"
-        "nobody without the key changes it unnoticed. See docs/audit.md.",
+        "Check, print or export the record of every request, decision, intent, effect and change of rules. A key\n"
+        "chains the records: a change by anybody without the key is detected. See docs/audit.md.",
         [
             (
                 "interlock audit verify",
-                "find what was changed, removed, inserted or moved; exit code 1 if anything was",
+                "find changed, removed, inserted or moved records; exit code 1 if there are any",
             ),
             ("interlock audit log --since 7d", "who decided what, where, by which rule"),
             ("interlock audit export --since 2026-11-01 > audit.jsonl", "JSON Lines, or --format csv"),
-            ("interlock audit head --to /mnt/elsewhere/heads", "keep the signed newest record elsewhere"),
+            (
+                "interlock audit head --to /mnt/elsewhere/heads",
+                "keep the newest record, signed, in another place",
+            ),
             (
                 "interlock audit verify --against /mnt/elsewhere/heads",
-                "check that the chain still leads there",
+                "check that the chain contains it",
             ),
         ],
     )

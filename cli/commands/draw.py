@@ -101,6 +101,10 @@ def diagram(args: Args) -> int | None:
         chosen = _pipeline(workflow, replace(options, workspace=Path(run.workspace)) if run else options)
     if args.show and workflow in CHARTS:
         raise UserError(f"The statechart {workflow!r} has no groups of nodes. Leave --show out.")
+    if args.call and (run is None or workflow != "tool-call"):
+        raise UserError(
+            "--call needs the statechart of calls and a run: interlock diagram tool-call --run RUN --call N"
+        )
     drawn = _drawn(chosen, shape, args.depth, run, args.call, args.show)
     _put(drawn.encode() if isinstance(drawn, str) else drawn, args.output)
 
@@ -172,8 +176,8 @@ def export_parser() -> Parser:
     made = Parser(
         "export",
         "RUN [--format html|md|json] [-o FILE]",
-        "Export a run: its diagram and path, the conversation, every call with who decided it and when, the changed\n"
-        "files, tokens and cost. The HTML page is self-contained: it needs no network and no script.",
+        "Export a run: the conversation with every call and who decided it, then changed files, decisions,\n"
+        "diagram, path, tokens and cost. The HTML page is self-contained: it needs no network and no script.",
         [
             ("interlock export latest -o run.html", "write an HTML page"),
             ("interlock export 4k2 --format md", "print Markdown on stdout"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from interlock.cli.parsing import Args, Parser, duration, flag, number
 from interlock.cli.render.output import counted, elapsed, err, out, show_json, show_table
 from interlock.engine.client import Client, Options, state_home
-from interlock.engine.client.fleet import Fleet, copy_runs, migrate
+from interlock.engine.client.fleet import Fleet, set_up_by_hand
 from interlock.state.errors import EXIT_CODES, UserError
 
 if TYPE_CHECKING:
@@ -47,20 +47,31 @@ def worker(args: Args) -> None:
 def fleet_parser() -> Parser:
     made = Parser(
         "fleet",
-        "[init] [--json]",
+        "[init [--print]] [--json]",
         "Show workers, jobs and open requests. `fleet init` makes the tables of store and queue in the database that\n"
         "INTERLOCK_STORE names (PostgreSQL 14 or newer).",
         [
             ("INTERLOCK_STORE=postgresql://me@db/runs interlock fleet init", "set up the database"),
+            ("interlock fleet init --print | psql DATABASE", "set it up as its administrator"),
             ("interlock fleet", "show how the fleet stands"),
         ],
     )
     made.add_argument("action", nargs="?", choices=("init",), help="make the tables")
+    flag(
+        made,
+        "--print",
+        "with `init`: print the SQL, with grants for a worker and a viewer",
+        action="store_true",
+    )
     made.json_flag()
     return made
 
 
 def fleet(args: Args) -> None:
+    if args.print and not args.action:
+        raise UserError("--print belongs to: interlock fleet init --print")
+    if args.print:
+        return out().print_all(set_up_by_hand().splitlines())
     fleet = Fleet(state_home())
     if args.action:
         fleet.set_up()
@@ -185,34 +196,3 @@ def cancel(args: Args) -> None:
     asked = Fleet(state_home()).cancel(run)
     done = "The worker that drives it was asked to stop." if asked else "No worker drives it now."
     err().print(f"{done} Resume it with: interlock resume {run}")
-
-
-def store_parser() -> Parser:
-    made = Parser(
-        "store",
-        "copy RUN… --to URL|DIR\n       interlock store migrate",
-        "Copy runs, with their subtasks and files, to another store: a database, or a state directory of this host.\n"
-        "Or make the tables that a store of an older version lacks.",
-        [
-            ("interlock store copy 4k2 --to postgresql://me@db/runs", "move a run to the fleet's database"),
-            (
-                "interlock store copy 4k2 --store postgresql://me@db/runs --to ~/.local/state/interlock",
-                "bring it back to this host",
-            ),
-        ],
-    )
-    made.add_argument("action", choices=("copy", "migrate"))
-    made.add_argument("runs", nargs="*", metavar="RUN")
-    flag(made, "--to PLACE", "a database's address, or a state directory")
-    return made
-
-
-def store(args: Args) -> None:
-    client = Client.at_home()
-    if args.action == "migrate":
-        migrate(client.home)
-        return err().print("The store has every table of this version.")
-    if not args.runs or not args.to:
-        raise UserError("Expected: interlock store copy RUN… --to URL or DIR")
-    names = copy_runs(client.home, args.to, [client.run(name).run for name in args.runs])
-    return err().print(f"Copied {', '.join(names)}. The runs here stay as they are.")

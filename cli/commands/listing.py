@@ -8,7 +8,7 @@ from pathlib import Path
 from interlock.cli.flags import folder_of, options_here
 from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import err, out, show_json, show_table, warn
-from interlock.engine.client import WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client, Options
+from interlock.engine.client import LISTING, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client, Options
 from interlock.graphs import PIPELINES
 from interlock.state.errors import UserError
 
@@ -18,7 +18,7 @@ def workflows_parser() -> Parser:
         "workflows",
         "[--json] [FLAGS]",
         "List the workflows that `interlock run WORKFLOW` can run. Your own are in .interlock/workflows/NAME.py,\n"
-        "in this folder or in your home directory.",
+        "in this folder or in your home directory, and what this folder's langgraph.json names.",
         [("interlock new workflow NAME", "create a workflow of your own")],
     )
     made.folder_flags()
@@ -43,8 +43,11 @@ def workflows(args: Args) -> int | None:
 def _has_own(options: Options) -> bool:
     """Whether there are workflows of one's own; if not, no graph has to be loaded."""
     folders = (options.workspace or Path.cwd(), options.user_home)
-    return any((folder / WORKFLOWS_FOLDER).is_dir() for folder in folders) or bool(
-        entry_points(group=WORKFLOWS_GROUP)
+    listing = (options.workspace or Path.cwd()) / LISTING
+    return (
+        any((folder / WORKFLOWS_FOLDER).is_dir() for folder in folders)
+        or listing.is_file()
+        or bool(entry_points(group=WORKFLOWS_GROUP))
     )
 
 
@@ -214,11 +217,15 @@ def models_parser() -> Parser:
 
 
 def models(args: Args) -> int | None:
-    from interlock.engine.client.models import offered_models
+    from interlock.engine.client.models import offered_models, source
 
     rows = offered_models(options_here(args))
     if args.json:
         return show_json(rows)
+    if not rows:
+        return err().print(
+            "No model: no key is set and no server nearby answers. Set a key with: interlock auth set"
+        )
     shown = [
         (
             row["model"],
@@ -232,6 +239,9 @@ def models(args: Args) -> int | None:
         for row in rows
     ]
     show_table(shown, ("model", "window", "reply", "takes", "price", "calls", ""))
+    err().print(
+        f"Windows and prices of known models: {source()}. Set your own with models.NAME; tiers: --json."
+    )
     unknown = [row["model"] for row in rows if not row["window_known"]]
     if unknown:
         warn([f"{', '.join(unknown)}: the window is assumed. Set it in settings: models.NAME.contextWindow."])

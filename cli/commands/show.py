@@ -145,7 +145,9 @@ def show(args: Args) -> int | None:
         show_json(_object(client, run))
     else:
         paint = out()
-        paint.print_all(calls_in_full(client, run.run, paint) if args.calls else _lines(client, run, paint))
+        paint.print_all(
+            calls_in_full(client, run.run, paint) if args.calls else run_lines(client, run, paint)
+        )
 
 
 def _show_call(client: Client, run: str, name: str, as_json: bool) -> None:
@@ -178,7 +180,7 @@ def _object(client: Client, run: RunRow) -> dict[str, Any]:
     }
 
 
-def _lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
+def run_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     # The error's type says more than the outcome "failed".
     why = run.error.get("type", "") if run.error and run.outcome == "failed" else run.outcome
     status = run.status + (f" ({why})" if run.status == "failed" and why else "")

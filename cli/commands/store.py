@@ -1,4 +1,4 @@
-"""store: deletes ended runs that are older than settings say, or the oldest while the store is too large."""
+"""store: deletes ended runs that are old or take too much, copies runs to another store, makes missing tables."""
 
 import time
 from pathlib import Path
@@ -6,27 +6,60 @@ from pathlib import Path
 from interlock.cli.parsing import Args, Parser, flag, number
 from interlock.cli.render.output import ago, amount, counted, err, one_line, show_json, show_table
 from interlock.engine.client import Client
+from interlock.engine.client.fleet import copy_runs, migrate
 from interlock.state.errors import UserError
 
 
 def store_parser() -> Parser:
     made = Parser(
         "store",
-        "prune [--dry-run] [FLAGS]",
-        "Delete ended runs that are older than store.keepDays, then the oldest until the state directory is at most\n"
-        "store.maxGb large. Runs that wait for a person or were interrupted stay, and are named. `doctor` shows what\n"
-        "the store is made of.",
-        [("interlock store prune --dry-run --keep-days 90", "list what would be deleted")],
+        "prune [--dry-run] [FLAGS]\n       interlock store copy RUN… --to URL|DIR\n       interlock store migrate",
+        "prune: delete ended runs that are older than store.keepDays, then the oldest until the state directory is at\n"
+        "most store.maxGb large. Runs that wait for a person or were interrupted stay, and are named. `doctor` shows\n"
+        "what the store is made of.\n"
+        "copy: copy runs, with their subtasks and files, to a database, or to a state directory of this host.\n"
+        "migrate: make the tables that a store of an older version lacks.",
+        [
+            ("interlock store prune --dry-run --keep-days 90", "list what would be deleted"),
+            ("interlock store copy 4k2 --to postgresql://me@db/runs", "move a run to the fleet's database"),
+            (
+                "interlock store copy 4k2 --store postgresql://me@db/runs --to ~/.local/state/interlock",
+                "bring it back to this host",
+            ),
+        ],
     )
-    made.add_argument("what", choices=("prune",), metavar="prune", help="delete runs")
-    flag(made, "--dry-run", "list what would be deleted, and delete nothing")
-    flag(made, "--keep-days N", "in place of store.keepDays", type=number(int, 1))
-    flag(made, "--max-gb GB", "in place of store.maxGb", type=number(float, 0))
+    made.add_argument("what", choices=("prune", "copy", "migrate"))
+    made.add_argument("runs", nargs="*", metavar="RUN")
+    flag(made, "--dry-run", "with prune: list what would be deleted, and delete nothing")
+    flag(made, "--keep-days N", "with prune: in place of store.keepDays", type=number(int, 1))
+    flag(made, "--max-gb GB", "with prune: in place of store.maxGb", type=number(float, 0))
+    flag(made, "--to PLACE", "with copy: a database's address, or a state directory")
     made.json_flag()
     return made
 
 
 def store(args: Args) -> int | None:
+    if args.runs and args.what != "copy":
+        raise UserError(
+            f"`store {args.what}` takes no run: {args.runs[0]!r}. Delete one with: interlock runs rm RUN"
+        )
+    return {"prune": _prune, "copy": _copy, "migrate": _migrate}[args.what](args)
+
+
+def _copy(args: Args) -> None:
+    client = Client.at_home()
+    if not args.runs or not args.to:
+        raise UserError("Expected: interlock store copy RUN… --to URL or DIR")
+    names = copy_runs(client.home, args.to, [client.run(name).run for name in args.runs])
+    return err().print(f"Copied {', '.join(names)}. The runs here stay as they are.")
+
+
+def _migrate(_: Args) -> None:
+    migrate(Client.at_home().home)
+    return err().print("The store has every table of this version.")
+
+
+def _prune(args: Args) -> int | None:
     client = Client.at_home()
     kept = client.settings(Path.cwd()).store
     keep_days = args.keep_days if args.keep_days is not None else kept.keep_days

@@ -15,8 +15,8 @@ def warm_parser() -> Parser:
         "warm",
         "[--for TIME] [--stop] [--json]",
         "Keep a process that has imported everything, so that commands start in a tenth of a second (Linux).\n"
-        "It holds no key, setting or file of yours, about 80 MB of memory, and ends when it isn't used.\n"
-        "Starts in CI, by sudo, or with other limits, rights or Python variables stay ordinary ones.",
+        "It takes about 80 MB of memory, holds no key, setting or file of yours, and ends when nobody uses it.\n"
+        "Commands in CI, under sudo, or with other limits, rights or Python variables start without it.",
         [
             ("interlock warm --for 2h", "keep it until two hours pass without a start"),
             ("interlock warm --stop", "end it"),

@@ -11,6 +11,7 @@ from rich.text import Text
 from interlock.cli.render.events import RunningCall, bar, call_mark
 from interlock.cli.render.output import amount, counted, elapsed, one_line, plain
 from interlock.cli.session.page import fold, hanging
+from interlock.cli.session.wording import in_session
 from interlock.engine.client.words import agent_end, call_facts, call_summary
 from interlock.state.errors import ENDED_WELL
 from interlock.state.events import (
@@ -185,7 +186,8 @@ def ending(event: Result, tokens: int) -> Iterator[Text]:
     """How a drive ended, if it didn't end well."""
     if event.status in ENDED_WELL or event.status == "waiting":
         return
-    message = one_line(str((event.error or {}).get("message", "")))
+    told = str((event.error or {}).get("message", ""))
+    message = one_line(in_session(told))
     kind = str((event.error or {}).get("type", ""))
     facts = [*_spent(event.stats, tokens)]
     if event.status == "cancelled":
@@ -196,7 +198,7 @@ def ending(event: Result, tokens: int) -> Iterator[Text]:
         yield Text.assemble(("✗ ", "bad"), (f"{about}{named}", "bad"))
         if facts:
             yield Text("  " + " · ".join(facts), "dim")
-    if event.resume_command and event.resume_command not in message and event.status != "cancelled":
+    if event.resume_command and event.resume_command not in told and event.status != "cancelled":
         yield Text(f"  Go on with a prompt here, or later with: {event.resume_command}", "dim")
 
 

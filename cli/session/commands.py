@@ -1,10 +1,11 @@
 """commands: everything that begins with a slash: the table, its help, and how a typed line finds its command."""
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
@@ -14,6 +15,7 @@ from interlock.cli.session.completion import Offer
 from interlock.cli.session.programs import run_shell_line, show_printed, words
 from interlock.state.command import NAME
 from interlock.state.errors import InterlockError, UserError
+from interlock.state.text import visible_json
 
 if TYPE_CHECKING:
     from interlock.cli.session.session import Session
@@ -100,6 +102,32 @@ def _printing(
 
 async def _init(session: "Session", rest: str) -> None:
     session.begin_beside("init", rest.strip())
+
+
+async def _run(session: "Session", rest: str) -> None:
+    name, _, more = rest.strip().partition(" ")
+    if not name:
+        raise UserError('Which workflow? Expected /run WORKFLOW PROMPT, or /run WORKFLOW {"field": …}')
+    given: Any = None
+    if (text := more.strip()).startswith("{"):
+        try:
+            given = json.loads(text)
+        except ValueError as error:
+            raise UserError(f"The input of /run is no JSON: {error}") from error
+
+    def done(output: Mapping[str, Any]) -> None:
+        from interlock.graphs import PIPELINES
+
+        if name not in PIPELINES:  # ours have shown what they say
+            session.screen.markdown(f"```json\n{visible_json(output, indent=2)}\n```")
+
+    session.begin_beside(name, "" if given else text, given, done)
+
+
+def _workflows(_: "Session", typed: str) -> Iterable[str]:
+    from interlock.cli.commands.completion import candidates
+
+    return () if " " in typed else [found.value for found in candidates(["run", ""]).words]
 
 
 async def _quit(session: "Session", _: str) -> None:
@@ -191,6 +219,13 @@ _LISTED = (
     Slash("mcp [test SERVER]", "List MCP servers and what they offer", choices.mcp, choices.mcp_words),
     _printing("memory [add TEXT]", "Show or extend the memory files, such as GEMINI.md", _here),
     Slash("init [HINT]", "Explore this repository and write GEMINI.md; asks first", _init, waits=True),
+    Slash(
+        "run WORKFLOW [PROMPT|JSON]",
+        "Run another workflow, then come back to this conversation",
+        _run,
+        _workflows,
+        waits=True,
+    ),
     _printing("agents", "List sub-agents", _here),
     _printing("hooks [test EVENT]", "List hooks, or show which hooks an event runs", _here),
     _printing(

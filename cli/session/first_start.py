@@ -25,7 +25,7 @@ _WELCOME = """\
 Welcome to Interlock. It needs a model to work with:
 
   1  Gemini, with a key from https://aistudio.google.com/apikey
-  2  a server that speaks OpenAI's protocol: Ollama, llama.cpp, vLLM, LM Studio, OpenAI, …
+  2  OpenAI, or a server with its protocol: Ollama, llama.cpp, vLLM, LM Studio, …
 """
 _LOCAL = "http://localhost:11434/v1"
 """Ollama's address, unless another is set."""

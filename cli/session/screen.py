@@ -14,6 +14,7 @@ from interlock.cli.session.markdown import MarkdownStream
 from interlock.cli.session.page import Page, ansi, fold, hanging, safe
 from interlock.cli.session.painting import Turns
 from interlock.cli.session.theme import Theme
+from interlock.cli.session.wording import in_session
 from interlock.engine.client.words import notice
 from interlock.state.events import (
     AgentEnd,
@@ -246,7 +247,7 @@ class Screen:
                 self._result(event)
             case ErrorEvent() if event.message not in self._warned:
                 self._warned.add(event.message)
-                text = f"{event.severity}: {one_line(event.message)}"
+                text = f"{event.severity}: {one_line(in_session(event.message))}"
                 self._line(text, "warn" if event.severity == "warning" else "bad")
             case MessageEvent(role="user"):
                 self.show_prompt(event.content)

@@ -22,6 +22,8 @@ _SLASH = (
 """Commands with the same name in a session."""
 _RUN = r"(?:RUN|latest|[0-9a-hjkmnp-tv-z]{8})"
 _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (rf"[Tt]ry again (?:later )?with: interlock resume {_RUN}", "Send a prompt to try again"),
+    (rf"then: interlock resume {_RUN}", "then send a prompt"),
     (rf"interlock resume {_RUN} -p '[^']*'", "a prompt"),
     (rf"interlock resume {_RUN} --approve \S+", "/approvals"),
     (rf"interlock undo {_RUN} --call (\S+)", r"/undo \1"),

@@ -12,6 +12,7 @@ from interlock.cli.web import drives
 from interlock.cli.web.answers import RefusedError, Served, body, object_of, run_of
 from interlock.cli.web.driver import Work
 from interlock.engine.client import Decision, RunRow
+from interlock.engine.client.fleet import Fleet
 from interlock.engine.client.requests import answered, rewritten
 
 _LOOKS = 500
@@ -41,7 +42,8 @@ async def decide(page: Served, request: Request) -> Any:
         raise RefusedError(422, "`decisions` must be a list of objects with `id` and `choice`.")
     made = [_decision(waiting, object_of(one, "decisions")) for one in cast("list[Any]", decisions)]
     await asyncio.to_thread(page.client.decide, row.run, made, request.state.person.name)
-    if run_of(page.client, request).status != "running":  # its driver takes the answer up
+    # Its driver takes the answer up; where workers drive, it is saved with the job of one.
+    if row.queue is None and run_of(page.client, request).status != "running":
         await _go_on(page, row)
     return {"decided": len(made)}
 
@@ -74,7 +76,10 @@ async def _go_on(page: Served, row: RunRow, prompt: str | None = None) -> None:
 
 async def stop(page: Served, request: Request) -> Any:
     row = run_of(page.client, request)
-    await asyncio.to_thread(drives.stop, page.client, row.run)
+    if row.queue is None:
+        await asyncio.to_thread(drives.stop, page.client, row.run)
+    else:
+        await asyncio.to_thread(Fleet(page.client.home).cancel, row.run)
     return {"run": row.run}
 
 

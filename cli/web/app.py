@@ -111,13 +111,17 @@ class Page:
             given = (await whole(request)).decode(errors="replace")
         except RefusedError as error:
             return failed(error.status, error)
-        person = await self.guard.known(given)
-        if person is None or person.name:
+        if not (self.tokens.spent(given) or await self._is_page(given)):
             detail = "Too many wrong tokens. Wait a minute." if self.guard.locked else "Wrong token."
             return JSONResponse({"detail": detail}, 429 if self.guard.locked else 401)
         made = JSONResponse({})
         made.set_cookie(self.guard.cookie, self.tokens.cookie, _SIGNED_S, httponly=True, samesite="strict")
         return made
+
+    async def _is_page(self, token: str) -> bool:
+        """Whether it is the token of the page: those of programs sign no browser in."""
+        person = await self.guard.known(token)
+        return person is not None and not person.name
 
 
 async def _events(page: Served, request: Request) -> Response:

@@ -92,7 +92,7 @@ async def begin(work: Work, started: Callable[[Child], None] = lambda _: None) -
     `started` gets its process, which does nothing if that raises.
     """
     made = await asyncio.to_thread(_begun, work, started)
-    if made.get("kind") == "BusyError":
+    if made.get("kind") == BusyError.kind:
         raise BusyError(made["error"])
     if "error" in made:
         raise UserError(made["error"])

@@ -67,7 +67,7 @@ class Tokens:
     """The token of this user's page, in a file (0600), and those of programs, by their hashes in the store."""
 
     def __init__(self, home: Path) -> None:
-        self._home, self._page = home, home / "page.token"
+        self._home, self._page, self._once = home, home / "page.token", ""
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._move(home / "tokens.json")
 
@@ -109,6 +109,17 @@ class Tokens:
         found = name in self.named()
         if found:
             change(self._home, "token", name, {"revoked": True})
+        return found
+
+    def once(self) -> str:
+        """A code that signs one browser in. Others on this machine can see the command line that opens a browser."""
+        self._once = secrets.token_urlsafe(32)
+        return self._once
+
+    def spent(self, given: str) -> bool:
+        """Whether this is the code; it counts no more."""
+        found = bool(self._once) and hmac.compare_digest(given.encode(), self._once.encode())
+        self._once = "" if found else self._once
         return found
 
     def whose(self, token: str) -> Person | None:

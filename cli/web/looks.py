@@ -112,7 +112,12 @@ def _so_far(row: RunRow, told: Sequence[Any]) -> list[str]:
         "",
     )
     said = next((e.content for e in told[::-1] if e.type == "message" and e.role == "assistant"), "")
-    return [line for line in (done, last, said and f"It said: {one_line(said, _LINE)}") if line]
+    return [line for line in (done, last, said and f"It said: {_first(said)}") if line]
+
+
+def _first(said: str) -> str:
+    """The first paragraph of a text, as one line."""
+    return one_line(said.strip().split("\n\n")[0], _LINE)
 
 
 async def request_file(page: Served, request: Request) -> Any:

@@ -47,8 +47,9 @@ def run(
         sys.stdout.write(f"Through the proxy: https://{proxy.host}/#token={page.tokens.page}\n")
     sys.stdout.write("Stop with Ctrl-C; runs go on.\n")
     sys.stdout.flush()
-    if opened:
-        webbrowser.open(address)
+    if opened and not webbrowser.open(f"{at}/#token={page.tokens.once()}"):
+        sys.stdout.write("No browser was found. Open the address yourself.\n")
+        sys.stdout.flush()
     config = uvicorn.Config(
         page.guard,
         log_level="error",

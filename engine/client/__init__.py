@@ -16,6 +16,7 @@ from interlock import engine
 from interlock.engine.client.views import Views, settings_of
 from interlock.engine.driver.settling import Asker, at_once, settled
 from interlock.engine.options import (
+    LISTING,
     WORKFLOWS_FOLDER,
     WORKFLOWS_GROUP,
     Decision,
@@ -32,12 +33,15 @@ if TYPE_CHECKING:
     from interlock.engine.client.changes import Change, Rewind
     from interlock.engine.client.following import Followed, LiveDrives
     from interlock.engine.driver.stop import Stop
+    from interlock.engine.store.sessions import Shown
     from interlock.engine.travel.another_model import GoneOn
     from interlock.engine.travel.fork import Forked
     from interlock.engine.travel.replay import Replayed
+    from interlock.state.settings import Settings
 
 __all__ = [
     "ENDED",
+    "LISTING",
     "STATUSES",
     "WORKFLOWS_FOLDER",
     "WORKFLOWS_GROUP",
@@ -53,11 +57,27 @@ __all__ = [
     "Request",
     "RunRow",
     "Step",
+    "deliver",
     "path",
     "settings_of",
     "state_home",
     "stopper",
+    "telemetry_problem",
 ]
+
+
+def deliver() -> list[str]:
+    """At the end of a process that drove runs: wait a moment for telemetry's collector; a line if it took nothing."""
+    from interlock.engine.telemetry import deliver
+
+    return deliver()
+
+
+def telemetry_problem(settings: "Settings") -> str:
+    """Why telemetry can't work although settings ask for it; empty: it can."""
+    from interlock.engine.telemetry import problem_of
+
+    return problem_of(settings.telemetry)
 
 
 class Client(Views):
@@ -252,23 +272,39 @@ class Client(Views):
 
         return open_session(self.home, workspace, run)
 
-    def point_session(self, session: str, run: str, workspace: Path) -> None:
-        """Let a session show another run."""
+    def point_session(self, session: str, run: str, workspace: Path, chosen: Mapping[str, str]) -> None:
+        """Let a session show another run, or keep what was chosen for its next prompt: options by name."""
         from interlock.engine.store.sessions import point_session
 
-        point_session(self.home, session, run, workspace)
+        point_session(self.home, session, run, workspace, chosen)
 
-    def sessions(self) -> dict[str, tuple[str, str]]:
-        """Session → its run, which may not have begun, and its workspace."""
+    def sessions(self) -> "dict[str, Shown]":
+        """What each session of an editor shows."""
         from interlock.engine.store.sessions import sessions
 
         return sessions(self.home)
+
+    def session(self, name: str) -> "Shown | None":
+        """What a session of an editor shows, its run empty before it has begun; any run is a session by its id."""
+        from interlock.engine.store.sessions import Shown
+
+        shown = self.sessions().get(name)
+        row = next((row for row in self.runs() if row.run == (shown.run if shown else name)), None)
+        if row is None:
+            return shown and shown._replace(run="")
+        return shown or Shown(row.run, row.workspace, {})
 
     def remove(self, run: str) -> None:
         """Delete what a run recorded, not what it changed. Raises `UserError` while it is driven."""
         from interlock.engine.store.runs import remove_run
 
         remove_run(self.home, run)
+
+    def adopt(self, workflow: str, url: str, thread: str, options: Options) -> str:
+        """Make a run of a LangGraph thread in another database; returns its id. Raises `UserError`."""
+        from interlock.engine.travel.adopt import adopt_thread
+
+        return adopt_thread(workflow, url, thread, options)
 
     def fork(
         self, run: str, step: int | None = None, *, workspace: Path | None = None, in_place: bool = False

@@ -5,10 +5,11 @@ Used from the front end's own event loop; runs are driven in a thread beside it.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending, RunRow
@@ -46,6 +47,12 @@ class Conversation:
     _stopped = False
     """Somebody stopped what was about to be driven."""
     _deciding = False
+    _moved = False
+    """The run's folder isn't on this machine: it goes on in the one that the options name."""
+    _given: Mapping[str, Any] | None = None
+    """The input of the run that is about to start; None: a prompt."""
+    _output: Mapping[str, Any] = MappingProxyType({})
+    """What the last drive ended with."""
 
     def __init__(
         self, options: Options, workflow: str, front: Front, before: Callable[[], None] = lambda: None
@@ -103,14 +110,12 @@ class Conversation:
     def submit(self, text: str) -> None:
         """Send a prompt, or queue it while the agent works; an empty one resumes, or asks what was left open."""
         if self.busy:
-            if text.strip():
-                self.queue.append(text)
+            self.queue.extend([text] if text.strip() else ())
             self.front.moved()
         elif text.strip() or self.status in UNFINISHED:
             self._spawn(self._sent(text.strip() or None))
         elif self.status == "waiting":
-            self._later.clear()
-            self._spawn(self._errors_shown(self._settled))
+            self.ask_again()
 
     def cancel(self) -> None:
         """Stop what is running and give queued prompts back; the next prompt resumes the run."""
@@ -150,7 +155,9 @@ class Conversation:
                 self.approval_mode = self._wished or "default"
             return
         row = self.client.run(run, self.workspace)
-        self.run, self.workflow, self.workspace = row.run, row.workflow, Path(row.workspace)
+        self.run, self.workflow, place = row.run, row.workflow, Path(row.workspace)
+        self._moved = self.options.workspace is not None and not place.is_dir()
+        self.workspace = self.workspace if self._moved else place
         self._spawn(self._taken_up(row))
 
     def pursue(self, work: Work) -> None:
@@ -166,16 +173,29 @@ class Conversation:
         """Resume the run without a prompt."""
         await self._pursued(None)
 
-    def begin_beside(self, workflow: str, prompt: str) -> None:
-        """Start a run of another workflow, then return to this conversation."""
+    def begin_beside(
+        self,
+        workflow: str,
+        prompt: str,
+        given: Mapping[str, Any] | None = None,
+        done: Callable[[Mapping[str, Any]], None] = lambda output: None,  # noqa: ARG005
+    ) -> None:
+        """Start a run of another workflow, then return to this conversation.
+
+        `given`: its input, instead of a prompt. `done`: called with its output if it ends well.
+        """
 
         async def work() -> None:
             kept = self.run, self.workflow, self.status, self.options
             self.run, self.workflow, self.status = None, workflow, ""
+            self._given = given
             self.options = replace(self.options, attach=(), notes=())  # they belong to this conversation
             try:
                 await self._errors_shown(lambda: self._pursued(prompt))
+                if self.run and not self.status and not self._failed:
+                    done(self._output)
             finally:
+                self._given = None
                 self.run, self.workflow, self.status, self.options = kept
 
         self._spawn(work())
@@ -306,7 +326,7 @@ class Conversation:
             named, self.next_id = self.next_id, None
             client = Client(self._drive_options(new=True), self.client.drives)
             field = (await asyncio.to_thread(client.workflow, self.workflow)).prompt_field or "prompt"
-            given = {field: prompt} if prompt else {}
+            given = self._given or ({field: prompt} if prompt else {})
             work = client.start(self.workflow, given, renderers=[self._event], run=named)
         else:
             client = Client(self._drive_options(prompted=prompt is not None), self.client.drives)
@@ -315,7 +335,7 @@ class Conversation:
             asyncio.get_running_loop().call_soon(self._thread.cancel, self.client.stop)
         outcome = await self._thread.driven(work)
         self.run, self.workflow, self.status = outcome.run, outcome.workflow, outcome.status
-        self._failed = bool(outcome.error)
+        self._failed, self._output = bool(outcome.error), outcome.output
         self.looped = (outcome.error or {}).get("type") == "loop_detected"
         self.front.ended()
         if outcome.notifying:
@@ -326,16 +346,14 @@ class Conversation:
 
     def _drive_options(self, new: bool = False, prompted: bool = True) -> Options:
         """Options of the next drive. A mode is passed once: the run keeps it and may have changed it since."""
-        options = self.options
+        options = replace(self.options, workspace=self.workspace if self._moved or new else None)
         if not new and not prompted and self.status == "waiting":  # modes count from the next prompt
-            return replace(options, workspace=None, approval_mode=None, mode=None)
-        self.options = replace(options, approval_mode=None, mode=None, compress=False)
+            return replace(options, approval_mode=None, mode=None)
+        self.options = replace(self.options, approval_mode=None, mode=None, compress=False)
         if prompted:
             self.options = replace(self.options, attach=(), notes=())
         self._mode, self._wished = options.mode or self._mode, options.approval_mode or self._wished
-        if new:
-            return replace(options, workspace=self.workspace, approval_mode=self._wished, mode=self._mode)
-        return replace(options, workspace=None)
+        return replace(options, approval_mode=self._wished, mode=self._mode) if new else options
 
     def _stands(self) -> None:
         """Keep the status only if the run waits or is unfinished."""

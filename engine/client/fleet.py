@@ -38,6 +38,13 @@ def migrate(home: Path) -> None:
     Store(home).open()
 
 
+def set_up_by_hand() -> str:
+    """SQL that does what `Fleet.set_up` does, with two roles beside it. Raises `ConfigError` without the extra."""
+    from interlock.engine.store import queue
+
+    return queue.set_up_by_hand()
+
+
 def _base_of(home: Path) -> Path:
     """The state directory that keeps a folder for each server."""
     return home.parent.parent if address_of(Store(home).path) else home

@@ -13,10 +13,7 @@ from interlock.engine.read import RunRow
 from interlock.engine.read import calls as of_calls
 from interlock.engine.read.calls import Call
 from interlock.engine.store import checkpoints as of_states
-from interlock.engine.store import keeping
 from interlock.engine.store import undone as of_undone
-from interlock.engine.store.statistics import Sums as Sums
-from interlock.engine.store.statistics import statistics
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,6 +21,9 @@ if TYPE_CHECKING:
     from interlock.engine.effect_hints import Hint
     from interlock.engine.read.lives import Life
     from interlock.engine.store.audit import Record
+    from interlock.engine.store.keeping import Due, Plan
+    from interlock.engine.store.statistics import By
+    from interlock.engine.store.statistics import Sums as Sums
     from interlock.engine.workflows import Listed
     from interlock.graphs._pipeline import Pipeline
     from interlock.state.events import Event
@@ -67,10 +67,6 @@ class Views:
     steps = _at_home(read.steps)
     places = _at_home(read.places)
     here = _at_home(read.here)
-    statistics = _at_home(statistics)
-    sizes = _at_home(keeping.sizes)
-    prune_plan = _at_home(keeping.plan)
-    prune = _at_home(keeping.prune)
     step_rows = _at_home(read.step_rows)
     waits = _at_home(read.waits)
     checkpoints = _at_home(of_states.root_checkpoints)
@@ -193,6 +189,30 @@ class Views:
         from interlock.engine.store.damage import damage
 
         return list(damage(self.home, run))
+
+    def statistics(self, by: "By", since: float = 0.0) -> "dict[str, Sums]":
+        """What runs did and cost since a time (unix, seconds), by day, model, workflow or repository."""
+        from interlock.engine.store.statistics import statistics
+
+        return statistics(self.home, by, since)
+
+    def sizes(self) -> dict[str, int]:
+        """Part of the state directory → bytes."""
+        from interlock.engine.store.keeping import sizes
+
+        return sizes(self.home)
+
+    def prune_plan(self, now: float, keep_days: int | None, max_gb: float | None) -> "Plan":
+        """What `prune` deletes because of age or size."""
+        from interlock.engine.store.keeping import plan
+
+        return plan(self.home, now, keep_days, max_gb)
+
+    def prune(self, plan: "Plan") -> "Iterator[Due]":
+        """Delete what is due; yields each run that was deleted."""
+        from interlock.engine.store.keeping import prune
+
+        return prune(self.home, plan)
 
     def audit_problems(self, heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, list[str]]:
         """How many audit records there are, and a line for each that was tampered with. `heads`: kept elsewhere."""

@@ -54,7 +54,7 @@ def notice(event: Event, verbose: bool) -> str:
     match event:
         case Retry():
             reason = one_line(event.reason)
-            return f"… asking again in {event.delay_s:.0f} s: {reason} (attempt {event.attempt})"
+            return f"… asking again in {elapsed(event.delay_s)}: {reason} (attempt {event.attempt})"
         case InvalidStream():
             return f"… the answer was incomplete: {one_line(event.reason)}"
         case LoopDetected():

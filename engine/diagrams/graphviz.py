@@ -5,7 +5,7 @@ around labels.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from graphlib import TopologicalSorter
 from itertools import pairwise
@@ -70,6 +70,8 @@ _GROUPS = {
     "questions": {"fillcolor": "#fff8e5", "color": "#d9b760", "fontcolor": "#7a5d00"},
     "errors": {"fillcolor": "#fff0ee", "color": "#e0a39b", "fontcolor": "#9a4a40"},
 }
+_COLUMNS = 4
+"""Samples side by side in a legend of its own: together narrower than an A4 page."""
 _FAR = 3
 """How many nodes further down an edge may lead before it is cut short, in a picture with opened graphs."""
 _WIDEST = 36
@@ -91,45 +93,58 @@ def source_of(
 ) -> str:
     """Source with this legend. `cut`: shorten edges that lead far; `sizes`: of the frames, in points."""
     graph: Any = Digraph(diagram.name, graph_attr=_GRAPH, node_attr=_NODE, edge_attr=_EDGE)
-    if not explained and diagram.id:
-        graph.attr(label=diagram.name, labelloc="t", labeljust="l", bgcolor=INSIDE)
+    if diagram.id:
+        graph.attr(label=diagram.name, labelloc="t", labeljust="l", bgcolor="transparent")
     _Drawing(diagram, cut, sizes or {}).fill(graph, diagram)
     if explained:
-        box: Any = Digraph("cluster_legend")
-        box.attr(label="legend", style="rounded", color="#d0d7de", fontsize="9", fontcolor="#6e7781")
-        for node in explained:
-            box.node(node.id, node.text, **{**_node_style(node), "fontsize": "9", "height": "0.25"})
-        names = [node.id for node in explained]
-        if cut:
-            names.append("legend.cut")
-            box.node(names[-1], "→ name: goes on there", **_LABEL, fontcolor="#6e7781")
-        for above, below in pairwise(names):
-            box.edge(above, below, style="invis")
-        graph.subgraph(box)
+        graph.subgraph(_legend(explained, cut, 1))
     return graph.source
+
+
+def legend_source(explained: Sequence[Node]) -> str:
+    """Source of a picture of the legend alone, for one whose nodes are too high to stand beside."""
+    graph: Any = Digraph("legend", graph_attr=_GRAPH, node_attr=_NODE, edge_attr=_EDGE)
+    graph.subgraph(_legend(explained, cut=True, columns=_COLUMNS))
+    return graph.source
+
+
+def _legend(explained: Sequence[Node], cut: bool, columns: int) -> Any:
+    box: Any = Digraph("cluster_legend")
+    box.attr(label="legend", style="rounded", color="#d0d7de", fontsize="9", fontcolor="#6e7781")
+    for node in explained:
+        box.node(node.id, node.text, **{**_node_style(node), "fontsize": "9", "height": "0.25"})
+    names = [node.id for node in explained]
+    if cut:
+        names.append("legend.cut")
+        box.node(names[-1], "→ name: goes on there", **_LABEL, fontcolor="#6e7781")
+    for above, below in zip(names, names[columns:], strict=False):
+        box.edge(above, below, style="invis")
+    return box
 
 
 def legend(nodes: Sequence[Node]) -> list[Node]:
     """A sample of each look that occurs besides a plain step."""
-    samples = [
-        Node("legend.graph", "a graph of its own", "graph"),
-        Node("legend.hooks", "fires hooks", "step", group="hooks"),
-        Node("legend.questions", "asks a person", "step", group="questions"),
-        Node("legend.errors", "mends or refuses", "step", group="errors"),
-        Node("legend.taken", "taken", "step", count=1),
-        Node("legend.untaken", "not taken", "step", count=0),
-    ]
-    run = any(n.count is not None for n in nodes)
-    looks = {_look(n) for n in nodes if not n.mark}
-    return [s for s in samples if _look(s) in looks] if run or len(looks - {"step"}) else []
+    samples = {
+        "graph": Node("legend.graph", "a graph of its own", "graph"),
+        "hooks": Node("legend.hooks", "fires hooks", "step", group="hooks"),
+        "questions": Node("legend.questions", "asks a person", "step", group="questions"),
+        "errors": Node("legend.errors", "mends or refuses", "step", group="errors"),
+        "list": Node("legend.list", "what a node goes through", "list"),
+        "taken": Node("legend.taken", "taken", "step", count=1),
+        "untaken": Node("legend.untaken", "not taken", "step", count=0),
+        "here": Node("legend.here", "taken", "step", count=1, mark="it is here"),
+    }
+    looks = {look for node in nodes for look in _looks(node)}
+    return [sample for look, sample in samples.items() if look in looks]
 
 
-def _look(node: Node) -> str:
-    if node.kind in ("start", "end", "list", "note"):
-        return "step"
-    if node.count is not None:
-        return "taken" if node.count else "untaken"
-    return node.kind if node.kind == "graph" or node.group == "main" else node.group
+def _looks(node: Node) -> Iterator[str]:
+    if node.kind in ("graph", "list"):
+        yield node.kind
+    if node.count is None:
+        yield node.group
+    elif node.kind not in ("start", "end"):
+        yield "here" if node.mark else "taken" if node.count else "untaken"
 
 
 class _Drawing:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from xml.etree import ElementTree
 
-from interlock.engine.diagrams.graphviz import Size, legend, source_of
+from interlock.engine.diagrams.graphviz import Size, legend, legend_source, source_of
 from interlock.engine.diagrams.picture import svg
 from interlock.engine.diagrams.shape import Diagram, Node
 
@@ -21,16 +21,29 @@ def opened(diagram: Diagram) -> bytes:
     """SVG of a graph and of those opened in it."""
     ElementTree.register_namespace("", _SVG)
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
-    drawn = _drawn(diagram, legend(diagram.all_nodes()))
+    explained = svg(legend_source(legend(diagram.all_nodes())))
+    drawn = _with(ElementTree.fromstring(explained), _drawn(diagram))
     for number, group in enumerate(drawn.iter(f"{{{_SVG}}}g")):
         group.set("id", f"g{number}")  # each picture counts anew
     return ElementTree.tostring(drawn, xml_declaration=True, encoding="utf-8")
 
 
-def _drawn(diagram: Diagram, explained: list[Node]) -> ElementTree.Element:
-    inside = {cluster.id: _drawn(cluster, []) for cluster in diagram.clusters}
+def _with(legend: ElementTree.Element, drawn: ElementTree.Element) -> ElementTree.Element:
+    """The drawing below its legend: beside it, that would be stretched along an opened graph."""
+    (wide, high), (wider, higher) = _size(legend), _size(drawn)
+    down = ElementTree.Element(f"{{{_SVG}}}g", {"transform": f"translate(0 {high})"})
+    down.extend([*drawn])
+    wide, high = max(wide, wider), high + higher
+    paper = ElementTree.Element(f"{{{_SVG}}}rect", {"width": f"{wide}", "height": f"{high}", "fill": "white"})
+    drawn[:] = [paper, down, *legend]
+    drawn.attrib |= {"width": f"{wide}pt", "height": f"{high}pt", "viewBox": f"0 0 {wide} {high}"}
+    return drawn
+
+
+def _drawn(diagram: Diagram) -> ElementTree.Element:
+    inside = {cluster.id: _drawn(cluster) for cluster in diagram.clusters}
     sizes = {name: _size(picture) for name, picture in inside.items()}
-    source = source_of(_closed(diagram), explained, cut=True, sizes=sizes)
+    source = source_of(_closed(diagram), (), cut=True, sizes=sizes)
     drawn = ElementTree.fromstring(svg(source))
     for frame in list(_frames(drawn)):
         left, top = _corner(frame)

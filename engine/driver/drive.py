@@ -12,7 +12,7 @@ from interlock.engine.driver.compose import DriveConnections, DriveServices, com
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease
 from interlock.engine.driver.prepare import RunConfig
-from interlock.engine.driver.stop import Stop, may_block
+from interlock.engine.driver.stop import Stop, may_block, overdue
 from interlock.engine.store import Store, diagnosed
 from interlock.engine.store.approvals import ready_answers
 from interlock.engine.store.foreign import ForeignSaver, given_answers, paused_at, saver_for
@@ -98,6 +98,7 @@ class Drive:
         """Drive until nothing is due or a person must decide; return the last snapshot, including nested ones."""
         theirs = isinstance(self.pipeline, Foreign)
         end = may_block(self.lease.run, timeout_s) if theirs else None
+        self.stop.token.overdue = overdue
         timer = self._loop.call_later(timeout_s, self.stop, "timeout") if timeout_s else None
         try:
             with diagnosed(self.store.path):

@@ -143,7 +143,13 @@ def may_block(run: str, timeout_s: float | None) -> threading.Timer | None:
     if not isinstance(handler, _Handler):
         return None
     handler.blocking = run
-    return handler.leave_after(timeout_s + GRACE_S, _TIMED_OUT) if timeout_s else None
+    return overdue(timeout_s) if timeout_s else None
+
+
+def overdue(seconds: float) -> threading.Timer | None:
+    """End the process if the code of its run still blocks a while after these seconds."""
+    handler = signal.getsignal(signal.SIGINT)
+    return handler.leave_after(seconds + GRACE_S, _TIMED_OUT) if isinstance(handler, _Handler) else None
 
 
 def _terminal_settings() -> list[Any] | None:

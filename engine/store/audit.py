@@ -33,6 +33,8 @@ create table if not exists audit (
 )
 """
 REMOVED = "removed"
+CUT_OFF = "cut off"
+"""The chain once was longer: its end is gone, and the record says which."""
 INHERITED = "inherited"
 """A fork's copy of a row of its parent."""
 
@@ -43,7 +45,8 @@ class Audited(NamedTuple):
     kind: str
     """SQL expression: the record's kind."""
     body: str
-    """Arguments of `json_object`; long or private values as `sha(…)`, one inside JSON as `part(…)`."""
+    """Arguments of `json_object`; long or private values as `sha(…)`, several as `texts(…)`, one inside JSON as
+    `part(…)`. What isn't recorded says nothing of who did what: a run's progress, and the engine's wiring."""
     changes: str = ""
     """Columns whose update counts; empty: any."""
 
@@ -53,32 +56,40 @@ AUDITED = {
     "runs": Audited(
         "'rules'",
         "'workflow', @.workflow, 'parent', @.parent, 'workspace', @.workspace, "
+        "'subtask', @.subtask_of, 'input', sha(@.input), 'created', sha(texts(@.created)), "
         "'rights', sha(part(@.options, 'rights'))",
-        "options, parent, workflow, workspace",
+        "options, parent, subtask_of, workflow, workspace, input, created",
     ),
     "journal": Audited(
         _STATE,
         "'tool', @.tool, 'state', @.state, 'arguments', @.args_hash, 'changed', sha(@.args), "
-        "'planned', sha(@.planned), 'result', sha(@.result), 'file', @.result_file, 'record', @.record",
+        "'planned', sha(@.planned), 'result', sha(@.result), 'file', @.result_file, 'record', @.record, "
+        "'times', sha(texts(@.epoch, @.intent_at, @.done_at))",
     ),
     "effects": Audited(
-        _STATE, "'tool', @.place, 'state', @.state, 'attempt', @.attempt, 'result', sha(@.value)"
+        _STATE,
+        "'tool', @.place, 'state', @.state, 'attempt', @.attempt, 'type', @.type, 'result', sha(@.value), "
+        "'times', sha(texts(@.epoch, @.intent_at, @.done_at))",
     ),
     "hook_calls": Audited(
         _STATE,
         "'tool', @.name, 'event', @.event, 'source', @.source, 'state', @.state, 'attempt', @.attempt, "
-        "'command', sha(@.command), 'result', sha(@.reply), 'file', @.reply_file",
+        "'command', sha(@.command), 'result', sha(@.reply), 'file', @.reply_file, 'place', @.place, "
+        "'subject', sha(@.subject), 'idempotent', @.idempotent, "
+        "'times', sha(texts(@.epoch, @.intent_at, @.done_at))",
     ),
     "decisions": Audited(
         "'decision'",
         "'by', part(@.body, 'by'), 'who', part(@.body, 'who'), 'choice', part(@.body, 'decision'), "
-        "'rule', part(@.body, 'rule'), 'mode', part(@.body, 'mode'), 'whole', sha(@.body)",
+        "'rule', part(@.body, 'rule'), 'mode', part(@.body, 'mode'), 'whole', sha(@.body), "
+        "'times', sha(texts(@.attempt, @.at))",
     ),
     "approvals": Audited(
         "case when @.superseded = 1 then 'withdrawn' when @.answer is null then 'request' else 'answer' end",
         "'tool', part(@.request, 'call', 'name'), 'shown', sha(@.request), 'who', @.answered_by, "
         "'door', part(@.answer, 'door'), 'choice', part(@.answer, 'choice'), 'whole', sha(@.answer), "
-        "'rule', sha(@.rule), 'withdrawn', @.superseded",
+        "'rule', sha(@.rule), 'withdrawn', @.superseded, 'call', @.key, 'order', @.seq, "
+        "'times', sha(texts(@.asked_at, @.answered_at))",
     ),
 }
 
@@ -90,6 +101,16 @@ def key_expression(table: str, row: str = "@") -> str:
 def body_of(table: str, row: str) -> str:
     """The SQL expression of what is recorded of a row."""
     return f"json_object({AUDITED[table].body})".replace("@", row)
+
+
+def changed_body(table: str) -> str:
+    """The SQL expression of what is recorded of a change from `old` to `new`: with what was there before.
+
+    So nobody hides a change of a row behind a later change that Interlock makes.
+    """
+    return (
+        f"json_object({AUDITED[table].body}, 'was', sha(".replace("@", "new") + f"{body_of(table, 'old')}))"
+    )
 
 
 class Executes(Protocol):
@@ -129,6 +150,10 @@ def hash_of(before: str, columns: Iterable[object]) -> str:
     return hashlib.sha256(f"{before}\n{json.dumps([*columns])}".encode()).hexdigest()
 
 
+def sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 def mac_of(key: Key, digest: str) -> str:
     return f"{key.id}:{hmac.new(key.mac, digest.encode(), hashlib.sha256).hexdigest()}"
 
@@ -136,6 +161,16 @@ def mac_of(key: Key, digest: str) -> str:
 def folder_of(store: Path) -> Path:
     """Beside the store: the key, and the newest record's hash."""
     return store.parent / "audit"
+
+
+def kept_head(folder: Path, key: Key) -> tuple[int, str] | None:
+    """The newest record's number and hash, as noted beside the store; None: missing, changed, or another key's."""
+    try:
+        newest = (folder / "head").read_text(encoding="ascii").split()
+    except (OSError, UnicodeError):
+        return None
+    whole = len(newest) == 3 and newest[0].isdigit() and mac_of(key, newest[1]) == newest[2]
+    return (int(newest[0]), newest[1]) if whole else None
 
 
 @dataclass
@@ -147,6 +182,8 @@ class Audit:
     notes: list[Note] = field(default_factory=list[Note])
     _newest: tuple[int, str] = (0, "")
     _unwritten: bool = False
+    _told: str = ""
+    """Hash of the newest record that was found cut off."""
 
     def note(self, table: str, kind: str, run: str, key: str, body: str | None) -> None:
         self.notes.append(Note(table, kind, run, key, body))
@@ -162,13 +199,23 @@ class Audit:
         seq, before = newest or (0, "")
         key, now = key_of(folder_of(self.path)), time.time()
         rows: list[tuple[object, ...]] = []
-        for note in notes:
+        for note in (*self._cut_off(key, seq, before), *notes):
             seq += 1
             columns = (seq, now, note.kind, note.run, note.table, note.key, note.body)
             before = hash_of(before, columns)
             rows.append((*columns, before, mac_of(key, before)))
         self.conn.executemany("insert into audit values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         self._newest, self._unwritten = (seq, before), True
+
+    def _cut_off(self, key: Key, newest: int, digest: str) -> Iterable[Note]:
+        """A record of the chain's lost end: the head beside the store is about to be overwritten."""
+        kept = kept_head(folder_of(self.path), key)
+        if kept is None or kept == (newest, digest) or kept[1] == self._told:
+            return
+        found = self.conn.execute(f"select hash from audit where seq = {kept[0]}").fetchone()
+        if found is None or found[0] != kept[1]:
+            self._told = kept[1]
+            yield Note("", CUT_OFF, "", "[]", json.dumps({"record": kept[0], "hash": kept[1]}))
 
     def committed(self, *, synced: bool) -> None:
         """Note the newest record beside the store, so that its end can't be cut off unnoticed."""
@@ -199,8 +246,7 @@ def _sorted_out(notes: list[Note]) -> Iterable[Note]:
 
 
 def begin(conn: Executes, path: Path) -> Audit:
-    """Make the chain, inside the migration: it takes over, unverified, the rows of a store that had none."""
-    conn.execute(SCHEMA)
+    """Begin the chain, inside the migration that made its table. It takes over, unverified, rows that had none."""
     private_directory(folder_of(path))  # for the head, wherever the key is
     made = Audit(conn, path)
     if conn.execute("select 1 from audit").fetchone() is None:

@@ -2,13 +2,24 @@
 
 import hmac
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from interlock.engine.store import reading
-from interlock.engine.store.audit import AUDITED, REMOVED, Record, body_of, key_expression, mac_of
+from interlock.engine.store.audit import (
+    AUDITED,
+    CUT_OFF,
+    REMOVED,
+    Record,
+    body_of,
+    kept_head,
+    key_expression,
+    mac_of,
+    sha,
+)
 from interlock.engine.store.audit_key import Key, is_signed, key_of, sign
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLE
@@ -51,25 +62,18 @@ def verify(home: Path, heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, 
 
     `heads`: signed ones that were kept elsewhere.
     """
-    newest = _kept_head(home)  # read first: what is committed meanwhile comes after it
     key = key_of(home / "audit")
+    newest = kept_head(home / "audit", key)  # read first: what is committed meanwhile comes after it
     known = sign(key, b"")[0] if heads else ""
     with reading(home) as conn:
         if conn is None:
             return 0, ["there is no store"] if newest or heads else []
         conn.execute("begin")
         chain = [Record(*row) for row in conn.execute("select * from audit order by seq")]
-        found = [*_broken(chain, key), *_cut(chain, newest, key)]
+        found = [*_broken(chain, key), *_cut(chain, newest)]
         for one in heads:
             found += _not_at(chain, one, known)
         return len(chain), [*found, *_rows_differ(conn, chain), *_messages_differ(home, conn)]
-
-
-def _kept_head(home: Path) -> list[str]:
-    try:
-        return (home / "audit" / "head").read_text(encoding="ascii").split()
-    except (OSError, UnicodeError):
-        return []
 
 
 def _named(record: Record) -> str:
@@ -90,11 +94,14 @@ def _broken(chain: list[Record], key: Key) -> Iterator[str]:
         seq, before = record.seq, record.hash
 
 
-def _cut(chain: list[Record], newest: list[str], key: Key) -> Iterator[str]:
-    if len(newest) != 3 or not newest[0].isdigit() or mac_of(key, newest[1]) != newest[2]:
+def _cut(chain: list[Record], newest: tuple[int, str] | None) -> Iterator[str]:
+    for record in chain:
+        if record.kind == CUT_OFF:
+            yield f"the chain's end was cut off before {_named(record)}, which says what it was: {record.body}"
+    if newest is None:
         yield "audit/head, beside the store, is missing, was changed, or was made with another key"
-    elif _hash_at(chain, int(newest[0])) != newest[1]:
-        yield f"the chain's end was cut off or replaced: it once had record {int(newest[0])}, {newest[1][:12]}…"
+    elif _hash_at(chain, newest[0]) != newest[1]:
+        yield f"the chain's end was cut off or replaced: it once had record {newest[0]}, {newest[1][:12]}…"
 
 
 def _hash_at(chain: list[Record], seq: int) -> str:
@@ -114,23 +121,23 @@ def _not_at(chain: list[Record], one: Mapping[str, Any], known: str) -> Iterator
 
 
 def _rows_differ(conn: Connection, chain: list[Record]) -> Iterator[str]:
-    latest = _latest(chain)
+    latest: _Rows = {}
+    yield from _followed(chain, latest)
     for table in AUDITED:
         owner, name, body = TABLE[table].owner, key_expression(table, table), body_of(table, table)
         for run, key, now in conn.execute(f"select {owner}, {name}, {body} from {table}"):
             record = latest.pop((table, key), None)
             if record is None:
                 yield f"a row of {table!r} was inserted, run {run}: no record is about {key}"
-            elif (record.body, record.run) != (now, run):
+            elif record.run != run or (record.body != now and _differing(record.body, now)):
                 changed = "the run" if record.run != run else ", ".join(_differing(record.body, now))
                 yield f"a row of {table!r} was changed, run {record.run}: {changed} of {key}; see {_named(record)}"
     for (table, key), record in latest.items():
         yield f"a row of {table!r} was removed, run {record.run}: {key}; see {_named(record)}"
 
 
-def _latest(chain: list[Record]) -> _Rows:
-    """The newest record of each row that should be there."""
-    rows: _Rows = {}
+def _followed(chain: list[Record], rows: _Rows) -> Iterator[str]:
+    """Fill in the newest record of each row that should be there. Yields rows that changed between two records."""
     of_run: dict[str, set[tuple[str, str]]] = {}
     for record in chain:
         place = (record.table, record.key)
@@ -139,17 +146,35 @@ def _latest(chain: list[Record]) -> _Rows:
             for one in gone:
                 rows.pop(one, None)
         elif record.table:
+            if (before := rows.get(place)) and not _leads_to(before, record):
+                yield f"a row of {record.table!r} was changed before {_named(record)}: {record.key}"
             rows[place] = record
             of_run.setdefault(record.run, set()).add(place)
-    return rows
 
 
-def _differing(before: str | None, now: str) -> list[str]:
+_WAS = re.compile(r',\s*"was"\s*:\s*"([0-9a-f]{64})"\s*}$')
+
+
+def _leads_to(before: Record, record: Record) -> bool:
+    """Whether a record of a change found what the row's record before says. An earlier version recorded less."""
+    was = _WAS.search(record.body or "")
+    body = _WAS.sub("}", before.body or "")
+    if not was or {*_read(body)} != {*_read(record.body)} - {"was"}:
+        return True
+    return was[1] == sha(body.encode(errors="surrogatepass"))
+
+
+def _differing(recorded: str | None, now: str) -> list[str]:
+    """Names whose values differ; what an earlier version didn't record, nobody knows."""
+    then, there = _read(recorded), _read(now)
+    return [name for name in then if name != "was" and then[name] != there.get(name)]
+
+
+def _read(body: str | None) -> dict[str, Any]:
     try:
-        then, there = json.loads(before or "{}"), json.loads(now)
-        return [name for name in there if there[name] != then.get(name)] or ["something"]
-    except ValueError:
-        return ["something"]
+        return dict(json.loads(body or "{}"))
+    except (ValueError, TypeError):  # not ours: `_broken` names the record
+        return {}
 
 
 def _messages_differ(home: Path, conn: Connection) -> Iterator[str]:

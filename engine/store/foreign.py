@@ -78,7 +78,7 @@ class ForeignSaver(Saver):
         with self._one:
             thread = str(config["configurable"]["thread_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
             for item in filter(_is_interrupt, given.get("__interrupt__", ())):
-                self._ask(thread, item, len(given.get("__resume__", ())), task_id)
+                self.ask(thread, item, len(given.get("__resume__", ())), self.steps.node_of(task_id))
             super().put_writes(config, writes, task_id, task_path)
             self._commit()
 
@@ -86,9 +86,21 @@ class ForeignSaver(Saver):
         with self._one:
             return super().get_tuple(config)
 
-    def _ask(self, thread: str, item: Any, ordinal: int, task: str) -> None:
+    def take_over(self, run: str, found: CheckpointTuple) -> None:
+        """Write a checkpoint of another saver's thread, with its tasks' writes, as the run's. Raises `RunError`."""
+        self._check(found.checkpoint["channel_values"])
+        place: Any = {**found.config["configurable"], "thread_id": run}  # pyright: ignore[reportTypedDictNotRequiredAccess]
+        parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+        self._put({"configurable": {**place, "checkpoint_id": parent}}, found.checkpoint, found.metadata, {})
+        tasks: dict[str, list[tuple[str, Any]]] = {}
+        for task, channel, value in found.pending_writes or ():
+            tasks.setdefault(task, []).append((channel, value))
+        for task, writes in tasks.items():
+            self._put_writes({"configurable": place}, writes, task, "")
+
+    def ask(self, thread: str, item: Any, ordinal: int, node: str) -> None:
         """Write the interrupt's requests; the same task's earlier ones, under the same id, are over."""
-        node = self.steps.node_of(task) or "node"
+        node = node or "node"
         keys: list[str] = []
         if isinstance(item.value, str) and self._approvals.get(item.value):
             keys.append(item.value)  # an effect asks what became of it

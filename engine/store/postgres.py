@@ -6,7 +6,6 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,19 +22,17 @@ except ImportError as error:
         "Runs in PostgreSQL need the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
     ) from error
 
-from interlock.engine.store.audit import SCHEMA, begin
+from interlock.engine.store.audit import begin
 from interlock.engine.store.buffered import BufferedConnection
 from interlock.engine.store.connection import Column, Connection, Rows, Values
 from interlock.engine.store.database import address_of, shown
-from interlock.engine.store.postgres_audit import FUNCTIONS, NOTES, triggers
-from interlock.engine.store.sqlite import ADDED
+from interlock.engine.store.postgres_audit import NOTES, dialect
+from interlock.engine.store.postgres_schema import definitions
 from interlock.engine.store.sqlite import SCHEMA_VERSION as SCHEMA_VERSION
 from interlock.services import faults
 from interlock.state.errors import BusyError, ConfigError, StoreError
 
 ERRORS = (psycopg.Error,)
-_FIRST = 10
-"""Version of the schema of the oldest stores here."""
 _OLDEST = 140000
 """Server version: 14."""
 _SILENCE = {
@@ -171,11 +168,7 @@ class PostgresConnection(BufferedConnection):
 
     def audited(self) -> None:
         """Inside the migration: begin the audit's chain."""
-        self._conn.execute(FUNCTIONS.encode())
-        self._conn.execute(schema_of(SCHEMA).encode())
         self._audit = begin(self, self._path)
-        for statement in triggers():
-            self._conn.execute(statement.encode())
 
     def __del__(self) -> None:
         self._conn.close()  # as SQLite's connections are, without a warning
@@ -199,7 +192,6 @@ def _sent(value: object) -> object:
 
 
 _PLACES = re.compile(r"'[^']*'|\?|(?<![:\w]):([a-z_]+)|%")
-_DIALECT = (("json_object(", "json_build_object("), ("json_array(", "json_build_array("))
 
 
 @lru_cache(maxsize=512)
@@ -212,26 +204,7 @@ def translated(sql: str) -> bytes:
             return f"%({name})s"
         return "%s" if text == "?" else text.replace("%", "%%")
 
-    for ours, theirs in _DIALECT:
-        sql = sql.replace(ours, theirs)
-    return _PLACES.sub(other, sql).encode()
-
-
-_TYPES = (
-    (r"\btext\b", 'text collate "C"'),  # ids are compared as bytes, as in SQLite
-    (r"\bblob\b", "bytea"),
-    (r"\breal\b", "double precision"),
-    (r"\binteger\b", "bigint"),
-    (r"\) without rowid", ")"),
-)
-
-
-def schema_of(text: str) -> str:
-    """SQLite's definitions of tables as PostgreSQL's."""
-    text = re.sub(r"--.*", "", text)
-    for ours, theirs in _TYPES:
-        text = re.sub(ours, theirs, text)
-    return text
+    return _PLACES.sub(other, dialect(sql)).encode()
 
 
 def exists(path: Path) -> bool:  # noqa: ARG001 - whether it answers shows when it is asked
@@ -311,7 +284,11 @@ def version(conn: Connection, path: Path) -> int:
             f"The server of {shown(path)!r} is PostgreSQL {server // 10000}; expected 14 or newer."
         )
     there = conn.execute("select to_regclass('store_version') is not null").fetchone()
-    found = conn.execute("select max(version) from store_version").fetchone()[0] if there[0] else 0
+    found = (
+        conn.execute("select coalesce(max(version), 0) from store_version where at > 0").fetchone()[0]
+        if there[0]
+        else 0
+    )
     if found > SCHEMA_VERSION:
         raise StoreError(
             f"The store {shown(path)!r} was written by a newer Interlock (version {found}, this one reads "
@@ -321,21 +298,21 @@ def version(conn: Connection, path: Path) -> int:
 
 
 def migrate(conn: PostgresConnection) -> None:
-    """Make the tables, or what a store of an earlier version lacks of them."""
-    schema = schema_of(files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8"))
+    """Make the tables, unless somebody did by `for_administrators`, and begin the audit."""
     with conn.transaction():
-        conn.execute(
-            "create table if not exists store_version (version bigint primary key, at double precision)"
+        there = conn.execute("select to_regclass('store_version') is not null").fetchone()
+        by_hand = (
+            there[0]
+            and conn.execute(
+                "select 1 from store_version where version = ? and at = 0", (SCHEMA_VERSION,)
+            ).fetchone()
         )
-        for statement in schema.split(";\n"):
-            if statement.strip():
-                conn.execute(statement)
-        for changed, table, name, kind, _ in ADDED:
-            if changed > _FIRST:
-                conn.execute(f"alter table {table} add column if not exists {name} {schema_of(kind)}")
+        for statement in () if by_hand else definitions():
+            conn.raw.execute(statement.encode())
         conn.audited()
         conn.execute(
-            "insert into store_version values (?, ?) on conflict do nothing", (SCHEMA_VERSION, time.time())
+            "insert into store_version values (?, ?) on conflict (version) do update set at = excluded.at",
+            (SCHEMA_VERSION, time.time()),
         )
 
 

@@ -5,15 +5,22 @@ They note into a setting of the transaction: a writer that isn't Interlock leave
 
 from collections.abc import Iterator
 
-from interlock.engine.store.audit import AUDITED, REMOVED, body_of, key_expression
+from interlock.engine.store.audit import AUDITED, REMOVED, body_of, changed_body, key_expression
 from interlock.engine.store.tables import TABLE
 
 NOTES = "interlock.notes"
+_DIALECT = (
+    ("json_object(", "json_build_object("),
+    ("json_array(", "json_build_array("),
+    ("texts(", "json_build_array("),
+)
 FUNCTIONS = f"""
 create or replace function sha(value bytea) returns text language sql immutable as $$
     select encode(sha256(value), 'hex') $$;
 create or replace function sha(value text) returns text language sql immutable as $$
     select encode(sha256(convert_to(value, 'UTF8')), 'hex') $$;
+create or replace function sha(value json) returns text language sql immutable as $$
+    select encode(sha256(convert_to(value::text, 'UTF8')), 'hex') $$;
 create or replace function part(value text, variadic names text[]) returns text language plpgsql immutable as $$
     begin return value::json #>> names; exception when others then return null; end $$;
 create or replace function note(tbl text, kind text, run text, key json, body json) returns void language plpgsql as $$
@@ -37,18 +44,20 @@ def _function(table: str) -> str:
     def noting(kind: str, row: str, body: str) -> str:
         kind = kind.replace("@", row)
         return (
-            f"perform note('{table}', {kind}, {row}.{owner}, {_dialect(key_expression(table, row))}, {body});"
+            f"perform note('{table}', {kind}, {row}.{owner}, {dialect(key_expression(table, row))}, {body});"
         )
 
-    old, new = _dialect(body_of(table, "old")), _dialect(body_of(table, "new"))
+    old, new = dialect(body_of(table, "old")), dialect(body_of(table, "new"))
     changed = f"{old}::text is distinct from {new}::text"
     return f"""
 create or replace function audit_{table}() returns trigger language plpgsql as $$ begin
     if tg_op = 'INSERT' then {noting(begun, "new", new)}
     elsif tg_op = 'DELETE' then {noting(repr(REMOVED), "old", "null")}
-    elsif {changed} then {noting(what.kind, "new", new)} end if;
+    elsif {changed} then {noting(what.kind, "new", dialect(changed_body(table)))} end if;
     return null; end $$"""
 
 
-def _dialect(sql: str) -> str:
-    return sql.replace("json_object(", "json_build_object(").replace("json_array(", "json_build_array(")
+def dialect(sql: str) -> str:
+    for ours, theirs in _DIALECT:
+        sql = sql.replace(ours, theirs)
+    return sql

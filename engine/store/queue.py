@@ -63,6 +63,15 @@ def make_queue(address: str) -> None:
             opened.schema_manager.apply_schema()
 
 
+def set_up_by_hand() -> str:
+    """SQL that does what `fleet init` does, with two roles beside it, for whoever administers the database."""
+    from procrastinate.schema import SchemaManager
+
+    from interlock.engine.store.postgres_schema import for_administrators
+
+    return for_administrators(SchemaManager.get_schema())
+
+
 def host_queue() -> str:
     """The queue of runs whose files are on this host."""
     return f"{_OF_HOST}{os.uname().nodename}"

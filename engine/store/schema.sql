@@ -225,7 +225,8 @@ create table if not exists sessions (
     session text primary key,         -- as an editor knows it; the id of its first run
     run text not null,                -- that it shows now; it may not have begun
     workspace text not null,
-    at real not null                  -- unix time of the last change of `run`
+    at real not null,                 -- unix time of the last change
+    chosen text not null default '{}' -- JSON: the options that count from its next prompt on, by name
 ) without rowid;
 -- What programs see of runs through the API of `interlock serve`, and their tokens.
 create table if not exists served (

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from interlock.engine.store.audit import begin
+from interlock.engine.store.audit import SCHEMA, begin
 from interlock.engine.store.buffered import BufferedConnection
 from interlock.engine.store.connection import Column, Connection, Values
 from interlock.engine.store.sqlite_audit import add_functions, installed
@@ -17,7 +17,7 @@ from interlock.services.files.folders import private_file
 from interlock.state.errors import StoreError
 
 ERRORS = (sqlite3.Error,)
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
 ADDED = (
     (6, "approvals", "number", "integer", "rowid"),
@@ -26,6 +26,7 @@ ADDED = (
     (10, "runs", "queue", "text", "null"),
     (11, "model_calls", "written_tokens", "integer not null default 0", "0"),
     (11, "model_calls", "usd", "real", "null"),
+    (12, "sessions", "chosen", "text not null default '{}'", "'{}'"),
 )
 """Version, table and column that earlier stores lack, its type, and what it holds for their rows."""
 _PAGE = 2048
@@ -87,6 +88,7 @@ class SqliteConnection(BufferedConnection):
     def audited(self) -> None:
         """Inside the migration: begin the audit's chain."""
         add_functions(self._conn)
+        self._conn.execute(SCHEMA)
         self._audit = begin(self._conn, self._path)
 
     def close(self) -> None:

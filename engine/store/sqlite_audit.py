@@ -1,6 +1,5 @@
 """sqlite_audit: the triggers of our own connections that note each audited row which changes, in SQLite's SQL."""
 
-import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable
@@ -8,15 +7,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.store.audit import AUDITED, REMOVED, Audit, body_of, key_expression
+from interlock.engine.store.audit import AUDITED, REMOVED, Audit, body_of, changed_body, key_expression, sha
 from interlock.engine.store.tables import TABLE
 
 
 def _sha(value: object) -> str | None:
     if value is None:
         return None
-    data = value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
-    return hashlib.sha256(data).hexdigest()
+    return sha(value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass"))
+
+
+def _texts(*values: object) -> str:
+    return json.dumps(values)
 
 
 def _part(text: Any, *names: str) -> str | None:
@@ -32,6 +34,7 @@ def _part(text: Any, *names: str) -> str | None:
 def add_functions(conn: sqlite3.Connection) -> None:
     """What `body_of` calls."""
     conn.create_function("sha", 1, _sha, deterministic=True)
+    conn.create_function("texts", -1, _texts, deterministic=True)
     conn.create_function("part", -1, _part, deterministic=True)
 
 
@@ -63,5 +66,6 @@ def _triggers(table: str) -> Iterable[str]:
     of = f" of {what.changes}" if what.changes else ""
     made = f"create temp trigger audit_{table}"
     yield f"{made}_new after insert on {table} {noting(begun, 'new', new)}"
-    yield f"{made}_set after update{of} on {table} when {old} is not {new} {noting(what.kind, 'new', new)}"
+    when = f"{made}_set after update{of} on {table} when {old} is not {new}"
+    yield f"{when} {noting(what.kind, 'new', changed_body(table))}"
     yield f"{made}_gone after delete on {table} {noting(repr(REMOVED), 'old', 'null')}"

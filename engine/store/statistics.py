@@ -57,13 +57,15 @@ def statistics(home: Path, by: By, since: float = 0.0) -> dict[str, Sums]:
 
 def _parts(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
     key = "m.model" if by == "model" else _key(by, "m.at")
+    runs = "count(distinct m.run)" if by == "model" else "0"
+    join = "" if by in ("day", "model") else "join runs r on r.run = m.run"
     sql = (
-        f"select {key}, count(distinct m.run), sum({TURN}), sum(m.input_tokens), sum(m.output_tokens), "
+        f"select {key}, {runs}, sum({TURN}), sum(m.input_tokens), sum(m.output_tokens), "
         "coalesce(sum(m.usd), 0.0), sum(case when m.usd is null then 1 else 0 end) "
-        "from model_calls m join runs r on r.run = m.run where m.at >= ? group by 1"
+        f"from model_calls m {join} where m.at >= ? group by 1"
     )
     for name, runs, *sums in select(home, sql, since):
-        yield name, Sums(runs if by == "model" else 0, *sums)
+        yield name, Sums(runs, *sums)
     if by == "model":
         return
     sql = f"select {_key(by, 'r.created')}, count(*) from runs r where r.created >= ? group by 1"

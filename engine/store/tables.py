@@ -101,7 +101,7 @@ TABLES = (
     Table("steps", ("run", "seq"), "root_step < :step"),
     Table("snapshots", ("run", "message", "idx", "attempt"), "root_step < :step"),
     Table("undone", ("run", "seq"), "record is not null and at <= :made"),
-    Table("sessions", ("session",)),
+    Table("sessions", ("session",), holds={"chosen": f"{_PARSED}:mapping"}),
     Table("served", ("kind", "id"), holds={"body": f"{_PARSED}:mapping"}),
     Table("traces", ("run",)),
     Table("lease", ("run",)),

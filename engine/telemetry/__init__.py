@@ -10,7 +10,6 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +18,7 @@ from interlock.engine.store.traces import exported, fresh, open_trace
 from interlock.engine.store.traces import waiting as requests_waiting
 from interlock.engine.telemetry.figures import Figure, of_event, of_spans, waiting
 from interlock.engine.telemetry.sending import Batch, Log, Sender
-from interlock.engine.telemetry.spans import Attributes, Span, Spans
+from interlock.engine.telemetry.spans import KIND, Attributes, Span, Spans
 from interlock.state import events as ev
 from interlock.state.accounting import TelemetrySettings
 
@@ -71,19 +70,32 @@ def followed(
         prepared.warnings.append(why)
         yield prepared, []
         return
+    if said := _unsent(_sender(prepared.settings.telemetry.model_dump_json())):
+        prepared.warnings.append(said)
     watch = Telemetry(prepared.settings.telemetry, store, run, prepared.env)
     with watch.current():
         yield replace(prepared, env={**prepared.env, VARIABLE: watch.traceparent}), [watch]
 
 
-class NotSentError(Exception):
-    """A collector didn't take what was sent."""
+def deliver() -> list[str]:
+    """At a process's end, wait a moment for collectors that have something to take; returns a line for each failure."""
+    late = [one for one in _SENDERS.values() if not one.drained()]
+    return [line for one in _SENDERS.values() if (line := _unsent(one, late=one in late))]
 
 
-@lru_cache
+def _unsent(one: Sender, *, late: bool = False) -> str:
+    why = one.failure or ("it didn't answer in time" if late else "")
+    return f"Telemetry to {one.place!r}: {why}; it is sent with the run's next drive." if why else ""
+
+
+_SENDERS: dict[str, Sender] = {}
+
+
 def _sender(settings: str) -> Sender:
     """One for all drives of a process, so that its counters only grow."""
-    return Sender(TelemetrySettings.model_validate_json(settings))
+    if settings not in _SENDERS:
+        _SENDERS[settings] = Sender(TelemetrySettings.model_validate_json(settings))
+    return _SENDERS[settings]
 
 
 class _Drive(NamedTuple):
@@ -145,6 +157,7 @@ class Telemetry:
             "gen_ai.workflow.name": self._workflow,
             "gen_ai.conversation.id": self._run,
             "interlock.status": event.status,
+            KIND: "AGENT",
         }
         if (usd := event.stats.get("usd")) is not None:
             about["interlock.cost.usd"] = float(usd)
@@ -155,10 +168,6 @@ class Telemetry:
         )
         self._figures.append(waiting(requests_waiting(self._store.home)))
         self._send([drive], until)
-        if not self._sender.drained() or self._sender.failure:
-            why = self._sender.failure or "it didn't answer in time"
-            place = self._settings.outfile or self._settings.otlp_endpoint
-            raise NotSentError(f"{place!r}: {why}; it is sent with the run's next drive")
 
     def _send(self, more: list[Span], until: float | None = None) -> None:
         """`until`: everything that ended before then is in the store."""

@@ -3,6 +3,7 @@
 Nothing of OpenTelemetry is imported before that thread runs.
 """
 
+import atexit
 import queue
 import threading
 import time
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
 LAST_S = 1.0
-"""Seconds that a run's end waits for a collector that says nothing."""
+"""Seconds that a process waits at its end, when everything is shown, for a collector that says nothing."""
 _TIMEOUT_S = 5
 """Seconds for one request to the collector, retries included."""
 _SCOPE = "interlock"
@@ -43,7 +44,7 @@ class Batch(NamedTuple):
     figures: Sequence[Figure]
     logs: Sequence[Log]
     done: Callable[[], None]
-    """Called once the collector has it."""
+    """Called once the collector has it, and what was sent of the drive before."""
 
 
 class Sender:
@@ -51,11 +52,15 @@ class Sender:
 
     def __init__(self, settings: TelemetrySettings) -> None:
         self._settings = settings
+        self.place = settings.outfile or settings.otlp_endpoint
+        self._lost = set[str]()
+        """Drives of which something wasn't taken."""
         self._batches: queue.SimpleQueue[Batch] = queue.SimpleQueue()
         self._left = 0
         self._changed = threading.Condition()
         self.failure = ""
         threading.Thread(target=self._run, name="telemetry", daemon=True).start()
+        atexit.register(self.drained)  # the command line ends without Python's cleanup, and asks itself
 
     def send(self, batch: Batch) -> None:
         with self._changed:
@@ -73,11 +78,12 @@ class Sender:
             batch = self._batches.get()
             try:
                 exporters = exporters or _Exporters(self._settings)
-                if not (why := exporters.send(batch)):
+                if not (why := exporters.send(batch)) and batch.drive not in self._lost:
                     batch.done()
             except Exception as error:  # an exporter's bug is none of the run's
                 why = f"{type(error).__name__}: {error}"
             with self._changed:
+                self._lost |= {batch.drive} if why else set()
                 self.failure = why
                 self._left -= 1
                 self._changed.notify_all()

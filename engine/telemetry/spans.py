@@ -25,6 +25,8 @@ PROVIDERS = {
     "xai": "x_ai",
 }
 """Ours → the conventions', where they differ."""
+KIND = "openinference.span.kind"
+"""What Phoenix and its like draw a span as that the conventions have no name for: a step is a CHAIN, a run an AGENT."""
 _SLACK_S = 0.05
 """How much later than its node a call's row may say that it ended."""
 
@@ -65,12 +67,16 @@ class Spans:
     def of(self, rows: Fresh, since: float) -> Iterator[Span]:
         """Everything that ended after `since`, innermost first."""
         steps = [row for row in rows.steps if not row["node"].startswith("__")]
-        yield from (self._model(row, _around(steps, row["at"], task=row["task"][:8])) for row in rows.models)
+        for row in rows.models:
+            began = row["at"] - row["duration_ms"] / 1000
+            yield self._model(row, _around(steps, began, row["at"], task=row["task"][:8]))
         made = [call for call in calls(self._home, self._run) if call.state == "done"]
         told = results(self._home, self._run) if self._content else {}
         for call in made:
             if call.ended and call.ended > since:
-                yield self._tool(call, _around(steps, call.ended, node="run_tool"), told)
+                yield self._tool(
+                    call, _around(steps, call.started or call.ended, call.ended, node="run_tool"), told
+                )
         yield from map(self._approval, rows.answered)
         yield from map(self._node, steps)
 
@@ -88,12 +94,12 @@ class Spans:
         return self._node_id(step) if step else self._drive
 
     def _node(self, row: Any) -> Span:
-        what: Attributes = {"gen_ai.conversation.id": self._run, "interlock.node": row["node"]}
+        what: Attributes = {"gen_ai.conversation.id": self._run, "interlock.node": row["node"], KIND: "CHAIN"}
         for name, value in (("workflow", row["workflow"]), ("route", row["route"])):
             what |= {f"interlock.{name}": value} if value else {}
         shown = f"{row['workflow']} › {row['node']}" if row["workflow"] else row["node"]
-        end = row["started"] + row["ms"] / 1000
-        return Span("node", shown, self._node_id(row), self._within(row), row["started"], end, what)
+        times = row["started"], _ended(row)
+        return Span("node", shown, self._node_id(row), self._within(row), *times, what)
 
     def _model(self, row: Any, step: Any) -> Span:
         what: Attributes = {
@@ -158,23 +164,36 @@ class Spans:
             "interlock.request": row["id"],
             "interlock.decision": answer["choice"],
             "interlock.door": answer.get("door") or "",
+            KIND: "CHAIN",
         }
         key, name = span_id(self._trace.trace, self._run, "approval", row["id"]), request["call"]["name"]
         times = row["asked_at"], row["answered_at"]
         return Span("approval", f"approval {name}", key, self._drive, *times, what)
 
 
-def _around(steps: Iterable[Any], end: float, *, task: str = "", node: str = "") -> Any:
-    """The node in which something ended, right before the node did; in this task, or of this name if there is one."""
+def _around(steps: Iterable[Any], start: float, end: float, *, task: str = "", node: str = "") -> Any:
+    """The node that a call was made in: the one that it sticks out of least, then the innermost.
+
+    Of this task, or of this name if there is one.
+    """
     found = [
         row
         for row in steps
         if row["workflow"]
         and (not task or row["task"][:8] == task)
-        and row["started"] <= end <= row["started"] + row["ms"] / 1000 + _SLACK_S
+        and row["started"] <= end <= _ended(row) + _SLACK_S
     ]
     named = [row for row in found if row["node"] == node] or found
-    return min(named, key=lambda row: abs(row["started"] + row["ms"] / 1000 - end), default=None)
+
+    def outside(row: Any) -> tuple[float, float]:
+        late, early = max(end - _ended(row), 0.0), max(row["started"] - start, 0.0)
+        return late + early, abs(_ended(row) - end)
+
+    return min(named, key=outside, default=None)
+
+
+def _ended(row: Any) -> float:
+    return row["started"] + row["ms"] / 1000
 
 
 def _message(message: Message) -> dict[str, Any]:

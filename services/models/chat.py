@@ -68,12 +68,10 @@ async def counted(
 STALL_S = 120.0
 """Seconds without output after which a request fails; a warning follows each of the first three quarters."""
 _Stage = Literal["connecting", "reading", "thinking"]
-_THINKS_S = 0.2
-"""Seconds by which a request was sent; most models answer later."""
 _ABLE = ("gemini", "script")
 """Providers that support features; a script returns whatever it contains."""
-_TEMPERATURE, _HELPER_TEMPERATURE = 1.0, 0.0
-"""As in gemini-cli: 1 for conversation, 0 for answers that follow a schema."""
+_TEMPERATURE, _HELPER_TEMPERATURE, _NEAR_TEMPERATURE = 1.0, 0.0, 0.2
+"""As in gemini-cli: 1 for conversation, 0 for answers that follow a schema. Small models invent paths at 1."""
 
 
 class ChatModels:
@@ -208,14 +206,16 @@ class ChatModels:
     def _request(self, call: ModelCall) -> Request:
         own = self._temperature if call.schema is None else None
         chosen = (call.temperature, own, self._settings.model.temperature)
-        default = _TEMPERATURE if call.schema is None else _HELPER_TEMPERATURE
+        model = self.resolve(call.model or role_model(self._settings, call.role))
+        usual = _NEAR_TEMPERATURE if self.facts.server(model).near else _TEMPERATURE
+        default = usual if call.schema is None else _HELPER_TEMPERATURE
         messages, schema = self._redacted(call.messages), call.schema
         if texts := self._texts.get(call.protocol):
             messages = texts(messages)
         if call.protocol == "json" and call.tools:
-            messages, schema = explained(messages, call.tools), schema_of(call.tools)
+            messages, schema = explained(messages, call.tools), schema_of(call.tools, call.messages)
         return Request(
-            model=self.resolve(call.model or role_model(self._settings, call.role)),
+            model=model,
             messages=messages,
             tools=() if texts else call.tools,
             schema=schema,
@@ -254,20 +254,26 @@ class ChatModels:
             text = f"Model {request.model!r} has said nothing for {seconds:g} s; it is given up after {most_s:g} s."
             emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
 
-        prices = asyncio.ensure_future(self._priced(request.model))
         try:
             comes("connecting")
             provider = await self._providers.get(request.model)
             source = provider.stream(request)
             comes("reading")
             pieces = raced(
-                source, stall_s=stall_s, total_s=call.timeout_s, first_s=first_s, on_silence=silent
+                source,
+                stall_s=stall_s,
+                total_s=call.timeout_s,
+                first_s=first_s,
+                begins=lambda chunk: not chunk.progress,
+                on_silence=silent,
             )
             async with aclosing(_read(pieces, call)) as pieces:
                 async for chunk in pieces:
                     if not answer.begun_s and not chunk.progress:
                         answer.begun_s = self._clock.monotonic() - started
                         comes("thinking")
+                        # Needed with the reply, by nothing before: the table loads while the answer comes.
+                        asyncio.get_running_loop().run_in_executor(None, self.facts.prices, request.model)
                     self._read_so_far(chunk, emit)
                     for item in answer.add(chunk):
                         yield item
@@ -277,8 +283,6 @@ class ChatModels:
             explained = explain(error, request.model, self._clock.now())
             explained.args = (self._redact(str(explained)),)  # clients quote the URL, which contains the key
             raise explained from error
-        finally:
-            prices.cancel()
 
     def _stages(self, request: Request, call: ModelCall, emit: Emit) -> Callable[[_Stage], None]:
         """What tells how far a call of the main model has come, with the tokens it sends."""
@@ -295,11 +299,6 @@ class ChatModels:
         if chunk.progress:
             done, total = chunk.progress
             emit(Progress(agent=self._agent, what="reading", done=done, total=total, unit="tokens"))
-
-    async def _priced(self, model: str) -> None:
-        """Load the table of prices while the model thinks: it is needed with the reply, and nothing waits for it."""
-        await asyncio.sleep(_THINKS_S)
-        await asyncio.to_thread(self.facts.prices, model)
 
     def _delay_s(self, error: ModelError, failures: int, attempts: int, spent_s: float) -> float | None:
         """Return the seconds to wait before another attempt, or None; then the error's text may say why."""

@@ -158,6 +158,7 @@ class Seen(BaseModel):
     protocol: Literal["native", "xml", "json"] | None = None
     """How it called a tool last."""
     read_per_s: float | None = None
+    answered: bool = False
     warned: bool = False
     """Whether the user was told what is assumed of it."""
 
@@ -177,6 +178,7 @@ class ModelFacts:
         self._env, self._ask = env, ask
         self._servers: dict[str, Server] = {}
         self._prices: dict[str, Prices | None] = {}
+        self._answered: set[str] = set()
 
     def server(self, model: str) -> Server:
         if model not in self._servers:
@@ -271,7 +273,10 @@ class ModelFacts:
         return self.limit(model) < _SMALL_WINDOW or (speed is not None and speed < _SLOW_PER_S)
 
     def read(self, model: str, tokens: int, seconds: float) -> None:
-        """Note how fast a nearby model read a long request."""
+        """Note that a model answered, and how fast one nearby read a long request."""
+        if model not in self._answered:
+            self._answered.add(model)
+            self.see(model, answered=True)
         if tokens >= _LONG and seconds > 0 and self.server(model).near:
             self.see(model, read_per_s=float(f"{tokens / seconds:.1g}"))
 

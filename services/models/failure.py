@@ -55,11 +55,9 @@ class Backoff:
         asked_s = min(error.retry_after_s or 0.0, _YEAR_S)
         if asked_s > _LONGEST_S:
             back = time.strftime("%Y-%m-%d %H:%M", time.localtime(now + asked_s))
-            return f"It asks to wait {_spoken(asked_s)}; from {back} on: interlock resume latest"
+            return f"It asks to wait {_spoken(asked_s)}, until {back}."
         if elapsed_s + delay_s > self.patience_s:
-            return (
-                f"Given up after {failures} attempts in {_spoken(elapsed_s)}; later: interlock resume latest"
-            )
+            return f"Given up after {failures} attempts in {_spoken(elapsed_s)}."
         return ""
 
 
@@ -81,6 +79,7 @@ class _End:
 
 
 _END = _End()
+_FIRST = " (models.NAME.firstTokenTimeout sets this limit)"
 _PARTS = 4
 """Parts of a stall; `on_silence` is called after each but the last."""
 
@@ -91,17 +90,18 @@ async def raced(
     stall_s: float,
     total_s: float | None,
     first_s: float | None = None,
+    begins: Callable[[T], bool] = lambda _item: True,
     on_silence: Callable[[float], None] = lambda _seconds: None,
 ) -> AsyncGenerator[T, None]:
     """Yield from `source`, which is always closed.
 
-    Raises `StalledError` after `stall_s` without an item (`first_s` before the first one), `TimeoutError` after
+    Raises `StalledError` after `stall_s` without an item (`first_s` until one `begins`), `TimeoutError` after
     `total_s` overall. `on_silence` is called after each of the first three quarters of a stall.
     """
     loop = asyncio.get_running_loop()
     deadline = None if total_s is None else loop.time() + total_s
     step: asyncio.Future[T | _End] | None = None
-    lasting_s, stall_s = stall_s, first_s or stall_s
+    lasting_s, stall_s, limit = stall_s, first_s or stall_s, _FIRST
     try:
         while True:
             wait_s = stall_s if deadline is None else min(stall_s, deadline - loop.time())
@@ -109,13 +109,14 @@ async def raced(
             await _until({step}, wait_s, on_silence if wait_s == stall_s else None)
             if not step.done():
                 if wait_s == stall_s:
-                    raise StalledError(f"nothing came for {stall_s:g} s")
+                    raise StalledError(f"nothing came for {stall_s:g} s{limit}")
                 raise TimeoutError(f"over {total_s:g} s")
             item = step.result()
             if isinstance(item, _End):
                 return
             yield item
-            stall_s = lasting_s
+            if begins(item):
+                stall_s, limit = lasting_s, ""
     finally:
         if step is not None:
             await _ended(step)
@@ -172,11 +173,7 @@ def explain(error: Exception, model: str, now: float) -> ModelError:
     if isinstance(error, InterlockError) or _is_ours(error):
         raise error
     if isinstance(error, StalledError):
-        return ModelError(
-            f"Model {model!r} does not answer: {error}. Try again later with: interlock resume latest",
-            retryable=True,
-            attempts=1,
-        )
+        return ModelError(f"Model {model!r} does not answer: {error}.", retryable=True, attempts=1)
     for cause in _causes(error):
         status = _status(cause)
         if status is not None:
@@ -186,7 +183,7 @@ def explain(error: Exception, model: str, now: float) -> ModelError:
             why = _line(str(inner)).rstrip(".") or "no text"
             says = f"Model {model!r} could not be reached: {type(inner).__name__}: {why}."
             if any(map(_is_absent, _causes(error))):
-                says += " Check the connection and the address, then: interlock resume latest"
+                says += " Check the connection and the address."
                 return ModelError(says, retryable=True, attempts=_ABSENT_ATTEMPTS, retry_after_s=_ABSENT_S)
             return ModelError(says, retryable=True)
     overflow = "ContextOverflow" in type(error).__name__ or bool(_OVERFLOW.search(str(error)))

@@ -88,7 +88,8 @@ class LangChainProvider:
         self._name = model
         options = _options(model, self._spec, env)
         if facts.server(model).near and self._spec.cls == "ChatOpenAI":
-            options["timeout"] = None  # ours counts; the client's own is 10 minutes
+            options["timeout"] = None  # ours counts; the client's own is 10 minutes, and 2 between chunks
+            options["stream_chunk_timeout"] = None
         cls = chat_class(model)
         if facts.server(model).kind == "llama.cpp":
             options["extra_body"] = {"return_progress": True}

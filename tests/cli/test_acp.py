@@ -2,11 +2,13 @@
 
 import base64
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from acp_editor import (
     ALLOWS,
@@ -20,8 +22,11 @@ from acp_editor import (
     prompted,
     says,
 )
-from patience import HANG_S
+from patience import HANG_S, until
 from warm import Warm
+
+from interlock.engine.client import Client
+from interlock.state.messages import DataPart
 
 Open = Callable[..., Editor]
 
@@ -94,6 +99,89 @@ def test_a_killed_session_is_loaded_with_its_question(editor: Open, tmp_path: Pa
     assert there.prompt(session, "and now?") == "end_turn" and there.text().endswith("Again.")
     (listed,) = there.call("session/list", {"cwd": str(tmp_path / "work")})["sessions"]
     assert (listed["sessionId"], listed["title"]) == (session, "write a file")
+
+
+def test_a_closed_session_ends_its_prompt_and_keeps_its_question(editor: Open) -> None:
+    here = editor(WRITE, DONE, person=open_question)
+    session = here.new()
+    turn = here.begin("session/prompt", prompted(session, "write"))
+    here.until(lambda: bool(here.asked))
+    assert here.call("session/close", {"sessionId": session}) == {}
+    assert here.answer(turn) == {"stopReason": "cancelled"} and here.withdrawn == [here.asked[0][1]["id"]]
+    here.person = ALLOWS
+    here.updates.clear()
+    here.load(session)
+    here.until(lambda: here.text() == "Done.")
+
+
+def test_a_session_goes_on_on_another_machine(editor: Open, tmp_path: Path, home: Path) -> None:
+    here = editor(WRITE, DONE, person=open_question)
+    session = here.new()
+    here.begin("session/prompt", prompted(session, "write"))
+    here.until(lambda: bool(here.asked))
+    here.kill()
+    (home / "interlock").rename(tmp_path / "state")
+    work = (tmp_path / "work").rename(tmp_path / "elsewhere")
+    there = Editor(work, "-m", f"script:{tmp_path / 'script.json'}", INTERLOCK_HOME=str(tmp_path / "state"))
+    there.initialize()
+    there.load(session)
+    assert there.text("user_message") == "write"
+    there.until(lambda: there.text() == "Done.")
+    assert (work / "a.txt").read_text() == "one\n"
+    (listed,) = there.call("session/list", {"cwd": str(work)})["sessions"]
+    assert listed["sessionId"] == session
+    there.kill()
+
+
+def test_a_session_is_resumed_without_its_conversation_and_forked_into_a_folder(
+    editor: Open, tmp_path: Path
+) -> None:
+    here = editor(WRITE, DONE, {"text": "Gone on."})
+    session, other = here.new(), tmp_path / "other"
+    assert here.prompt(session, "write") == "end_turn"
+    here.updates.clear()
+    assert here.load(session, "session/resume")["modes"]["currentModeId"] == "default"
+    assert {*here.kinds()} <= {"available_commands_update"}
+    other.mkdir()
+    forked = here.call("session/fork", {"sessionId": session, "cwd": str(other), "mcpServers": []})
+    assert (other / "a.txt").read_text() == "one\n"
+    assert here.prompt(forked["sessionId"], "go on") == "end_turn" and here.text() == "Gone on."
+    (row,) = here.call("session/list", {"cwd": str(other)})["sessions"]
+    assert row["sessionId"] == forked["sessionId"] != session
+    here.call("session/close", {"sessionId": session})
+    with pytest.raises(FailedError, match="No session"):
+        here.prompt(session, "go on")
+
+
+def test_what_was_chosen_for_the_next_prompt_outlives_the_editor(editor: Open) -> None:
+    here = editor(DONE, {"expect": "Plan Mode", "text": "Planned."})
+    session = here.new()
+    option = {"sessionId": session, "configId": "mode", "value": "architect"}
+    for prompt in ("", "plan it"):
+        here.call("session/set_config_option", option)
+        here.call("session/set_mode", {"sessionId": session, "modeId": "plan"})
+        here.kill()
+        here = editor()
+        state = here.load(session)
+        assert state["modes"]["currentModeId"] == "plan"
+        assert next(o for o in state["configOptions"] if o["id"] == "mode")["currentValue"] == "architect"
+        if prompt:
+            assert here.prompt(session, prompt) == "end_turn"
+    assert Client.at_home().sessions()[session].chosen == {}, "the run keeps it now"
+
+
+def test_what_another_editor_leaves_midway_is_told(editor: Open) -> None:
+    here = editor(WRITE, {"text": "Late.", "delay_s": 600}, person=open_question)
+    session = here.new()
+    turn = here.begin("session/prompt", prompted(session, "write"))
+    here.until(lambda: bool(here.asked))
+    there = editor(person=ALLOWS)
+    there.load(session)
+    there.until(lambda: "completed" in [call["status"] for call in there.calls().values()])
+    here.until(lambda: "goes on with this run" in here.text("agent_thought"))
+    there.kill()
+    assert here.answer(turn)["stopReason"] == "end_turn"
+    assert "stopped midway. /continue goes on" in here.text("agent_thought")
 
 
 def offers_files(here: Editor, buffers: dict[str, str], folder: Path) -> None:
@@ -177,13 +265,59 @@ def test_commands_undo_rewind_and_fork(editor: Open, tmp_path: Path) -> None:
     assert here.text("user_message") == "", "nothing is shown twice"
 
 
-def test_a_decision_made_elsewhere_closes_the_question(editor: Open, tmp_path: Path) -> None:
+def test_a_prompt_in_place_of_an_open_question_ends_its_call(editor: Open, tmp_path: Path) -> None:
+    here = editor(WRITE, {"text": "Gone on."}, person=open_question)
+    session = here.new()
+    here.begin("session/prompt", prompted(session, "write"))
+    here.until(lambda: bool(here.asked))
+    here.kill()
+    there = editor(person=open_question)
+    there.load(session)
+    there.until(lambda: bool(there.asked))
+    assert there.prompt(session, "something else") == "end_turn" and there.text() == "Gone on."
+    (call,) = there.calls().values()
+    assert call["status"] == "failed" and there.withdrawn == [there.asked[0][1]["id"]]
+    assert not (tmp_path / "work" / "a.txt").exists()
+
+
+def in_a_terminal(work: Path, run: str) -> None:
+    assert Warm(["resume", run, "--approve", "all"], cwd=work, env={**os.environ}).wait(HANG_S) == 0
+
+
+def on_the_page(work: Path, run: str) -> None:
+    server = Warm(["serve", "--port", "0"], cwd=work, env={**os.environ}, stdout=subprocess.PIPE)
+    assert server.stdout
+    with server.stdout as said:
+        address, _, token = said.readline().split()[-1].partition("/#token=")
+    headers = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=address, headers=headers, timeout=HANG_S) as page:
+        (request,) = page.get("/api/requests", params={"run": run}).json()
+        decisions = [{"id": request["id"], "choice": "proceed_once"}]
+        answer = page.post(f"/api/runs/{run}/decide", json={"decisions": decisions})
+    server.kill()
+    server.wait(HANG_S)
+    assert answer.json() == {"decided": 1}
+
+
+def in_another_editor(work: Path, run: str) -> None:
+    there = Editor(work, "-m", f"script:{work.parent / 'script.json'}")
+    there.initialize()
+    there.load(run)
+    there.until(lambda: there.text() == "Done.")
+    until(lambda: Client.at_home().runs()[0].status == "done", "the end of the run")
+    there.kill()
+
+
+@pytest.mark.parametrize("decides", [in_a_terminal, on_the_page, in_another_editor])
+def test_a_decision_made_elsewhere_closes_the_question(
+    editor: Open, tmp_path: Path, decides: Callable[[Path, str], None]
+) -> None:
     here = editor(WRITE, DONE, person=open_question)
     session = here.new()
     turn = here.begin("session/prompt", prompted(session, "write"))
     here.until(lambda: bool(here.asked))
-    there = Warm(["resume", session, "--approve", "all"], cwd=here.folder, env={**os.environ})
-    assert here.answer(turn)["stopReason"] == "end_turn" and there.wait(HANG_S) == 0
+    decides(here.folder, session)
+    assert here.answer(turn)["stopReason"] == "end_turn"
     assert here.withdrawn == [here.asked[0][1]["id"]] and here.text() == "Done."
     (call,) = here.calls().values()
     assert call["status"] == "completed" and (tmp_path / "work" / "a.txt").exists()
@@ -251,8 +385,10 @@ def test_a_commands_output_is_a_terminal_where_the_client_draws_one(editor: Open
 
 def test_a_client_that_opens_terminals_is_offered_the_set_up_in_one(tmp_path: Path) -> None:
     here = Editor(tmp_path)
-    methods = here.initialize(auth={"terminal": True})["authMethods"]
-    assert [(m["id"], m.get("args")) for m in methods] == [("terminal", ["--setup"]), ("setup", None)]
+    for offers in ({"auth": {"terminal": True}}, {"_meta": {"terminal-auth": True}}):
+        methods = here.initialize(**offers)["authMethods"]
+        assert [(m["id"], m.get("args")) for m in methods] == [("terminal", ["--setup"]), ("setup", None)]
+        assert methods[0]["_meta"]["terminal-auth"]["args"] == ["acp", "--setup"]
     assert [m["id"] for m in here.initialize()["authMethods"]] == ["setup"]
     with pytest.raises(FailedError, match="GEMINI_API_KEY") as raised:
         here.call("authenticate", {"methodId": "terminal"})
@@ -262,13 +398,19 @@ def test_a_client_that_opens_terminals_is_offered_the_set_up_in_one(tmp_path: Pa
     assert alone.wait(HANG_S) == 2, "it asks only in a terminal"
 
 
-def test_pictures_and_resources_reach_the_model(editor: Open) -> None:
-    here = editor({"expect": "the word is plum", "text": "Seen."})
+def test_pictures_and_resources_reach_the_model(editor: Open, tmp_path: Path) -> None:
+    (tmp_path / "work" / "linked.txt").write_text("and fig\n")
+    here = editor({"expect": "(?s)and fig.*the word is plum|the word is plum.*and fig", "text": "Seen."})
     png = base64.b64encode(PNG).decode()
     image = {"type": "image", "mimeType": "image/png", "data": png}
     note = {"type": "resource", "resource": {"uri": "file:///buffer.txt", "text": "the word is plum"}}
+    blob = {"type": "resource", "resource": {"uri": "file:///x.png", "blob": png, "mimeType": "image/png"}}
+    link = {"type": "resource_link", "name": "linked.txt", "uri": (here.folder / "linked.txt").as_uri()}
     session = here.new()
-    assert here.prompt(session, "look", image, note) == "end_turn" and here.text() == "Seen."
+    assert here.prompt(session, "look", image, note, blob, link) == "end_turn" and here.text() == "Seen."
+    client = Client.at_home()
+    parts = [p for message in client.messages(session, client.state(session)) for p in message.content]
+    assert [p.mime_type for p in parts if isinstance(p, DataPart)] == ["image/png"] * 2
 
 
 def test_the_editors_mcp_server_is_used_under_the_rules(editor: Open, tmp_path: Path) -> None:
@@ -307,7 +449,8 @@ def test_a_question_is_a_form_where_the_client_shows_forms(
 
 
 def test_a_question_is_answered_by_the_next_prompt_where_it_shows_none(editor: Open) -> None:
-    here = editor(says("ask_user", questions=NAME), {"expect": "plum", "text": "Thanks."})
+    replies = says("ask_user", questions=NAME), {"expect": "plum", "text": "Thanks."}
+    here = editor(*replies, offers={"elicitation": {"url": {}}})
     session = here.new()
     assert here.prompt(session, "ask me") == "end_turn" and here.text() == "Which name?"
     assert here.prompt(session, "plum") == "end_turn" and here.text().endswith("Thanks.")

@@ -51,7 +51,8 @@ def acpx(work: Path, command: Sequence[str], *arguments: str) -> str:
     return done.stdout
 
 
-def test_acpx_edits_plans_switches_the_mode_cancels_and_goes_on_after_a_kill(
+@pytest.mark.sweep
+def test_acpx_edits_plans_attaches_switches_the_mode_cancels_and_goes_on_after_a_kill(
     work: Path, tmp_path: Path
 ) -> None:
     todos = {"name": "write_todos", "args": {"todos": [{"description": "one", "status": "pending"}]}}
@@ -64,17 +65,30 @@ def test_acpx_edits_plans_switches_the_mode_cancels_and_goes_on_after_a_kill(
     owner = json.loads(acpx(work, command, "--format", "json", "status"))["pid"]
     for child in Path(f"/proc/{owner}/task/{owner}/children").read_text().split():
         os.kill(int(child), signal.SIGKILL)  # the agent
-    shown = acpx(work, command, "--format", "json", "and now?")
-    assert '"session/load"' in shown and '"sessionUpdate":"plan"' in shown and "Still here." in shown
+    picture = {"type": "image", "mimeType": "image/png", "data": PNG}
+    (tmp_path / "prompt.json").write_text(json.dumps([{"type": "text", "text": "and now?"}, picture]))
+    shown = acpx(work, command, "--format", "json", "prompt", "--file", str(tmp_path / "prompt.json"))
+    assert '"session/resume"' in shown and '"sessionUpdate":"plan"' in shown and "Still here." in shown
+    assert pictures() == ["image/png"]
     waiting = subprocess.Popen([*given(command), "wait"], cwd=work, stdout=subprocess.PIPE, text=True)
+    until(lambda: Client.at_home().runs()[0].status == "running", "the turn")
     until(
         lambda: (
             "cancelled" in acpx(work, command, "--format", "json", "cancel").replace('cancelled":false', "")
         )
     )
-    assert "[done] cancelled" in waiting.communicate(timeout=HANG_S)[0]
+    ended = waiting.communicate(timeout=HANG_S)[0]
+    assert "[done] cancelled" in ended, ended
     assert session in acpx(work, command, "sessions", "list")
     acpx(work, command, "sessions", "close")
+
+
+def pictures() -> list[str]:
+    """Kinds of the pictures that the only run's model has seen."""
+    client = Client.at_home()
+    (row,) = client.runs()
+    parts = [part for message in client.messages(row.run, client.state(row.run)) for part in message.content]
+    return [part.mime_type for part in parts if isinstance(part, DataPart)]
 
 
 WRONG = {
@@ -148,7 +162,4 @@ def test_the_protocols_library_sends_a_picture_edits_and_switches_the_mode(
     kinds = [update.session_update for update in person.shown]
     assert {"tool_call", "tool_call_update", "agent_message_chunk", "usage_update"} <= {*kinds}
     assert "current_mode_update" in kinds
-    client = Client.at_home()
-    (row,) = client.runs()
-    parts = [part for message in client.messages(row.run, client.state(row.run)) for part in message.content]
-    assert [part.mime_type for part in parts if isinstance(part, DataPart)] == ["image/png"]
+    assert pictures() == ["image/png"]

@@ -128,8 +128,13 @@ def test_the_end_of_stdin_ends_a_command_and_parks_the_run(editor: Open, tmp_pat
 
 
 def test_a_hostile_answer_to_a_question_decides_nothing(editor: Open, tmp_path: Path) -> None:
-    for answer in ({"outcome": {"outcome": "selected", "optionId": "no such"}}, {"outcome": 7}, []):
-        here = editor(WRITE, DONE, person=lambda _, answer=answer: answer)
+    answers: list[Any] = [{"outcome": {"outcome": "selected", "optionId": "no such"}}, {"outcome": 7}, []]
+    for answer in answers:
+
+        def hostile(_: Any, answer: Any = answer) -> Any:
+            return answer
+
+        here = editor(WRITE, DONE, person=hostile)
         session = here.new()
         here.prompt(session, "write")
         assert here.asked and not (tmp_path / "work" / "a.txt").exists(), answer
@@ -196,6 +201,25 @@ def test_a_folder_that_is_gone_ends_its_session_and_no_other(editor: Open, tmp_p
         here.prompt(session, "go on")
     here.folder = tmp_path
     assert here.prompt(here.new(), "hello") == "end_turn"
+
+
+def test_a_session_whose_record_is_damaged_is_an_error_and_can_be_loaded_once_it_is_whole(
+    editor: Open, home: Path
+) -> None:
+    here = editor(DONE)
+    session = here.new()
+    assert here.prompt(session, "hello") == "end_turn"
+    here.call("session/close", {"sessionId": session})
+    kept = (home / "interlock" / "outputs").rename(home / "kept")
+    with pytest.raises(FailedError, match="missing") as raised:
+        here.load(session)
+    assert raised.value.code == -32603
+    with pytest.raises(FailedError, match="No session"):
+        here.prompt(session, "go on")
+    shutil.rmtree(home / "interlock" / "outputs", ignore_errors=True)
+    kept.rename(home / "interlock" / "outputs")
+    here.load(session)
+    assert here.text("user_message") == "hello"
 
 
 def test_nothing_but_frames_leaves_through_stdout() -> None:

@@ -1,7 +1,8 @@
 """A SIGKILL at any frame of an editor's session: after load, everything is as in the undisturbed one."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,12 @@ def allows_the_first(params: Any) -> Any:
     return None if "b.txt" in str(params["toolCall"]["locations"]) else ALLOWS(params)
 
 
-def begun(work: Path, kill_at: int = 0) -> Killer:
-    here = Killer(work, "-m", f"script:{work.parent / 'script.json'}", person=allows_the_first)
-    here.kill_at = kill_at
+def started(work: Path) -> Killer:
+    return Killer(work, "-m", f"script:{work.parent / 'script.json'}", person=allows_the_first)
+
+
+def begun(work: Path) -> Killer:
+    here = started(work)
     here.initialize()
     return here
 
@@ -73,6 +77,16 @@ def to_the_question(here: Killer, session: str) -> None:
     here.until(lambda: is_open(here))
 
 
+def conversation(updates: Sequence[Frame]) -> Iterator[tuple[str, str]]:
+    """What is said, thought, called and planned, in its order; chunks that follow each other are one."""
+    said = [u for u in updates if u["sessionUpdate"] not in ("tool_call_update", "available_commands_update")]
+    for kind, chunks in groupby(said, lambda update: update["sessionUpdate"]):
+        if kind.endswith("_chunk"):
+            yield kind, "".join(chunk["content"]["text"] for chunk in chunks)
+        else:
+            yield from ((kind, str(chunk.get("title") or chunk.get("entries"))) for chunk in chunks)
+
+
 def stands(work: Path, session: str) -> dict[str, Any]:
     """What an editor finds that loads the session now."""
     here = begun(work)
@@ -80,8 +94,11 @@ def stands(work: Path, session: str) -> dict[str, Any]:
     here.until(lambda: is_open(here))
     question = here.asked[-1][1]["params"]["toolCall"]
     found = {
-        "said": [here.text(kind) for kind in ("user_message", "agent_message")],
-        "calls": [(call["title"], call["status"]) for call in here.calls().values()],
+        "said": [*conversation(here.updates)],
+        "calls": [
+            (call["title"], call["status"], str(call.get("content")).replace(str(work), "."))
+            for call in here.calls().values()
+        ],
         "files": {file.name: file.read_text() for file in sorted(work.iterdir()) if file.is_file()},
         "question": (question["title"], str(question["content"]).replace(str(work), ".")),
     }
@@ -95,9 +112,10 @@ def played(work: Path, kill_at: int = 0) -> tuple[dict[str, Any], int]:
     (work.parent / "script.json").write_text(json.dumps(REPLIES))
     for number in range(len(READS)):
         (work / f"notes{number}.txt").write_text("notes\n")
-    session, here = "", Killer.__new__(Killer)
+    session, here = "", started(work)
+    here.kill_at = kill_at
     try:
-        here = begun(work, kill_at)
+        here.initialize()
         session = here.new()
         here.begin("session/prompt", prompted(session, PROMPT))
         here.until(lambda: is_open(here))
@@ -113,7 +131,7 @@ def played(work: Path, kill_at: int = 0) -> tuple[dict[str, Any], int]:
 def differing(folder: Path, wanted: Sequence[int]) -> list[str]:
     expected, frames = played(folder / "whole" / "work")
     assert frames >= 60 and "b.txt" in expected["question"][0] and "a.txt" in expected["files"]
-    found = {at: played(folder / str(at) / "work", at)[0] for at in wanted or range(2, frames + 1)}
+    found = {at: played(folder / str(at) / "work", at)[0] for at in wanted or range(1, frames + 1)}
     return [f"frame {at}: {one}, expected {expected}" for at, one in found.items() if one != expected]
 
 

@@ -87,7 +87,7 @@ def test_toad_edits_plans_attaches_switches_cancels_and_loads(tmux: Tmux, tmp_pa
     parts = [part for message in client.messages(row.run, client.state(row.run)) for part in message.content]
     assert [part.mime_type for part in parts if isinstance(part, DataPart)] == ["image/png"]
 
-    tmux.closes()
+    tmux.closes(kill=True)
     tmux.opens(program, str(work), columns=130, rows=42)
     tmux.waits_for("Resume")
     tmux.presses("C-r")

@@ -96,8 +96,10 @@ def test_the_main_path_is_a_straight_line(workflow: str, path: str, tmp_path: Pa
         (
             "turn",
             "call_model before_model wait_retry legend_hooks legend_errors legend_graph",
-            "legend_questions",
+            "legend_questions legend_list legend_taken",
         ),
+        ("system-prompt", "gather legend_list", "legend_graph legend_here"),
+        ("context --depth 2", "system_prompt_gather legend_list", "legend_hooks legend_graph"),
     ],
 )
 def test_show_draws_only_the_groups_that_are_named(
@@ -122,9 +124,13 @@ def test_show_draws_only_the_groups_that_are_named(
             "Can't show 'hook'; expected some of main, hooks, questions, errors, lists",
         ),
         ("run --show main", "The statechart 'run' has no groups of nodes. Leave --show out."),
+        ("tool-call --call 1", "--call needs the statechart of calls and a run"),
+        ("turn --call 1", "--call needs the statechart of calls and a run"),
     ],
 )
-def test_show_names_what_it_cannot_show(typed: str, error: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_drawn_is_refused_in_one_line(
+    typed: str, error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["diagram", *typed.split()]) == 2
     assert error in capsys.readouterr().err
 
@@ -145,4 +151,7 @@ def test_a_waiting_runs_picture_says_what_is_asked_why_and_how_to_decide(
     for words in ("waits here", "1. run_shell_command git push", "2. write_file a.txt", "covered by a rule"):
         assert words in text, words
     assert f"decide: interlock resume {run}" in text
+    assert {"legend.here", "legend.taken", "legend.untaken", "legend.graph"} <= {
+        b.name for b in read(svg).boxes
+    }
     assert read(svg).faults() == []

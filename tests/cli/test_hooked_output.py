@@ -93,3 +93,50 @@ def test_a_stream_ends_with_what_stopped_it(run: Run, tmp_path: Path, home: Path
     stopped, result = [e for e in done.events if e["type"] in ("agent_stopped", "result")]
     assert stopped["reason"] == "enough for today"
     assert (result["status"], result["error"]["type"]) == ("error", "stopped_by_hook")
+
+
+WROTE = {"tool_calls": [{"name": "write_file", "args": {"file_path": "fixed", "content": "x"}}]}
+AGAIN = r"(?s)no file.*The work is not done"
+
+
+@pytest.mark.parametrize(
+    ("command", "replies"),
+    [
+        (("-p",), [{"text": "Done."}, {"expect": AGAIN, **WROTE}, {"text": "Now it is."}]),
+        (
+            ("run", "task", "--mode", "code"),
+            [
+                {"tool_calls": [{"name": "attempt_completion", "args": {"result": "Done."}}]},
+                {
+                    "expect": AGAIN,
+                    "tool_calls": [{"name": "execute_command", "args": {"command": "touch fixed"}}],
+                },
+                {"tool_calls": [{"name": "attempt_completion", "args": {"result": "Now it is."}}]},
+            ],
+        ),
+    ],
+)
+def test_nothing_is_done_while_its_check_fails(
+    command: tuple[str, ...], replies: list[dict[str, object]], run: Run, tmp_path: Path, home: Path
+) -> None:
+    settings = home / ".gemini" / "settings.json"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text('{"model": {"skipNextSpeakerCheck": true}}')
+    flags = (
+        "-y",
+        "-m",
+        f"script:{tmp_path / 'script.json'}",
+        "--check",
+        "test -e fixed || { echo no file; exit 1; }",
+    )
+    (tmp_path / "script.json").write_text(json.dumps(replies))
+    done = run(*command, "do it", *flags)
+    assert (done.code, done.out) == (0, "Now it is.\n"), done.err
+    (tmp_path / "work" / "fixed").unlink()
+    (tmp_path / "script.json").write_text(json.dumps([replies[0]] * 3))
+    done = run(*command, "do it", *flags, "--max-turns", "2")
+    assert done.code == 53, done.err
+
+
+def test_a_check_needs_a_command(run: Run, tmp_path: Path) -> None:
+    assert "--check: no command." in go(run, tmp_path, "--check", " ").err

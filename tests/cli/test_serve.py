@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -12,6 +13,8 @@ from typing import Any
 
 import httpx
 import pytest
+import warm
+from patience import until
 
 EDIT = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
 REPLIES = [
@@ -261,3 +264,52 @@ def test_behind_a_proxy_decisions_bear_the_name_that_it_says(serve: Callable[...
     here.until(run, "done")
     (call,) = here.http.get(f"/api/runs/{run}/calls", headers={"X-Person": "not heard"}).json()
     assert "approved by Ann" in call["who"]
+
+
+def test_the_browser_is_opened_with_a_code_that_counts_once(
+    serve: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, asked = tmp_path / "browser", tmp_path / "asked"
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" >{asked}\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    here = serve("--open")
+    assert here.http.get("/ok").status_code == 200
+    address, _, code = asked.read_text().partition("/#token=")
+    assert address == here.address and code != here.token, "the token is on no command line"
+    with httpx.Client(base_url=address) as other:
+        assert other.post("/login", content=code).status_code == 200
+        assert other.get("/api/runs").status_code == 200
+        assert other.post("/login", content=code).status_code == 401
+
+
+def test_a_run_that_a_terminal_drives_is_left_to_it_and_ten_thousand_runs_are_pages(
+    serve: Callable[..., Server], tmp_path: Path
+) -> None:
+    here, slow = serve(), tmp_path / "slow.json"
+    slow.write_text(json.dumps([{"text": "Slowly.", "delay_s": 300}]))
+    words = ("-p", "wait", "-m", f"script:{slow}", "--skip-trust")
+    terminal = warm.Warm(words, cwd=here.work, env=os.environ)
+    until(lambda: here.http.get("/api/runs", params={"status": "running"}).json()["total"])
+    (row,) = here.http.get("/api/runs").json()["runs"]
+    stopped, told = (
+        here.post(f"/api/runs/{row['run']}/{name}", prompt="more") for name in ("stop", "prompt")
+    )
+    terminal.kill()
+    terminal.wait()
+    assert stopped.status_code == 422 and "another terminal. Stop it there." in stopped.json()["detail"]
+    assert told.status_code == 409 and f"process {terminal.pid}" in told.json()["detail"], told.text
+    with sqlite3.connect(Path(os.environ["INTERLOCK_HOME"]) / "interlock.db") as conn:
+        columns = [name for _, name, *_ in conn.execute("pragma table_info(runs)") if name != "run"]
+        copied = ", ".join(columns)
+        for n in range(10_000):
+            conn.execute(
+                f"insert into runs (run, {copied}) select ?, {copied} from runs limit 1", (f"n{n:05}",)
+            )
+    first = here.http.get("/api/runs")
+    assert (len(first.json()["runs"]), first.json()["total"]) == (100, 10_001)
+    assert len(first.content) < 100_000
+    last = here.http.get("/api/runs", params={"start": 10_000}).json()["runs"]
+    assert len(last) == 1
+    found = here.http.get("/api/runs", params={"q": "n09999"}).json()
+    assert [row["run"] for row in found["runs"]] == ["n09999"]

@@ -172,3 +172,14 @@ def test_what_runs_leave_is_for_their_owner_alone_whatever_the_umask(run: Run, h
 def test_bad_input_is_one_line(run: Run, words: tuple[str, ...], said: str) -> None:
     refused = run(*words)
     assert said in refused.err and (refused.code, refused.err.count("\n")) == (2, 1)
+
+
+def test_store_copies_runs_to_another_folder(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "script.json").write_text('[{"text": "Hello."}]')
+    assert run("-p", "hi", "-m", f"script:{tmp_path / 'script.json'}").code == 0
+    assert run("store", "copy", "latest", "--to", str(tmp_path / "other")).err.startswith("Copied ")
+    monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "other"))
+    assert [row["title"] for row in run("runs", "--all", "--json").json] == ["hi"]
+    assert "Expected: interlock store copy RUN…" in run("store", "copy").err

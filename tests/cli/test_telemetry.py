@@ -1,18 +1,21 @@
 """A collector gets a run as one trace, with figures and logs, whatever process drove it; a bad one changes nothing."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
+from patience import HANG_S
 
 grpc = pytest.importorskip("grpc", reason="telemetry needs the extra [otel]")
 otlp = pytest.importorskip("opentelemetry.proto.collector", reason="telemetry needs the extra [otel]")
@@ -206,17 +209,56 @@ def test_prompts_and_answers_are_sent_only_if_settings_say_so(cli: Cli, http: Co
     assert json.loads(attributes(tool)["gen_ai.tool.call.arguments"]) == {"command": COMMAND}
 
 
+class Bad:
+    """No good collector: it says `answer` to whoever connects and hangs up; without an answer it says nothing."""
+
+    def __init__(self, answer: bytes) -> None:
+        self._listening, self._answer, self._open = socket.create_server(("127.0.0.1", 0)), answer, []
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                one, _ = self._listening.accept()
+                if self._answer:
+                    one.recv(65_536)
+                    one.sendall(self._answer)
+                    one.close()
+                self._open.append(one)
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        for one in (self._listening, *self._open):
+            one.close()
+
+
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_a_collector_that_says_nothing_or_is_not_there_changes_nothing(
-    cli: Cli, set_up: Any, protocol: str, tmp_path: Path
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"HTTP/1.1 503 no\r\nRetry-After: 99\r\nContent-Length: 0\r\n\r\n", b"hello\n"],
+    ids=["hangs", "is overloaded", "is no collector"],
+)
+def test_a_bad_collector_neither_fails_a_run_nor_delays_its_answer(
+    set_up: Any, protocol: str, answer: bytes, tmp_path: Path
 ) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
-        set_up(otlpEndpoint=f"http://127.0.0.1:{silent.getsockname()[1]}", otlpProtocol=protocol)
-        done = cli("-p", "go", "-m", "script:s.json", "-y")
-    assert (done.returncode, done.stdout) == (0, "all done here\n")
-    assert "it didn't answer in time; it is sent with the run's next drive" in done.stderr
-    gone = cli("-p", "go", "-m", "script:s.json", "-y")
-    assert (gone.returncode, gone.stdout, gone.stderr.count("Telemetry")) == (0, "all done here\n", 1)
+    out = tmp_path / "out"
+    with closing(Bad(answer)) as bad, out.open("wb") as file:
+        set_up(otlpEndpoint=bad.url, otlpProtocol=protocol)
+        words = ("-p", "go", "-m", "script:s.json", "-y")
+        ours = file.fileno()
+        assert warm.Warm(words, cwd=tmp_path, env=os.environ, stdout=ours, stderr=ours).wait(HANG_S) == 0
+    *_, shown, told = out.read_text().splitlines()
+    assert shown == "all done here", "it stands there before anything waits for a collector"
+    assert told.startswith(f"interlock: Telemetry to '{bad.url}': it didn't ")
+    assert told.endswith("; it is sent with the run's next drive.")
+
+
+def test_a_collector_that_is_not_there_changes_nothing(cli: Cli, set_up: Any) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as gone:
+        set_up(otlpEndpoint=f"http://127.0.0.1:{gone.getsockname()[1]}")
+    done = cli("-p", "go", "-m", "script:s.json", "-y")
+    assert (done.returncode, done.stdout, done.stderr.count("Telemetry")) == (0, "all done here\n", 1)
 
 
 def test_what_a_collector_refused_goes_with_the_next_drive(cli: Cli, set_up: Any, http: Collector) -> None:

@@ -286,3 +286,38 @@ def test_a_run_of_one_is_forked_like_ours(run: Run, work: Path, tmp_path: Path) 
     assert before.code == 0, before.err
     parked = run("resume", before.json["run"], "-o", "json")
     assert parked.json["pending_approvals"][0]["reason"] == "Publish this note?"
+
+
+def test_graphs_of_a_trusted_langgraph_json_are_listed_with_their_schema_or_what_they_lack(
+    tmp_path: Path, home: Path, run: Run
+) -> None:
+    folder = tmp_path / "listed"
+    folder.mkdir()
+    graph = (
+        "graph = StateGraph(State, output_schema=Out).add_node('a', lambda state: None).add_edge(START, 'a')"
+    )
+    types = "State = TypedDict('State', {'x': int})\nOut = TypedDict('Out', {'y': int})"
+    (folder / "agent.py").write_text(
+        '"""Adds."""\nfrom langgraph.graph import START, StateGraph\nfrom typing_extensions import TypedDict\n'
+        f"{types}\n{graph}\n"
+    )
+
+    def listed(dependency: str, *flags: str) -> tuple[dict[str, Any], str]:
+        listing = {"graphs": {"adder": "./agent.py:graph"}, "dependencies": [".", dependency]}
+        (folder / "langgraph.json").write_text(json.dumps(listing))
+        done = run("workflows", "-C", str(folder), "--json", *flags)
+        rows: dict[str, dict[str, Any]] = {row["name"]: row for row in done.json}
+        return rows.get("adder", {}), done.err
+
+    row, _ = listed("pydantic>=2", "--skip-trust")
+    assert (row["summary"], row["source"]) == ("Adds", str(folder / "langgraph.json"))
+    row, warning = listed("pydantic>=2")
+    assert not row
+    assert "isn't trusted, so these were ignored: langgraph.json" in warning
+    for lacks, why in (("no-such-package", "it isn't installed"), ("pydantic>=99", "pydantic is 2.")):
+        row, _ = listed(lacks, "--skip-trust")
+        assert f"dependency '{lacks}': {why}" in row["problem"]
+        assert row["problem"].endswith(f"-m pip install '{lacks}'")
+    schema = run("schema", f"{folder / 'agent.py'}:graph").json
+    assert [*schema["input"]["properties"]] == ["x"]
+    assert [*schema["output"]["properties"]] == ["y"]

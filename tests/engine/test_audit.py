@@ -94,12 +94,28 @@ def _renumbered(conn: sqlite3.Connection) -> None:
     _recomputed(conn)
 
 
-_CHAIN = {
+def _shifted(conn: sqlite3.Connection, seq: int) -> None:
+    """Insert a copy of the record before `seq` there, and number what follows anew."""
+    conn.execute("update audit set seq = -seq where seq >= ?", (seq,))
+    conn.execute("update audit set seq = 1 - seq where seq < 0")
+    columns = "at, kind, run, tbl, key, body, hash, mac"
+    conn.execute(f"insert into audit select {seq}, {columns} from audit where seq = {seq - 1}")
+
+
+def _swapped(conn: sqlite3.Connection, seq: int) -> None:
+    """Exchange a record with the one before it."""
+    for old, new in ((seq, 0), (seq - 1, seq), (0, seq - 1)):
+        conn.execute("update audit set seq = ? where seq = ?", (new, old))
+
+
+_CHAIN: dict[str, Any] = {
     "changed": "update audit set body = replace(body, '--approve', 'page') where seq = :seq",
     "changed time": "update audit set at = at - 3600 where seq = :seq",
     "removed": "delete from audit where seq = :seq",
     "end removed": "delete from audit where seq >= :seq",
     "inserted": "insert into audit select max(seq) + 1, at, kind, run, tbl, key, body, hash, mac from audit",
+    "inserted before": _shifted,
+    "swapped": _swapped,
     "moved": "update audit set (kind, body) = (select kind, body from audit b where b.seq = :seq - 1) "
     "where seq = :seq",
     "another mac": "update audit set mac = (select mac from audit b where b.seq = :seq - 1) where seq = :seq",
@@ -113,7 +129,8 @@ def test_each_change_of_the_chain_is_found(home: Path, change: str, then: Any) -
     with closing(sqlite3.connect(home / "interlock.db")) as conn:
         (answer,) = conn.execute("select max(seq) from audit where kind = 'answer'").fetchone()
         for seq in {2, answer, last} if change not in ("changed", "inserted") else {answer}:
-            conn.execute(_CHAIN[change], {"seq": seq} if ":seq" in _CHAIN[change] else {})
+            made = _CHAIN[change]
+            made(conn, seq) if callable(made) else conn.execute(made, {"seq": seq} if ":seq" in made else {})
             if then:
                 then(conn)
             conn.commit()
@@ -132,30 +149,29 @@ def _restored(conn: sqlite3.Connection, home: Path, table: str) -> None:
 
 
 _UNRECORDED = {
-    "runs": {"subtask_of", "title", "created", "updated", "status", "outcome", "step", "input", "error"},
-    "journal": {"epoch", "intent_at", "done_at"},
-    "effects": {"type", "epoch", "intent_at", "done_at"},
-    "hook_calls": {"place", "subject", "idempotent", "epoch", "intent_at", "done_at"},
-    "decisions": {"attempt", "at"},
-    "approvals": {"key", "asked_at", "interrupt", "answered_at", "number", "seq"},
+    "runs": {"title", "updated", "status", "outcome", "step", "error", "queue"},
+    "approvals": {"interrupt", "number"},
 }
-"""Columns that say nothing of who did what: their changes aren't looked for."""
+"""Columns that say nothing of who did what: a run's progress, and the engine's wiring."""
 _INSIDE = {("runs", "options"): """json_set(options, '$.rights', json('{"allow": "all"}'))"""}
 """What is recorded of a column that holds more than that."""
 
 
 @pytest.mark.parametrize("table", AUDITED)
 def test_each_change_of_a_row_is_found_and_names_the_run(home: Path, table: str) -> None:
+    unrecorded: set[str] = _UNRECORDED.get(table, set())
     with closing(sqlite3.connect(home / "interlock.db")) as conn:
         conn.execute("pragma foreign_keys = off")
-        names = [name for _, name, *_ in conn.execute(f"pragma table_info({table})")]
-        assert conn.execute(f"select count(*) from {table}").fetchone()[0] and _UNRECORDED[table] < {*names}
+        kinds = {name: kind for _, name, kind, *_ in conn.execute(f"pragma table_info({table})")}
+        names = [*kinds]
+        assert conn.execute(f"select count(*) from {table}").fetchone()[0] and unrecorded <= {*names}
         one = f"where rowid = (select min(rowid) from {table})" if table in ("runs", "approvals") else ""
         changes = [f"delete from {table} {one}"]
-        other = ", ".join(_other(table, name) for name in names)
-        changes.append(f"insert into {table} select {other} from {table} limit 1")
-        for name in {*names} - _UNRECORDED[table]:
-            new = _INSIDE.get((table, name)) or f"coalesce({name}, '') || 1"
+        copied = ", ".join(_other(table, name) for name in names)
+        changes.append(f"insert into {table} select {copied} from {table} limit 1")
+        for name in {*names} - unrecorded:
+            other = f"{name} + 0.001" if kinds[name] == "real" else f"coalesce({name}, '') || 1"
+            new = _INSIDE.get((table, name), other)
             changes.append(f"update or ignore {table} set {name} = {new} {one}")
         for change in changes:
             conn.execute(change)
@@ -163,6 +179,50 @@ def test_each_change_of_a_row_is_found_and_names_the_run(home: Path, table: str)
             assert any("run r" in line for line in verify(home)[1]), change
             _restored(conn, home, table)
         assert verify(home)[1] == []
+
+
+def test_an_exchange_of_two_rows_is_found(home: Path) -> None:
+    with closing(sqlite3.connect(home / "interlock.db")) as conn:
+        for table in ("journal", "decisions"):
+            two = f"(select idx, message from {table} group by 1, 2 limit 2)"
+            ((i, m), (j, n)) = conn.execute(f"select * from {two}").fetchall()
+            for old, new in (((i, m), (-1, m)), ((j, n), (i, m)), ((-1, m), (j, n))):
+                conn.execute(
+                    f"update {table} set idx = ?, message = ? where idx = ? and message = ?", new + old
+                )
+            conn.commit()
+            assert sum(f"a row of {table!r} was" in line for line in verify(home)[1]) >= 2
+            _restored(conn, home, table)
+
+
+def _written(home: Path) -> None:
+    """What an unsuspecting Interlock writes next."""
+    with closing(Store(home).connect()) as conn, conn.transaction(synced=True):
+        conn.execute("update hook_calls set state = 'skipped' where key = 'k'")
+
+
+@pytest.mark.parametrize(
+    "change", ["delete from audit where seq > 10", "drop table audit; pragma user_version = 8"]
+)
+def test_what_is_written_after_a_cut_does_not_hide_it(home: Path, change: str) -> None:
+    with closing(sqlite3.connect(home / "interlock.db")) as conn:
+        conn.executescript(change)
+        if "drop" in change:
+            conn.execute("update approvals set answered_by = 'somebody else'")
+            conn.commit()
+    Store(home).open()
+    for _ in range(2):
+        _written(home)
+        (line,) = [line for line in verify(home)[1] if "end was cut off before" in line]
+        assert '"record": ' in line
+
+
+def test_a_change_is_found_although_interlock_changed_the_row_later(home: Path) -> None:
+    with closing(sqlite3.connect(home / "interlock.db")) as conn, conn:
+        conn.execute("update hook_calls set command = './another'")
+    _written(home)
+    (line,) = verify(home)[1]
+    assert "a row of 'hook_calls' was changed before record" in line and "run r" in line
 
 
 def _other(table: str, name: str) -> str:
@@ -173,8 +233,9 @@ def _other(table: str, name: str) -> str:
 
 def test_every_record_is_guarded_in_every_column_and_place(home: Path) -> None:
     last = max(r.seq for r in records(home))
-    columns = ("at", "kind", "run", "tbl", "key", "body", "hash", "mac")
+    columns = ("kind", "run", "tbl", "key", "body", "hash", "mac")
     changes = [
+        "update audit set at = at + 0.001 where seq = {}",
         *(f"update audit set {name} = coalesce({name}, '') || 1 where seq = {{}}" for name in columns),
         "delete from audit where seq = {}",
         "delete from audit where seq >= {}",
@@ -208,6 +269,7 @@ def test_a_removed_run_and_a_store_of_before_leave_no_complaint(home: Path) -> N
     with closing(sqlite3.connect(home / "interlock.db")) as conn, conn:
         conn.execute("drop table audit")
         conn.execute("pragma user_version = 8")
+    (home / "audit" / "head").unlink()  # an older version knew none
     Store(home).open()
     assert verify(home)[1] == []
     assert {r.kind for r in records(home)} == {"store", "taken over unverified"}

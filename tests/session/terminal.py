@@ -112,6 +112,14 @@ class Terminal:
         with self._lock:
             return [line.rstrip() for line in self._pyte.display]
 
+    def looks_of(self, text: str) -> list[tuple[str, str, bool]]:
+        """Foreground, background and boldness of each character of the first visible line with this text."""
+        with self._lock:
+            row = next(n for n, line in enumerate(self._pyte.display) if text in line)
+            at = self._pyte.display[row].index(text)
+            cells = [self._pyte.buffer[row][at + n] for n in range(len(text))]
+        return [(cell.fg, cell.bg, cell.bold or cell.underscore or cell.reverse) for cell in cells]
+
     @property
     def scrollback(self) -> list[str]:
         """The lines scrolled off the top, then the visible ones."""

@@ -164,6 +164,22 @@ def test_a_long_diff_is_shown_whole_in_a_pager_and_opens_in_the_difftool(folder:
         terminal.press("y", then="Written.")
 
 
+def test_a_diff_has_colours_and_line_numbers_marks_words_and_fits_the_width(
+    folder: Path, opens: Opens
+) -> None:
+    rest = "stays here and more and more, so that the line is wider than the terminal, by far"
+    (folder / "notes.txt").write_text(f"one\nthe old word {rest}\nthree\n")
+    with opens([edit(f"one\nthe new word {rest}\nthree\n")], columns=60, rows=30) as terminal:
+        terminal.say("write it", then="[l] later")
+        screen = "\n".join(terminal.screen)
+        assert "  1   one\n  2 - the old word" in screen and "  2 + the new word" in screen
+        assert screen.count("by far") == 2, "long lines are wrapped, not cut"
+        for word, colour in (("old", "red"), ("new", "green")):
+            looks = terminal.looks_of(f"{word} word")
+            assert {fg for fg, _, _ in looks} == {colour}
+            assert [marked for _, _, marked in looks] == [True] * 3 + [False] * 5, "the word that changed"
+
+
 def test_every_request_of_a_batch_is_asked_and_what_is_left_keeps_waiting(folder: Path, opens: Opens) -> None:
     calls = [edit("1\n", "one.txt")["tool_calls"][0], edit("2\n", "two.txt")["tool_calls"][0]]
     with opens([{"tool_calls": calls}, {"text": "Both."}]) as terminal:

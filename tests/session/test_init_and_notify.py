@@ -1,4 +1,4 @@
-"""test_init_and_notify: the memory file by /init, beside the conversation; and notifications when a session waits."""
+"""test_init_and_notify: /init and /run, beside the conversation; and notifications when a session waits."""
 
 import json
 import time
@@ -35,3 +35,22 @@ def test_a_session_that_waits_rings_once_and_says_what_could_not_be_sent(folder:
         assert terminal.written.count(rung) == 1
         terminal.press("y", then="It is written.")
         assert terminal.written.count(b"\x1b]9;") == 1
+
+
+def test_another_workflow_runs_beside_the_conversation_and_its_output_is_shown(
+    folder: Path, opens: Opens
+) -> None:
+    (folder / "agent.py").write_text(
+        "from langgraph.graph import START, StateGraph\n"
+        "from langgraph.types import interrupt\n"
+        "from typing_extensions import TypedDict\n"
+        "State = TypedDict('State', {'topic': str})\n"
+        "def ask(state):\n    return {'topic': f\"{state['topic']} or {interrupt('Instead?')}\"}\n"
+        "graph = StateGraph(State).add_node(ask).add_edge(START, 'ask').compile()\n"
+    )
+    with opens([{"text": "Here again."}]) as terminal:
+        terminal.say('/run agent.py:graph {"topic": "tea"}', then="Instead?")
+        terminal.say("rum", then='"topic": "tea or rum"')
+        terminal.say("/run agent.py:graph {", then="The input of /run is no JSON")
+        terminal.say("/run nowhere", then="No workflow 'nowhere'")
+        terminal.say("hello", then="Here again.")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from patience import until
-from session.terminal import HELD, Opens, Terminal
+from session.terminal import HELD, Opens, Terminal, edit
 from warm import Warm
 
 
@@ -21,6 +21,30 @@ def test_a_plan_is_reviewed_and_carried_out(opens: Opens) -> None:
         terminal.waits_for("[y] yes")
         terminal.press("y", then="Carried out.")
         terminal.waits_for("plan mode", gone=True)
+
+
+def test_always_for_a_plan_ends_with_it_and_the_mode_is_what_the_footer_says(
+    folder: Path, opens: Opens
+) -> None:
+    replies = [
+        {"tool_calls": [{"name": "write_file", "args": {"file_path": "plan.md", "content": "1. do it\n"}}]},
+        {"tool_calls": [{"name": "exit_plan_mode", "args": {"plan_filename": "plan.md"}}]},
+        edit(),
+        {"text": "Carried out."},
+        edit(file="later.txt"),
+        {"text": "Later, too."},
+    ]
+    with opens(replies, rows=40) as terminal:
+        terminal.say("/plan do it", then="[a] yes, and all edits of the plan")
+        terminal.waits_for("plan mode")
+        terminal.press("a", then="Carried out.")
+        assert (folder / "notes.txt").exists(), "unasked, while the plan is carried out"
+        terminal.waits_for("asks first")
+        terminal.say("go on", then="later.txt (+1)")
+        terminal.waits_for("[y] yes, once")
+        terminal.press("y", then="Later, too.")
+        terminal.say("/clear", then="A new conversation")
+        assert any(line.startswith("asks first") for line in terminal.screen)
 
 
 def test_a_mode_of_work_makes_it_a_task_whose_result_is_accepted(folder: Path, opens: Opens) -> None:

@@ -7,7 +7,7 @@ import pytest
 from web.lab import Lab, Person, browsing
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its loop would stand in the way of other files
 def browser() -> Generator[Any]:
     with browsing() as made:
         yield made

@@ -171,3 +171,30 @@ def _is_closed(client: socket.socket, port: int) -> bool:
         if local.endswith(f":{port:04X}") and remote.endswith(mine):
             return state != "01"  # no longer ESTABLISHED
     return True
+
+
+def test_a_run_that_parks_notifies_a_browser_that_allows_it(lab: Lab, person: Callable[..., Person]) -> None:
+    somebody = person(permissions=["notifications"])
+    somebody.page.add_init_script(_NOTES)
+    with somebody.page.expect_response("**/api/changes"):
+        somebody.do_go("/")
+    assert somebody.page.locator("text=Notify me").count() == 0, "it may already"
+    run = lab.park("notified", "fix it", script="edit")
+    somebody.page.wait_for_function("window.notes.length > 0")
+    (note,) = somebody.page.evaluate("window.notes")
+    assert note[1] == "replace calc.py (+1 −1)"
+    somebody.page.evaluate("window.note.onclick()")
+    somebody.do_at(f"/request/{run}")
+    somebody.do_see(".request.here")
+    lab.interlock("resume", run, "--reject", "all")
+
+
+_NOTES = """
+  window.notes = [];
+  document.hasFocus = () => false;
+  window.Notification = class {
+    static permission = Notification.permission;
+    constructor(title, {body}) { window.notes.push([title, body]); window.note = this; }
+    close() {}
+  };
+"""

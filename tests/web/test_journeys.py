@@ -16,6 +16,7 @@ class Journey(NamedTuple):
     """How the run stands afterwards."""
     calc: str = "a - b"
     """What calc.py holds then."""
+    flags: tuple[str, ...] = ()
 
 
 CARD = ".request[data-run='{run}']"
@@ -134,7 +135,113 @@ JOURNEYS = {
         ),
         "waiting",
     ),
+    "the slider moves conversation, files and state": Journey(
+        "edit",
+        (
+            *(("go", "/run/{run}"), ("see", ".said.assistant:has-text('Fixed')"), ("tab", "Step")),
+            *(("press", "ArrowLeft ArrowLeft"), ("see", ".said.assistant:has-text('subtracts')")),
+            *(
+                ("tab", "timeline"),
+                ("press", "ArrowRight ArrowRight ArrowRight"),
+                ("see", "#panel .diff .add"),
+            ),
+            *(("tab", "Step"), ("press", "Home ArrowRight ArrowRight"), ("see", ".where:has-text('Step 2')")),
+            *(("gone", "#panel .diff"), ("gone", ".said.assistant:has-text('subtracts')")),
+            *(
+                ("see", ".said.tool:has-text('Read calc.py') .open"),
+                ("tab", "timeline"),
+                ("press", "ArrowLeft"),
+            ),
+            *(("see", "#panel :text('State after step 2')"), ("see", "#panel .changed")),
+        ),
+        "done",
+        "a + b",
+        ("-y",),
+    ),
+    "a fork from a step of the timeline, and a rewind that says what it changes": Journey(
+        "edit",
+        (
+            *(("go", "/run/{run}"), ("tab", "Fork from here, step 3"), ("press", "Enter")),
+            *(
+                ("at", "/run/(?!{run})"),
+                ("see", ".about a:text('forked from')"),
+                ("see", ".where:has-text('step 3')"),
+            ),
+            *(
+                ("go", "/run/{run}"),
+                ("see", ".steps"),
+                ("tab", "Step"),
+                ("press", "Home"),
+                ("tab", "Rewind to here"),
+            ),
+            *(("press", "Enter"), ("see", ".travel li:has-text('calc.py: as before')"), ("tab", "Rewind")),
+            *(("press", "Enter"), ("at", "/run/(?!{run})"), ("see", ".about a:text('forked from')")),
+        ),
+        "done",
+        flags=("-y",),
+    ),
+    "a replay beside the original, with the first difference marked": Journey(
+        "edit",
+        (
+            *(("go", "/run/{run}"), ("see", ".map .taken"), ("tab", "timeline"), ("press", "ArrowLeft")),
+            *(("tab", "Swap a node"), ("type", "open_prompt={home}/other.py:other"), ("tab", "Replay")),
+            *(("press", "Enter"), ("see", ".beside .differs:has-text('context')")),
+            *(("see", "#panel .warn:has-text('Step 1 is the first that differs')"), ("see", ".map .differs")),
+        ),
+        "waiting",
+    ),
+    "a workflow's graph is opened part by part, and a run started, told more and undone": Journey(
+        "edit",
+        (
+            *(
+                ("go", "/flows"),
+                ("tab", "main"),
+                ("press", "Enter"),
+                ("at", "/flows/main"),
+                ("see", ".map .node"),
+            ),
+            *(
+                ("tab", "turn"),
+                ("press", "Enter"),
+                ("at", "/flows/turn"),
+                ("see", ".map :text('call_model')"),
+            ),
+            *(("go", "/start?workflow=main"), ("tab", "prompt"), ("type", "start"), ("tab", "folder")),
+            *(
+                ("type", "{home}/started"),
+                ("tab", "more inputs"),
+                ("press", "Enter"),
+                ("tab", "approval mode"),
+            ),
+            *(
+                ("type", "yolo"),
+                ("tab", "model"),
+                ("type", "script:{home}/edit.json"),
+                ("tab", "Start the run"),
+            ),
+            *(("press", "Enter"), ("at", "/run/(?!{run})"), ("see", ".badge.done"), ("tab", "Prompt")),
+            *(
+                ("type", "again"),
+                ("press", "Control+Enter"),
+                ("see", ".said.assistant:has-text('Said again.')"),
+            ),
+            *(("see", ".badge.done"), ("tab", "More"), ("press", "Enter"), ("tab", "Undo changes")),
+            *(("press", "Enter"), ("see", "#said:has-text('Undone: calc.py')")),
+        ),
+        "waiting",
+    ),
 }
+SWAP = """from interlock.nodes.main import open_prompt
+from interlock.state.node import node, spec_of
+
+told = spec_of(open_prompt)
+
+
+@node(reads=told.reads, writes=told.writes, labels=told.labels)
+async def other(state, runtime):
+    failed = {"turn_status": "error", "error": {"type": "UserError", "message": "no"}}
+    return {**await open_prompt(state, runtime), **failed, "label": "unusable"}
+"""
 
 
 OFTEN = ("yes to an edit in the inbox", "a node of the map filters, the slider goes back")
@@ -147,12 +254,16 @@ OFTEN = ("yes to an edit in the inbox", "a node of the map filters, the slider g
 def test_every_journey_by_keyboard_alone(name: str, lab: Lab, person: Callable[..., Person]) -> None:
     journey = JOURNEYS[name]
     work = name.replace(" ", "-").replace(",", "")
-    run = lab.park(work, f"look {name}", script=journey.run)
+    run = lab.park(work, f"look {name}", *journey.flags, script=journey.run)
+    (lab.home / "other.py").write_text(SWAP)
+    lab.work("started")
     somebody = person()
-    request = somebody.fetched(f"/api/requests?run={run}")[0]["id"]
-    somebody.journey(
-        *((word, about.replace("{run}", run).replace("{request}", request)) for word, about in journey.steps)
-    )
+    requests = somebody.fetched(f"/api/requests?run={run}")
+    names = {"run": run, "request": requests[0]["id"] if requests else "", "home": str(lab.home)}
+    for word, about in journey.steps:
+        for slot, value in names.items():
+            about = about.replace(f"{{{slot}}}", value)
+        somebody.journey((word, about))
     until(lambda: lab.runs()[run]["status"] == journey.status, f"{journey.status} of {name}")
     assert journey.calc in (lab.home / work / "calc.py").read_text()
     if journey.status == "waiting":  # the next one's inbox shall hold its own

@@ -37,6 +37,7 @@ PAGES = (
     "/start",
     "/flows",
     "/flows/main",
+    "/stats",
 )
 
 
@@ -44,11 +45,14 @@ def opened(somebody: Person, lab: Lab, path: str) -> None:
     there = runs(lab)
     request = somebody.fetched(f"/api/requests?run={there['wait']}")[0]["id"]
     somebody.do_go(path.format(**there, request=request))
-    wanted = {"/": ".request", "/start": "form .field", "/flows/main": ".map svg"}
+    wanted = {"/": ".request", "/start": "form .field", "/flows": ".flows", "/flows/main": ".map svg"}
     if path.startswith("/run"):
         somebody.do_see(".side")
         somebody.page.evaluate("document.querySelector('.side').open = true")
     somebody.do_see(".map svg" if path.startswith("/run") else wanted.get(path, "h1"))
+    if path == "/run/{done}":
+        somebody.page.select_option("[aria-label='Levels of the graph']", "2")
+        somebody.do_see(".map .cluster.taken")
     for details in somebody.page.query_selector_all(".tool:not([open]) > summary"):
         details.evaluate("one => one.click()")
     somebody.page.wait_for_load_state("load")

@@ -1,6 +1,6 @@
 // inbox: requests that wait for a person, as cards and as a page each, and their answers.
 import { ask, badge, button, calm, el, put, say, show, since, tried } from "./dom.js";
-import { block, diff, prose, whole } from "./text.js";
+import { block, diff, inline, prose, whole } from "./text.js";
 
 const YES = ["proceed_once", "proceed_always_edits", "proceed_always", "proceed_always_tool", "proceed_always_server", "proceed_always_and_save"];
 
@@ -93,7 +93,7 @@ function shell(one, level) {
 /** One request as a card with its ways to answer; `here`: among others of its run. */
 export function card(one, here = false) {
   const made = shell(one, "h2");
-  put(made, el("p", { class: "soft meta" }, here ? null : [el("a", { href: `/run/${one.run}` }, one.title || one.run), " · "], "asked ", since(one.asked_at), " · ",
+  put(made, el("p", { class: "soft meta" }, here ? null : el("a", { class: "of", href: `/run/${one.run}` }, one.title || one.run), el("span", {}, "asked ", since(one.asked_at)),
     el("a", { href: `/request/${one.id}` }, "what led to it")), wanted(one), reasons(one), waysOf(one, made));
   return made;
 }
@@ -178,9 +178,9 @@ export async function request(main, id) {
     put(file, answer.ok ? whole(text, one.asked.preview) ?? block(text) : el("p", { class: "soft" }, (await answer.json()).detail));
   }) }, el("summary", {}, "Whole file"));
   put(made, el("section", { "aria-label": "What you asked" }, el("h2", {}, "You asked"), long),
-    el("section", { "aria-label": "So far" }, el("h2", {}, "So far"), el("ul", { class: "sofar" }, one.so_far.map((line) => el("li", {}, line)))),
+    el("section", { "aria-label": "So far" }, el("h2", {}, "So far"), el("ul", { class: "sofar" }, one.so_far.map((line) => el("li", {}, inline(line))))),
     el("section", { "aria-label": "What it wants" }, el("h2", {}, "It wants"), wanted(one), file, reasons(one)), waysOf(one, made));
-  show(main, el("div", { class: "narrow" }, el("p", { class: "soft meta" }, el("a", { href: `/run/${one.run}` }, one.title || one.run), " · asked ", since(one.asked_at)), made));
+  show(main, el("div", { class: "narrow" }, el("p", { class: "soft meta" }, el("a", { class: "of", href: `/run/${one.run}` }, one.title || one.run), el("span", {}, "asked ", since(one.asked_at))), made));
   made.classList.add("here");
   return calm(async () => {
     const waiting = await ask(`/api/requests?run=${one.run}`);

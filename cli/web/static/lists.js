@@ -9,12 +9,12 @@ export async function runs(main) {
   document.title = "Runs · Interlock";
   const given = new URLSearchParams(location.search);
   const words = el("input", { type: "search", "aria-label": "Search runs", placeholder: "Search title, workflow, folder, id", value: given.get("q") ?? "" });
-  const status = el("select", { "aria-label": "Status" }, ["", "running", "waiting", "interrupted", "done", "failed", "cancelled"].map((s) => el("option", { value: s, selected: s === given.get("status") }, s || "every status")));
+  const status = el("select", { "aria-label": "Status" }, ["", "running", "queued", "waiting", "interrupted", "done", "failed", "cancelled"].map((s) => el("option", { value: s, selected: s === given.get("status") }, s || "Any status")));
   const total = el("p", { class: "soft", role: "status" }), rows = el("tbody");
   const table = el("table", { class: "runs" }, heads("Run", "Status", "Workflow", "Folder", "Changed"), rows);
   let start = Number(given.get("start") ?? 0) || 0;
   const newer = button("Newer", () => turn(start - AT_ONCE)), older = button("Older", () => turn(start + AT_ONCE));
-  const line = (r) => el("tr", {}, el("td", { class: "title" }, el("a", { href: `/run/${r.run}` }, r.title || r.run)), el("td", {}, badge(r.status)),
+  const line = (r) => el("tr", {}, el("td", { class: "title" }, el("a", { href: `/run/${r.run}`, title: r.title.length > 150 ? r.title : null }, r.title || r.run)), el("td", {}, badge(r.status)),
     el("td", { class: "wide" }, r.workflow), el("td", { class: "wide place" }, r.workspace), el("td", { class: "when" }, since(r.updated)));
   const look = calm(async () => {
     const query = new URLSearchParams({ q: words.value, status: status.value, start });
@@ -46,7 +46,7 @@ function field(name, schema, required) {
     : kind === "string" && name !== "prompt" ? el("input", { ...given, type: "text", placeholder: schema.default })
     : el("textarea", { ...given, rows: name === "prompt" ? "5" : "2", "data-kind": kind === "string" ? "string" : "json", placeholder: kind === "string" ? "" : "JSON" });
   const label = el("label", { for: id }, name.replaceAll("_", " "), required ? "" : el("span", { class: "soft" }, " (optional)"));
-  const about = schema.description && el("p", { class: "soft hint", id: `${id}-about` }, schema.description);
+  const about = schema.description && el("p", { class: "soft hint", id: `${id}-about` }, schema.description.replace(/\s*★$/, ""));
   return el("div", { class: "field" }, kind === "boolean" ? el("label", { class: "check", for: id }, made, name.replaceAll("_", " ")) : [label, made], about);
 }
 
@@ -62,6 +62,8 @@ export async function start(main) {
   document.title = "Start · Interlock";
   const wanted = new URLSearchParams(location.search).get("workflow") ?? "main", form = el("form");
   const about = (name) => ask(`/api/workflows/${encodeURIComponent(name)}`);
+  const head = el("h1", {}, "Start a run");
+  show(main, el("div", { class: "narrow" }, head, el("p", { class: "soft" }, "Loading the workflows …")));
   const first = about(wanted).catch(() => null), { workflows } = await ask("/api/workflows");
   const which = el("select", { id: "which" }, workflows.filter((w) => !w.problem).map((w) => el("option", { selected: w.name === wanted }, w.name)));
   const fields = async () => {
@@ -84,13 +86,14 @@ export async function start(main) {
     });
   });
   which.addEventListener("change", () => tried(fields));
-  show(main, el("div", { class: "narrow" }, el("h1", {}, "Start a run"), el("div", { class: "field" }, el("label", { for: "which" }, "workflow"), which), form));
+  show(main, el("div", { class: "narrow" }, head, el("div", { class: "field" }, el("label", { for: "which" }, "workflow"), which), form));
   await fields();
 }
 
 /** The workflows; with a name, that one's graph. */
 export async function flows(main, name) {
   document.title = `${name || "Workflows"} · Interlock`;
+  show(main, el("h1", {}, name || "Workflows"), el("p", { class: "soft" }, "Loading …"));
   const { workflows, ignored } = await ask("/api/workflows");
   if (!name) {
     return void show(main, el("h1", {}, "Workflows"), ignored.map((line) => el("p", { class: "warn" }, line)), el("table", { class: "flows" }, heads("Workflow", "What it does"), el("tbody", {}, workflows.map((w) =>
@@ -99,7 +102,7 @@ export async function flows(main, name) {
   const of = (node) => workflows.find((w) => w.name === node.split(".").at(-1).replaceAll("_", "-"))?.name;
   const hint = el("p", { class: "soft", role: "status" }, "A node with a double frame is a graph of its own: choose it to open it.");
   const map = new GraphMap(`/api/workflows/${encodeURIComponent(name)}/diagram`, (node) => (of(node) ? window.dispatchEvent(new CustomEvent("go", { detail: `/flows/${of(node)}` })) : say(`${node} is a step, not a graph of its own.`)), `Graph of ${name}`);
-  show(main, el("div", { class: "row spread" }, el("h1", {}, name), el("a", { class: "button main", href: `/start?workflow=${encodeURIComponent(name)}` }, "Start one")),
+  show(main, el("div", { class: "row spread" }, el("h1", {}, name), el("a", { class: "button main", href: `/start?workflow=${encodeURIComponent(name)}` }, "Start a run")),
     el("p", {}, workflows.find((w) => w.name === name)?.summary ?? ""), hint, el("div", { class: "flow" }, map.place));
   await map.load();
 }

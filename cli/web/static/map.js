@@ -49,6 +49,7 @@ export class GraphMap {
     this.nodes = new Map();
     this.revealed = null;
     for (const part of svg.querySelectorAll("g.node, g.edge, g.cluster")) if (/^(cluster_)?legend/.test(part.querySelector("title").textContent)) part.remove();
+    for (const frame of svg.querySelectorAll("g.frame")) frame.setAttribute("class", "cluster"); // around a graph that is drawn open
     for (const node of svg.querySelectorAll("g.node:not(.label)")) this.node(node);
     for (const cluster of svg.querySelectorAll("g.cluster")) {
       const name = cluster.querySelector("title").textContent.replace(/^cluster_/, "");

@@ -3,22 +3,24 @@ import { ago, ask, el, say, show, shown } from "./dom.js";
 import { inbox, keys, request } from "./inbox.js";
 
 const main = document.getElementById("main"), away = document.getElementById("away");
-let look = async () => {}, leave = () => {}, shows = 0, signed = true;
+let look = async () => {}, leave = () => {}, shows = 0;
 
 const lazily = (module, name) => async (...given) => (await import(`/static/${module}.js`))[name](...given);
-const pages = { all: lazily("lists", "runs"), start: lazily("lists", "start"), flows: lazily("lists", "flows"), run: lazily("run", "run"), request: async (place, id) => ({ look: await request(place, id) }) };
+/** `/stats` comes whole from the server; going back to it asks for it again. */
+const whole = async () => document.querySelector("main .stats") ?? location.reload();
+const PART_OF = { request: "", run: "all" };
+const pages = { stats: whole, all: lazily("lists", "runs"), start: lazily("lists", "start"), flows: lazily("lists", "flows"), run: lazily("run", "run"), request: async (place, id) => ({ look: await request(place, id) }) };
 
 async function open() {
   leave();
   [look, leave] = [async () => {}, () => {}];
   const mine = (shows += 1), [, first, rest] = location.pathname.split("/");
-  document.querySelectorAll("nav a").forEach((a) => (a.getAttribute("href") === `/${first}` ? a.setAttribute("aria-current", "page") : a.removeAttribute("aria-current")));
+  document.querySelectorAll("header nav a").forEach((a) => (a.getAttribute("href") === `/${PART_OF[first] ?? first}` ? a.setAttribute("aria-current", "page") : a.removeAttribute("aria-current")));
   try {
     const made = pages[first] ? await pages[first](main, decodeURIComponent(rest ?? "")) : { look: await inbox(main, counted) };
     if (mine !== shows) return made?.leave?.(); // another page was asked for meanwhile
     [look, leave] = [made?.look ?? look, made?.leave ?? leave];
   } catch (error) {
-    signed = error.status !== 401;
     if (mine === shows) show(main, el("div", { class: "narrow" }, el("h1", {}, error.status === 401 ? "Sign in" : "Not shown"), el("p", {}, error.message)));
   }
 }
@@ -56,9 +58,12 @@ async function notify(id, count) {
 function listen() {
   const source = new EventSource("/api/changes");
   source.onopen = () => (away.textContent = "");
-  source.onerror = () => {
+  source.onerror = async () => {
     away.textContent = "The server is away. The page comes back by itself.";
-    if (source.readyState === EventSource.CLOSED) setTimeout(listen, 2000);
+    if (source.readyState !== EventSource.CLOSED) return;
+    const answer = await fetch("/api/requests").catch(() => null);
+    if (answer?.status === 401) away.textContent = "Not signed in.";
+    else setTimeout(listen, 2000);
   };
   source.onmessage = ({ data }) => {
     const { waiting } = JSON.parse(data);
@@ -70,7 +75,7 @@ function listen() {
 
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[href^='/']");
-  if (!link || link.hasAttribute("download") || event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
+  if (!link || link.pathname === "/stats" || link.hasAttribute("download") || event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
   event.preventDefault();
   go(link.getAttribute("href"));
 });
@@ -86,7 +91,6 @@ if (token) {
   const answer = await fetch("/login", { method: "POST", body: token });
   if (!answer.ok) say((await answer.json()).detail);
 }
-await open();
-if (!signed) away.textContent = "Not signed in.";
-else if (navigator.locks) navigator.locks.request("interlock", listen);
+open();
+if (navigator.locks) navigator.locks.request("interlock", listen);
 else listen();

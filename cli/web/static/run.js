@@ -58,7 +58,7 @@ class RunPage {
     const usd = costs.reduce((sum, c) => sum + (c.cost_usd ?? c.usd ?? 0), 0), tokens = row.tokens.toLocaleString();
     show(this.about, badge(row.status), el("span", {}, row.workflow), el("span", {}, `${tokens} tokens${usd ? `, $${usd.toFixed(4)}` : ""}`), el("span", {}, "changed ", since(row.updated)),
       el("span", { class: "place" }, row.workspace), row.parent && el("a", { href: `/run/${row.parent}` }, row.subtask ? "its task" : "forked from"), row.error && el("span", { class: "bad" }, row.error.message));
-    this.stop.hidden = row.status !== "running";
+    this.stop.hidden = row.status !== "running" && row.status !== "queued";
     this.resume.hidden = row.status !== "interrupted";
     document.title = `${row.status === "waiting" ? "⏸ " : ""}${row.title || this.id} · Interlock`;
   }
@@ -91,7 +91,7 @@ class RunPage {
     Object.assign(this, { row, here: lit });
     this.facts();
     await Promise.all([fill(this.waiting, this.id), this.more()]);
-    if (this.at === null) this.marked();
+    this.marked();
     if (this.panel === "timeline" || (this.panel === "calls" && this.side.open)) await this.fillPanel();
   }
   async more() {
@@ -233,7 +233,7 @@ class RunPage {
   }
   async replay() {
     if (this.replayed) return this.replayed;
-    const swap = el("input", { "aria-label": "Swap a node", placeholder: "NODE=FILE.py:FUNCTION (optional)", class: "code" });
+    const swap = el("input", { "aria-label": "Swap a node", placeholder: "NODE=FILE.py:FUNCTION (optional)", class: "code swap" });
     const go = button("Replay", () => tried(async () => {
       show(out, el("p", { class: "soft", role: "status" }, "Replaying from the record …"));
       const made = await ask(`/api/runs/${this.id}/replay?swap=${encodeURIComponent(swap.value)}`).catch((error) => (show(out, el("p", { class: "warn" }, error.message)), null));
@@ -243,10 +243,10 @@ class RunPage {
     return (this.replayed = el("div", {}, el("p", { class: "soft" }, "Runs the graph again with the recorded replies, results and decisions. Offline; no file is touched."), el("div", { class: "row" }, swap, go), out));
   }
   beside(made) {
-    const parts = made.divergence, first = made.steps.findIndex((s) => !s.same), from = Math.max(0, (first < 0 ? made.steps.length : first) - 60);
+    const parts = made.divergence, keys = (parts?.keys ?? []).filter((key) => !key.includes(":")), first = made.steps.findIndex((s) => !s.same), from = Math.max(0, (first < 0 ? made.steps.length : first) - 60);
     this.map.mark({ differs: first < 0 ? "" : (made.steps[first].recorded ?? made.steps[first].replayed).at(-1) ?? "" });
     const cell = (nodes) => el("td", {}, nodes ? nodes.join(", ") || "(input)" : "(ended)");
-    return [el("p", { class: first < 0 ? "good" : "warn" }, first < 0 ? `No difference: ${made.steps.length} states are the same.` : `Step ${parts.step} is the first that differs${parts.keys.length ? `, in ${parts.keys.join(", ")}` : ""}.`),
+    return [el("p", { class: first < 0 ? "good" : "warn" }, first < 0 ? `No difference: ${made.steps.length} states are the same.` : `Step ${parts.step} is the first that differs${keys.length ? `, in ${keys.join(", ")}` : ""}.`),
       parts?.requests?.length ? el("p", {}, `Changed: ${parts.requests.join("; ")}`) : null, parts?.error && el("p", { class: "bad" }, `The replay ended with: ${parts.error.message}`),
       el("table", { class: "beside" }, heads("Step", "Original", "Replay"), el("tbody", {}, made.steps.slice(from, from + LIST).map((s, n) => el("tr", { class: from + n === first ? "differs" : s.same ? "" : "after" },
         el("td", {}, s.step, from + n === first ? el("strong", {}, " ≠ differs") : ""), cell(s.recorded), cell(s.replayed)))))];

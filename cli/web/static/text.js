@@ -3,7 +3,8 @@ import { button, el, put, show } from "./dom.js";
 
 const INLINE = /(`[^`\n]+`|\*\*[^*\n]+\*\*|(?<![\w*])\*[^*\s][^*\n]*\*(?![\w*]))/;
 
-function inline(text) {
+/** Code, bold and slanted words of a line. */
+export function inline(text) {
   return text.split(INLINE).map((part) =>
     part.length > 2 && part[0] === "`" && part.at(-1) === "`" ? el("code", {}, part.slice(1, -1))
       : part.length > 4 && part.startsWith("**") && part.endsWith("**") ? el("strong", {}, part.slice(2, -2))

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
@@ -31,8 +32,8 @@ class Source:
             self.closed = True
 
 
-async def drain(source: Source, stall_s: float = 60, total_s: float | None = None) -> list[int]:
-    return [n async for n in raced(source(), stall_s=stall_s, total_s=total_s)]
+async def drain(source: Source, stall_s: float = 60, total_s: float | None = None, **more: Any) -> list[int]:
+    return [n async for n in raced(source(), stall_s=stall_s, total_s=total_s, **more)]
 
 
 async def test_all_pieces_come_through() -> None:
@@ -45,11 +46,17 @@ async def test_all_pieces_come_through() -> None:
     [
         (Source(stuck=2), {"stall_s": 0.05}, TimeoutError, r"nothing came for 0\.05 s"),
         (Source(stuck=1), {"total_s": 0.05}, TimeoutError, r"over 0\.05 s"),
+        (  # a server that tells how far it has read the prompt hasn't begun to answer
+            Source(stuck=2),
+            {"first_s": 0.05, "begins": lambda n: n > 1},
+            TimeoutError,
+            r"nothing came for 0\.05 s",
+        ),
         (Source(error=OSError("gone")), {}, OSError, "gone"),
     ],
 )
 async def test_a_stream_that_stalls_fails_or_is_out_of_time_is_closed(
-    source: Source, limits: dict[str, float], error: type[Exception], says: str
+    source: Source, limits: dict[str, Any], error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says):
         await drain(source, **limits)

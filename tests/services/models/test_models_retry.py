@@ -125,7 +125,7 @@ async def test_a_delay_that_no_calendar_holds_ends_the_request_in_one_line(
     bench: Any, fake_gemini: FakeGemini
 ) -> None:
     fake_gemini.play([{"error": {"code": 429, "retry_after": "9" * 400}}, {"text": "never"}])
-    with pytest.raises(ModelError, match=r"It asks to wait 8784\.0 hours; from \d{4}-"):
+    with pytest.raises(ModelError, match=r"It asks to wait 8784\.0 hours, until \d{4}-"):
         await bench(fake_gemini.env).ask("hi")
 
 

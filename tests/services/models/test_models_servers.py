@@ -7,6 +7,7 @@ import pytest
 from local_server import Local, delta
 
 from interlock.services.models.facts import ModelFacts, Server, is_near
+from interlock.services.models.langchain import LangChainProvider
 from interlock.state.events import Progress
 from interlock.state.settings import Settings
 
@@ -95,6 +96,12 @@ def test_a_server_tells_its_kind_and_the_window_it_was_started_with(
     assert own.constrains("openai:qwen") is not bool(kind)
     assert own.first_token_s("openai:qwen", 120) == 7
     assert (own.protocol("openai:qwen", "auto"), own.is_small("openai:qwen")) == ("xml", False)
+
+
+def test_only_our_limits_count_for_a_server_nearby(local: Local) -> None:
+    pytest.importorskip("langchain_openai")
+    client = LangChainProvider("openai:qwen", local.env, facts(local.env))._model
+    assert (client.request_timeout, client.stream_chunk_timeout) == (None, None)
 
 
 def test_a_server_elsewhere_is_asked_nothing() -> None:

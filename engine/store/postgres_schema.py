@@ -1,0 +1,48 @@
+"""postgres_schema: what a store in PostgreSQL consists of, and the roles of those who use it, as SQL."""
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+
+from interlock.engine.store.audit import SCHEMA
+from interlock.engine.store.postgres_audit import FUNCTIONS, triggers
+from interlock.engine.store.sqlite import ADDED, SCHEMA_VERSION
+
+_FIRST = 10
+"""Version of the schema of the oldest stores here."""
+_TYPES = (
+    (r"(?<=\w )text\b", 'text collate "C"'),  # ids are compared as bytes, as in SQLite
+    (r"\bblob\b", "bytea"),
+    (r"\breal\b", "double precision"),
+    (r"\binteger\b", "bigint"),
+    (r"\) without rowid", ")"),
+)
+
+
+def schema_of(text: str) -> str:
+    """SQLite's definitions of tables as PostgreSQL's."""
+    text = re.sub(r"--.*", "", text)
+    for ours, theirs in _TYPES:
+        text = re.sub(ours, theirs, text)
+    return text
+
+
+def definitions() -> Iterator[str]:
+    """The statements that make the tables, or what a store of an earlier version lacks of them, and the triggers."""
+    yield "create table if not exists store_version (version bigint primary key, at double precision)"
+    schema = files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
+    yield from (part.strip() for part in schema_of(schema).split(";\n") if part.strip())
+    for changed, table, name, kind, _ in ADDED:
+        if changed > _FIRST:
+            yield f"alter table {table} add column if not exists " + schema_of(f"{name} {kind}")
+    yield from (FUNCTIONS.strip(), schema_of(SCHEMA).strip(), *triggers())
+
+
+def for_administrators(queue: str) -> str:
+    """SQL that makes the tables of this version, the queue's, and two roles, for whoever may in the database.
+
+    `queue`: the queue's definitions. The audit is begun by the first program that uses the store.
+    """
+    by_hand = f"insert into store_version values ({SCHEMA_VERSION}, 0) on conflict do nothing"
+    roles = files("interlock.engine.store").joinpath("roles.sql").read_text(encoding="utf-8")
+    return ";\n\n".join([*definitions(), by_hand, queue.strip().removesuffix(";"), roles])

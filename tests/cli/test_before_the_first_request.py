@@ -1,0 +1,38 @@
+"""Until the first request, a run reads nothing of prices, signatures, telemetry, stats or retention."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+_RUN = """
+import sys
+from interlock.cli import main
+
+ASKED, READ = int(sys.argv[1]), []
+
+def seen(event, arguments):
+    if event == "socket.connect" and not READ and arguments[1][1] == ASKED:
+        READ.extend(sys.modules)
+
+sys.addaudithook(seen)
+main._is_watched = lambda: True  # come back here
+sys.argv = ["interlock", "-p", "go", "-m", "gemini-2.5-pro"]
+assert main.main() == 0
+found = [name for name in READ if name.startswith((
+    "genai_prices", "cryptography", "opentelemetry.sdk", "opentelemetry.exporter", "interlock.engine.telemetry",
+    "interlock.engine.store.audited", "interlock.engine.store.statistics", "interlock.engine.store.traces",
+    "interlock.engine.store.keeping", "interlock.cli.commands.stats", "interlock.cli.commands.audit",
+))]
+print(len(READ) > 100, found)
+"""
+
+
+def test_the_first_request_waits_for_no_accounting(fake_gemini: Any, tmp_path: Path) -> None:
+    fake_gemini.play([{"text": "done"}])
+    env = {"HOME": str(tmp_path), "INTERLOCK_HOME": str(tmp_path / "state"), "PATH": "/usr/bin:/bin"}
+    program = (sys.executable, "-P", "-c", _RUN, str(fake_gemini.port))
+    ended = subprocess.run(
+        program, cwd=tmp_path, env={**env, **fake_gemini.env}, capture_output=True, text=True
+    )
+    assert ended.stdout == "done\nTrue []\n", ended.stdout + ended.stderr
