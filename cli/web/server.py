@@ -30,14 +30,7 @@ def run(
     origins: Collection[str] = (),
 ) -> int:
     """Serve, and print the address first. Raises `UserError` if the port is taken."""
-    listening = socket.socket()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENDING)
-    try:
-        listening.bind(("127.0.0.1", port))
-    except OSError as error:
-        listening.close()
-        raise UserError(f"Can't serve on port {port}: {error.strerror}. Choose another: --port N") from error
+    listening = _listening(port)
     port = listening.getsockname()[1]
     page = Page(options, port, read_only, proxy, origins)
     at = f"http://127.0.0.1:{port}"
@@ -64,6 +57,18 @@ def run(
     with _found(options.home, at):
         uvicorn.Server(config).run(sockets=[listening])
     return 0
+
+
+def _listening(port: int) -> socket.socket:
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENDING)
+    try:
+        listening.bind(("127.0.0.1", port))
+    except OSError as error:
+        listening.close()
+        raise UserError(f"Can't serve on port {port}: {error.strerror}. Choose another: --port N") from error
+    return listening
 
 
 @contextmanager
