@@ -38,22 +38,25 @@ export function say(text) {
   hiding = setTimeout(() => (status.textContent = ""), 6000);
 }
 
-/** JSON from the server; throws with its `detail`. A GET is tried again while the server is away. */
+/** JSON from the server; throws with its `detail`. A GET is tried again for as long as the server is away. */
 export async function ask(path, body) {
   const given = body === undefined ? {} : { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
-  const answer = await reached(path, given, body === undefined ? 20 : 0);
-  const made = await answer.json().catch(() => ({ detail: answer.statusText }));
+  const [answer, text] = await reached(path, given);
+  let made = { detail: answer.statusText };
+  try { made = JSON.parse(text); } catch { if (answer.ok) throw new Error("The server's answer is malformed."); }
   if (!answer.ok) throw Object.assign(new Error(made.detail ?? "The server failed."), { status: answer.status });
   return made;
 }
 
-async function reached(path, given, more) {
-  try {
-    return await fetch(path, given);
-  } catch {
-    if (!more) throw new Error("The server is away. Nothing was sent; try again when it is back.");
-    await new Promise((go) => setTimeout(go, 500));
-    return reached(path, given, more - 1);
+async function reached(path, given) {
+  for (;;) {
+    try {
+      const answer = await fetch(path, given);
+      return [answer, await answer.text()];
+    } catch {
+      if (given.method) throw new Error("The server is away, and may not have got this. Look again when it is back.");
+      await new Promise((go) => setTimeout(go, 500));
+    }
   }
 }
 

@@ -3,7 +3,7 @@ import { ago, ask, el, say, show, shown } from "./dom.js";
 import { inbox, keys, request } from "./inbox.js";
 
 const main = document.getElementById("main"), away = document.getElementById("away");
-let look = async () => {}, leave = () => {}, shows = 0;
+let look = async () => {}, leave = () => {}, shows = 0, unreached = false;
 
 const lazily = (module, name) => async (...given) => (await import(`/static/${module}.js`))[name](...given);
 /** `/stats` comes whole from the server; going back to it asks for it again. */
@@ -21,6 +21,7 @@ async function open() {
     if (mine !== shows) return made?.leave?.(); // another page was asked for meanwhile
     [look, leave] = [made?.look ?? look, made?.leave ?? leave];
   } catch (error) {
+    unreached = error instanceof TypeError && /import/i.test(error.message); // a module of the page didn't come
     if (mine === shows) show(main, el("div", { class: "narrow" }, el("h1", {}, error.status === 401 ? "Sign in" : "Not shown"), el("p", {}, error.message)));
   }
 }
@@ -38,6 +39,7 @@ function counted(count) {
 const tabs = new BroadcastChannel("interlock");
 let known = null;
 function heard(waiting, first) {
+  if (unreached) return location.reload();
   counted(waiting.length);
   const news = known && waiting.filter((id) => !known.has(id));
   known = new Set(waiting);

@@ -257,6 +257,10 @@ class RunPage {
     if (this.source) return;
     this.source = new EventSource(`/api/runs/${this.id}/events?cursor=${encodeURIComponent(this.cursor)}`);
     this.source.onopen = () => (this.talk.reset(), this.look());
+    const mine = this.source;
+    mine.onerror = () => { // a browser gives up on an answer that isn't a stream, such as one of a server that begins or ends
+      if (mine.readyState === EventSource.CLOSED) setTimeout(() => mine === this.source && (this.close(), this.listen()), 1000);
+    };
     this.source.onmessage = ({ data, lastEventId }) => {
       const event = JSON.parse(data);
       if (lastEventId) this.cursor = lastEventId;
