@@ -5,9 +5,10 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Literal
+from typing import Literal
 
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
@@ -257,8 +258,8 @@ class ChatModels:
             comes("connecting")
             source = (await self._providers.get(request.model)).stream(request)
             comes("reading")
-            limits: dict[str, Any] = {"stall_s": stall_s, "total_s": call.timeout_s, "first_s": first_s}
-            pieces = raced(source, **limits, begins=lambda chunk: not chunk.progress, on_silence=silent)
+            limited = partial(raced, stall_s=stall_s, first_s=first_s, total_s=call.timeout_s)
+            pieces = limited(source, begins=_is_answer, on_silence=silent)
             async with aclosing(_read(pieces, call)) as pieces:
                 async for chunk in pieces:
                     if not answer.begun_s and not chunk.progress:
@@ -328,6 +329,10 @@ class ChatModels:
             called=answer.called,
         )
         return self._log.record(call, request, reply, self._hash(request))
+
+
+def _is_answer(chunk: Chunk) -> bool:
+    return not chunk.progress
 
 
 def _check_feature(request: Request) -> None:
