@@ -52,7 +52,7 @@ def main() -> None:
         lab.interlock("-p", PROMPT, "-m", model, "--skip-trust", work="shop")
         (run,) = lab.runs()
         lab.serve()
-        somebody = Person(browser, lab)
+        somebody = Person(browser, lab, device_scale_factor=1.5)
         somebody.page.set_viewport_size({"width": 1280, "height": 800})
         somebody.do_go(f"/run/{run}")
         somebody.do_see(".map .waits")

@@ -103,13 +103,17 @@ async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         return {"candidate": "", **_failed(error, clock.monotonic() - started, state, runtime.context)}
     usage, reason = reply.usage.model_dump(exclude={"usd"}), reply.finish_reason or "none"
     runtime.stream_writer(Finished(reason=reason, usage=usage, duration_ms=reply.duration_ms))
+    found = watch.found(reply)  # which adds the answer's calls to the keys
     update: TurnState = {
         "candidate": reply.record,
-        "stream_problem": reply.problem or "",
         "finish_reason": reply.finish_reason or "",
-        "loop_found": watch.found(reply),
         "loop_keys": watch.keys,
     }
+    # Each key costs bytes in every turn, and these two are empty when it begins.
+    if (problem := reply.problem or "") != state["stream_problem"]:
+        update["stream_problem"] = problem
+    if found:
+        update["loop_found"] = found
     if state.get("protocol") == "auto":
         update["protocol"] = _protocol(state, reply, runtime.context)
     if reply.usage.input:

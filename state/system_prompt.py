@@ -41,7 +41,7 @@ class SectionOut(BaseModel):
     tokens: int
     """Estimated."""
     fingerprint: str
-    why: str = Field("", description="the conditions that hold, or `always`")
+    why: str = Field(default="", description="the conditions that hold, or `always`")
 
 
 class SystemPromptOutput(WorkflowOutput):

@@ -31,6 +31,8 @@ class Program:
     """
 
     def __init__(self, url: str, token: str, folder: Path, protocol: bool) -> None:
+        self.heard = 0
+        """Answers and events so far."""
         self._http = httpx.Client(base_url=url, headers={"x-api-key": token}, timeout=HANG_S)
         self._folder, self._protocol = folder, protocol
         self.threads, self.cuts = 0, 0
@@ -78,6 +80,7 @@ class Program:
                 time.sleep(0.05)
                 continue
             assert answer.is_success, (path, answer.text)
+            self.heard += 1
             return answer.json()
 
     def _started(self, thread: str, body: Any, known: int = 0) -> str:
@@ -115,6 +118,7 @@ class Program:
                 ):
                     found.append(one)
                     last = one.id
+                    self.heard += 1
             except httpx.TransportError:
                 self.cuts += 1
                 time.sleep(0.05)
@@ -159,7 +163,10 @@ def _read(answer: httpx.Response) -> Iterator[Seen]:
 
 
 def killed(ours: Ours, kills: int, folder: Path, seed: int = 1, programs: int = 5) -> list[Program]:
-    """Kill the server at random moments while programs work; returns these, when they have ended."""
+    """Kill the server at random moments while programs work; returns these, when they have ended.
+
+    A moment is a number of answers and events, so that a busy machine moves none of them.
+    """
     chance = random.Random(seed)
     folder.mkdir(exist_ok=True)
     working = [Program(ours.url, ours.token, folder, number % 2 == 1) for number in range(programs)]
@@ -167,7 +174,14 @@ def killed(ours: Ours, kills: int, folder: Path, seed: int = 1, programs: int = 
     for task in tasks:
         task.start()
     for _ in range(kills):
-        time.sleep(chance.uniform(0, 1.5))
+        enough = sum(one.heard for one in working) + chance.randrange(40)
+        until(
+            lambda enough=enough: (
+                sum(one.heard for one in working) >= enough or any(one.error for one in working)
+            ),
+            "an answer of the server",
+        )
+        time.sleep(chance.uniform(0, 0.05))
         port = ours.port
         ours.kill()
         ours.serve(port)

@@ -19,6 +19,7 @@ import pytest
 from api_lab import GRAPHS, Ours
 from api_requests import SCRIPTS, Script, played
 from langgraph_sdk import get_sync_client
+from pages import followed
 from patience import HANG_S, until
 
 JOURNEY = Path(__file__).parent / "api_journey.mjs"
@@ -210,3 +211,21 @@ def test_the_javascript_client_takes_the_same_journey(ours: Ours, theirs: str, t
         for url, token in ((ours.url, ours.token), (theirs, "x"))
     ]
     assert json.loads(said[0]) == json.loads(said[1])
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="curl isn't installed")
+def test_the_page_about_the_api_works_as_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    text = (Path(__file__).parent.parent / "docs" / "api-server.md").read_text()
+    page = tmp_path / "page.md"
+    page.write_text(text.replace("4280", str(port)))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "home"))
+    done = followed(page, tmp_path, tmp_path)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "'text': 'Green tea.'" in done.stdout and "'text': 'Black tea.'" in done.stdout
+    assert "[['review'], ['draft'], ['__start__']]" in done.stdout.replace("[[], ", "[")

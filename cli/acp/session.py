@@ -51,7 +51,7 @@ class EditorSession:
         self._choices = 0
         self._answer = ""
         """What the person said where a question is open that only words answer."""
-        self._cancelled = self._closed = False
+        self._cancelled = self._closed = self._elsewhere = False
         self._result: Result | None = None
         self._problems: list[str] = []
         self._pointed = name
@@ -94,7 +94,7 @@ class EditorSession:
         if self._turn is not None:
             raise RpcError(INVALID, "A prompt is under way in this session: cancel it, or wait for its end.")
         self._turn = asyncio.get_running_loop().create_future()
-        self._cancelled, self._result, self._problems = False, None, []
+        self._cancelled, self._elsewhere, self._result, self._problems = False, False, None, []
         try:
             with tempfile.TemporaryDirectory(prefix="interlock-") as spool:
                 await self._sent(blocks, Path(spool))
@@ -240,8 +240,9 @@ class EditorSession:
         elif notice.kind in ("forked", "back", "unchanged") or (notice.kind == "chosen" and self._turn):
             self.say(notice.text)
         elif notice.kind in ("unsent", "elsewhere"):
+            self._elsewhere |= notice.kind == "elsewhere"
             self.update(said("agent_thought", f"{notice.text}\n"))
-        elif notice.kind == "unfinished" and self._turn is None:
+        elif notice.kind == "unfinished" and (self._turn is None or self._elsewhere):
             again = "It stopped midway. /continue goes on; or say what to do instead."
             self.update(said("agent_thought", f"{again}\n"))
 

@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from interlock.services.config.settings import HookLayer
     from interlock.state.settings import Settings
 
-_PACKAGES = ("langgraph", "langgraph-checkpoint", "langchain-google-genai", "pydantic", "rich")
+_PACKAGES = (
+    "langgraph",
+    "langgraph-checkpoint",
+    "langchain-google-genai",
+    "pydantic",
+    "rich",
+    "genai-prices",
+)
 _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
 
 
@@ -133,6 +140,16 @@ def _settings() -> Iterator[Finding]:
         yield Finding("ok", "model", f"{loaded.settings.model.name}: a key is there")
     except InterlockError as error:
         yield Finding("note", "model", str(error))
+    yield from _telemetry(loaded.settings)
+
+
+def _telemetry(settings: "Settings") -> Iterator[Finding]:
+    if settings.telemetry.enabled:
+        from interlock.engine.client import telemetry_problem
+
+        told = settings.telemetry.outfile or settings.telemetry.otlp_endpoint
+        why = telemetry_problem(settings)
+        yield Finding("note" if why else "ok", "telemetry", why or f"sent to {told}")
 
 
 def _found(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:

@@ -217,11 +217,15 @@ def models_parser() -> Parser:
 
 
 def models(args: Args) -> int | None:
-    from interlock.engine.client.models import offered_models
+    from interlock.engine.client.models import offered_models, source
 
     rows = offered_models(options_here(args))
     if args.json:
         return show_json(rows)
+    if not rows:
+        return err().print(
+            "No model: no key is set and no server nearby answers. Set a key with: interlock auth set"
+        )
     shown = [
         (
             row["model"],
@@ -235,6 +239,9 @@ def models(args: Args) -> int | None:
         for row in rows
     ]
     show_table(shown, ("model", "window", "reply", "takes", "price", "calls", ""))
+    err().print(
+        f"Windows and prices of known models: {source()}. Set your own with models.NAME; tiers: --json."
+    )
     unknown = [row["model"] for row in rows if not row["window_known"]]
     if unknown:
         warn([f"{', '.join(unknown)}: the window is assumed. Set it in settings: models.NAME.contextWindow."])

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
-from starlette.websockets import WebSocket
 
 from interlock.engine.client.served import all_served, change, serve, served, unserve
 
@@ -169,7 +168,7 @@ class Guard:
         sender = _headed(send, origin if origin in self._origins else "")
         if refusal := await self._refusal(scope):
             if scope["type"] == "websocket":
-                await WebSocket(scope, receive, send).send_denial_response(refusal)
+                await send({"type": "websocket.close", "code": 1008})
             else:
                 await refusal(scope, receive, sender)
             return

@@ -19,6 +19,8 @@ from interlock.engine.client.following import Standing, changed
 
 _QUEUED = 16
 """Events between the run's record and a slow reader; more wait in the store. With `_MOST` they hold less than 1 MB."""
+_AT_ONCE = 40_000
+"""Bytes after which events are sent: a long run has thousands of small ones."""
 _MOST = 40_000
 """Characters of one event's text; the whole is fetched apart."""
 STUCK_S = 10.0
@@ -85,9 +87,12 @@ async def events(client: Client, run: str, cursor: str) -> AsyncGenerator[bytes]
         yield b"retry: 500\n\n"
         while not any(reader.done() for reader in readers) or not queue.empty():
             try:
-                yield await asyncio.wait_for(queue.get(), _BEAT_S)
+                data = await asyncio.wait_for(queue.get(), _BEAT_S)
             except TimeoutError:
-                yield b": beat\n\n"
+                data = b": beat\n\n"
+            while len(data) < _AT_ONCE and not queue.empty():
+                data += queue.get_nowait()
+            yield data
     finally:
         for reader in readers:
             reader.cancel()

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from interlock.engine.travel.another_model import GoneOn
     from interlock.engine.travel.fork import Forked
     from interlock.engine.travel.replay import Replayed
+    from interlock.state.settings import Settings
 
 __all__ = [
     "ENDED",
@@ -61,6 +62,7 @@ __all__ = [
     "settings_of",
     "state_home",
     "stopper",
+    "telemetry_problem",
 ]
 
 
@@ -69,6 +71,13 @@ def deliver() -> list[str]:
     from interlock.engine.telemetry import deliver
 
     return deliver()
+
+
+def telemetry_problem(settings: "Settings") -> str:
+    """Why telemetry can't work although settings ask for it; empty: it can."""
+    from interlock.engine.telemetry import problem_of
+
+    return problem_of(settings.telemetry)
 
 
 class Client(Views):

@@ -6,6 +6,7 @@ from interlock.engine.driver.prepare import RunConfig, prepare
 from interlock.engine.options import Options
 from interlock.services.models.facts import offered
 from interlock.services.models.known import FREE, able
+from interlock.services.models.known import source as source
 from interlock.state.text import visible
 
 
@@ -29,6 +30,7 @@ def _row(name: str, prepared: RunConfig) -> dict[str, Any]:
         "output": able(name).output,
         "takes": [*able(name).takes],
         "price": "0" if prices == FREE else shown,
+        "prices": [rates._asdict() for rates in prices or ()],
         "protocol": facts.protocol(name, settings.tools.protocol),
         "tried": seen.answered,
     }

@@ -32,18 +32,21 @@ class Used(NamedTuple):
     next_tokens: int
     """Of the model's latest call: the next one takes about as much."""
     next_usd: float
+    """As `next_tokens`; before the model's first call what its request costs at least, by its estimated size."""
+    is_first: bool
 
 
-_NOTHING = Used(0, 0.0, 0, 0, 0, 0, 0.0, 0, 0.0)
+_NOTHING = Used(0, 0.0, 0, 0, 0, 0, 0.0, 0, 0.0, False)
 
 
 @dataclass
 class RunBudget:
     """Implements the models service's `Budget`.
 
-    A call is made while what was used, and as much again as the model's latest call took, is within the limit; if
-    only reservations exceed it, it waits for the calls in flight. So the limit is passed only by a reply that is much
-    longer than the one before, however many agents there are.
+    A call is made while what was used, and as much again as the model's latest call took, is within the limit; before
+    a model's first call, what its request takes by estimate. If only reservations exceed the limit, a call waits for
+    those in flight. So the limit is passed only by a reply that is much longer than the one before, or a first reply,
+    however many agents there are.
     """
 
     usage: Usage
@@ -62,7 +65,7 @@ class RunBudget:
         """Reserve the tokens. Raises `Stopped` if the limit is reached; the call is made once the limit is raised."""
         while True:
             with self.usage.transaction():
-                used = self._used(model) if self._is_limited else _NOTHING
+                used = self._used(model, tokens) if self._is_limited else _NOTHING
                 refusal = self._refusal(used, model, agent)
                 if not refusal and not self._must_wait(used):
                     self.usage.reserve(call.task, agent, model, tokens)
@@ -105,7 +108,7 @@ class RunBudget:
                 return f"{no_price(model)} Go on with: interlock resume {self.usage.run}"
             if _passes(most_usd, used.usd, used.next_usd):
                 spent, latest = f"${used.usd:.4f} was spent", f"${used.next_usd:.4f}"
-                over = _over(f"${most_usd:g}", spent, latest, used.usd >= most_usd)
+                over = _over(f"${most_usd:g}", spent, latest, used.usd >= most_usd, first=used.is_first)
                 return f"{over} {again} --max-budget-usd USD"
         # Without sub-agents, the main agent checks its own turns before it asks (`check_limits`).
         if 0 <= limits.max_session_turns <= used.turns and (agent or used.agent_turns):
@@ -125,7 +128,7 @@ class RunBudget:
             or (limits.max_budget_usd is not None and used.usd + used.reserved_usd >= limits.max_budget_usd)
         )
 
-    def _used(self, model: str) -> Used:
+    def _used(self, model: str, tokens: int) -> Used:
         answered, reserved = self.usage.answered(self._task), self.usage.reserved(self._task)
         lost = [calls for calls in reserved if not calls.under_way]
         going = [calls for calls in reserved if calls.under_way]
@@ -140,8 +143,13 @@ class RunBudget:
             reserved_tokens=sum(c.tokens + c.calls * REPLY_TOKENS for c in going),
             reserved_usd=sum(self._most(c.model, c.tokens, c.calls * REPLY_TOKENS) for c in going),
             next_tokens=latest.latest_tokens if latest else 0,
-            next_usd=latest.latest_usd if latest else 0.0,
+            next_usd=latest.latest_usd if latest else self._least(model, tokens),
+            is_first=latest is None,
         )
+
+    def _least(self, model: str, input: int) -> float:
+        prices = self.prices(model) if self.limits.max_budget_usd is not None else None
+        return cost_of(prices, Tokens(input=input)) if prices else 0.0
 
     def _most(self, model: str, input: int, out: int) -> float:
         """What calls cost at most whose tokens are only estimated, or that an earlier version recorded."""
@@ -153,9 +161,11 @@ def _passes(limit: float, used: float, more: float) -> bool:
     return used >= limit or used + more > limit
 
 
-def _over(limit: str, spent: str, latest: str, used_up: bool) -> str:
+def _over(limit: str, spent: str, latest: str, used_up: bool, *, first: bool = False) -> str:
     if used_up:
         return f"The budget of {limit} is used up: {spent}."
+    if first:
+        return f"The budget of {limit} doesn't cover a call: {spent}, and its request alone takes about {latest}."
     return f"The budget of {limit} doesn't cover another call: {spent}, and the latest call took {latest}."
 
 

@@ -66,7 +66,9 @@ def change(home: Path, kind: Kind, id: str, fields: Mapping[str, Any], run: str 
 
 def unserve(home: Path, kind: Kind, id: str) -> bool:
     """Remove a row; False: there is none."""
-    with closing(Store(home).connect("FULL")) as conn, conn.transaction():
+    store = Store(home)
+    store.open()
+    with closing(store.connect("FULL")) as conn, conn.transaction():
         return bool(conn.execute("delete from served where kind = ? and id = ?", (kind, id)).rowcount)
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from runpy import run_path
@@ -47,6 +48,11 @@ FREE: Prices = (Rates(0, 0.0, 0.0, 0.0, 0.0),)
 def cost_of(prices: Prices, usage: Usage) -> float:
     """US dollars for one request: a tier's rates hold for all of its tokens."""
     return next((rates for rates in reversed(prices) if usage.input > rates.above), prices[0]).cost(usage)
+
+
+def source() -> str:
+    """The table and its version, which is how old it is."""
+    return f"genai-prices {version('genai-prices')}"
 
 
 class Known(NamedTuple):

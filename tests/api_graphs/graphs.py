@@ -118,6 +118,13 @@ def step(name: str) -> Any:
 steady = line(step("one"), step("two"), review, step("three"), step("four")).compile()
 slow = line(draft, wait, close).compile()
 
+
+def write_much(state: State) -> State:
+    return {"text": "x" * 1_000_000 * int(state.get("topic", "1"))}
+
+
+big = line(write_much, close).compile()
+
 inner = line(draft).compile()
 deep = (
     StateGraph(State)

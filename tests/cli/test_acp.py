@@ -22,7 +22,7 @@ from acp_editor import (
     prompted,
     says,
 )
-from patience import HANG_S
+from patience import HANG_S, until
 from warm import Warm
 
 from interlock.engine.client import Client
@@ -170,6 +170,20 @@ def test_what_was_chosen_for_the_next_prompt_outlives_the_editor(editor: Open) -
     assert Client.at_home().sessions()[session].chosen == {}, "the run keeps it now"
 
 
+def test_what_another_editor_leaves_midway_is_told(editor: Open) -> None:
+    here = editor(WRITE, {"text": "Late.", "delay_s": 600}, person=open_question)
+    session = here.new()
+    turn = here.begin("session/prompt", prompted(session, "write"))
+    here.until(lambda: bool(here.asked))
+    there = editor(person=ALLOWS)
+    there.load(session)
+    there.until(lambda: "completed" in [call["status"] for call in there.calls().values()])
+    here.until(lambda: "goes on with this run" in here.text("agent_thought"))
+    there.kill()
+    assert here.answer(turn)["stopReason"] == "end_turn"
+    assert "stopped midway. /continue goes on" in here.text("agent_thought")
+
+
 def offers_files(here: Editor, buffers: dict[str, str], folder: Path) -> None:
     """Let an editor keep files open; it saves what the agent writes."""
 
@@ -285,7 +299,16 @@ def on_the_page(work: Path, run: str) -> None:
     assert answer.json() == {"decided": 1}
 
 
-@pytest.mark.parametrize("decides", [in_a_terminal, on_the_page])
+def in_another_editor(work: Path, run: str) -> None:
+    there = Editor(work, "-m", f"script:{work.parent / 'script.json'}")
+    there.initialize()
+    there.load(run)
+    there.until(lambda: there.text() == "Done.")
+    until(lambda: Client.at_home().runs()[0].status == "done", "the end of the run")
+    there.kill()
+
+
+@pytest.mark.parametrize("decides", [in_a_terminal, on_the_page, in_another_editor])
 def test_a_decision_made_elsewhere_closes_the_question(
     editor: Open, tmp_path: Path, decides: Callable[[Path, str], None]
 ) -> None:

@@ -147,7 +147,8 @@ class Commands:
         graph = drive.body["kwargs"]["graph_id"]
         yield protocol.event("lifecycle", {"event": "running", "graph_name": graph})
         asks, failed = False, ""
-        async for line in streams.lines(self.home, drive.id, lambda: self.lanes.lasts(drive.id)):
+        found = streams.pieces(self.home, drive.id, lambda: self.lanes.lasts(drive.id))
+        async for line in streams.lines(found):
             if line is None:
                 yield None
             elif line.event == "protocol":

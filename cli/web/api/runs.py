@@ -98,8 +98,8 @@ class Runs:
 
     def _follow(
         self, made: Served, after: int = -1, live: bool = False
-    ) -> AsyncIterator[streams.Line | None]:
-        return streams.lines(self._home, made.id, lambda: self.lanes.lasts(made.id), after, live)
+    ) -> AsyncIterator[streams.Piece | None]:
+        return streams.pieces(self._home, made.id, lambda: self.lanes.lasts(made.id), after, live)
 
     async def stream(self, request: Request) -> Response:
         thread, given, made = await self._asked(request)
@@ -129,7 +129,7 @@ class Runs:
         return streams.Streaming(streams.patiently(work), headers, gone, "application/json")
 
     async def _result(self, one: Served) -> Any:
-        found = await streams.result(self._follow(one))
+        found = await streams.result(streams.lines(self._follow(one)))
         return await self._values(one) if found is None else found
 
     async def _values(self, one: Served) -> Any:

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
@@ -28,20 +28,27 @@ class Line(NamedTuple):
     data: bytes
 
 
-async def lines(
+class Piece(NamedTuple):
+    """A part of one event, which may be larger than what is held for a reader."""
+
+    number: int
+    event: str
+    data: bytes
+    first: bool
+    last: bool
+
+
+async def pieces(
     home: Path, drive: str, alive: Callable[[], bool], after: int = -1, live: bool = False
-) -> AsyncGenerator[Line | None]:
+) -> AsyncGenerator[Piece | None]:
     """A drive's events after a number, until it has ended; None: nothing for a while. `live`: later ones only."""
-    path, rest, number, silent = record_of(home, drive), b"", -1, 0.0
+    path, number, silent = record_of(home, drive), -1, 0.0
+    event, head = "", b""
     if not path.exists():
         return
     with path.open("rb") as file:
-        if live:
-            number = file.read().count(b"\n") - 1
-            after = number
-            if number == 0:  # it hasn't begun: nothing was missed
-                file.seek(0)
-                number = after = -1
+        if live and (there := _skipped(file)) > 1:  # with its first event alone, nothing was missed
+            number = after = there - 1
         while True:
             lasts = alive()
             if not (data := file.read(_MOST)):
@@ -54,33 +61,63 @@ async def lines(
                 await asyncio.sleep(_LOOK_S)
                 continue
             silent = 0.0
-            *whole, rest = (rest + data).split(b"\n")
-            for one in whole:
-                number += 1
-                event, _, payload = one.partition(b"\t")
-                if event == b"end":
+            *whole, rest = data.split(b"\n")
+            for part, last in (*((one, True) for one in whole), *([(rest, False)] if rest else [])):
+                if first := not event:
+                    head += part
+                    if not (last or b"\t" in head):
+                        continue
+                    name, _, part = head.partition(b"\t")
+                    event, head, number = name.decode(), b"", number + 1
+                if event == "end":
                     return
                 if number > after:
-                    yield Line(number, event.decode(), payload)
+                    yield Piece(number, event, part, first, last)
+                event = "" if last else event
+
+
+def _skipped(file: BinaryIO) -> int:
+    """How many events a file has; leaves it after the last whole one, or at its start if there is only one."""
+    found = place = end = 0
+    while data := file.read(_MOST):
+        if (last := data.rfind(b"\n")) >= 0:
+            found, end = found + data.count(b"\n"), place + last + 1
+        place += len(data)
+    file.seek(end if found > 1 else 0)
+    return found
+
+
+async def lines(found: AsyncIterator[Piece | None]) -> AsyncGenerator[Line | None]:
+    """Events as a whole."""
+    held: list[bytes] = []
+    async for piece in found:
+        if piece is None:
+            yield None
+            continue
+        held.append(piece.data)
+        if piece.last:
+            yield Line(piece.number, piece.event, b"".join(held))
+            held = []
 
 
 def sse(event: str, data: bytes, id: str = "") -> bytes:
-    return (
-        f"event: {event}\r\ndata: ".encode() + data + (f"\r\nid: {id}" if id else "").encode() + b"\r\n\r\n"
-    )
+    return f"event: {event}\r\ndata: ".encode() + data + _end(id)
+
+
+def _end(id: str) -> bytes:
+    return (f"\r\nid: {id}" if id else "").encode() + b"\r\n\r\n"
 
 
 async def sent(
-    found: AsyncIterator[Line | None], modes: frozenset[str], numbered: bool
+    found: AsyncIterator[Piece | None], modes: frozenset[str], numbered: bool
 ) -> AsyncIterator[bytes]:
     """The events of some modes, as server-sent events."""
-    async for line in found:
-        if line is None:
+    async for piece in found:
+        if piece is None:
             yield b": heartbeat\r\n\r\n"
-        elif not modes or line.event in ("metadata", "error") or _mode(line.event) in modes:
-            whole = sse(line.event, line.data, str(line.number) if numbered else "")
-            for at in range(0, len(whole), _MOST):
-                yield whole[at : at + _MOST]
+        elif not modes or piece.event in ("metadata", "error") or _mode(piece.event) in modes:
+            before = f"event: {piece.event}\r\ndata: ".encode() if piece.first else b""
+            yield before + piece.data + (_end(str(piece.number) if numbered else "") if piece.last else b"")
 
 
 def _mode(event: str) -> str:

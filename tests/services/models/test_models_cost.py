@@ -1,12 +1,17 @@
 """A request costs what its provider bills, within 1 %: tiers, and tokens read from and written to caches, included."""
 
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from local_server import Local, delta
 
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.request import usage_of
+from interlock.state.messages import Usage
 from interlock.state.settings import Settings
 
 OPENROUTER = {"OPENAI_BASE_URL": "https://openrouter.ai/api/v1", "OPENAI_API_KEY": "k"}
@@ -72,6 +77,94 @@ def test_a_request_costs_what_the_provider_bills(
     usage = usage_of(used)
     assert usage
     assert ModelFacts(Settings(), env).cost(model, usage) == pytest.approx(billed / 1e6, rel=0.01)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("model", "sent", "billed"),
+    [
+        # Reasoning is part of the completion, and cached tokens of the prompt.
+        (
+            "openai:gpt-5",
+            {
+                "prompt_tokens": 21_000,
+                "completion_tokens": 3_100,
+                "prompt_tokens_details": {"cached_tokens": 18_432},
+                "completion_tokens_details": {"reasoning_tokens": 2_560},
+            },
+            2_568 * 1.25 + 18_432 * 0.125 + 3_100 * 10,
+        ),
+        # OpenRouter says what it bills, whatever the tokens are.
+        (
+            "openai:anthropic/claude-sonnet-4.5",
+            {"prompt_tokens": 10_000, "completion_tokens": 400, "cost": 0.01456},
+            14_560,
+        ),
+        ("openai:qwen3-coder", {"prompt_tokens": 10_000, "completion_tokens": 400}, 0),
+    ],
+)
+async def test_openais_protocol_is_billed_as_it_counts(
+    bench: Any, local: Local, model: str, sent: dict[str, Any], billed: float
+) -> None:
+    total = {"total_tokens": sent["prompt_tokens"] + sent["completion_tokens"]}
+    local.turns.append([delta(content="done"), delta("stop"), {"choices": [], "usage": {**sent, **total}}])
+    usage = (await bench(local.env, {"model": {"name": model}}).ask("go")).reply.usage
+    if model == "openai:gpt-5":  # asked at its own address it isn't free
+        assert usage.thoughts == 2_560
+        usage = usage.model_copy(update={"usd": ModelFacts(Settings(), {}).cost(model, _unbilled(usage))})
+    assert usage.usd == pytest.approx(billed / 1e6, rel=0.01)
+
+
+def _unbilled(usage: Usage) -> Usage:
+    return usage.model_copy(update={"usd": None})
+
+
+class _Claude(BaseHTTPRequestHandler):
+    """Streams one answer as Anthropic does: what was read is told at the start, what was written at the end."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        read = {"input_tokens": 12, "cache_creation_input_tokens": 2_051, "cache_read_input_tokens": 18_300}
+        kept = {"cache_creation": {"ephemeral_5m_input_tokens": 2_051, "ephemeral_1h_input_tokens": 0}}
+        about = {"id": "m", "type": "message", "role": "assistant", "model": "claude", "content": []}
+        ends: dict[str, Any] = {"stop_reason": None, "stop_sequence": None}
+        for event in (
+            {
+                "type": "message_start",
+                "message": {**about, **ends, "usage": {**read, **kept, "output_tokens": 2}},
+            },
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "done"}},
+            {"type": "content_block_stop", "index": 0},
+            {
+                "type": "message_delta",
+                "delta": {**ends, "stop_reason": "end_turn"},
+                "usage": {**read, "output_tokens": 503},
+            },
+            {"type": "message_stop"},
+        ):
+            self.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.anyio
+@pytest.mark.filterwarnings("ignore:The model:DeprecationWarning")
+async def test_anthropics_format_is_billed_as_it_counts(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("langchain_anthropic")
+    with HTTPServer(("127.0.0.1", 0), _Claude) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("ANTHROPIC_API_URL", f"http://127.0.0.1:{server.server_port}")
+        env = {"ANTHROPIC_API_KEY": "k"}
+        asked = await bench(env, {"model": {"name": "anthropic:claude-sonnet-4-5"}}).ask("go")
+        server.shutdown()
+    usage = asked.reply.usage
+    assert (usage.input, usage.cached, usage.written, usage.output) == (20_363, 18_300, 2_051, 503)
+    assert usage.usd == pytest.approx((12 * 3 + 2_051 * 3.75 + 18_300 * 0.3 + 503 * 15) / 1e6, rel=0.01)
 
 
 def test_the_providers_own_figure_wins_then_that_of_the_settings() -> None:

@@ -29,7 +29,7 @@ async def test_a_server_on_this_machine_answers_without_a_key(bench: Any, local:
     first = await run.ask(system, "go", tools=[tool])
     assert (first.text, [r.delay_s for r in first.retries]) == ("I read.", [0.002])
     assert first.reply.message.tool_calls == (ToolCall(id="call_0", name="read", args={"path": "a.py"}),)
-    assert (first.reply.finish_reason, first.reply.usage) == ("stop", Usage(input=11, output=3))
+    assert (first.reply.finish_reason, first.reply.usage) == ("stop", Usage(input=11, output=3, usd=0.0))
     answer = Message(role="tool", tool_call_id="call_0", name="read", content='{"x": 1}', status="success")
     second = await run.ask(system, "go", first.reply.message, answer, tools=[tool])
     assert (second.text, second.reply.finish_reason) == ("done", "stop")

@@ -1,0 +1,252 @@
+"""What goes wrong around the API: other sites and hosts, guesses, slow readers, stale answers, other drivers."""
+
+import asyncio
+import json
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Generator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from api_lab import INTERLOCK, Ours
+from api_requests import Script
+from patience import HANG_S, until
+from websockets.sync.client import connect
+
+from interlock.cli.web.api import streams
+
+FRIEND = "http://localhost:3000"
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Generator[Ours]:
+    found = Ours(tmp_path_factory.mktemp("faults") / "work", "--allow-origin", FRIEND)
+    yield found
+    found.close()
+
+
+REFUSED: list[tuple[str, str, dict[str, str], int]] = [
+    ("POST", "/threads/search", {"host": "evil.example"}, 421),
+    ("GET", "/ok", {"host": "evil.example:4280"}, 421),
+    ("GET", "/", {"host": "127.0.0.1.evil.example"}, 421),
+    ("POST", "/threads/search", {"origin": "http://evil.example"}, 403),
+    ("GET", "/info", {"origin": "null"}, 403),
+    ("POST", "/runs/wait", {"sec-fetch-site": "cross-site"}, 403),
+    ("POST", "/runs/wait", {"sec-fetch-site": "same-site"}, 403),
+    ("OPTIONS", "/threads", {"origin": "http://evil.example", "access-control-request-method": "POST"}, 403),
+]
+
+
+def test_another_host_name_and_another_site_are_refused_even_with_a_token(ours: Ours) -> None:
+    with ours.http() as http:
+        for method, path, headers, status in REFUSED:
+            answer = http.request(method, path, headers=headers)
+            assert (answer.status_code, answer.headers.get("access-control-allow-origin")) == (status, None)
+
+
+def test_a_site_that_is_allowed_uses_the_api_with_a_token_but_never_with_the_pages_cookie(ours: Ours) -> None:
+    with httpx.Client(base_url=ours.url, headers={"origin": FRIEND}) as friend:
+        asked = friend.options("/threads", headers={"access-control-request-method": "POST"})
+        assert (asked.status_code, asked.headers["access-control-allow-origin"]) == (204, FRIEND)
+        assert "x-api-key" in asked.headers["access-control-allow-headers"]
+        made = friend.post("/threads", json={}, headers={"x-api-key": ours.token})
+        assert (made.status_code, made.headers["access-control-allow-origin"]) == (200, FRIEND)
+    with httpx.Client(base_url=ours.url) as browser:
+        browser.post("/login", content=ours.token).raise_for_status()
+        assert browser.get("/info").status_code == 200
+        assert browser.get("/info", headers={"origin": FRIEND}).status_code == 401
+
+
+def test_an_origin_that_is_none_is_refused_in_one_line(ours: Ours) -> None:
+    command = [*INTERLOCK, "serve", "--allow-origin", "*"]
+    said = subprocess.run(command, env=ours.env, capture_output=True, text=True, check=False)
+    assert said.returncode == 2 and "Expected one like http://localhost:3000" in said.stderr
+
+
+class _Talk:
+    """A WebSocket, and what events came."""
+
+    def __init__(self, ours: Ours, thread: str, token: str) -> None:
+        address = f"{ours.url.replace('http', 'ws', 1)}/threads/{thread}/stream/events"
+        headers = {"x-api-key": token}
+        self._connecting = connect(address, additional_headers=headers, open_timeout=HANG_S, proxy=None)
+        self._events: list[tuple[int, str]] = []
+        self._ended = False
+
+    def __enter__(self) -> "_Talk":
+        self._socket = self._connecting.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connecting.__exit__(None, None, None)
+
+    def _heard(self, timeout: float) -> Any:
+        """The next message that is no event; None for one."""
+        made = json.loads(self._socket.recv(timeout))
+        if made["type"] != "event":
+            return made
+        self._events.append((made["seq"], made["method"]))
+        data = made["params"]["data"]
+        self._ended |= (
+            data.get("event") == "completed" and "graph_name" in data and not made["params"]["namespace"]
+        )
+        return None
+
+    def sent(self, number: Any, method: str, **params: Any) -> Any:
+        """The response to a command."""
+        self._socket.send(json.dumps({"id": number, "method": method, "params": params}))
+        while (made := self._heard(HANG_S)) is None:
+            pass
+        return made
+
+    def read(self) -> list[tuple[int, str]]:
+        """The events up to the end of the run, and whatever is already under way behind it."""
+        while not self._ended:
+            self._heard(HANG_S)
+        try:
+            while True:
+                self._heard(0.5)
+        except TimeoutError:
+            return self._events
+
+
+def test_a_websocket_is_as_guarded_and_sends_each_event_once(ours: Ours) -> None:
+    viewer = ours.tokens("new", "socket", "--role", "view")
+    with ours.http() as http:
+        thread = http.post("/threads", json={}).json()["thread_id"]
+    key = {"x-api-key": ours.token}
+    upgrade = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+    for headers in ({}, {**key, "origin": "http://evil.example"}, {**key, "host": "evil.example"}):
+        more = {**upgrade, "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", **headers}
+        refused = httpx.get(f"{ours.url}/threads/{thread}/stream/events", headers=more)
+        assert refused.status_code == 403
+
+    with _Talk(ours, thread, viewer) as watching, _Talk(ours, thread, ours.token) as here:
+        watched = watching.sent(1, "subscription.subscribe", channels=["lifecycle", "values"])
+        assert watched["type"] == "success"
+        assert "drive" not in watching.sent(2, "run.start", assistant_id="deep").get("result", {})
+        assert here.sent("x", "run.start")["error"] == "invalid_argument"
+        assert here.sent(1, "subscription.subscribe", channels=["all"])["error"] == "invalid_argument"
+        assert here.sent(2, "subscription.unsubscribe")["error"] == "no_such_subscription"
+        assert here.sent(3, "run.start", assistant_id="deep", input={"topic": "tea"})["type"] == "success"
+        assert here.sent(4, "subscription.subscribe", channels=["lifecycle"])["type"] == "success"
+        assert here.sent(5, "subscription.subscribe", channels=["lifecycle", "values"])
+        read = [one.read() for one in (watching, here)]
+        assert len({seq for seq, _ in read[0]}) == len(read[0]) and read[0] == sorted(read[0])
+        assert sorted(read[1]) == read[0], "two subscriptions, each event once"
+
+
+def test_a_stale_answer_decides_nothing(ours: Ours) -> None:
+    with ours.http() as http:
+        ask = Script(http)
+        thread = ask.thread()
+        fix = {"messages": [{"role": "user", "content": "fix it"}]}
+        (asked,) = ask.wait(thread, "main", input=fix)["__interrupt__"]
+        other = {"choice": "proceed_once", "request": "another-1.1"}
+        for answer, words in (
+            (other, "no longer waits"),
+            ({"f" * 32: other}, "takes proceed_once"),
+        ):
+            said = ask.wait(thread, "main", command={"resume": answer})
+            assert words in said["__error__"]["message"]
+            assert http.get(f"/threads/{thread}").json()["status"] == "interrupted", "it still waits"
+        answer = {asked["id"]: {"choice": "proceed_once", "request": asked["value"]["request"]}}
+        done = ask.wait(thread, "main", command={"resume": answer})
+        again = ask.wait(thread, "main", command={"resume": answer})
+        assert again["messages"] == done["messages"], "decided already: nothing happens"
+
+
+def test_a_thread_that_a_terminal_drives_is_busy_and_a_new_run_waits_for_it(
+    ours: Ours, tmp_path: Path
+) -> None:
+    command = [*INTERLOCK, "run", "slow", "--skip-trust", "--input", '{"topic": "30"}']
+    with (
+        subprocess.Popen(command, cwd=ours.folder, env=ours.env, stdout=subprocess.DEVNULL) as terminal,
+        ours.http() as http,
+    ):
+
+        def found() -> list[Any]:
+            return http.post("/threads/search", json={"metadata": {"graph_id": "slow"}}).json()
+
+        until(lambda: [one for one in found() if one["status"] == "busy"], "the terminal's run")
+        thread = found()[0]["thread_id"]
+        for strategy, words in (("reject", "already running"), ("interrupt", "Stop it there")):
+            given = {"assistant_id": "slow", "input": {"topic": "1"}, "multitask_strategy": strategy}
+            refused = http.post(f"/threads/{thread}/runs", json=given)
+            assert refused.status_code == 409 and words in refused.json()["detail"]
+        assert http.post(f"/threads/{thread}/state", json={"values": {"text": "x"}}).status_code == 409
+        waited = Script(http).wait(thread, "slow", input={"topic": "1"})
+        assert terminal.wait() == 0
+    assert waited["log"] == ["draft", "waited", "close"] * 2
+
+
+def test_a_reader_that_takes_nothing_costs_little_and_reads_all_of_it_later(ours: Ours) -> None:
+    with ours.http() as http, ExitStack() as stack:
+        thread = Script(http).thread()
+        given = {"assistant_id": "big", "input": {"topic": "5"}, "stream_resumable": True}
+        run = http.post(f"/threads/{thread}/runs", json=given).json()["run_id"]
+        whole = http.get(f"/threads/{thread}/runs/{run}/stream", headers={"last-event-id": "-1"}).content
+        before = _memory(ours)
+        path = f"/threads/{thread}/runs/{run}/stream"
+        readers = [stack.enter_context(_reader(ours, path)) for _ in range(10)]
+        heads = [_head(one) for one in readers]
+        assert http.get("/ok").is_success
+        grown = _memory(ours) - before
+        assert len(whole) > 10_000_000 and grown < len(whole), "all of them hold less than one event"
+        said = heads[0]
+        while piece := readers[0].recv(1_000_000):
+            said += piece
+        assert len(said) > len(whole)
+
+
+def _reader(ours: Ours, path: str) -> socket.socket:
+    made = socket.create_connection(("127.0.0.1", ours.port), HANG_S)
+    head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{ours.port}\r\nx-api-key: {ours.token}\r\n"
+    made.sendall(f"{head}last-event-id: -1\r\nconnection: close\r\n\r\n".encode())
+    return made
+
+
+def _head(reader: socket.socket) -> bytes:
+    return reader.recv(100)
+
+
+def _memory(ours: Ours) -> int:
+    try:
+        status = Path(f"/proc/{ours.process.pid}/status").read_text()
+    except OSError:
+        pytest.skip("no /proc tells how much memory a process has")
+    return 1024 * int(status.partition("VmRSS:")[2].split()[0])
+
+
+def test_a_reader_that_takes_nothing_for_long_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "PATIENCE_S", 0.01)
+    cut = list[bool]()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        while True:
+            yield b"more"
+
+    async def stuck(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.sleep(HANG_S)
+
+    async def receive() -> Any:
+        await asyncio.sleep(HANG_S)
+
+    scope = {
+        "type": "http",
+        "asgi": {"spec_version": "2.3"},
+        "state": {"cut": lambda: cut.append(True)},
+    }
+    asyncio.run(streams.Streaming(pieces())(scope, receive, stuck))
+    assert cut == [True]
+
+
+def test_guesses_of_a_token_are_slowed_and_refused_while_the_right_one_counts(ours: Ours) -> None:
+    with ours.http() as http, ours.http("wrong") as guesser:
+        found = [guesser.get("/info").status_code for _ in range(7)]
+        assert found[0] == 401 and found[-1] == 429, found
+        assert http.get("/info").status_code == 200
