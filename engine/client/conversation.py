@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending, RunRow
 from interlock.engine.client.following import Standing
-from interlock.engine.client.front import UNFINISHED, Front, Used
+from interlock.engine.client.front import UNFINISHED, Front, Given, Used
 from interlock.engine.client.record import MOST, events, newest, unsaid
 from interlock.engine.client.thread import EngineThread
 from interlock.engine.client.work import Line
@@ -43,10 +42,7 @@ class Conversation(Line):
     _deciding = False
     _moved = False
     """The run's folder isn't on this machine: it goes on in the one that the options name."""
-    _given: Mapping[str, Any] | None = None
-    """The input of the run that is about to start; None: a prompt."""
-    _output: Mapping[str, Any] = MappingProxyType({})
-    """What the last drive ended with."""
+    _last: Outcome | None = None
 
     def __init__(
         self, options: Options, workflow: str, front: Front, before: Callable[[], None] = lambda: None
@@ -145,28 +141,19 @@ class Conversation(Line):
         await self._pursued(None)
 
     def begin_beside(
-        self,
-        workflow: str,
-        prompt: str,
-        given: Mapping[str, Any] | None = None,
-        done: Callable[[Mapping[str, Any]], None] = lambda output: None,  # noqa: ARG005
+        self, workflow: str, prompt: Given, done: Callable[[Outcome], None] = lambda _: None
     ) -> None:
-        """Start a run of another workflow, then return to this conversation.
-
-        `given`: its input, instead of a prompt. `done`: called with its output if it ends well.
-        """
+        """Start a run of another workflow, then return to this conversation. `done`: called if it ends well."""
 
         async def work() -> None:
             kept = self.run, self.workflow, self.status, self.options
-            self.run, self.workflow, self.status = None, workflow, ""
-            self._given = given
+            self.run, self.workflow, self.status, self._last = None, workflow, "", None
             self.options = replace(self.options, attach=(), notes=())  # they belong to this conversation
             try:
                 await self._errors_shown(lambda: self._pursued(prompt))
-                if self.run and not self.status and not self._failed:
-                    done(self._output)
+                if self._last and self._last.status == "done":
+                    done(self._last)
             finally:
-                self._given = None
                 self.run, self.workflow, self.status, self.options = kept
 
         self._spawn(work())
@@ -182,7 +169,7 @@ class Conversation(Line):
             self.options = replace(self.options, attach=(*self.options.attach, *self.images(prompt)))
         await self._errors_shown(lambda: self._pursued(prompt))
 
-    async def _pursued(self, prompt: str | None) -> None:
+    async def _pursued(self, prompt: Given | None) -> None:
         await self._advanced(prompt, ())
         await self._settled()
 
@@ -239,23 +226,23 @@ class Conversation(Line):
                 self.status = "running"
                 self._spawn(self._errors_shown(self._settled))
 
-    async def _advanced(self, prompt: str | None, decisions: Sequence[Decision]) -> Outcome:
+    async def _advanced(self, prompt: Given | None, decisions: Sequence[Decision]) -> Outcome:
         """Start or resume the run, and take over the outcome of whichever run carried on its work."""
         if self.run is None:
             named, self.next_id = self.next_id, None
             client = Client(self._drive_options(new=True), self.client.drives)
             field = (await asyncio.to_thread(client.workflow, self.workflow)).prompt_field or "prompt"
-            given = self._given or ({field: prompt} if prompt else {})
+            given = prompt if isinstance(prompt, Mapping) else {field: prompt} if prompt else {}
             work = client.start(self.workflow, given, renderers=[self._event], run=named)
         else:
             client = Client(self._drive_options(prompted=prompt is not None), self.client.drives)
-            work = client.go_on(self.run, prompt, decisions, renderers=[self._event], instead=True)
+            text = prompt if isinstance(prompt, str) else None
+            work = client.go_on(self.run, text, decisions, renderers=[self._event], instead=True)
         if self._stopped:  # once it is driven, so that the prompt is in the record
             asyncio.get_running_loop().call_soon(self._thread.cancel, self.client.stop)
         outcome = await self._thread.driven(work)
-        self.run, self.workflow, self.status = outcome.run, outcome.workflow, outcome.status
-        self._failed, self._output = bool(outcome.error), outcome.output
-        self.looped = (outcome.error or {}).get("type") == "loop_detected"
+        self._last, self.run, self.workflow = outcome, outcome.run, outcome.workflow
+        self.status, self.looped = outcome.status, (outcome.error or {}).get("type") == "loop_detected"
         self.front.ended()
         if outcome.notifying:
             outcome.notifying.add_done_callback(self._notified)
@@ -326,12 +313,9 @@ class Conversation(Line):
             self.model = event.model
         elif isinstance(event, Asking) and not event.agent:
             self.answering = event.model
-            self.used.tools, self.used.window, self.used.context = event.tools, event.window, event.tokens
+            self.used.asks(event)
         elif isinstance(event, HandOver) and self.workflow == "plan":
             self.run = event.run
         elif isinstance(event, Finished):
-            used = event.usage.get("input", 0) + event.usage.get("output", 0)
-            self.used.tokens += used
-            if used and not event.agent:
-                self.used.context = used
+            self.used.counts(event)
         self.front.event(event)

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from interlock.engine.client import Outcome
 from interlock.engine.client.front import Front, Kind, Notice
 from interlock.state.errors import InterlockError, bug
 
@@ -17,8 +18,8 @@ class Line:
     status = ""
     """The run's status, such as `waiting` or `cancelled`; empty when it has ended or there is none."""
     busy = False
-    _failed = False
-    """The last drive ended with an error."""
+    _last: Outcome | None = None
+    """How the last drive ended."""
     _stopped = False
     """Somebody stopped what was about to be driven."""
 
@@ -75,7 +76,7 @@ class Line:
         self.front.moved()
         try:
             await work()
-            well = not self._failed
+            well = not (self._last and self._last.error)
         except InterlockError as error:
             self.failed(error)
         except Exception as error:

@@ -17,7 +17,7 @@ from interlock.engine.store import Store, explained, put
 from interlock.engine.store.approvals import SqlApprovals, number_requests
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.foreign import ForeignSaver, Memory
-from interlock.engine.store.runs import NewRun, insert_run, new_run_id, settle_adopted
+from interlock.engine.store.runs import NewRun, insert_run, new_run_id, stands
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.threads import thread_of
 from interlock.engine.workflows import find_workflow, only_graph
@@ -91,7 +91,7 @@ def _settle(conn: Connection, chosen: Foreign, saver: ForeignSaver, run: str) ->
             saver.ask(run, item, ordinal, task.name)
     waits = {item.id for item in pending(snapshot)}
     status = "waiting" if waits else "open" if snapshot.tasks else "done"
-    settle_adopted(conn, run, status, snapshot.metadata["step"])
+    stands(conn, run, status, "done" if status == "done" else "", snapshot.metadata["step"])
     number_requests(conn, run)
 
 
