@@ -37,6 +37,8 @@ INSIDE: Mapping[str, frozenset[str]] = {
     "plans": frozenset({"folder", "placed", "write", "hand_over"}),
     "steps": frozenset(
         {"started", "ended", "undone", "handed_on", "taken_up", "routed", "reasoned", "decided", "commit"}
+        # Numbers count from a task's beginning, in a replay as well.
+        | {"failed", "numbered"}
     ),
 }
 RECORDED = frozenset(
