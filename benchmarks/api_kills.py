@@ -24,7 +24,7 @@ def main() -> int:
         said = f"hurt: {one.error!r}" if one.error else "nothing hurt, lost or doubled"
         print(f"program {number}: {one.threads} threads, cut {one.cuts} times while it read: {said}")
     threads, cuts = sum(one.threads for one in programs), sum(one.cuts for one in programs)
-    print(f"{kills} kills: {2 * threads} runs on {threads} threads, readers cut {cuts} times")
+    print(f"{kills} kills (seed {seed}): {2 * threads} runs on {threads} threads, readers cut {cuts} times")
     return int(any(one.error for one in programs))
 
 

@@ -13,6 +13,7 @@ from interlock.cli.catalog import nearest
 from interlock.cli.session import choices, travel
 from interlock.cli.session.completion import Offer
 from interlock.cli.session.programs import run_shell_line, show_printed, words
+from interlock.engine.client import Outcome
 from interlock.state.command import NAME
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.text import visible_json
@@ -108,20 +109,20 @@ async def _run(session: "Session", rest: str) -> None:
     name, _, more = rest.strip().partition(" ")
     if not name:
         raise UserError('Which workflow? Expected /run WORKFLOW PROMPT, or /run WORKFLOW {"field": …}')
-    given: Any = None
-    if (text := more.strip()).startswith("{"):
+    given: Any = more.strip()
+    if given.startswith("{"):
         try:
-            given = json.loads(text)
+            given = json.loads(given)
         except ValueError as error:
             raise UserError(f"The input of /run is no JSON: {error}") from error
 
-    def done(output: Mapping[str, Any]) -> None:
+    def done(outcome: Outcome) -> None:
         from interlock.graphs import PIPELINES
 
         if name not in PIPELINES:  # ours have shown what they say
-            session.screen.markdown(f"```json\n{visible_json(output, indent=2)}\n```")
+            session.screen.markdown(f"```json\n{visible_json(outcome.output, indent=2)}\n```")
 
-    session.begin_beside(name, "" if given else text, given, done)
+    session.begin_beside(name, given, done)
 
 
 def _workflows(_: "Session", typed: str) -> Iterable[str]:

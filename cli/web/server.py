@@ -60,15 +60,15 @@ def run(
 
 
 def _listening(port: int) -> socket.socket:
-    listening = socket.socket()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENDING)
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENDING)
     try:
-        listening.bind(("127.0.0.1", port))
+        made.bind(("127.0.0.1", port))
     except OSError as error:
-        listening.close()
+        made.close()
         raise UserError(f"Can't serve on port {port}: {error.strerror}. Choose another: --port N") from error
-    return listening
+    return made
 
 
 @contextmanager

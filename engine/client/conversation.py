@@ -4,22 +4,21 @@ Used from the front end's own event loop; runs are driven in a thread beside it.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from interlock.engine.client import Client, Decision, Options, Outcome, Pending, RunRow
 from interlock.engine.client.following import Standing
-from interlock.engine.client.front import UNFINISHED, Front, Kind, Notice, Used
+from interlock.engine.client.front import UNFINISHED, Front, Given, Used
 from interlock.engine.client.record import MOST, events, newest, unsaid
 from interlock.engine.client.thread import EngineThread
+from interlock.engine.client.work import Line
 from interlock.engine.driver.settling import settled
 from interlock.engine.store import changes
-from interlock.state.errors import InterlockError, UserError, bug
+from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -30,10 +29,8 @@ _WAY_OUT = "Go on without loop detection: /loops off. Or send a prompt that show
 _LOOK_S = 0.4
 """Seconds between checks for changes that other processes make to the run."""
 
-Work = Callable[[], Awaitable[None]]
 
-
-class Conversation:
+class Conversation(Line):
     """What a person at one front end does with runs, one after the other."""
 
     next_id: str | None = None
@@ -42,24 +39,18 @@ class Conversation:
     """Messages shown of a run that is taken up."""
     looped = False
     """The last drive ended the run for a loop."""
-    _failed = False
-    """The last drive ended with an error."""
-    _stopped = False
-    """Somebody stopped what was about to be driven."""
     _deciding = False
     _moved = False
     """The run's folder isn't on this machine: it goes on in the one that the options name."""
-    _given: Mapping[str, Any] | None = None
-    """The input of the run that is about to start; None: a prompt."""
-    _output: Mapping[str, Any] = MappingProxyType({})
-    """What the last drive ended with."""
+    _last: Outcome | None = None
 
     def __init__(
         self, options: Options, workflow: str, front: Front, before: Callable[[], None] = lambda: None
     ) -> None:
         """`before`: called in the engine's thread before what a run needs is imported."""
+        super().__init__(front, self.submit)
         self.options: Options = options
-        self.workflow, self.front, self.home = workflow, front, options.home
+        self.workflow, self.home = workflow, options.home
         self.client = Client(options)
         self.workspace = (options.workspace or Path.cwd()).resolve()
         self.run: str | None = None
@@ -69,18 +60,9 @@ class Conversation:
         """The model that answered last; empty: none yet, or another was chosen since."""
         self.approval_mode = options.approval_mode or "default"
         self.used = Used()
-        self.queue: deque[str] = deque()
-        """Lines sent while the agent works."""
-        self.take: Callable[[str], None] = self.submit
-        """Handles a line taken from the queue."""
         self.images: Callable[[str], Sequence[Path]] = lambda _: ()
         """The images that a prompt names."""
-        self.busy = False
-        self.status = ""
-        """The run's status, such as `waiting` or `cancelled`; empty when it has ended or there is none."""
         self.may_yolo = self.approval_mode == "yolo"
-        self.stop: Callable[[], None] | None = None
-        """Stops whatever is running that isn't a run."""
         self._thread = EngineThread(before)
         self._mode: str | None = options.mode
         self._wished: str | None = options.approval_mode
@@ -89,12 +71,6 @@ class Conversation:
         """Requests left for later, until the person comes back to their run."""
         self._cursor = ""
         """The place in the run's record up to which everything was shown."""
-        self._work: set[asyncio.Task[None]] = set()
-
-    @property
-    def at_work(self) -> bool:
-        """Whether a run or a command is in progress."""
-        return self.busy or bool(self._work)
 
     @property
     def this_run(self) -> str:
@@ -130,11 +106,6 @@ class Conversation:
         else:
             self._stopped = self.busy and not self._deciding
 
-    def _take_back(self) -> None:
-        if self.queue:
-            self.front.take_back([*self.queue])
-            self.queue.clear()
-
     async def close(self) -> None:
         """Stop what is running, and wait until it has stopped."""
         self.queue.clear()
@@ -160,10 +131,6 @@ class Conversation:
         self.workspace = self.workspace if self._moved else place
         self._spawn(self._taken_up(row))
 
-    def pursue(self, work: Work) -> None:
-        """Do something in place of the run: prompts wait for it, and `stop` ends it."""
-        self._spawn(self._errors_shown(work))
-
     def ask_again(self) -> None:
         """Ask about everything that waits, also what was left for later."""
         self._later.clear()
@@ -174,28 +141,19 @@ class Conversation:
         await self._pursued(None)
 
     def begin_beside(
-        self,
-        workflow: str,
-        prompt: str,
-        given: Mapping[str, Any] | None = None,
-        done: Callable[[Mapping[str, Any]], None] = lambda output: None,  # noqa: ARG005
+        self, workflow: str, prompt: Given, done: Callable[[Outcome], None] = lambda _: None
     ) -> None:
-        """Start a run of another workflow, then return to this conversation.
-
-        `given`: its input, instead of a prompt. `done`: called with its output if it ends well.
-        """
+        """Start a run of another workflow, then return to this conversation. `done`: called if it ends well."""
 
         async def work() -> None:
             kept = self.run, self.workflow, self.status, self.options
-            self.run, self.workflow, self.status = None, workflow, ""
-            self._given = given
+            self.run, self.workflow, self.status, self._last = None, workflow, "", None
             self.options = replace(self.options, attach=(), notes=())  # they belong to this conversation
             try:
                 await self._errors_shown(lambda: self._pursued(prompt))
-                if self.run and not self.status and not self._failed:
-                    done(self._output)
+                if self._last and self._last.status == "done":
+                    done(self._last)
             finally:
-                self._given = None
                 self.run, self.workflow, self.status, self.options = kept
 
         self._spawn(work())
@@ -204,34 +162,6 @@ class Conversation:
         """Attach a note to the next prompt."""
         self.options = replace(self.options, notes=(*self.options.notes, (what, text)))
 
-    def aside(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something beside the run; an error is shown as one line."""
-
-        async def done() -> None:
-            try:
-                await work
-            except InterlockError as error:
-                self.failed(error)
-            self.front.moved()
-            self._next_in_line()
-
-        self._task(done())
-
-    def failed(self, error: InterlockError, /) -> None:
-        self.tell("problem", str(error))
-
-    def tell(self, kind: Kind, text: str, run: str = "") -> None:
-        self.front.notice(Notice(kind, text, run))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self.busy, self._stopped = True, False
-        self._task(work)
-
-    def _task(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
-
     async def _sent(self, prompt: str | None) -> None:
         """Send a prompt, or resume, until the run ends or the person leaves the rest for later."""
         if prompt:
@@ -239,33 +169,9 @@ class Conversation:
             self.options = replace(self.options, attach=(*self.options.attach, *self.images(prompt)))
         await self._errors_shown(lambda: self._pursued(prompt))
 
-    async def _pursued(self, prompt: str | None) -> None:
+    async def _pursued(self, prompt: Given | None) -> None:
         await self._advanced(prompt, ())
         await self._settled()
-
-    async def _errors_shown(self, work: Work) -> None:
-        """Show any error as one line and keep the conversation usable."""
-        self.busy, well = True, False
-        self.front.moved()
-        try:
-            await work()
-            well = not self._failed
-        except InterlockError as error:
-            self.failed(error)
-        except Exception as error:
-            self.failed(bug(error))
-        finally:
-            self.busy, self.stop = False, None
-            self.front.ended()
-            self.front.moved()
-        if well and self.status != "waiting":
-            self._next_in_line()
-        else:
-            self._take_back()
-
-    def _next_in_line(self) -> None:
-        if self.queue and not self.busy:
-            self.take(self.queue.popleft())
 
     async def _settled(self) -> None:
         """Ask for pending decisions and go on with them, until nothing waits or the rest is left for later."""
@@ -284,7 +190,7 @@ class Conversation:
         finally:
             self._deciding = False
 
-    refused = failed
+    refused = Line.failed
 
     async def _resumed(self, _run: str, decisions: Sequence[Decision]) -> Outcome:
         return await self._advanced(None, decisions)
@@ -320,23 +226,23 @@ class Conversation:
                 self.status = "running"
                 self._spawn(self._errors_shown(self._settled))
 
-    async def _advanced(self, prompt: str | None, decisions: Sequence[Decision]) -> Outcome:
+    async def _advanced(self, prompt: Given | None, decisions: Sequence[Decision]) -> Outcome:
         """Start or resume the run, and take over the outcome of whichever run carried on its work."""
         if self.run is None:
             named, self.next_id = self.next_id, None
             client = Client(self._drive_options(new=True), self.client.drives)
             field = (await asyncio.to_thread(client.workflow, self.workflow)).prompt_field or "prompt"
-            given = self._given or ({field: prompt} if prompt else {})
+            given = prompt if isinstance(prompt, Mapping) else {field: prompt} if prompt else {}
             work = client.start(self.workflow, given, renderers=[self._event], run=named)
         else:
             client = Client(self._drive_options(prompted=prompt is not None), self.client.drives)
-            work = client.go_on(self.run, prompt, decisions, renderers=[self._event], instead=True)
+            text = prompt if isinstance(prompt, str) else None
+            work = client.go_on(self.run, text, decisions, renderers=[self._event], instead=True)
         if self._stopped:  # once it is driven, so that the prompt is in the record
             asyncio.get_running_loop().call_soon(self._thread.cancel, self.client.stop)
         outcome = await self._thread.driven(work)
-        self.run, self.workflow, self.status = outcome.run, outcome.workflow, outcome.status
-        self._failed, self._output = bool(outcome.error), outcome.output
-        self.looped = (outcome.error or {}).get("type") == "loop_detected"
+        self._last, self.run, self.workflow = outcome, outcome.run, outcome.workflow
+        self.status, self.looped = outcome.status, (outcome.error or {}).get("type") == "loop_detected"
         self.front.ended()
         if outcome.notifying:
             outcome.notifying.add_done_callback(self._notified)
@@ -407,12 +313,9 @@ class Conversation:
             self.model = event.model
         elif isinstance(event, Asking) and not event.agent:
             self.answering = event.model
-            self.used.tools, self.used.window, self.used.context = event.tools, event.window, event.tokens
+            self.used.asks(event)
         elif isinstance(event, HandOver) and self.workflow == "plan":
             self.run = event.run
         elif isinstance(event, Finished):
-            used = event.usage.get("input", 0) + event.usage.get("output", 0)
-            self.used.tokens += used
-            if used and not event.agent:
-                self.used.context = used
+            self.used.counts(event)
         self.front.event(event)

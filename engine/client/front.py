@@ -1,15 +1,17 @@
 """front: what a conversation needs of whoever shows it, and what it tells besides events."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from interlock.engine.options import Decision, Pending
 
 if TYPE_CHECKING:
-    from interlock.state.events import Event
+    from interlock.state.events import Asking, Event, Finished
 
 
+Given = str | Mapping[str, Any]
+"""What a run starts with: a prompt, or its whole input."""
 UNFINISHED = ("cancelled", "timeout", "interrupted", "budget", "lost")
 """Statuses that leave a run unfinished."""
 
@@ -26,6 +28,15 @@ class Used:
     """Of it, the declarations of tools, estimated."""
     window: int = 0
     """The model's window; 0: not known yet."""
+
+    def asks(self, event: "Asking") -> None:
+        self.tools, self.window, self.context = event.tools, event.window, event.tokens
+
+    def counts(self, event: "Finished") -> None:
+        used = event.usage.get("input", 0) + event.usage.get("output", 0)
+        self.tokens += used
+        if used and not event.agent:
+            self.context = used
 
 
 Kind = Literal[

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal
@@ -36,6 +36,12 @@ _KINDS = {"text": str, "blob": bytes, "integer": int, "real": (int, float)}
 
 def exists(path: Path) -> bool:
     return path.exists()
+
+
+def another_programs(path: Path) -> closing[sqlite3.Connection]:
+    """A file that isn't ours, to be read only."""
+    uri = f"{path.resolve().as_uri()}?mode=ro"
+    return closing(sqlite3.connect(uri, uri=True, check_same_thread=False))
 
 
 class SqliteConnection(BufferedConnection):

@@ -1,8 +1,7 @@
 """threads: the checkpoints of a LangGraph thread in another database: a file of SqliteSaver's, or PostgreSQL."""
 
-import sqlite3
 from collections.abc import Generator, Iterable
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +10,7 @@ import ormsgpack
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.jsonplus import EXT_DELTA_SNAPSHOT, EXT_NUMPY_ARRAY, JsonPlusSerializer
 
+from interlock.engine.store import sqlite
 from interlock.state.errors import UserError
 
 _SHOWN = 5
@@ -90,13 +90,12 @@ def _opened(url: str, serde: Any) -> Generator[BaseCheckpointSaver[Any]]:
         )
     from langgraph.checkpoint.sqlite import SqliteSaver
 
-    uri = f"{path.resolve().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True, check_same_thread=False)) as conn:
+    with sqlite.another_programs(path) as conn:
         saver = SqliteSaver(conn, serde=serde)
         saver.is_setup = True  # it would write its tables
         try:
             yield saver
-        except sqlite3.DatabaseError as error:
+        except sqlite.ERRORS as error:
             raise UserError(f"{path} is no database of SqliteSaver's: {error}.") from error
 
 

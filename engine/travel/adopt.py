@@ -1,6 +1,5 @@
 """adopt: a run made of a thread that LangGraph drove elsewhere; the thread's own database isn't changed."""
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -18,7 +17,7 @@ from interlock.engine.store import Store, explained, put
 from interlock.engine.store.approvals import SqlApprovals, number_requests
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.foreign import ForeignSaver, Memory
-from interlock.engine.store.runs import NewRun, insert_run, new_run_id
+from interlock.engine.store.runs import NewRun, insert_run, new_run_id, stands
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.threads import thread_of
 from interlock.engine.workflows import find_workflow, only_graph
@@ -92,16 +91,7 @@ def _settle(conn: Connection, chosen: Foreign, saver: ForeignSaver, run: str) ->
             saver.ask(run, item, ordinal, task.name)
     waits = {item.id for item in pending(snapshot)}
     status = "waiting" if waits else "open" if snapshot.tasks else "done"
-    conn.execute(
-        "update runs set status = ?, outcome = ?, step = ?, updated = ? where run = ?",
-        (
-            status,
-            "done" if status == "done" else "",
-            snapshot.metadata["step"],
-            time.time(),
-            run,
-        ),
-    )
+    stands(conn, run, status, "done" if status == "done" else "", snapshot.metadata["step"])
     number_requests(conn, run)
 
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Literal
@@ -244,7 +245,6 @@ class ChatModels:
         self, request: Request, call: ModelCall, answer: Answer, emit: Emit
     ) -> AsyncGenerator[ModelItem, None]:
         """Make one attempt. Client failures are raised as `ModelError`; our own bugs propagate unchanged."""
-
         stall_s = self._stall_s if request.attempt == 0 else self._stall_s / 4
         first_s = self.facts.first_token_s(request.model, stall_s)
         started, comes = self._clock.monotonic(), self._stages(request, call, emit)
@@ -256,24 +256,16 @@ class ChatModels:
 
         try:
             comes("connecting")
-            provider = await self._providers.get(request.model)
-            source = provider.stream(request)
+            source = (await self._providers.get(request.model)).stream(request)
             comes("reading")
-            pieces = raced(
-                source,
-                stall_s=stall_s,
-                total_s=call.timeout_s,
-                first_s=first_s,
-                begins=lambda chunk: not chunk.progress,
-                on_silence=silent,
-            )
+            limited = partial(raced, stall_s=stall_s, first_s=first_s, total_s=call.timeout_s)
+            pieces = limited(source, begins=_is_answer, on_silence=silent)
             async with aclosing(_read(pieces, call)) as pieces:
                 async for chunk in pieces:
                     if not answer.begun_s and not chunk.progress:
                         answer.begun_s = self._clock.monotonic() - started
                         comes("thinking")
-                        # Needed with the reply, by nothing before: the table loads while the answer comes.
-                        asyncio.get_running_loop().run_in_executor(None, self.facts.prices, request.model)
+                        self._load_prices(request.model)
                     self._read_so_far(chunk, emit)
                     for item in answer.add(chunk):
                         yield item
@@ -283,6 +275,10 @@ class ChatModels:
             explained = explain(error, request.model, self._clock.now())
             explained.args = (self._redact(str(explained)),)  # clients quote the URL, which contains the key
             raise explained from error
+
+    def _load_prices(self, model: str) -> None:
+        """While the answer comes: nothing before it needs them."""
+        asyncio.get_running_loop().run_in_executor(None, self.facts.prices, model)
 
     def _stages(self, request: Request, call: ModelCall, emit: Emit) -> Callable[[_Stage], None]:
         """What tells how far a call of the main model has come, with the tokens it sends."""
@@ -333,6 +329,10 @@ class ChatModels:
             called=answer.called,
         )
         return self._log.record(call, request, reply, self._hash(request))
+
+
+def _is_answer(chunk: Chunk) -> bool:
+    return not chunk.progress
 
 
 def _check_feature(request: Request) -> None:

@@ -142,14 +142,13 @@ class Lanes:
         if not self.lasts(one.id):  # it was cancelled while it waited
             return
         thread = self.about.find(one.thread)
-        rows = self.about.rows()
-        row = rows.get(thread.run)
+        row = self.client.exact(thread.run) if thread.run else None
         kwargs = one.body["kwargs"]
         graph = str(kwargs["graph_id"])
         field = self.assistants.prompt_field(graph)
         while row is not None and row.status == "running":  # somebody else drives it
             await asyncio.sleep(0.2)
-            row = self.about.rows().get(thread.run)
+            row = self.client.exact(thread.run)
         if row is not None and row.workflow != graph:
             row = None  # another workflow is another run
         if row is not None and field is not None and kwargs["checkpoint"].get("checkpoint_id"):
@@ -171,7 +170,8 @@ class Lanes:
         if now and now.body["status"] in BUSY:  # its process was killed
             self._failed(one, InterlockError(_KILLED))
         with suppress(InterlockError, KeyError):
-            await asyncio.to_thread(self.about.shown, self.about.find(one.thread), self.about.rows())
+            thread = self.about.find(one.thread)
+            await asyncio.to_thread(self.about.shown, thread, self.about.of(thread))
 
     def _started(self, drive: str, child: drives.Child, before: int | None, run: str) -> None:
         """Note a drive's process, before that gets its work. Raises `InterlockError` if it was cancelled."""
@@ -200,7 +200,7 @@ class Lanes:
         if not found:
             raise InterlockError(f"Thread {thread.id} has no checkpoint {checkpoint!r}.")
         made = await asyncio.to_thread(lambda: self.client.fork(row.run, found[0].step, in_place=True))
-        return self.about.rows()[made.run]
+        return self.client.run(made.run)
 
     def alive(self, drive: str) -> bool:
         child = self._children.get(drive)

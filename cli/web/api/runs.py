@@ -134,7 +134,7 @@ class Runs:
 
     async def _values(self, one: Served) -> Any:
         thread = self.about.find(one.thread)
-        found = await asyncio.to_thread(self.about.shown, thread, self.about.rows())
+        found = await asyncio.to_thread(self.about.shown, thread, self.about.of(thread))
         asked = [item for items in part(found, "interrupts").values() for item in items]
         return {"__interrupt__": asked} if asked else part(found, "values")
 
@@ -151,7 +151,7 @@ class Runs:
         while self.lanes.lasts(made.id) or self.lanes.alive(made.id):
             await asyncio.sleep(0.1)
         run = (served.served(self._home, "drive", made.id) or made).run
-        if run in self.about.rows():
+        if run and self._client.exact(run):
             with suppress(InterlockError):
                 await asyncio.to_thread(self._client.remove, run)
         record_of(self._home, made.id).unlink(missing_ok=True)

@@ -49,6 +49,11 @@ class Threads:
     def rows(self) -> dict[str, RunRow]:
         return {row.run: row for row in self.client.runs()}
 
+    def of(self, thread: Served) -> dict[str, RunRow]:
+        """As `rows`, with the thread's own run alone."""
+        row = self._row(thread)
+        return {row.run: row} if row else {}
+
     def all(self, rows: Mapping[str, RunRow]) -> list[Served]:
         """Threads that programs made, and the runs that none of them made, the newest first."""
         named = served.all_served(self.home, "thread")
@@ -77,8 +82,11 @@ class Threads:
     def drives(self, thread: str) -> list[Served]:
         return served.all_served(self.home, "drive", thread=thread)
 
-    def status(self, thread: Served, row: RunRow | None) -> str:
-        drives = self.drives(thread.id)
+    def status(
+        self, thread: Served, row: RunRow | None, every: Mapping[str, list[Served]] | None = None
+    ) -> str:
+        """`every`: the drives of all threads."""
+        drives = self.drives(thread.id) if every is None else every.get(thread.id, [])
         if any(one.body["status"] in BUSY for one in drives):
             return "busy"
         newest = drives[0].body if drives else {}
@@ -88,8 +96,14 @@ class Threads:
             return "error"
         return "idle" if newest.get("rolled_back") else _STATUS.get(row.status, "idle")
 
-    def shown(self, thread: Served, rows: Mapping[str, RunRow]) -> dict[str, Any]:
-        """A thread as programs read it."""
+    def shown(
+        self, thread: Served, rows: Mapping[str, RunRow], fields: frozenset[str] = frozenset()
+    ) -> dict[str, Any]:
+        """A thread as programs read it; `fields`: only these."""
+        found = self._shown(thread, rows, not fields or bool(fields & {"values", "interrupts"}))
+        return {key: value for key, value in found.items() if key in fields} if fields else found
+
+    def _shown(self, thread: Served, rows: Mapping[str, RunRow], with_state: bool) -> dict[str, Any]:
         row = rows.get(thread.run)
         status = self.status(thread, row)
         made = when(thread.at)
@@ -108,7 +122,7 @@ class Threads:
         if row is None and not drives:
             return found
         none: dict[str, Any] = {"interrupts": {}}
-        state = self._latest(thread, row, status) if row else none
+        state = self._latest(thread, row, status) if row and with_state else none
         error = drives[0].body.get("error") if drives else row and row.error
         return {**found, **state, "error": error if status != "idle" or (drives and error) else None}
 
@@ -186,7 +200,7 @@ class Threads:
         if served.served(self.home, "thread", name) or self._is_run(name):
             if given.get("if_exists") != "do_nothing":
                 raise RefusedError(409, f"Thread {name} already exists")
-            return answer(self.shown(self.find(name), self.rows()))
+            return answer(self.shown(there := self.find(name), self.of(there)))
         if given.get("supersteps"):
             raise RefusedError(422, "`supersteps` aren't supported: start a run, or copy a thread.")
         metadata = {**part(given, "metadata")}
@@ -199,7 +213,7 @@ class Threads:
 
     async def get(self, request: Request) -> Response:
         found = self.find(request.path_params["thread"])
-        return answer(await asyncio.to_thread(self.shown, found, self.rows()))
+        return answer(await asyncio.to_thread(self.shown, found, self.of(found)))
 
     def _chosen(self, given: Mapping[str, Any]) -> tuple[list[Served], dict[str, RunRow]]:
         rows = self.rows()
@@ -212,34 +226,39 @@ class Threads:
             and (not given.get("values") or fits(given["values"], part(one.body, "latest").get("values")))
         ]
         if status := given.get("status"):
-            found = [one for one in found if self.status(one, rows.get(one.run)) == status]
+            every: dict[str, list[Served]] = {}
+            for one in served.all_served(self.home, "drive"):
+                every.setdefault(one.thread, []).append(one)
+            found = [one for one in found if self.status(one, rows.get(one.run), every) == status]
         return found, rows
 
     async def search(self, request: Request) -> Response:
         given = await body(request)
-        found, rows = self._chosen(given)
+        fields = frozenset(texts(given, "select"))
+        found, rows = await asyncio.to_thread(self._chosen, given)
         if given.get("sort_by") in ("updated_at", "state_updated_at"):
             found.sort(key=lambda one: rows[one.run].updated if one.run in rows else one.at, reverse=True)
         if given.get("sort_order") == "asc":
             found.reverse()
         chosen, headers = page(given, found)
         return answer(
-            await asyncio.to_thread(lambda: [self.shown(one, rows) for one in chosen]), headers=headers
+            await asyncio.to_thread(lambda: [self.shown(one, rows, fields) for one in chosen]),
+            headers=headers,
         )
 
     async def count(self, request: Request) -> Response:
-        return answer(len(self._chosen(await body(request))[0]))
+        return answer(len((await asyncio.to_thread(self._chosen, await body(request)))[0]))
 
     async def patch(self, request: Request) -> Response:
         found, given = self.find(request.path_params["thread"]), await body(request)
         self.keep(found)
         metadata = {**part(found.body, "metadata"), **part(given, "metadata")}
         served.change(self.home, "thread", found.id, {"metadata": metadata, "updated": time.time()})
-        return answer(await asyncio.to_thread(self.shown, self.find(found.id), self.rows()))
+        return answer(await asyncio.to_thread(self.shown, self.find(found.id), self.of(found)))
 
     async def delete(self, request: Request) -> Response:
         found = self.find(request.path_params["thread"])
-        if found.run in self.rows():
+        if self._row(found):
             await asyncio.to_thread(self.client.remove, found.run)
         for one in self.drives(found.id):
             served.unserve(self.home, "drive", one.id)
@@ -253,14 +272,14 @@ class Threads:
         except MissingError:
             raise RefusedError(409, "Conflict") from None
         run = ""
-        if found.run in self.rows():
+        if self._row(found):
             run = (await asyncio.to_thread(lambda: self.client.fork(found.run, in_place=True))).run
         kept = {"metadata": part(found.body, "metadata")}
         made = served.serve(self.home, "thread", str(uuid4()), kept, run=run)
-        return answer(await asyncio.to_thread(self.shown, made, self.rows()))
+        return answer(await asyncio.to_thread(self.shown, made, self.of(made)))
 
     def _row(self, thread: Served) -> RunRow | None:
-        return self.rows().get(thread.run)
+        return self.client.exact(thread.run) if thread.run else None
 
     async def get_state(self, request: Request) -> Response:
         asked_for = request.query_params

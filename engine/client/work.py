@@ -1,0 +1,100 @@
+"""work: what a conversation does, one thing at a time, and what waits in line meanwhile."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from interlock.engine.client import Outcome
+from interlock.engine.client.front import Front, Kind, Notice
+from interlock.state.errors import InterlockError, bug
+
+Work = Callable[[], Awaitable[None]]
+
+
+class Line:
+    """Whoever shows it hears how each piece of work ends; an error is shown as one line."""
+
+    status = ""
+    """The run's status, such as `waiting` or `cancelled`; empty when it has ended or there is none."""
+    busy = False
+    _last: Outcome | None = None
+    """How the last drive ended."""
+    _stopped = False
+    """Somebody stopped what was about to be driven."""
+
+    def __init__(self, front: Front, take: Callable[[str], None]) -> None:
+        self.front = front
+        self.queue: deque[str] = deque()
+        """Lines sent while the agent works."""
+        self.take: Callable[[str], None] = take
+        """Handles a line taken from the queue."""
+        self.stop: Callable[[], None] | None = None
+        """Stops whatever is running that isn't a run."""
+        self._work: set[asyncio.Task[None]] = set()
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a run or a command is in progress."""
+        return self.busy or bool(self._work)
+
+    def pursue(self, work: Work) -> None:
+        """Do something in place of the run: prompts wait for it, and `stop` ends it."""
+        self._spawn(self._errors_shown(work))
+
+    def aside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the run; an error is shown as one line."""
+
+        async def done() -> None:
+            try:
+                await work
+            except InterlockError as error:
+                self.failed(error)
+            self.front.moved()
+            self._next_in_line()
+
+        self._task(done())
+
+    def failed(self, error: InterlockError, /) -> None:
+        self.tell("problem", str(error))
+
+    def tell(self, kind: Kind, text: str, run: str = "") -> None:
+        self.front.notice(Notice(kind, text, run))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self.busy, self._stopped = True, False
+        self._task(work)
+
+    def _task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _errors_shown(self, work: Work) -> None:
+        """Show any error as one line and keep the conversation usable."""
+        self.busy, well = True, False
+        self.front.moved()
+        try:
+            await work()
+            well = not (self._last and self._last.error)
+        except InterlockError as error:
+            self.failed(error)
+        except Exception as error:
+            self.failed(bug(error))
+        finally:
+            self.busy, self.stop = False, None
+            self.front.ended()
+            self.front.moved()
+        if well and self.status != "waiting":
+            self._next_in_line()
+        else:
+            self._take_back()
+
+    def _next_in_line(self) -> None:
+        if self.queue and not self.busy:
+            self.take(self.queue.popleft())
+
+    def _take_back(self) -> None:
+        if self.queue:
+            self.front.take_back([*self.queue])
+            self.queue.clear()
