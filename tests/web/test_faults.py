@@ -87,6 +87,22 @@ def test_a_server_that_restarts_leaves_nothing_out_and_doubles_nothing(
 
 
 @pytest.mark.sweep
+def test_a_page_that_is_asked_for_while_the_server_is_away_comes_with_it(
+    lab: Lab, person: Callable[..., Person]
+) -> None:
+    run = lab.park("away", "fix it", script="edit")
+    somebody = person()
+    somebody.do_see(".request")
+    port = lab.port
+    lab.kill()
+    somebody.journey(("tab", "Runs"), ("press", "Enter"), ("see", "#away:has-text('comes back by itself')"))
+    lab.serve(port)
+    somebody.do_see(f".runs a[href='/run/{run}']")
+    somebody.complaints.clear()  # the browser notes each lost connection
+    lab.interlock("resume", run, "--reject", "all")
+
+
+@pytest.mark.sweep
 def test_a_long_run_is_a_window_and_a_large_output_is_cut(lab: Lab, person: Callable[..., Person]) -> None:
     turns = 150
     command = "head -c 10000000 /dev/zero | tr '\\0' x"
