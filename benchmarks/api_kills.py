@@ -22,9 +22,11 @@ def main() -> int:
             ours.close()
     for number, one in enumerate(programs, 1):
         said = f"hurt: {one.error!r}" if one.error else "nothing hurt, lost or doubled"
-        print(f"program {number}: {one.threads} threads, cut {one.cuts} times while it read: {said}")
+        print(f"program {number}: {one.threads} threads, {one.cuts} readings cut or refused: {said}")
     threads, cuts = sum(one.threads for one in programs), sum(one.cuts for one in programs)
-    print(f"{kills} kills (seed {seed}): {2 * threads} runs on {threads} threads, readers cut {cuts} times")
+    print(
+        f"{kills} kills (seed {seed}): {2 * threads} runs on {threads} threads, {cuts} readings cut or refused"
+    )
     return int(any(one.error for one in programs))
 
 

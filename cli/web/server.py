@@ -43,7 +43,13 @@ def run(
     if opened and not webbrowser.open(f"{at}/#token={page.tokens.once()}"):
         sys.stdout.write("No browser was found. Open the address yourself.\n")
         sys.stdout.flush()
-    config = uvicorn.Config(
+    with _found(options.home, at):
+        uvicorn.Server(_config(page)).run(sockets=[listening])
+    return 0
+
+
+def _config(page: Page) -> uvicorn.Config:
+    return uvicorn.Config(
         page.guard,
         log_level="error",
         access_log=False,
@@ -54,9 +60,6 @@ def run(
         ws_max_size=BODY_LIMIT,
         lifespan="on",
     )
-    with _found(options.home, at):
-        uvicorn.Server(config).run(sockets=[listening])
-    return 0
 
 
 def _listening(port: int) -> socket.socket:
