@@ -22,7 +22,7 @@ from langgraph_sdk import get_sync_client
 from pages import followed
 from patience import HANG_S, until
 
-JOURNEY = Path(__file__).parent / "api_journey.mjs"
+JOURNEYS = [Path(__file__).parent / name for name in ("api_journey.mjs", "api_hook.mjs")]
 needs_server = pytest.mark.skipif(
     find_spec("langgraph_api") is None, reason="the server isn't installed: pip install -e '.[studio]'"
 )
@@ -197,20 +197,20 @@ def test_the_same_requests_get_the_same_answers(
 
 @needs_server
 @pytest.mark.skipif(not shutil.which("npm"), reason="npm isn't installed")
-def test_the_javascript_client_takes_the_same_journey(ours: Ours, theirs: str, tmp_path: Path) -> None:
-    subprocess.run(
-        ["npm", "install", "--silent", "@langchain/langgraph-sdk", "@langchain/core"],
-        cwd=tmp_path,
-        check=True,
-    )
-    shutil.copy(JOURNEY, tmp_path)
-    said = [
-        subprocess.run(
-            ["node", JOURNEY.name, url, token], cwd=tmp_path, check=True, capture_output=True, text=True
-        ).stdout
-        for url, token in ((ours.url, ours.token), (theirs, "x"))
-    ]
-    assert json.loads(said[0]) == json.loads(said[1])
+def test_the_javascript_client_and_the_hook_take_the_same_journeys(
+    ours: Ours, theirs: str, tmp_path: Path
+) -> None:
+    packages = ["@langchain/langgraph-sdk", "@langchain/core", "react", "react-dom", "jsdom"]
+    subprocess.run(["npm", "install", "--silent", *packages], cwd=tmp_path, check=True)
+    for journey in JOURNEYS:
+        shutil.copy(journey, tmp_path)
+        said = [
+            subprocess.run(
+                ["node", journey.name, url, token], cwd=tmp_path, check=True, capture_output=True, text=True
+            ).stdout
+            for url, token in ((ours.url, ours.token), (theirs, "x"))
+        ]
+        assert json.loads(said[0]) == json.loads(said[1])
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl isn't installed")
