@@ -162,6 +162,7 @@ def test_models_are_listed_with_what_is_known_of_them(
         "output": None,
         "takes": [],
         "price": "0",
+        "prices": [{"above": 0, **dict.fromkeys(("input", "output", "cached", "written"), 0.0)}],
         "protocol": "native",
         "tried": True,
     }

@@ -68,6 +68,7 @@ def _listening(port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENDING)
     try:
         made.bind(("127.0.0.1", port))
+        made.listen()  # before the address is printed: whoever reads it may connect at once
     except OSError as error:
         made.close()
         raise UserError(f"Can't serve on port {port}: {error.strerror}. Choose another: --port N") from error

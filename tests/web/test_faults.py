@@ -196,7 +196,9 @@ def test_a_run_that_parks_notifies_a_browser_that_allows_it(lab: Lab, person: Ca
         somebody.do_go("/")
     assert somebody.page.locator("text=Notify me").count() == 0, "it may already"
     run = lab.park("notified", "fix it", script="edit")
-    somebody.page.wait_for_function("window.notes.length > 0")
+    until(
+        lambda: somebody.page.evaluate("window.notes.length")
+    )  # the page forbids what `wait_for_function` does
     (note,) = somebody.page.evaluate("window.notes")
     assert note[1] == "replace calc.py (+1 −1)"
     somebody.page.evaluate("window.note.onclick()")
