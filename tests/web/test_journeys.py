@@ -138,18 +138,22 @@ JOURNEYS = {
     "the slider moves conversation, files and state": Journey(
         "edit",
         (
-            *(("go", "/run/{run}"), ("see", ".said.assistant:has-text('Fixed')"), ("tab", "Step")),
+            *(("go", "/run/{run}"), ("see", ".said.assistant:has-text('Fixed')"), ("tab", "Step shown")),
             *(("press", "ArrowLeft ArrowLeft"), ("see", ".said.assistant:has-text('subtracts')")),
             *(
                 ("tab", "timeline"),
                 ("press", "ArrowRight ArrowRight ArrowRight"),
                 ("see", "#panel .diff .add"),
             ),
-            *(("tab", "Step"), ("press", "Home ArrowRight ArrowRight"), ("see", ".where:has-text('Step 2')")),
+            *(
+                ("tab", "Step shown"),
+                ("press", "Home ArrowRight"),
+                ("see", ".where:has-text('Step 2')"),
+            ),
             *(("gone", "#panel .diff"), ("gone", ".said.assistant:has-text('subtracts')")),
             *(
                 ("see", ".said.tool:has-text('Read calc.py') .open"),
-                ("tab", "timeline"),
+                ("tab", "files"),
                 ("press", "ArrowLeft"),
             ),
             *(("see", "#panel :text('State after step 2')"), ("see", "#panel .changed")),
@@ -170,8 +174,9 @@ JOURNEYS = {
             *(
                 ("go", "/run/{run}"),
                 ("see", ".steps"),
-                ("tab", "Step"),
+                ("tab", "Step shown"),
                 ("press", "Home"),
+                ("see", ".travel :text('Rewind to here')"),
                 ("tab", "Rewind to here"),
             ),
             *(("press", "Enter"), ("see", ".travel li:has-text('calc.py: as before')"), ("tab", "Rewind")),
@@ -195,6 +200,7 @@ JOURNEYS = {
         (
             *(
                 ("go", "/flows"),
+                ("see", "main a:text('main')"),
                 ("tab", "main"),
                 ("press", "Enter"),
                 ("at", "/flows/main"),
@@ -206,7 +212,16 @@ JOURNEYS = {
                 ("at", "/flows/turn"),
                 ("see", ".map :text('call_model')"),
             ),
-            *(("go", "/start?workflow=main"), ("tab", "prompt"), ("type", "start"), ("tab", "folder")),
+            *(
+                ("go", "/start?workflow=main"),
+                (
+                    "see",
+                    "form input[name=folder], form label:has-text('folder'), form label:has-text('Folder')",
+                ),
+                ("tab", "prompt"),
+                ("type", "start"),
+                ("tab", "folder"),
+            ),
             *(
                 ("type", "{home}/started"),
                 ("tab", "more inputs"),

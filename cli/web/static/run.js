@@ -22,7 +22,7 @@ class RunPage {
 
   /** The frame of the page. */
   open() {
-    this.slide = el("input", { type: "range", min: "0", value: "0", "aria-label": "Step", oninput: () => this.slid() });
+    this.slide = el("input", { type: "range", min: "0", value: "0", "aria-label": "Step shown", oninput: () => this.slid() });
     this.where = el("output", { class: "where" });
     this.chip = el("p", { class: "chip", hidden: true });
     this.travel = el("div", { class: "row travel", hidden: true });
