@@ -235,7 +235,7 @@ class Person:
 
 
 _FOCUSED = """() => {
-  if (document.activeElement === document.body) return "";
+  if (document.activeElement.matches("body, [role=tabpanel]")) return "";
   const one = document.activeElement, label = one.labels?.[0]?.textContent;
   return one.getAttribute("aria-label") ?? label ?? one.placeholder ?? one.textContent;
 }"""

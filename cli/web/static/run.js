@@ -268,7 +268,7 @@ class RunPage {
         if (!event.agent && event.workflow === this.row.workflow && this.at === null) ((this.node = this.here = event.node), (this.row.status = "running"), this.marked());
       } else if (event.type === "standing") {
         this.talk.begin();
-        if (event.status !== "running") this.node = "";
+        if (event.status !== "running") (this.node = "", this.talk.over());
         this.look();
       } else {
         this.talk.hear(event);

@@ -27,6 +27,11 @@ export class Talk {
     this.owed = 0;
     this.draft.hidden = true;
   }
+  /** Nothing drives the run: what was said is in its record. */
+  over() {
+    if (this.pending) this.flush();
+    this.reset();
+  }
   get end() { return this.limit === null ? this.items.length : Math.min(this.limit, this.items.length); }
   get live() { return this.limit === null; }
 
