@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # -P: the rooms at the root (state/, tools/, …) must not become top-level modules.
 RUN := $(BIN)/python -P
-TESTS ?= -n 5 --dist worksteal
+TESTS ?= -n 3 --dist worksteal
 # Tests start interpreters by the hundred: none compiles again what another has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 

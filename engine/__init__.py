@@ -35,9 +35,9 @@ async def run(
     Raises `InterlockError` for errors before the run exists; later errors are in the outcome.
     """
     from interlock.engine.driver import runner
-    from interlock.engine.driver import stop as stopping
+    from interlock.engine.driver.stop import stoppable
 
-    with stopping.stoppable(stop) as stop:
+    with stoppable(stop) as stop:
         return await runner.begin(workflow, input, options, renderers, run_id, stop, follow)
 
 
@@ -57,9 +57,9 @@ async def resume(
     `stop`, `follow`: as for `run`. `instead`: the prompt replaces whatever an interrupted run was about to do.
     """
     from interlock.engine.driver import runner
-    from interlock.engine.driver import stop as stopping
+    from interlock.engine.driver.stop import stoppable
 
-    with stopping.stoppable(stop) as stop:
+    with stoppable(stop) as stop:
         return await runner.go_on(
             run, decisions, prompt, options, renderers, stop, instead=instead, follow=follow
         )

@@ -85,7 +85,6 @@ def sections_of(message: Message) -> list[SectionOut]:
             text=part.text.strip(),
             tokens=estimate_tokens(part.text.strip()),
             fingerprint=fingerprint(part.text),
-            why="",
         )
         for part in parts
         if isinstance(part, TextPart) and part.text.strip()

@@ -1,11 +1,7 @@
 """databases: those that a store may be in; PostgreSQL is a server of this test process, in a temporary folder."""
 
 import atexit
-import os
-import shutil
-import socket
-import subprocess
-import tempfile
+import sys
 from collections.abc import Callable
 from functools import cache
 from itertools import count
@@ -15,6 +11,9 @@ import pytest
 
 from interlock.engine.store import Store
 from interlock.engine.store.database import placed
+
+sys.path.append(str(Path(__file__).parents[1] / "docs"))
+import postgres_server
 
 _NUMBERS = count(1)
 
@@ -38,51 +37,9 @@ DATABASES: dict[str, Callable[[Path], Store]] = {"sqlite": Store, "postgresql": 
 
 
 @cache
-def _programs() -> Path | None:
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
-    return found[-1].parent if found else None
-
-
-def _run(folder: Path, *words: str) -> None:
-    as_user = (
-        ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.getuid() == 0 else []
-    )
-    subprocess.run(
-        [*as_user, *words], check=True, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
-
-
-@cache
 def _server() -> str:
-    programs = _programs()
-    if programs is None:
+    if not postgres_server.installed():
         pytest.skip("PostgreSQL's server isn't installed")
-    # The server's user can't enter a temporary folder of root's alone.
-    folder = Path(tempfile.mkdtemp(prefix="interlock-postgres-", dir="/tmp" if os.getuid() == 0 else None))
-    if os.getuid() == 0:
-        shutil.chown(folder, "postgres")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    data, control = str(folder / "data"), str(programs / "pg_ctl")
-    _run(
-        folder,
-        str(programs / "initdb"),
-        "-D",
-        data,
-        "-A",
-        "trust",
-        "-U",
-        "postgres",
-        "--no-sync",
-        "-E",
-        "UTF8",
-    )
-    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=50"
-    _run(folder, control, "-D", data, "-l", str(folder / "log"), "-o", options, "-w", "start")
-
-    def stop() -> None:
-        _run(folder, control, "-D", data, "-m", "immediate", "-w", "stop")
-        shutil.rmtree(folder)
-
-    atexit.register(stop)
-    return f"postgresql://postgres@127.0.0.1:{port}"
+    made = postgres_server.Server("-c fsync=off -c max_connections=50")
+    atexit.register(made.stop)
+    return made.start().removesuffix("/postgres")

@@ -27,21 +27,18 @@ from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+from pages import COMMIT, EXAMPLES, Example
+from scripted import Scripted, install
 
-from langgraph.checkpoint.memory import InMemorySaver  # noqa: E402
-from langgraph.types import Command  # noqa: E402
-from pages import COMMIT, EXAMPLES, Example  # noqa: E402
-from scripted import Scripted, install  # noqa: E402
+from interlock.cli.main import main as main_of_interlock
+from interlock.engine import Decision, Options
+from interlock.engine.workflows import find_workflow
+from interlock.graphs._asking import plain, readable
+from interlock.testing import Stage, kill_everywhere
 
 install()
-
-from interlock.cli.main import main as main_of_interlock  # noqa: E402
-from interlock.engine import Decision, Options  # noqa: E402
-from interlock.engine.workflows import find_workflow  # noqa: E402
-from interlock.graphs._asking import plain, readable  # noqa: E402
-from interlock.testing import Stage, kill_everywhere  # noqa: E402
 
 _DRIVES = frozenset(
     {"invoke", "ainvoke", "stream", "astream", "get_state", "get_state_history", "pretty_print", "draw_png"}

@@ -55,21 +55,11 @@ class Scripted(BaseChatModel):
         call = {"name": wanted["name"], "args": args, "id": f"call-{mark}"}
         return AIMessage("", tool_calls=[call], id=f"reply-{mark}")
 
-    def _generate(
-        self,
-        messages: list[Any],
-        stop: Any = None,  # noqa: ARG002 - LangChain's signature
-        run_manager: Any = None,  # noqa: ARG002
-        **given: Any,
-    ) -> ChatResult:
+    def _generate(self, messages: list[Any], *_: Any, **given: Any) -> ChatResult:
         return ChatResult(generations=[ChatGeneration(message=self._reply(messages, given))])
 
     def _stream(
-        self,
-        messages: list[Any],
-        stop: Any = None,  # noqa: ARG002
-        run_manager: Any = None,
-        **given: Any,
+        self, messages: list[Any], *_: Any, run_manager: Any = None, **given: Any
     ) -> Iterator[ChatGenerationChunk]:
         reply = self._reply(messages, given)
         pieces = [f"{word} " for word in reply.text.split(" ")] if not reply.tool_calls else []

@@ -153,9 +153,8 @@ class Agent:
         if name in self._sessions:
             await self._sessions.pop(name).close()
         known, folder = self._known(name), _folder(params)
-        if (
-            known.workspace != str(folder) and Path(known.workspace).is_dir()
-        ):  # not moved, as far as one can see
+        moved = not Path(known.workspace).is_dir()
+        if known.workspace != str(folder) and not moved:
             raise RpcError(PARAMS, f"Session {name!r} works in {known.workspace!r}, not in {str(folder)!r}.")
         session = await self._opened(name, options, known.run, replay)
         session.chosen.again(known.chosen)
@@ -291,10 +290,8 @@ _METHODS: dict[str, Answer] = {
 
 def _terminal_login() -> Frame:
     """For clients that can open a terminal: `interlock acp --setup`. Zed takes the command from `_meta`."""
-    name, command = (
-        "Choose a model in a terminal",
-        {"command": sys.argv[0], "args": [*sys.argv[1:], "--setup"]},
-    )
+    name = "Choose a model in a terminal"
+    command = {"command": sys.argv[0], "args": [*sys.argv[1:], "--setup"]}
     return {
         "type": "terminal",
         "id": _TERMINAL,

@@ -57,12 +57,7 @@ def fleet_parser() -> Parser:
         ],
     )
     made.add_argument("action", nargs="?", choices=("init",), help="make the tables")
-    flag(
-        made,
-        "--print",
-        "with `init`: print the SQL, with grants for a worker and a viewer",
-        action="store_true",
-    )
+    flag(made, "--print", "with `init`: print the SQL, with a role for workers and one for viewers")
     made.json_flag()
     return made
 

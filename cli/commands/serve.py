@@ -46,12 +46,12 @@ def _origin(text: str) -> str:
 def serve(args: Args) -> int | None:
     if args.words:
         return _token(args)
-    from interlock.cli.web.guard import Proxy
+    from interlock.cli.web.guard import Access, Proxy
     from interlock.cli.web.server import run
 
     proxy = Proxy(args.trusted_proxy, args.user_header) if args.trusted_proxy else None
     options = replace(options_from(args), interactive=True, door="page")
-    return run(options, args.port, args.read_only, args.open, proxy, args.allow_origin)
+    return run(options, Access(args.port, args.read_only, proxy, args.allow_origin), args.open)
 
 
 def _token(args: Args) -> None:

@@ -114,7 +114,7 @@ async def _run(session: "Session", rest: str) -> None:
         try:
             given = json.loads(given)
         except ValueError as error:
-            raise UserError(f"The input of /run is no JSON: {error}") from error
+            raise UserError(f"The input of /run isn't JSON: {error}") from error
 
     def done(outcome: Outcome) -> None:
         from interlock.graphs import PIPELINES

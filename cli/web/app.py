@@ -1,6 +1,6 @@
 """app: the application of `interlock serve`: the page, and the addresses of its data and of what a person does."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from interlock.cli.web import acts, looks
 from interlock.cli.web.answers import RefusedError, Served, answering, body, failed, run_of, whole
 from interlock.cli.web.apart import Apart
 from interlock.cli.web.api.routes import routes as api_routes
-from interlock.cli.web.guard import Guard, Proxy, Tokens, is_shell
+from interlock.cli.web.guard import Access, Guard, Tokens, is_shell
 from interlock.cli.web.stats import stats
 from interlock.cli.web.stream import EventStream, changes, events
 from interlock.engine.client import Client, Options
@@ -33,14 +33,7 @@ Answer = Callable[[Served, Request], Awaitable[Any]]
 class Page:
     """Answers the page's requests. `options` are those of each run that is started here."""
 
-    def __init__(
-        self,
-        options: Options,
-        port: int,
-        read_only: bool,
-        proxy: Proxy | None = None,
-        origins: Collection[str] = (),
-    ) -> None:
+    def __init__(self, options: Options, access: Access) -> None:
         self.options, self.client = options, Client(options)
         self.served = Served(options, self.client, Apart())
         self.tokens = Tokens(options.home)
@@ -52,7 +45,7 @@ class Page:
             yield
 
         app = Starlette(routes=[*routes, *self._routes()], lifespan=lifespan)
-        self.guard = Guard(app, self.tokens, port, read_only, proxy, origins)
+        self.guard = Guard(app, self.tokens, access)
 
     def _routes(self) -> list[BaseRoute]:
         def look(path: str, answer: Answer) -> Route:

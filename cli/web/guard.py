@@ -141,21 +141,23 @@ class Proxy(NamedTuple):
     """Holds the person's name."""
 
 
+class Access(NamedTuple):
+    """Where the server answers, and to whom."""
+
+    port: int
+    """0: any that is free."""
+    read_only: bool = False
+    proxy: Proxy | None = None
+    origins: Collection[str] = ()
+    """Other sites whose scripts may send requests with a token."""
+
+
 class Guard:
     """Stands before the whole application."""
 
-    def __init__(
-        self,
-        app: App,
-        tokens: Tokens,
-        port: int,
-        read_only: bool,
-        proxy: Proxy | None = None,
-        origins: Collection[str] = (),
-    ) -> None:
-        """`origins`: other sites whose scripts may send requests with a token."""
-        self._app, self._tokens, self._read_only, self._proxy = app, tokens, read_only, proxy
-        self._origins = origins
+    def __init__(self, app: App, tokens: Tokens, access: Access) -> None:
+        self._app, self._tokens = app, tokens
+        port, self._read_only, self._proxy, self._origins = access
         self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
         self.cookie = f"interlock-{port}"
         self._wrong: list[float] = []

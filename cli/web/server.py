@@ -4,14 +4,14 @@ import os
 import socket
 import sys
 import webbrowser
-from collections.abc import Collection, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
 
 from interlock.cli.web.app import Page
-from interlock.cli.web.guard import BODY_LIMIT, Proxy
+from interlock.cli.web.guard import BODY_LIMIT, Access
 from interlock.engine.client import Options
 from interlock.state.errors import UserError
 
@@ -21,23 +21,16 @@ _SENDING = 128 * 1024
 """Bytes that the system holds for a reader that takes nothing; by default it lets that grow to some megabytes."""
 
 
-def run(
-    options: Options,
-    port: int,
-    read_only: bool,
-    opened: bool,
-    proxy: Proxy | None = None,
-    origins: Collection[str] = (),
-) -> int:
+def run(options: Options, access: Access, opened: bool) -> int:
     """Serve, and print the address first. Raises `UserError` if the port is taken."""
-    listening = _listening(port)
+    listening = _listening(access.port)
     port = listening.getsockname()[1]
-    page = Page(options, port, read_only, proxy, origins)
+    page = Page(options, access._replace(port=port))
     at = f"http://127.0.0.1:{port}"
     address = f"{at}/#token={page.tokens.page}"
     sys.stdout.write(f"Serving this user's runs. Open: {address}\n")
-    if proxy:
-        sys.stdout.write(f"Through the proxy: https://{proxy.host}/#token={page.tokens.page}\n")
+    if access.proxy:
+        sys.stdout.write(f"Through the proxy: https://{access.proxy.host}/#token={page.tokens.page}\n")
     sys.stdout.write("Stop with Ctrl-C; runs go on.\n")
     sys.stdout.flush()
     if opened and not webbrowser.open(f"{at}/#token={page.tokens.once()}"):

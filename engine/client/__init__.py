@@ -289,7 +289,7 @@ class Client(Views):
         from interlock.engine.store.sessions import Shown
 
         shown = self.sessions().get(name)
-        row = next((row for row in self.runs() if row.run == (shown.run if shown else name)), None)
+        row = self.exact(shown.run if shown else name)
         if row is None:
             return shown and shown._replace(run="")
         return shown or Shown(row.run, row.workspace, {})

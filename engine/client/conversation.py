@@ -42,7 +42,6 @@ class Conversation(Line):
     _deciding = False
     _moved = False
     """The run's folder isn't on this machine: it goes on in the one that the options name."""
-    _last: Outcome | None = None
 
     def __init__(
         self, options: Options, workflow: str, front: Front, before: Callable[[], None] = lambda: None

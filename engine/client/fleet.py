@@ -40,9 +40,10 @@ def migrate(home: Path) -> None:
 
 def set_up_by_hand() -> str:
     """SQL that does what `Fleet.set_up` does, with two roles beside it. Raises `ConfigError` without the extra."""
-    from interlock.engine.store import queue
+    from interlock.engine.store.postgres_schema import for_administrators
+    from interlock.engine.store.queue import definitions
 
-    return queue.set_up_by_hand()
+    return for_administrators(definitions())
 
 
 def _base_of(home: Path) -> Path:

@@ -16,6 +16,11 @@ ADDRESS = "store.url"
 _SCHEME = re.compile(r"postgres(?:ql)?://")
 
 
+def is_server(url: str) -> bool:
+    """Whether it is the address of a PostgreSQL server."""
+    return bool(_SCHEME.match(url))
+
+
 def placed(home: Path, url: str) -> Path:
     """The state directory for the store with this address; empty: `home`, with SQLite. Raises `ConfigError`.
 
@@ -23,12 +28,12 @@ def placed(home: Path, url: str) -> Path:
     """
     if not url:
         return home
-    if not _SCHEME.match(url):
+    if not is_server(url):
         raise ConfigError(
-            f"INTERLOCK_STORE or --store names {_without_password(url)!r}; expected postgresql://USER@HOST/DATABASE. "
+            f"INTERLOCK_STORE or --store names {without_password(url)!r}; expected postgresql://USER@HOST/DATABASE. "
             "For SQLite, leave it out and choose the folder with INTERLOCK_HOME."
         )
-    found = home / "stores" / hashlib.sha256(_without_password(url).encode()).hexdigest()[:12]
+    found = home / "stores" / hashlib.sha256(without_password(url).encode()).hexdigest()[:12]
     if _read(found) != url:
         private_directory(found)
         made = found / f"{ADDRESS}.{os.getpid()}"
@@ -54,10 +59,11 @@ def address_of(path: Path) -> str:
 
 def shown(path: Path) -> str:
     """How people know the store."""
-    return _without_password(address_of(path)) or str(path)
+    return without_password(address_of(path)) or str(path)
 
 
-def _without_password(url: str) -> str:
+def without_password(url: str) -> str:
+    """An address as it may be shown."""
     return re.sub(r"(://[^:/@]*):[^@]*@", r"\1@", re.sub(r"([?&]password=)[^&]*", r"\1…", url))
 
 

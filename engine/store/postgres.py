@@ -283,12 +283,7 @@ def version(conn: Connection, path: Path) -> int:
         raise StoreError(
             f"The server of {shown(path)!r} is PostgreSQL {server // 10000}; expected 14 or newer."
         )
-    there = conn.execute("select to_regclass('store_version') is not null").fetchone()
-    found = (
-        conn.execute("select coalesce(max(version), 0) from store_version where at > 0").fetchone()[0]
-        if there[0]
-        else 0
-    )
+    found = max((made for made, at in _versions(conn).items() if at), default=0)
     if found > SCHEMA_VERSION:
         raise StoreError(
             f"The store {shown(path)!r} was written by a newer Interlock (version {found}, this one reads "
@@ -297,16 +292,16 @@ def version(conn: Connection, path: Path) -> int:
     return found
 
 
+def _versions(conn: Connection) -> dict[int, float]:
+    """Versions of the schema that were made, and when; 0: by `for_administrators`, without an audit."""
+    (there,) = conn.execute("select to_regclass('store_version') is not null").fetchone()
+    return dict(conn.execute("select version, at from store_version").fetchall()) if there else {}
+
+
 def migrate(conn: PostgresConnection) -> None:
     """Make the tables, unless somebody did by `for_administrators`, and begin the audit."""
     with conn.transaction():
-        there = conn.execute("select to_regclass('store_version') is not null").fetchone()
-        by_hand = (
-            there[0]
-            and conn.execute(
-                "select 1 from store_version where version = ? and at = 0", (SCHEMA_VERSION,)
-            ).fetchone()
-        )
+        by_hand = _versions(conn).get(SCHEMA_VERSION) == 0
         for statement in () if by_hand else definitions():
             conn.raw.execute(statement.encode())
         conn.audited()

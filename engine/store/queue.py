@@ -63,13 +63,9 @@ def make_queue(address: str) -> None:
             opened.schema_manager.apply_schema()
 
 
-def set_up_by_hand() -> str:
-    """SQL that does what `fleet init` does, with two roles beside it, for whoever administers the database."""
-    from procrastinate.schema import SchemaManager
-
-    from interlock.engine.store.postgres_schema import for_administrators
-
-    return for_administrators(SchemaManager.get_schema())
+def definitions() -> str:
+    """SQL that makes Procrastinate's tables. Raises `ConfigError` without the extra."""
+    return app().schema_manager.get_schema()
 
 
 def host_queue() -> str:

@@ -11,11 +11,11 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.jsonplus import EXT_DELTA_SNAPSHOT, EXT_NUMPY_ARRAY, JsonPlusSerializer
 
 from interlock.engine.store import sqlite
+from interlock.engine.store.database import is_server, without_password
 from interlock.state.errors import UserError
 
 _SHOWN = 5
 """Threads that an error lists."""
-_POSTGRES = ("postgresql://", "postgres://")
 
 
 def thread_of(
@@ -33,7 +33,7 @@ def thread_of(
         others = [one.config["configurable"]["thread_id"] for one in saver.list(None)]
     known = ", ".join([*dict.fromkeys(others)][:_SHOWN])
     raise UserError(
-        f"No thread {thread!r} in {_shown(url)}. {f'The newest are: {known}.' if known else 'It has none.'}"
+        f"No thread {thread!r} in {without_password(url)}. {f'The newest are: {known}.' if known else 'It has none.'}"
     )
 
 
@@ -79,7 +79,7 @@ class _Reader(JsonPlusSerializer):
 
 @contextmanager
 def _opened(url: str, serde: Any) -> Generator[BaseCheckpointSaver[Any]]:
-    if url.startswith(_POSTGRES):
+    if is_server(url):
         with _postgres(url, serde) as saver:
             yield saver
         return
@@ -113,10 +113,4 @@ def _postgres(url: str, serde: Any) -> Generator[BaseCheckpointSaver[Any]]:
             saver.serde = serde
             yield saver
     except driver.Error as error:
-        raise UserError(f"{_shown(url)} can't be read: {' '.join(str(error).split())}") from error
-
-
-def _shown(url: str) -> str:
-    """The address without a password."""
-    scheme, split, rest = url.partition("://")
-    return f"{scheme}{split}{rest.rpartition('@')[2]}" if split else url
+        raise UserError(f"{without_password(url)} can't be read: {' '.join(str(error).split())}") from error

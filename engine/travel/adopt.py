@@ -1,14 +1,12 @@
 """adopt: a run made of a thread that LangGraph drove elsewhere; the thread's own database isn't changed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
-
-from langgraph.checkpoint.base import CheckpointTuple
 
 from interlock.engine.driver.drive import check_stored, pending
 from interlock.engine.driver.prepare import kept_options, prepare
@@ -49,7 +47,7 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
         with conn.transaction():
             insert_run(conn, NewRun(run, chosen.name, root, title, kept, {}))
             for one in found:
-                saver.take_over(run, with_integer_versions(one))
+                saver.take_over(run, one)
             try:
                 _settle(conn, chosen, saver, run)
             except RunError as misfit:
@@ -59,22 +57,6 @@ def adopt_thread(workflow: str, url: str, thread: str, options: Options) -> str:
                     "that drove it."
                 ) from misfit
     return run
-
-
-def with_integer_versions(found: CheckpointTuple) -> CheckpointTuple:
-    """LangGraph's own savers number a channel's versions by texts, whose first part is a number."""
-    checkpoint = found.checkpoint
-
-    def numbers(versions: Mapping[str, Any]) -> dict[str, Any]:
-        return {channel: int(str(version).partition(".")[0]) for channel, version in versions.items()}
-
-    seen = {node: numbers(versions) for node, versions in checkpoint["versions_seen"].items()}
-    new: Any = {
-        **checkpoint,
-        "channel_versions": numbers(checkpoint["channel_versions"]),
-        "versions_seen": seen,
-    }
-    return found._replace(checkpoint=new)
 
 
 def _settle(conn: Connection, chosen: Foreign, saver: ForeignSaver, run: str) -> None:

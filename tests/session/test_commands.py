@@ -21,7 +21,7 @@ def test_what_there_is_is_listed_and_what_isnt_gets_a_hint(folder: Path, opens: 
     commands = folder.parent / ".gemini/commands"
     commands.mkdir(parents=True)
     (commands / "odd.toml").write_text("prompt = ")
-    with opens([], rows=60) as terminal:
+    with opens([], rows=100) as terminal:
         terminal.waits_for("›")
         command(terminal, "/help", "/model [NAME]", "Show or choose the model", "Shift-Tab", "Edit the line")
         command(terminal, "/help undo", "/restore")

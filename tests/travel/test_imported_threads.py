@@ -135,7 +135,7 @@ def test_what_cannot_be_imported_is_one_line(threads: Threads) -> None:
     assert "is no graph of LangGraph" in refused("asks", "turn")
     assert "There is no file 'gone.db'" in refused("asks", url="gone.db")
     assert "is no database of SqliteSaver's" in refused("asks", url="agent.py")
-    assert "postgresql://127.0.0.1:1/x can't be read" in refused(
+    assert "postgresql://me@127.0.0.1:1/x can't be read" in refused(
         "asks", url="postgresql://me:word@127.0.0.1:1/x"
     )
     assert "Which graph?" in refused("asks", graph="--json")
