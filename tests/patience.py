@@ -1,5 +1,6 @@
 """patience: how tests wait and count work, so that no result depends on how busy the machine is."""
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -8,6 +9,12 @@ from typing import Any
 
 HANG_S = 120.0
 """Seconds that only a hang takes: whatever a test waits for happens long before."""
+
+
+def sweep_part() -> tuple[int, int]:
+    """Which part of the moments this sweep takes, and of how many: SWEEP_PART=1/3 takes the second of three."""
+    part, _, of = os.environ.get("SWEEP_PART", "0/1").partition("/")
+    return int(part), int(of)
 
 
 def until(holds: Callable[[], object], what: str = "it") -> None:

@@ -170,7 +170,11 @@ def test_each_change_of_a_row_is_found_and_names_the_run(home: Path, table: str)
         copied = ", ".join(_other(table, name) for name in names)
         changes.append(f"insert into {table} select {copied} from {table} limit 1")
         for name in {*names} - unrecorded:
-            other = f"coalesce({name}, 0) + 0.001" if kinds[name].lower() == "real" else f"coalesce({name}, '') || 1"
+            other = (
+                f"coalesce({name}, 0) + 0.001"
+                if kinds[name].lower() == "real"
+                else f"coalesce({name}, '') || 1"
+            )
             new = _INSIDE.get((table, name), other)
             changes.append(f"update or ignore {table} set {name} = {new} {one}")
         for change in changes:
