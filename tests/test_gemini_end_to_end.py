@@ -108,6 +108,20 @@ def test_an_edit_parks_and_is_approved_in_another_process(repository: Path, fake
     assert "a + b" in (repository / "calc.py").read_text()
 
 
+def test_an_answer_that_is_given_up_leaves_nothing_of_its_connection_to_be_seen(
+    repository: Path, fake_gemini: FakeGemini
+) -> None:
+    """The SDK leaves its connection open: what closed it at the loop's end wrote tracebacks."""
+    fake_gemini.play({"default": {"text": "Very long sentence again. " * 3000, "chunks": 100}})
+    done = interlock(repository, fake_gemini, "-m", "gemini-2.5-pro", "-p", "Tell.")
+    assert done.returncode == 58
+    assert [line.split(":")[0] for line in done.stderr.splitlines()] == [
+        "… the model is going in circles",
+        "… the model is going in circles",
+        "interlock",
+    ]
+
+
 def test_no_key_is_41_and_a_refused_key_too(repository: Path, fake_gemini: FakeGemini) -> None:
     none = interlock(repository, fake_gemini, "-p", "x", GEMINI_API_KEY="")
     assert none.returncode == 41

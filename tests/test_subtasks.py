@@ -249,11 +249,11 @@ def test_the_process_that_parked_a_child_is_gone_and_another_ends_it(tmp_path: P
 
 
 def test_a_limit_holds_for_a_task_with_all_of_its_subtasks_and_its_stats_count_them(tmp_path: Path) -> None:
-    replies = [{**reply, "usage": {"input": 90, "output": 10}} for reply in THREE]
-    stage = Stage(tmp_path, replies, limits={"max_tokens": 250})
+    replies = [{**reply, "usage": {"input": 6_000, "output": 500}} for reply in THREE]
+    stage = Stage(tmp_path, replies, limits={"max_tokens": 15_000})
     outcome = stage.run("task", {"prompt": "do it", "mode": "orchestrator"}, approval_mode="yolo")
     assert (outcome.exit_code, outcome.error and outcome.error["type"]) == (57, "budget"), outcome.error
-    assert outcome.error and "200 were used" in outcome.error["message"]  # the third would pass it
+    assert outcome.error and "13000 were used" in outcome.error["message"]  # the third would pass it
     assert [
         len(stage.rows("select 1 from model_calls where agent = ?", a)) for a in ("", _FIRST, _SECOND)
     ] == [
@@ -261,11 +261,11 @@ def test_a_limit_holds_for_a_task_with_all_of_its_subtasks_and_its_stats_count_t
         1,
         0,
     ]
-    outcome = stage.resume(outcome, limits={"max_tokens": 5000})
+    outcome = stage.resume(outcome, limits={"max_tokens": 500_000})
     while outcome.status == "waiting":
-        outcome = stage.resume(outcome, *approve(outcome), limits={"max_tokens": 5000})
+        outcome = stage.resume(outcome, *approve(outcome), limits={"max_tokens": 500_000})
     assert (outcome.status, outcome.output["result"]) == ("done", "one done")
-    assert outcome.output["stats"]["total_tokens"] == 100 * len(THREE)
+    assert outcome.output["stats"]["total_tokens"] == 6_500 * len(THREE)
 
 
 def test_a_fork_of_a_task_is_no_subtask_of_it(tmp_path: Path) -> None:

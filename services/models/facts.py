@@ -148,8 +148,10 @@ _TRIED = 2
 _SMALL_WINDOW = 32_000
 _SLOW_PER_S = 200.0
 """Tokens read in a second; a full prompt would take half a minute."""
+_OFF, _KEPT = 3.0, 0.03
+"""An estimate isn't off by more; and how much one must change to be kept."""
 _LONG = 500
-"""Tokens of a request from which its reading is measured."""
+"""Tokens of a request from which its reading is measured, and its estimate."""
 
 
 class Seen(BaseModel):
@@ -158,6 +160,8 @@ class Seen(BaseModel):
     protocol: Literal["native", "xml", "json"] | None = None
     """How it called a tool last."""
     read_per_s: float | None = None
+    per_estimate: float | None = None
+    """Tokens that the provider counted for each that was estimated: tokenizers differ."""
     answered: bool = False
     warned: bool = False
     """Whether the user was told what is assumed of it."""
@@ -179,6 +183,7 @@ class ModelFacts:
         self._servers: dict[str, Server] = {}
         self._prices: dict[str, Prices | None] = {}
         self._answered: set[str] = set()
+        self._factors: dict[str, float] = {}
 
     def server(self, model: str) -> Server:
         if model not in self._servers:
@@ -279,6 +284,24 @@ class ModelFacts:
             self.see(model, answered=True)
         if tokens >= _LONG and seconds > 0 and self.server(model).near:
             self.see(model, read_per_s=float(f"{tokens / seconds:.1g}"))
+
+    def estimated(self, model: str, tokens: int) -> int:
+        """The estimate of a request, by how far the last ones of this model were off."""
+        return round(tokens * self._per_estimate(model))
+
+    def counted(self, model: str, tokens: int, estimate: int) -> None:
+        """Note what the provider counted for a request whose plain estimate is given. Small changes aren't kept."""
+        if estimate < _LONG or tokens <= 0:
+            return
+        found = min(max(tokens / estimate, 1 / _OFF), _OFF)
+        if abs(found - self._per_estimate(model)) > _KEPT:
+            self._factors[model] = round(found, 2)
+            self.see(model, per_estimate=self._factors[model])
+
+    def _per_estimate(self, model: str) -> float:
+        if model not in self._factors:
+            self._factors[model] = self.seen(model).per_estimate or 1.0
+        return self._factors[model]
 
     def seen(self, model: str) -> Seen:
         return self._all().get(self._key(model), Seen())

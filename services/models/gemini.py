@@ -113,6 +113,8 @@ _BY_HTTPX = find_spec("aiohttp") is None
 """If aiohttp is installed the SDK uses it, and it has no request hook."""
 _CONTENTS: ContextVar[bytes] = ContextVar("contents")
 """The encoded `contents` of the current request."""
+_ANSWERS: ContextVar[list[Any]] = ContextVar("answers")
+"""Responses to the current request."""
 _PLACE = "contents of the request"
 """Placeholder that the client encodes instead."""
 
@@ -133,6 +135,11 @@ async def _put_contents(request: Any) -> None:
         )
     request.stream = type(request.stream)(head + _CONTENTS.get() + rest)
     request.headers["Content-Length"] = str(len(head) + len(_CONTENTS.get()) + len(rest))
+
+
+async def _keep_answer(response: Any) -> None:
+    """Keep the response, so that it can be closed: the SDK leaves that to the garbage collector."""
+    _ANSWERS.get().append(response)
 
 
 def _declared(tools: Sequence[ToolDeclaration]) -> _Shared:
@@ -209,7 +216,7 @@ _BUDGETS = {"low": 1024, "high": 24_576}
 _RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """The client's made-up id (uuid4) for calls to which Gemini gave none."""
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
-_HOOKED: Json = {"event_hooks": {"request": [_put_contents]}} if _BY_HTTPX else {}
+_HOOKED: Json = {"event_hooks": {"request": [_put_contents], "response": [_keep_answer]}} if _BY_HTTPX else {}
 _REPLACED: list[BaseMessage] = [HumanMessage(".")]
 """The client requires a message; `extra_body` replaces it."""
 
@@ -249,9 +256,10 @@ class GeminiProvider:
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
         """Make the request once."""
-        body = self._body(request)
+        body, answers = self._body(request), list[Any]()
         if _BY_HTTPX:
             _CONTENTS.set(self._encoded(body["contents"]))
+            _ANSWERS.set(answers)
             body["contents"] = _PLACE
         options: dict[str, Any] = {
             "http_options": {"extra_body": body},
@@ -259,6 +267,8 @@ class GeminiProvider:
         }
         if not self._fixed:
             options["temperature"] = request.temperature
+        if request.most:
+            options["max_output_tokens"] = request.most
         if request.thinking != "auto" and _thinks(request.model):
             options |= _thinking(request.model, request.thinking)
         if request.feature == "picture":
@@ -269,8 +279,12 @@ class GeminiProvider:
                 "response_json_schema": dict(request.schema),
             }
         async with aclosing(_pieces(self._model, options)) as pieces:
-            async for piece in pieces:
-                yield _chunk(piece)
+            try:
+                async for piece in pieces:
+                    yield _chunk(piece)
+            finally:
+                for answer in answers:
+                    await answer.aclose()
 
     async def aclose(self) -> None:
         await self._model.aclose()

@@ -68,6 +68,8 @@ _FINISH = {
 }
 
 
+_MOST = ("max_tokens", "max_output_tokens", "num_predict")
+"""How classes name the most tokens of a reply."""
 _SHOWN = 300
 """Characters shown of arguments that can't be read."""
 _TOGETHER = 1000
@@ -128,8 +130,11 @@ class LangChainProvider:
             schema = {"name": request.role, "schema": dict(request.schema)}
             options["response_format"] = {"type": "json_schema", "json_schema": schema}
         tools = [{"type": "function", "function": t.model_dump()} for t in request.tools]
-        model = self._model.bind_tools(tools) if tools else self._model
-        return model.bind(**options)
+        own = self._model
+        field = next((name for name in _MOST if name in type(own).model_fields), "")
+        if request.most and field:
+            own = own.model_copy(update={field: request.most})
+        return (own.bind_tools(tools) if tools else own).bind(**options)
 
     def _end(self, whole: AIMessageChunk, usd: float | None) -> Chunk:
         meta = whole.response_metadata

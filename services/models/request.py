@@ -54,6 +54,8 @@ class Request:
     """0-based, within one call."""
     feature: Feature = ""
     thinking: Thinking = "auto"
+    most: int | None = None
+    """Tokens of the reply at most, thoughts included, where a budget leaves less than the model may write."""
 
 
 @dataclass(frozen=True)
@@ -198,8 +200,11 @@ class RequestHash:
 class Budget(Protocol):
     """The budget of the whole run. Each call is reserved beforehand, and settled or forfeited afterwards."""
 
-    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
-        """Reserve a call; `tokens` is the request's estimated size. Raises `Stopped` if it must not be made."""
+    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> int | None:
+        """Reserve a call; `tokens` is the request's estimated size. Raises `Stopped` if it must not be made.
+
+        Returns the tokens that its reply may take at most; None without a limit.
+        """
         ...
 
     def settle(self, task: str) -> None:

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from interlock.engine import diagrams
 from interlock.engine.diagrams import dot, mermaid, own_depth, png, svg
+from interlock.engine.diagrams.picture import compiled_graphviz
 from interlock.engine.diagrams.chart import extract_chart
 from interlock.engine.diagrams.shape import Diagram, extract
 from interlock.engine.read import STATUSES
@@ -169,6 +170,7 @@ def test_the_compiled_graphviz_is_kept(home: str, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("HOME", str(tmp_path / home))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    compiled_graphviz.cache_clear()
     assert b"begin" in svg(dot(extract(sample().compile())))
     assert any(tmp_path.rglob("wasmtime/modules/*")) == (home == "here")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from fake_gemini.history import refused
-from fake_gemini.response import TOKEN_CHARS, merged, responses
+from fake_gemini.response import TOKEN_CHARS, merged, responses, shortened
 from fake_gemini.script import facts
 
 if TYPE_CHECKING:
@@ -100,7 +100,8 @@ class Handler(BaseHTTPRequestHandler):
         elif "error" in reply:
             self._scripted_error(reply["error"])
         else:
-            chunks = responses(reply, model, len(json.dumps(body)), number)
+            most = body.get("generationConfig", {}).get("maxOutputTokens")
+            chunks = responses(shortened(reply, most), model, len(json.dumps(body)), number)
             if stream:
                 self._stream(chunks, reply)
             else:

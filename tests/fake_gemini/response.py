@@ -38,6 +38,14 @@ def responses(reply: Mapping[str, Any], model: str, prompt_chars: int, number: i
     return out
 
 
+def shortened(reply: Mapping[str, Any], most: int | None) -> Mapping[str, Any]:
+    """The reply as `maxOutputTokens` leaves it: a text that is longer ends there."""
+    text = reply.get("text", "")
+    if most is None or not isinstance(text, str) or tokens(text) <= most:
+        return reply
+    return {**reply, "text": text[: most * TOKEN_CHARS], "finish": "MAX_TOKENS"}
+
+
 def merged(chunks: list[Json]) -> Json:
     """The chunks merged into one, as `generateContent` returns it."""
     if not chunks:

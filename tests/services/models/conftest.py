@@ -63,7 +63,7 @@ class Asked:
 class Unlimited:
     """Implements `Budget` without any limit."""
 
-    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
+    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> int | None:
         """Nothing is limited."""
 
     def settle(self, task: str) -> None:
