@@ -12,6 +12,7 @@ import os
 
 import pytest
 from kill_runs.started import killed, seed
+from kill_runs.stops import SCENES
 from patience import sweep_part
 
 STATES = {
@@ -45,6 +46,15 @@ def test_a_kill_at_any_moment_changes_nothing(program: str, share: int, shares: 
     assert told["kills"] >= STATES[program] // (shares * of)
     if of == 1 and program in ("program", "hooks_program", "calls_program", "mcp_program"):
         assert told["asked"] >= 1, "no kill came between a command's intent and its end"
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", SCENES)
+def test_a_kill_at_any_node_request_or_command_of_a_workflow_changes_nothing(name: str) -> None:
+    """Of every workflow alone: each node is one of its moments."""
+    told = killed("stops", name, *sweep_part())
+    assert told["differ"] == []
+    assert told["kills"] >= 1
 
 
 @pytest.mark.sweep

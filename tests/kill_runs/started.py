@@ -3,15 +3,16 @@
 import json
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import warm
 
 
-def killed(
-    program: str, kind: Literal["random", "every", "states"], first: int, second: int
-) -> dict[str, Any]:
-    """`random N SEED` or `every|states FIRST STRIDE`. Prints the findings, so that a failing test shows them."""
+def killed(program: str, kind: str, first: int, second: int) -> dict[str, Any]:
+    """`random N SEED`, `every|states FIRST STRIDE`, of `stops` `NAME FIRST STRIDE`.
+
+    Prints the findings, so that a failing test shows them.
+    """
     done = warm.run(
         [kind, str(first), str(second)],
         program=Path(__file__).with_name(f"{program}.py"),

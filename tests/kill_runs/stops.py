@@ -1,14 +1,20 @@
-"""stops: stops a run at a node, a request or a command, by a signal or a time-out, and resumes it.
+"""stops: stops or kills a run at a node, a request or a command, and resumes it.
 
-For every workflow alone: a run that was stopped and resumed ends like the undisturbed one.
+For every workflow alone: a run that was stopped by a signal or a time-out, or killed, ends like the undisturbed one.
+
+As a program: `NAME PART OF` kills the scene at each OF-th moment from PART, and prints the kills and the differences.
 """
 
 import asyncio
 import json
 import os
+import pickle
 import shutil
 import signal
 import sqlite3
+import sys
+import tempfile
+import traceback
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +33,7 @@ WAYS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, None)
 """None: the time-out's own call."""
 _TIMED = ("stats", "usage", "duration_ms", "duration_s", "latency_ms", "summary")
 _STOPPED = ("cancelled", "timeout")
+_RUN = "stoprun1"
 
 
 def call(name: str, **args: Any) -> dict[str, Any]:
@@ -213,7 +220,15 @@ class Place:
 
     def play(self) -> Ending:
         """Run to the end, whatever stops it; everything is approved, unknown outcomes are looked up."""
-        outcome = run_sync(self.scene.workflow, self.scene.given, options=self.options, run_id="stoprun1")
+        return self._to_the_end(
+            run_sync(self.scene.workflow, self.scene.given, options=self.options, run_id=_RUN)
+        )
+
+    def goes_on(self) -> Ending:
+        """What `play` does, after it was killed."""
+        return self._to_the_end(resume_sync(_RUN, options=self.options))
+
+    def _to_the_end(self, outcome: Outcome) -> Ending:
         for _ in range(20):
             if outcome.status in _STOPPED:
                 self.stops += 1
@@ -318,8 +333,6 @@ class Moments:
 
 def _in_a_node() -> bool:
     """Whether a node is running: waiting for the lease uses the same guard."""
-    import sys
-
     return sys._getframe(3).f_code.co_name == "node"
 
 
@@ -341,14 +354,58 @@ def swept(name: str, folder: Path, pick: Pick) -> tuple[int, list[str]]:
             found = place.play()
         stops += place.stops
         where = f"{name}, moment {at} ({moments.names[at - 1]}), {way.name if way else 'time-out'}"
-        same = Ending(**{**vars(expected), "asked": found.asked})
-        if found.asked:
-            given = {
-                k: v for k, v in json.loads(expected.output).items() if k not in ("history", "responses")
-            }
-            same = Ending(**{**vars(same), "output": json.dumps(given, sort_keys=True)})
-        if found != same:
-            differ.append(f"{where}: {found}, expected {same}")
-        if place.unfinished():
-            differ.append(f"{where}: a call never got a result")
+        differ += _differing(where, place, found, expected)
     return stops, differ
+
+
+def _differing(where: str, place: Place, found: Ending, expected: Ending) -> list[str]:
+    same = Ending(**{**vars(expected), "asked": found.asked})
+    if found.asked:
+        given = {k: v for k, v in json.loads(expected.output).items() if k not in ("history", "responses")}
+        same = Ending(**{**vars(same), "output": json.dumps(given, sort_keys=True)})
+    differ = [f"{where}: {found}, expected {same}"] if found != same else []
+    return [*differ, f"{where}: a call never got a result"] if place.unfinished() else differ
+
+
+def killed(name: str, folder: Path, part: int, of: int) -> tuple[int, list[str]]:
+    """Kill a scene at every `of`-th moment, one per run, and go on in another process; returns kills, differences."""
+    scene, moments = SCENES[name], Moments()
+    with moments.watching():
+        place = Place(folder, scene)
+        expected = place.play()
+    kills, differ = 0, list[str]()
+    for at in range(1 + part, len(moments.names) + 1, of):
+        place, dying = Place(folder, scene), Moments(at, signal.SIGKILL)
+
+        def dies(place: Place = place, dying: Moments = dying) -> None:
+            with dying.watching():
+                place.play()
+
+        def goes_on(place: Place = place) -> None:
+            found = place.goes_on()
+            (folder / "ending").write_bytes(pickle.dumps(found))
+
+        kills += os.WIFSIGNALED(_forked(dies))
+        if _forked(goes_on):
+            raise AssertionError(f"{name}, moment {at}: it can't be resumed")
+        found = pickle.loads((folder / "ending").read_bytes())
+        differ += _differing(f"{name}, moment {at} ({moments.names[at - 1]})", place, found, expected)
+    return kills, differ
+
+
+def _forked(deed: Callable[[], None]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            deed()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(9)
+    return os.waitpid(pid, 0)[1]
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        told = killed(sys.argv[1], Path(made) / "place", int(sys.argv[2]), int(sys.argv[3]))
+    print(json.dumps(dict(zip(("kills", "differ"), told, strict=True))))
