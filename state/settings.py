@@ -32,6 +32,10 @@ class ModelEntry(_Section):
     """Whether its server holds answers to a JSON Schema; null: as the server's kind says."""
     context_window: int | None = Field(None, alias="contextWindow", gt=0)
     """Tokens of its context window; null: as its server says, or as the table of models does."""
+    output_limit: int | None = Field(None, alias="outputLimit", gt=0)
+    """Tokens of a reply at most; null: as its provider's package says."""
+    takes: list[Literal["tools", "images", "PDFs", "audio", "thinking"]] | None = None
+    """What it can take; null: as its provider's package says."""
     price: Price | None = None
     """What it costs; null: as the provider says, or as the table of models does."""
     prompt_profile: Literal["full", "small"] | None = Field(None, alias="promptProfile")

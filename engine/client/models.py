@@ -5,7 +5,7 @@ from typing import Any
 from interlock.engine.driver.prepare import RunConfig, prepare
 from interlock.engine.options import Options
 from interlock.services.models.facts import offered
-from interlock.services.models.known import FREE, able
+from interlock.services.models.known import FREE
 from interlock.services.models.known import source as source
 from interlock.state.text import visible
 
@@ -18,7 +18,7 @@ def offered_models(options: Options) -> list[dict[str, Any]]:
 
 def _row(name: str, prepared: RunConfig) -> dict[str, Any]:
     settings, facts = prepared.settings, prepared.facts
-    seen = facts.seen(name)
+    seen, able = facts.seen(name), facts.able(name)
     prices = facts.prices(name)
     window, told = facts.window(name)
     first = prices[0] if prices else None
@@ -27,10 +27,11 @@ def _row(name: str, prepared: RunConfig) -> dict[str, Any]:
         "model": visible(name),
         "window": window,
         "window_known": told,
-        "output": able(name).output,
-        "takes": [*able(name).takes],
+        "output": able.output,
+        "takes": [*able.takes],
         "price": "0" if prices == FREE else shown,
         "prices": [rates._asdict() for rates in prices or ()],
         "protocol": facts.protocol(name, settings.tools.protocol),
+        "tokens_per_estimate": seen.per_estimate,
         "tried": seen.answered,
     }

@@ -13,7 +13,6 @@ from typing import Literal
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
 from interlock.services.models.json_calls import by_habit, constrained, explained
-from interlock.services.models.known import able
 from interlock.services.models.names import Providers, provider_of, resolve, role_model
 from interlock.services.models.request import (
     Answer,
@@ -244,7 +243,7 @@ class ChatModels:
         if room is None:
             return None
         window = self.facts.limit(request.model) - self._estimated(request)
-        return room if room < (able(request.model).output or window) else None
+        return room if room < (self.facts.able(request.model).output or window) else None
 
     def _sizes_of(self, request: Request) -> tuple[int, int, int]:
         """Estimated tokens of the request, those of its tools, and the model's window."""

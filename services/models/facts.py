@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from interlock.services.files.filesystem import locked, replace_file
-from interlock.services.models.known import FREE, Prices, Rates, cost_of, known
+from interlock.services.models.known import FREE, Able, Prices, Rates, able, cost_of, known
 from interlock.services.models.names import (
     entry_of,
     gemini_key,
@@ -228,6 +228,12 @@ class ModelFacts:
             near = bool(url) and is_near(url)
             self._prices[model] = own or (FREE if near else known(model, url).prices)
         return self._prices[model]
+
+    def able(self, model: str) -> Able:
+        """What it can take and write: as settings say, else as its provider's package does."""
+        own, found = entry_of(self._settings, model), able(model)
+        takes = found.takes if own.takes is None else tuple(own.takes)
+        return Able(own.output_limit or found.output, takes)
 
     def cost(self, model: str, usage: Usage) -> float | None:
         """US dollars for a request; the provider's own figure where it gave one. None: unknown."""

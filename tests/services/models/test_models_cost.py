@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from local_server import Local, delta
+from pydantic import ValidationError
 
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.request import usage_of
@@ -195,3 +196,24 @@ def test_of_an_unknown_model_one_line_says_what_is_assumed_and_how_to_set_it(tmp
     entry = {"contextWindow": 9_000, "price": {"input": 1, "output": 2}}
     own = Settings.model_validate({"models": {"openai:mine": entry}})
     assert ModelFacts(own, {}, tmp_path).unknown("openai:mine") == ""
+
+
+def test_settings_say_what_a_model_can_take_and_write() -> None:
+    own = {"outputLimit": 4_000, "takes": ["tools", "images"]}
+    settings = Settings.model_validate({"models": {"openai:own": own}})
+    assert ModelFacts(settings, {}).able("openai:own") == (4_000, ("tools", "images"))
+    with pytest.raises(ValidationError, match="takes"):
+        Settings.model_validate({"models": {"openai:own": {"takes": ["smells"]}}})
+
+
+def test_an_estimate_learns_from_what_a_provider_counted_and_keeps_it(tmp_path: Path) -> None:
+    model = "openai:qwen"
+    facts = ModelFacts(Settings(), LOCAL, tmp_path, ask=False)
+    facts.counted(model, 130, 100)
+    assert facts.estimated(model, 1_000) == 1_000, "a short request says little"
+    facts.counted(model, 1_300, 1_000)
+    assert facts.estimated(model, 1_000) == 1_300
+    assert ModelFacts(Settings(), LOCAL, tmp_path, ask=False).estimated(model, 1_000) == 1_300
+    facts.counted(model, 90_000, 1_000)
+    assert facts.estimated(model, 1_000) == 3_000, "what can't be is no measure"
+    assert facts.estimated("openai:other", 1_000) == 1_000
