@@ -46,9 +46,7 @@ Thinking = Literal["auto", "low", "high"]
 
 
 class ModelSettings(_Section):
-    name: str = Field(
-        "auto", description="The model: an alias, a Gemini id, `provider:model` or `script:FILE`."
-    )
+    name: str = Field("auto", description="An alias, a Gemini id, `provider:model` or `script:FILE`.")
     aliases: dict[str, str] = Field(default_factory=lambda: dict(ALIASES))
     """Alias → model id."""
     roles: dict[str, str] = Field(default_factory=dict[str, str])
@@ -58,8 +56,7 @@ class ModelSettings(_Section):
     prices: dict[str, Price] = Field(default_factory=dict[str, Price])
     """Model name, alias or provider → price; needed for a budget in US dollars."""
     prompt_profile: Literal["auto", "full", "small"] = Field("auto", alias="promptProfile")
-    """How much system prompt and how many tools models get; `auto`: little if the window is under 32k, or the server
-    slow."""
+    """How much prompt and how many tools models get; `auto`: little if the window is under 32k, or the server slow."""
     max_session_turns: int = Field(-1, alias="maxSessionTurns", ge=-1)
     """Maximum model turns across all prompts of a run; -1: no limit."""
     temperature: float | None = None

@@ -26,7 +26,7 @@ def test_what_there_is_is_listed_and_what_isnt_gets_a_hint(folder: Path, opens: 
         command(terminal, "/help", "/model [NAME]", "Show or choose the model", "Shift-Tab", "Edit the line")
         command(terminal, "/help undo", "/restore")
         command(terminal, "/nothing", "No command '/nothing'.", "/help")
-        command(terminal, "/odd", "Command '/odd' can't be used", "was ignored: Invalid")
+        command(terminal, "/odd", "Command '/odd' can't be used", "Invalid value")
         command(terminal, "/mdoel", "Did you mean 'model'")
         command(terminal, "/m", "It could be /model, /mode, /mcp, /memory.")
         command(terminal, "/tools", "run_shell_command", "execute")
