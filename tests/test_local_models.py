@@ -164,6 +164,7 @@ def test_models_are_listed_with_what_is_known_of_them(
         "price": "0",
         "prices": [{"above": 0, **dict.fromkeys(("input", "output", "cached", "written"), 0.0)}],
         "protocol": "native",
+        "tokens_per_estimate": None,
         "tried": True,
     }
     gemini = rows["gemini-2.5-pro"]
