@@ -197,11 +197,11 @@ _FIRST = """() => {
 
 def kills(lab: Lab, browser: Any) -> str:
     """The server killed at random moments under five live runs, each watched by a page."""
-    dice, turns = random.Random(7), 150
+    dice, turns = random.Random(7), 90  # a prompt has 100 turns
     replies = [
         {
             "text": f"Answer {n}.",
-            "delay_s": 2.0,
+            "delay_s": 3.2,
             "tool_calls": [{"name": "run_shell_command", "args": {"command": f"echo {n} >>log"}}],
         }
         for n in range(turns)

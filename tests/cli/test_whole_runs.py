@@ -376,3 +376,13 @@ def test_debug_shows_where_a_bug_inside_a_run_came_from(
     assert (plain.code, told.code) == (1, 1)
     assert "ZeroDivisionError: somewhere deep" in plain.err
     assert ("Traceback" in plain.err, "Traceback" in told.err, "in broken" in told.err) == (False, True, True)
+
+
+def test_a_run_whose_first_call_waits_says_where_it_is_shown(run: Run) -> None:
+    call = {"name": "run_shell_command", "args": {"command": "touch made"}}
+    Path("s.json").write_text(json.dumps([{"tool_calls": [call]}, {"text": "Done."}]))
+    assert run("-p", "go", "-m", "script:s.json").code == 75
+    shown = run("show", "latest", "--calls").out
+    assert "has made no call yet: what waits is shown by interlock approvals" in shown
+    run("resume", "latest", "--reject", "all")
+    assert "has made no call" not in run("show", "latest", "--calls").out
