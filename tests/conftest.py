@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator
 from itertools import count
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,6 +34,8 @@ GOLDEN = Path(__file__).parent / "golden"
 
 # `tests` is no package (importlib mode): its shared programs are imported by their own name, like `fake_gemini`.
 sys.path.insert(0, str(Path(__file__).parent))
+from patience import sweep_part  # noqa: E402
+
 pytest_plugins = ["fake_gemini.plugin", "outside", "commands", "local_server"]
 
 # Variables that would make a test depend on the machine, or reach a paid model.
@@ -66,6 +69,19 @@ Golden = Callable[[Path, str], None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A part of the sweeps: those that don't divide their own moments are in one of the parts, by their name."""
+    part, of = sweep_part()
+
+    def is_elsewhere(item: pytest.Item) -> bool:
+        mark = item.get_closest_marker("sweep")
+        return bool(mark and not mark.kwargs.get("divides")) and crc32(item.nodeid.encode()) % of != part
+
+    elsewhere = [item for item in items if is_elsewhere(item)]
+    config.hook.pytest_deselected(items=elsewhere)
+    items[:] = [item for item in items if item not in {*elsewhere}]
 
 
 def pytest_collection_finish() -> None:

@@ -12,7 +12,7 @@ HANG_S = 120.0
 
 
 def sweep_part() -> tuple[int, int]:
-    """Which part of the moments this sweep takes, and of how many: SWEEP_PART=1/3 takes the second of three."""
+    """Which part of the sweeps is tried, and of how many: SWEEP_PART=1/3 takes the second of three."""
     part, _, of = os.environ.get("SWEEP_PART", "0/1").partition("/")
     return int(part), int(of)
 

@@ -151,10 +151,10 @@ def person(request: Pending) -> Any:
 @pytest.mark.parametrize(
     "workflow",
     [
-        foreign(calls_sync),
+        pytest.param(foreign(calls_sync), marks=pytest.mark.sweep),
         foreign(calls_async, nested=True),
-        foreign(in_thread),
-        foreign(around_a_question),
+        pytest.param(foreign(in_thread), marks=pytest.mark.sweep),
+        pytest.param(foreign(around_a_question), marks=pytest.mark.sweep),
         own(),
     ],
     ids=["async node", "subgraph", "sync node", "around an interrupt", "own workflow"],

@@ -238,6 +238,7 @@ def _hashes(replayed: str) -> list[str]:
     return [line.split()[1] for line in replayed.splitlines() if line.split()[0].lstrip("-").isdigit()]
 
 
+@pytest.mark.sweep
 def test_what_is_decided_on_the_page_is_saved_with_the_job_of_a_worker(
     fleet: Run, worker: Worker, home: Path, tmp_path: Path
 ) -> None:

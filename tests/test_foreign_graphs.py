@@ -519,11 +519,11 @@ slow_node = StateGraph(State).add_node(loop, timeout=1).add_edge(START, "loop")
     ("graph", "flags", "code"),
     [
         ("in_thread", ["--timeout", "1"], 124),
-        ("in_thread", [], 130),
-        ("in_loop", ["--timeout", "1"], 124),
+        pytest.param("in_thread", [], 130, marks=pytest.mark.sweep),
+        pytest.param("in_loop", ["--timeout", "1"], 124, marks=pytest.mark.sweep),
         ("in_loop", [], 130),
-        ("slow_step", None, 124),
-        ("slow_node", None, 124),
+        pytest.param("slow_step", None, 124, marks=pytest.mark.sweep),
+        pytest.param("slow_node", None, 124, marks=pytest.mark.sweep),
     ],
 )
 def test_code_that_blocks_heeds_a_stop_by_the_end_of_its_process(

@@ -142,6 +142,6 @@ def test_a_kill_at_a_frame_loses_nothing(tmp_path: Path) -> None:
     assert differing(tmp_path, (3, 30, 54, 60)) == []
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(divides=True)
 def test_a_kill_at_every_frame_loses_nothing(tmp_path: Path) -> None:
     assert differing(tmp_path) == []

@@ -29,7 +29,7 @@ SHARES = {"agents_program": 3, "tasks_program": 2}
 """Parts of the long ones, which the suite's workers take. Each begins with two undisturbed runs."""
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(divides=True)
 @pytest.mark.parametrize(
     ("program", "share", "shares"),
     [(p, n, SHARES.get(p, 1)) for p in STATES for n in range(SHARES.get(p, 1))],
@@ -48,7 +48,7 @@ def test_a_kill_at_any_moment_changes_nothing(program: str, share: int, shares: 
         assert told["asked"] >= 1, "no kill came between a command's intent and its end"
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(divides=True)
 @pytest.mark.parametrize("name", SCENES)
 def test_a_kill_at_any_node_request_or_command_of_a_workflow_changes_nothing(name: str) -> None:
     """Of every workflow alone: each node is one of its moments."""
@@ -57,7 +57,7 @@ def test_a_kill_at_any_node_request_or_command_of_a_workflow_changes_nothing(nam
     assert told["kills"] >= 1
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(divides=True)
 @pytest.mark.parametrize(
     ("program", "kills", "share"),
     [("program", 20, 0), ("program", 20, 1), ("agents_program", 9, 0), ("tasks_program", 6, 0)],

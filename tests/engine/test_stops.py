@@ -30,7 +30,7 @@ def test_a_stop_while_a_model_or_a_command_works_is_no_answer(name: str, tmp_pat
     assert stops
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(divides=True)
 @pytest.mark.parametrize("name", SCENES)
 def test_a_stop_at_any_node_request_or_command_changes_nothing(name: str, tmp_path: Path) -> None:
     """Every moment, alternating the ways. STOP_WAYS=all tries every way at each: four times as long."""

@@ -88,7 +88,7 @@ def test_a_recorded_run_replays_with_the_same_states(desk: Desk, seed: int) -> N
     check(desk, seed)
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(divides=True)
 @pytest.mark.parametrize("first", range(4, 34, 10))
 def test_thirty_more_recorded_runs_replay_with_the_same_states(desk: Desk, first: int) -> None:
     part, of = sweep_part()

@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 from web.lab import HOSTILE_NAME, Lab, Person
 
 AXE = Path(__file__).with_name("axe.min.js")
@@ -58,6 +59,7 @@ def opened(somebody: Person, lab: Lab, path: str) -> None:
     somebody.page.wait_for_load_state("load")
 
 
+@pytest.mark.sweep
 def test_axe_finds_nothing_in_light_and_dark(lab: Lab, person: Callable[..., Person]) -> None:
     somebody = person(bypass_csp=True)  # the page's own policy would refuse axe's script
     found: list[str] = []

@@ -49,7 +49,11 @@ MUTATED = pytest.param(work_mutated, "oracle_rules.toml", 250, 0, marks=pytest.m
     ("kind", "rules", "lines", "share"),
     [
         *((*kind, 250, 0) for kind in RANDOM),
-        *(pytest.param(*kind, MANY, n, marks=pytest.mark.sweep) for kind in RANDOM for n in range(SHARES)),
+        *(
+            pytest.param(*kind, MANY, n, marks=pytest.mark.sweep(divides=True))
+            for kind in RANDOM
+            for n in range(SHARES)
+        ),
         MUTATED,
     ],
 )
