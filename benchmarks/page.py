@@ -201,7 +201,7 @@ def kills(lab: Lab, browser: Any) -> str:
     replies = [
         {
             "text": f"Answer {n}.",
-            "delay_s": 3.2,
+            "delay_s": 2.4,
             "tool_calls": [{"name": "run_shell_command", "args": {"command": f"echo {n} >>log"}}],
         }
         for n in range(turns)
