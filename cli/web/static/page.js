@@ -13,13 +13,15 @@ const pages = { stats: whole, all: lazily("lists", "runs"), start: lazily("lists
 
 async function open() {
   leave();
-  [look, leave] = [async () => {}, () => {}];
+  let missed = false; // what changed while the page was loading
+  [look, leave] = [async () => void (missed = true), () => {}];
   const mine = (shows += 1), [, first, rest] = location.pathname.split("/");
   document.querySelectorAll("header nav a").forEach((a) => (a.getAttribute("href") === `/${PART_OF[first] ?? first}` ? a.setAttribute("aria-current", "page") : a.removeAttribute("aria-current")));
   try {
     const made = pages[first] ? await pages[first](main, decodeURIComponent(rest ?? "")) : { look: await inbox(main, counted) };
     if (mine !== shows) return made?.leave?.(); // another page was asked for meanwhile
     [look, leave] = [made?.look ?? look, made?.leave ?? leave];
+    if (missed) look();
   } catch (error) {
     unreached = error instanceof TypeError && /import/i.test(error.message); // a module of the page didn't come
     if (mine === shows) show(main, el("div", { class: "narrow" }, el("h1", {}, error.status === 401 ? "Sign in" : "Not shown"), el("p", {}, error.message)));
