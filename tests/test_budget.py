@@ -122,7 +122,7 @@ def test_a_call_that_was_cut_counts_at_its_estimate(tmp_path: Path) -> None:
 
 
 def test_a_reply_takes_no_more_than_the_budget_leaves(tmp_path: Path, fake_gemini: FakeGemini) -> None:
-    """The server counts a quarter more than is estimated: known after the first run, here and in later ones."""
+    """The server counts more than is estimated: that is known after the first run, here and in later ones."""
 
     def asked(*arguments: str) -> Any:
         return execute(

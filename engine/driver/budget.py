@@ -153,15 +153,16 @@ class RunBudget:
     def _room(self, used: Used, model: str, tokens: int) -> int | None:
         """What the limits leave for the reply to a request of so many tokens."""
         tokens += tokens // _OFF
-        rooms: list[float] = [REPLY_TOKENS] if used.under_way else []
+        rooms: list[float] = []
         if (most := self.limits.max_tokens) is not None:
             rooms.append(most - used.tokens - used.reserved_tokens - tokens)
         if (most_usd := self.limits.max_budget_usd) is not None and (prices := self.prices(model)):
             left = most_usd - used.usd - used.reserved_usd - cost_of(prices, Tokens(input=tokens))
             each = cost_of(prices, Tokens(input=tokens, output=1)) - cost_of(prices, Tokens(input=tokens))
             rooms += [left / each] if each else []
-        limited = self.limits.max_tokens is not None or self.limits.max_budget_usd is not None
-        return max(1, int(min(rooms))) if rooms and limited else None
+        if not rooms:
+            return None
+        return max(1, int(min(*rooms, REPLY_TOKENS) if used.under_way else min(rooms)))
 
     def _least(self, model: str, input: int) -> float:
         prices = self.prices(model) if self.limits.max_budget_usd is not None else None
