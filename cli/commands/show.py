@@ -58,8 +58,8 @@ def call_lines(client: Client, run: str, paint: Paint) -> Iterator[str]:
 def calls_in_full(client: Client, run: str, paint: Paint) -> Iterator[str]:
     made = client.calls(run)
     if not made:
-        waits = f" yet: what waits is shown by interlock approvals {run}" if client.requests(run) else ""
-        yield f"Run {run} has made no call{waits}."
+        waits = f" yet. To see what waits: interlock approvals {run}" if client.requests(run) else "."
+        yield f"Run {run} has made no calls{waits}"
     for number_, call in enumerate(made, 1):
         yield from call_in_full(number_, call, paint)
 

@@ -383,6 +383,6 @@ def test_a_run_whose_first_call_waits_says_where_it_is_shown(run: Run) -> None:
     Path("s.json").write_text(json.dumps([{"tool_calls": [call]}, {"text": "Done."}]))
     assert run("-p", "go", "-m", "script:s.json").code == 75
     shown = run("show", "latest", "--calls").out
-    assert "has made no call yet: what waits is shown by interlock approvals" in shown
+    assert "has made no calls yet. To see what waits: interlock approvals" in shown
     run("resume", "latest", "--reject", "all")
-    assert "has made no call" not in run("show", "latest", "--calls").out
+    assert "has made no calls" not in run("show", "latest", "--calls").out
