@@ -26,7 +26,7 @@ fleet: $(VENV)/installed ## PostgreSQL, two workers, ten repairs at once, and th
 test: $(VENV)/installed-dev ## all tests, of the long sweeps a sample (TESTS='-k name' for some)
 	$(BIN)/pytest $(TESTS)
 
-sweeps: $(VENV)/installed-dev ## kills and stops at every moment, shell lines under bash (SWEEP_PART=0/3: at every third)
+sweeps: $(VENV)/installed-dev ## kills and stops at every moment, shell lines under bash (SWEEP_PART=0/3: a third of them)
 	$(BIN)/pytest -m sweep $(TESTS) $$(grep -rl --include='*.py' mark.sweep tests)
 
 properties: $(VENV)/installed-dev ## ten times as many generated examples as the tests try

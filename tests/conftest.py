@@ -34,8 +34,6 @@ GOLDEN = Path(__file__).parent / "golden"
 
 # `tests` is no package (importlib mode): its shared programs are imported by their own name, like `fake_gemini`.
 sys.path.insert(0, str(Path(__file__).parent))
-from patience import sweep_part  # noqa: E402
-
 pytest_plugins = ["fake_gemini.plugin", "outside", "commands", "local_server"]
 
 # Variables that would make a test depend on the machine, or reach a paid model.
@@ -73,6 +71,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A part of the sweeps: those that don't divide their own moments are in one of the parts, by their name."""
+    from patience import sweep_part
+
     part, of = sweep_part()
 
     def is_elsewhere(item: pytest.Item) -> bool:
