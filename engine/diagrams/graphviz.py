@@ -49,12 +49,22 @@ _LABEL = {
     "width": "0",
     "height": "0",
 }
+_BRANCH = {
+    "color": "#6e7781",
+    "fontcolor": "#57606a",
+    "fontsize": "9",
+    "margin": "0.06,0.02",
+    "width": "0",
+    "height": "0.2",
+}
 _SHAPES = {
     "start": {"shape": "oval", "fillcolor": "#24292f", "fontcolor": "#ffffff"},
     "end": {"shape": "oval", "fillcolor": "#24292f", "fontcolor": "#ffffff", "peripheries": "2"},
     "step": {},
     "graph": {"shape": "box", "style": "filled", "peripheries": "2"},
     "list": {"style": "dashed", "color": "#6e7781", "fontcolor": "#57606a", "fontsize": "9"},
+    "if": {**_BRANCH, "style": "rounded,filled", "fillcolor": "#eef1f4"},
+    "then": {**_BRANCH, "style": ""},
     "frame": {"fillcolor": INSIDE, "color": "#6e7781"},
     "note": {
         "shape": "note",
@@ -130,6 +140,8 @@ def legend(nodes: Sequence[Node]) -> list[Node]:
         "questions": Node("legend.questions", "asks a person", "step", group="questions"),
         "errors": Node("legend.errors", "mends or refuses", "step", group="errors"),
         "list": Node("legend.list", "what a node goes through", "list"),
+        "if": Node("legend.if", "a condition", "if"),
+        "then": Node("legend.then", "what stands if it holds", "then"),
         "taken": Node("legend.taken", "taken", "step", count=1),
         "untaken": Node("legend.untaken", "not taken", "step", count=0),
         "here": Node("legend.here", "taken", "step", count=1, mark="it is here"),
@@ -139,7 +151,7 @@ def legend(nodes: Sequence[Node]) -> list[Node]:
 
 
 def _looks(node: Node) -> Iterator[str]:
-    if node.kind in ("graph", "list"):
+    if node.kind in ("graph", "list", "if", "then"):
         yield node.kind
     if node.count is None:
         yield node.group
@@ -162,7 +174,8 @@ class _Drawing:
         forward = _forward([self._anchored(e) for e in edges if not e.part], start)
         self._forward = {(e.source, e.target) for e in forward}
         self._spine = _longest([e for e in forward if self._is_main(e)], start, end)
-        self._ranks = _ranks(forward, sizes) if cut else {}
+        self._depths = _ranks(forward, sizes)
+        self._ranks = self._depths if cut else {}
         self._names = {node.id: node.name for node in diagram.all_nodes()}
         self._names |= {c.id: c.name for c in diagram.all_clusters()}
 
@@ -200,10 +213,16 @@ class _Drawing:
         for edge in edges:
             if not {edge.source, edge.target} <= within:
                 continue
-            if edge.part:
+            if edge.part == "then":
+                beside: Any = Digraph(graph_attr={"rank": "same"})
+                beside.edge(edge.source, edge.target, color="#6e7781")
+                graph.subgraph(beside)
+            elif edge.part:
                 # Below one another, as lists side by side make a picture wide.
                 same = above.rpartition(".")[0] == edge.target.rpartition(".")[0]
-                graph.edge(above if same else edge.source, edge.target, **_edge_style(edge))
+                graph.edge(
+                    above if same else edge.source, edge.target, **_edge_style(edge), **self._down(edge)
+                )
                 above = edge.target
             else:
                 self._edge(graph, edge)
@@ -215,7 +234,9 @@ class _Drawing:
         if node.id in self._framed:
             # Instead of a title of the frame, which edges would cross.
             return f"{self._framed[node.id]}: {node.text}"
-        if node.kind not in ("list", "note"):
+        if node.kind == "if":
+            return "\n".join(wrap(node.text, _WIDEST // 2, break_long_words=False))
+        if node.kind not in ("list", "then", "note"):
             return node.text
         lines = node.text.splitlines()
         if node.kind == "list":
@@ -227,6 +248,12 @@ class _Drawing:
             return {}
         wide, high = (str(points / 72) for points in self._sizes[node.id])
         return {"class": "frame", "width": wide, "height": high, "fixedsize": "true"}
+
+    def _down(self, edge: Edge) -> dict[str, str]:
+        """The first condition stands below the graph's end, so that the main path stays narrow."""
+        if edge.part != "if" or edge.source not in self._depths:
+            return {}
+        return {"minlen": str(max(self._depths.values()) - self._depths[edge.source] + 1)}
 
     def _edge(self, graph: Any, edge: Edge) -> None:
         frames = {"ltail": edge.source, "lhead": edge.target}

@@ -98,8 +98,17 @@ def test_the_main_path_is_a_straight_line(workflow: str, path: str, tmp_path: Pa
             "call_model before_model wait_retry legend_hooks legend_errors legend_graph",
             "legend_questions legend_list legend_taken",
         ),
-        ("system-prompt", "gather legend_list", "legend_graph legend_here"),
-        ("context --depth 2", "system_prompt_gather legend_list", "legend_hooks legend_graph"),
+        (
+            "system-prompt",
+            "gather_task gather_task_then0 legend_then legend_list",
+            "legend_graph legend_here",
+        ),
+        (
+            "system-prompt --show main",
+            "gather_task assemble",
+            "gather_task_if0 gather_task_then0 assemble_list0 legend_if",
+        ),
+        ("context --depth 2", "system_prompt_gather_main legend_list", "legend_hooks legend_graph"),
     ],
 )
 def test_show_draws_only_the_groups_that_are_named(
