@@ -99,13 +99,24 @@ def dot(diagram: Diagram) -> str:
 
 
 def source_of(
-    diagram: Diagram, explained: Sequence[Node], *, cut: bool, sizes: Mapping[str, Size] | None = None
+    diagram: Diagram,
+    explained: Sequence[Node],
+    *,
+    cut: bool,
+    sizes: Mapping[str, Size] | None = None,
+    apart: bool = False,
 ) -> str:
-    """Source with this legend. `cut`: shorten edges that lead far; `sizes`: of the frames, in points."""
+    """Source with this legend. `cut`: shorten edges that lead far; `sizes`: of the frames, in points; `apart`: frames
+    that aren't on the main path stand below it, where they don't make it wider, and edges name them.
+    """
     graph: Any = Digraph(diagram.name, graph_attr=_GRAPH, node_attr=_NODE, edge_attr=_EDGE)
     if diagram.id:
         graph.attr(label=diagram.name, labelloc="t", labeljust="l", bgcolor="transparent")
-    _Drawing(diagram, cut, sizes or {}).fill(graph, diagram)
+    if apart:
+        graph.attr(nodesep="0.06")
+    drawing = _Drawing(diagram, cut, sizes or {}, apart)
+    drawing.fill(graph, diagram)
+    drawing.stack(graph)
     if explained:
         graph.subgraph(_legend(explained, cut, 1))
     return graph.source
@@ -162,7 +173,7 @@ def _looks(node: Node) -> Iterator[str]:
 class _Drawing:
     """What the drawing of each part needs to know of the whole."""
 
-    def __init__(self, diagram: Diagram, cut: bool, sizes: Mapping[str, Size]) -> None:
+    def __init__(self, diagram: Diagram, cut: bool, sizes: Mapping[str, Size], apart: bool) -> None:
         edges = diagram.all_edges()
         self._sizes = sizes
         self._framed = {
@@ -174,6 +185,9 @@ class _Drawing:
         forward = _forward([self._anchored(e) for e in edges if not e.part], start)
         self._forward = {(e.source, e.target) for e in forward}
         self._spine = _longest([e for e in forward if self._is_main(e)], start, end)
+        beside = (n.id for n in diagram.nodes if n.kind == "frame" and n.id not in self._spine)
+        self._apart = [end, *beside] if apart else []
+        self._named: dict[str, list[str]] = {}
         self._depths = _ranks(forward, sizes)
         self._ranks = self._depths if cut else {}
         self._names = {node.id: node.name for node in diagram.all_nodes()}
@@ -227,6 +241,11 @@ class _Drawing:
             else:
                 self._edge(graph, edge)
         return [e for e in edges if not {e.source, e.target} <= within]
+
+    def stack(self, graph: Any) -> None:
+        """Put what stands apart below the end."""
+        for above, below in pairwise(self._apart):
+            graph.edge(above, below, style="invis", weight="9")
 
     def _text(self, node: Node) -> str:
         if node.kind == "frame":
@@ -283,14 +302,22 @@ class _Drawing:
 
     def _is_far(self, source: str, target: str) -> bool:
         """Whether the edge would run along many others. Nothing is far in a picture without opened graphs."""
+        if not {source, target}.isdisjoint(self._apart[1:]):
+            return True
         return bool(self._ranks) and not 0 < self._ranks[target] - self._ranks[source] <= _FAR
 
     def _stub(self, graph: Any, source: str, target: str, text: str, style: dict[str, str]) -> None:
         """Name the target beside the source, instead of a line across the picture."""
         colour = {"fontcolor": style["fontcolor"]} if "fontcolor" in style else {}
         stub = f"{source} to {target}"
-        graph.node(stub, f"{text}\n→ {self._names[target]}".lstrip(), **_LABEL, **colour)
-        graph.edge(source, stub, **{k: v for k, v in style.items() if k != "lhead"}, arrowhead="none")
+        label = f"{text}\n→ {self._names[target]}".lstrip()
+        if self._apart:  # one below another, as the picture is wide
+            named = self._named.setdefault(source, [])
+            named.append(label)
+            stub, label = f"{source} to others", "\n".join(named)
+        graph.node(stub, label, **_LABEL, **colour)
+        if not self._apart or len(self._named[source]) == 1:
+            graph.edge(source, stub, **{k: v for k, v in style.items() if k != "lhead"}, arrowhead="none")
 
 
 def _ranks(edges: Iterable[Edge], frames: Container[str]) -> dict[str, int]:

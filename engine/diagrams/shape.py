@@ -168,10 +168,21 @@ def places(graph: Compiled, place: Place = ()) -> Iterator[tuple[Place, Compiled
         yield from places(part, (*place, name))
 
 
-def extract(graph: Compiled, depth: int = 1, path: RunPath | None = None, place: Place = ()) -> Diagram:
-    """Draw `depth` levels of graphs expanded, marked with a run's path; `place`: the nodes around the graph."""
+def extract(
+    graph: Compiled,
+    depth: int = 1,
+    path: RunPath | None = None,
+    place: Place = (),
+    around: Set[str | None] = frozenset(),
+) -> Diagram:
+    """Draw `depth` levels of graphs expanded, marked with a run's path; `place`: the nodes around the graph.
+
+    A graph in another of its name (`around`), like the tools of a sub-agent in those of its parent, stays closed
+    unless a run went through it.
+    """
     inner = subgraphs(graph)
-    opened = tuple(inner) if depth > 1 else ()
+    around = around | {graph.name}
+    opened = tuple(n for n, part in inner.items() if depth > 1 and (path or part.name not in around))
     declared = connections(graph)
     counts = path.through(place, {(e.source, e.target) for e in declared}) if path else None
 
@@ -206,7 +217,7 @@ def extract(graph: Compiled, depth: int = 1, path: RunPath | None = None, place:
         name=place[-1] if place else graph.name or "",
         nodes=(start, *nodes, end),
         edges=edges,
-        clusters=tuple(extract(inner[n], depth - 1, path, (*place, n)) for n in opened),
+        clusters=tuple(extract(inner[n], depth - 1, path, (*place, n), around) for n in opened),
     )
 
 

@@ -26,7 +26,7 @@ def drawn(folder: Path, *typed: str) -> bytes:
     "typed",
     [
         *(([name, "--depth", str(depth)]) for name in PIPELINES for depth in (1, 2, 3)),
-        *([name] for name in CHARTS),
+        *(["tools", "--depth", "9"], *([name] for name in CHARTS)),
         *(
             ["turn", "--show", shown]
             for shown in ("main", "main,hooks", "main,questions,errors", "main,lists")
@@ -58,6 +58,9 @@ def test_a_fault_in_an_opened_graph_is_seen(tmp_path: Path) -> None:
         inner, outer = around[name], around[name.rpartition(".")[0]]
         assert outer.left < inner.left < inner.right < outer.right, name
         assert outer.top < inner.top < inner.bottom < outer.bottom, name
+    whole = read(drawn(tmp_path, "tools", "--depth", "9"))
+    assert {frame.name for frame in whole.frames} > {"execute.subagent.turn.route"}
+    assert "execute.subagent.tools" in {box.name for box in whole.boxes}  # closed: it stands around it
     line = ("collect->next_group", ((around["decide"].left + 9, around["decide"].top + 9),))
     assert replace(picture, lines=(line,)).faults() == ["'collect->next_group' runs through 'decide'"]
 
