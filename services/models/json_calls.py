@@ -9,7 +9,8 @@ from dataclasses import replace
 from interlock.prompts import render
 from interlock.services.models.request import CallPiece, Chunk
 from interlock.state.messages import Message, TextPart, ToolDeclaration
-from interlock.tools._json_calls import JsonCall, as_call, ends_with, loaded, read_calls, signature
+from interlock.tools._json_calls import JsonCall, as_call, loaded, read_calls, signature
+from interlock.tools._json_schema import ends_with
 
 
 def explained(messages: Sequence[Message], tools: Sequence[ToolDeclaration]) -> list[Message]:

@@ -33,7 +33,7 @@ def test_an_undo_is_known_to_the_model_and_to_the_next_session(folder: Path, ope
     replies = [edit(), {"tool_calls": [MADE]}, {"text": "Both."}, {"expect": told, "text": "I know."}]
     with opens(replies, "-y") as terminal:
         terminal.say("write it", then="Both.")
-        sent(terminal, "/undo", "Undoing write_file", "D notes.txt")
+        sent(terminal, "/undo", "Undoing the last change (write_file", "D notes.txt")
         sent(terminal, "/quit")
         assert "pyc" not in "\n".join(terminal.scrollback).partition("/undo")[2]
         terminal.ends()
