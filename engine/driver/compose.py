@@ -15,6 +15,7 @@ from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
+from interlock.engine.store.blobs import bring_output, bring_plans, keep_output
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.effects import effects_of
@@ -118,8 +119,11 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     """Wire the services of one drive; nothing is connected or started yet."""
     conn, epoch, emit = connections.conn, connections.epoch, connections.emit
     prepared.workspace.plans = store.plans / info.run
+    prepared.workspace.bring = partial(bring_output, store)
+    bring_plans(conn, store.home, info.run)
     transcript, journal = _record(prepared, info, store, connections)
-    outputs, index = OutputFiles(store.home, prepared.redact), OnFirstUse(partial(_index, prepared, store))
+    outputs = OutputFiles(store.home, prepared.redact, partial(keep_output, store))
+    index = OnFirstUse(partial(_index, prepared, store))
     processes, commands = _processes(prepared, outputs)
     servers = OnFirstUse(partial(open_servers, prepared, outputs, emit, journal.keep_reply))
     policy = _policy(prepared, processes, servers)
@@ -161,7 +165,8 @@ def _record(
 ) -> tuple[ChainTranscript, SqlJournal]:
     conn, redact = connections.conn, prepared.redact
     transcript = ChainTranscript(SqlChain(conn), store.outputs, info.run, redact=redact)
-    return transcript, SqlJournal(conn, transcript, store.outputs, info.run, connections.epoch, redact)
+    journal = partial(SqlJournal, conn, transcript, store.outputs, info.run, connections.epoch)
+    return transcript, journal(redact, prepared.workspace.plans)
 
 
 def _index(prepared: RunConfig, store: Store) -> "WorkspaceIndex":

@@ -197,7 +197,8 @@ class RunPlans:
         return self.prepared.workspace.plan_file(str(self.folder / name.removeprefix("@")))
 
     def write(self, path: Path, text: str, token: str) -> None:
-        with self.prepared.workspace.place(path, make=True) as place:
+        own = self.prepared.workspace.plan_file(str(path)) or path  # another host's name of it
+        with self.prepared.workspace.place(own, make=True) as place:
             write_atomically(place, text.encode(), CallKey.parse(token))
 
     def hand_over(self, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan) -> str:

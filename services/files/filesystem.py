@@ -9,7 +9,7 @@ import secrets
 import stat
 import time
 import weakref
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -298,6 +298,8 @@ class OutputFiles:
 
     state_directory: Path
     redact: Redactor = SHAPES
+    keep: Callable[[Path], None] = lambda _: None
+    """Called with each file that is complete."""
 
     @property
     def directory(self) -> Path:
@@ -310,6 +312,7 @@ class OutputFiles:
             data = self.redact.for_bytes()(data.decode("latin-1")).encode("latin-1")
         path = self.directory / (sha256(data)[:_NAME_LENGTH] + suffix)
         store_file(self.directory, path.name, data)
+        self.keep(path)
         return path
 
     def new_spool(self) -> Path:
@@ -318,6 +321,15 @@ class OutputFiles:
         path = self.directory / f"spool-{secrets.token_hex(8)}.txt"
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, CLOSED_FILE))
         return path
+
+    def named(self, spool: Path, digest: str) -> Path:
+        path = take_name(spool, digest)
+        self.keep(path)
+        return path
+
+    def release(self, spool: Path) -> None:
+        if spool.exists():
+            self.keep(spool)
 
     def _make(self) -> None:
         private_directory(self.directory)
@@ -339,15 +351,21 @@ class Blobs:
         if len(body) <= INLINE_BYTES:
             return None
         name = sha256(body) + ".json"
-        store_file(self.folder, name, body)
+        self.store(name, body)
         return name
 
     def read(self, own: T | None, file: str | None) -> T | bytes | None:
         """The body of a row: its own, or that of the file it names; None: the file is gone."""
-        if file is None:
-            return own
+        return own if file is None else self.load(file)
+
+    def store(self, name: str, body: bytes) -> None:
+        """Store a file under its name, durable before a row names it."""
+        store_file(self.folder, name, body)
+
+    def load(self, name: str) -> bytes | None:
+        """The bytes of a file; None: it is gone."""
         with suppress(FileNotFoundError):
-            return (self.folder / file).read_bytes()
+            return (self.folder / name).read_bytes()
         return None
 
 
