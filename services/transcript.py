@@ -7,7 +7,7 @@ from copy import copy
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from interlock.services.files.filesystem import Blobs
+from interlock.services.files.blobs import Blobs
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.errors import RunError
 from interlock.state.messages import Message

@@ -66,9 +66,9 @@ def test_print_is_refused_without_init(run: Run) -> None:
 
 
 class Worker:
-    def __init__(self) -> None:
+    def __init__(self, *flags: str) -> None:
         self.process = subprocess.Popen(
-            [*ENTRY, "worker"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            [*ENTRY, "worker", *flags], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
         self.line("Worker for host:")
 
@@ -289,7 +289,9 @@ def test_another_host_needs_no_file_of_the_one_that_drove_a_run(
     fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = tmp_path / "script.json"
-    first = {"tool_calls": [{"name": "run_shell_command", "args": {"command": "seq 1 100000; echo a > a.txt"}}]}
+    first = {
+        "tool_calls": [{"name": "run_shell_command", "args": {"command": "seq 1 100000; echo a > a.txt"}}]
+    }
     script.write_text(json.dumps([{**first, "text": LONG}, *SCRIPT[:1], {"text": LONG}]))
     assert fleet("-y", "-m", f"script:{script}", "-p", LONG).code == 0
     (name,) = [row["run"] for row in fleet("runs", "--json").json]
@@ -299,7 +301,7 @@ def test_another_host_needs_no_file_of_the_one_that_drove_a_run(
     assert fleet("replay", name).code == 0
     assert "made.txt" in fleet("diff", name, "--files").out
     assert fleet("export", name).code == 0
-    (fork,) = fleet("fork", name, "--at", "2", "--json").json["run"],
+    (fork,) = (fleet("fork", name, "--at", "2", "--json").json["run"],)
     assert fleet("resume", fork, "-y").code == 0
     assert fleet("undo", name).code == 0
     assert not [*(tmp_path / "work").glob("*.txt")]

@@ -118,12 +118,9 @@ class DriveConnections:
 def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections) -> DriveServices:
     """Wire the services of one drive; nothing is connected or started yet."""
     conn, epoch, emit = connections.conn, connections.epoch, connections.emit
-    prepared.workspace.plans = store.plans / info.run
-    prepared.workspace.bring = partial(bring_output, store)
-    bring_plans(conn, store.home, info.run)
+    _files_of_run(prepared, info, store, conn)
     transcript, journal = _record(prepared, info, store, connections)
-    outputs = OutputFiles(store.home, prepared.redact, partial(keep_output, store))
-    index = OnFirstUse(partial(_index, prepared, store))
+    outputs, index = _outputs(prepared, store), OnFirstUse(partial(_index, prepared, store))
     processes, commands = _processes(prepared, outputs)
     servers = OnFirstUse(partial(open_servers, prepared, outputs, emit, journal.keep_reply))
     policy = _policy(prepared, processes, servers)
@@ -160,6 +157,17 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     return DriveServices(deps, transcript, journal, lazy, commands, servers, index)
 
 
+def _files_of_run(prepared: RunConfig, info: RunInfo, store: Store, conn: Connection) -> None:
+    """What the run itself wrote, perhaps on another host, is there for its tools."""
+    prepared.workspace.plans = store.plans / info.run
+    prepared.workspace.bring = partial(bring_output, store)
+    bring_plans(conn, store.home, info.run)
+
+
+def _outputs(prepared: RunConfig, store: Store) -> OutputFiles:
+    return OutputFiles(store.home, prepared.redact, partial(keep_output, store))
+
+
 def _record(
     prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections
 ) -> tuple[ChainTranscript, SqlJournal]:
@@ -184,10 +192,10 @@ def _snapshots(
 
         return WorkspaceSnapshots(store.home, prepared.workspace, prepared.settings.snapshots)
 
-    wanted = prepared.settings.snapshots.enabled
-    return SqlSnapshots(
-        connections.conn, info.run, connections.steps, connections.emit, make if wanted else None
-    )
+    needed = prepared.options.repository is not None
+    wanted = needed or prepared.settings.snapshots.enabled
+    made = partial(SqlSnapshots, connections.conn, info.run, connections.steps, connections.emit)
+    return made(make if wanted else None, needed)
 
 
 async def with_discovered(prepared: RunConfig, home: Path) -> RunConfig:

@@ -11,7 +11,8 @@ from typing import BinaryIO
 from interlock.engine.store import Store, reading
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.database import explained
-from interlock.services.files.filesystem import Blobs, replace_file, store_file
+from interlock.services.files.blobs import Blobs
+from interlock.services.files.filesystem import replace_file, store_file
 from interlock.services.files.folders import private_directory
 
 SCHEMA = """

@@ -6,7 +6,7 @@ from pathlib import Path
 from interlock.engine.store import put
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
-from interlock.services.files.filesystem import Blobs
+from interlock.services.files.blobs import Blobs
 from interlock.services.transcript import StoredRecord
 
 

@@ -11,7 +11,7 @@ from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Column, Connection
 from interlock.engine.store.tables import TABLES
-from interlock.services.files.filesystem import Blobs
+from interlock.services.files.blobs import Blobs
 from interlock.services.transcript import continued_by, record_id
 from interlock.state.messages import Message
 

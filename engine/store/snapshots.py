@@ -32,6 +32,8 @@ class SqlSnapshots:
     emit: Emit
     make: "Callable[[], WorkspaceSnapshots] | None"
     """None: disabled in settings."""
+    needed: bool = False
+    """A failure ends the drive: other hosts know the run's files from its snapshots."""
     _made: "WorkspaceSnapshots | None" = None
     _newest: tuple[str, str] = ("", "")
     """Message, and the commit after its latest call: nothing else can have changed files since."""
@@ -84,6 +86,10 @@ class SqlSnapshots:
                 await to_its_end(asyncio.to_thread(keep_commit, self.conn, made.repository, commit))
             return commit
         except (RunError, OSError) as error:
+            if self.needed:
+                raise RunError(
+                    f"No snapshots of files: {str(error).rstrip('.')}. Nothing was run."
+                ) from error
             self.make = None
             why = f"{str(error).rstrip('.')}. What this run changes from here on can't be taken back by rewind or undo."
             self.emit(ErrorEvent(severity="warning", message=f"No snapshots of files: {why}"))

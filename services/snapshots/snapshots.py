@@ -80,7 +80,7 @@ class Repository:
     """A shadow repository, created on first write. Methods raise `SnapshotError` with a one-line message."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = self._folder = folder
 
     def commit(
         self, ref: str, parent: str, changes: Iterator[Change], layout: Callable[[], bytes], last: bytes
@@ -106,8 +106,11 @@ class Repository:
             git.stdin.close()
             return git.stdout.read().decode().strip()
 
+    def layout(self, commit: str) -> bytes:
+        return self._output("cat-file", "blob", f"{commit}:{_LAYOUT}")
+
     def contents(self, commit: str) -> Contents:
-        layout = json.loads(self._output("cat-file", "blob", f"{commit}:{_LAYOUT}"))
+        layout = json.loads(self.layout(commit))
         usual, odd = layout["usual"], layout["odd"]
         files: dict[str, Kept] = {}
         for line in self._output("ls-tree", "-r", "-z", "--full-tree", commit, f"{_FILES}/").split(b"\0")[
@@ -274,13 +277,29 @@ def _line(path: str, mode: int | None, data: bytes) -> bytes:
     return b'M %s inline "%s"\ndata %d\n%s\n' % (kind, name, len(data), data)
 
 
+_INDEX = "interlock-index.json"
+
+
+def continue_after(folder: Path, commit: str) -> None:
+    """Let the next snapshot in this repository continue a commit, whose files the workspace has."""
+    layout = json.loads(Repository(folder).layout(commit))
+    known = {"commit": commit, "layout": json.dumps(layout, sort_keys=True), "folders": dict[str, Any]()}
+    replace_file(folder / _INDEX, json.dumps(known).encode())
+
+
 class WorkspaceSnapshots:
     """Snapshots of one workspace by one process; taken one at a time."""
 
-    def __init__(self, home: Path, workspace: Workspace, limits: SnapshotSettings) -> None:
-        self.name = repository_name(workspace.root)
-        self._folder = home / "snapshots" / self.name
-        self.repository = Repository(self._folder)
+    def __init__(
+        self,
+        home: Path,
+        workspace: Workspace,
+        limits: SnapshotSettings,
+        repository: Repository | None = None,
+    ) -> None:
+        """`repository`: another one than the workspace's own."""
+        self.repository = repository or Repository(home / "snapshots" / repository_name(workspace.root))
+        self.name, self._folder = self.repository.name, self.repository.folder
         self._workspace, self._limits = workspace, limits
         self._tree: Tree | None = None
         self._commit, self._layout = "", b""
@@ -318,7 +337,7 @@ class WorkspaceSnapshots:
 
     @property
     def _index(self) -> Path:
-        return self._folder / "interlock-index.json"
+        return self._folder / _INDEX
 
     def _known(self) -> Tree:
         try:
