@@ -1,15 +1,19 @@
 """fleet: runs that workers drive: works, shows how the fleet stands, follows, waits for and stops runs."""
 
 import asyncio
+import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from interlock.cli.flags import existing_folder
 from interlock.cli.parsing import Args, Parser, duration, flag, number
 from interlock.cli.render.output import counted, elapsed, err, out, show_json, show_table
 from interlock.engine.client import Client, Options, state_home
 from interlock.engine.client.fleet import Fleet, set_up_by_hand
 from interlock.state.errors import EXIT_CODES, UserError
+from interlock.state.names import GIT_QUEUE
 
 if TYPE_CHECKING:
     from interlock.state.events import Event
@@ -24,15 +28,20 @@ _TIMED_OUT = 124
 def worker_parser() -> Parser:
     made = Parser(
         "worker",
-        "[--queue NAME]… [--concurrency N]",
+        "[--queue NAME]… [--workspaces DIR] [--concurrency N]",
         "Drive runs of this host's queue, and of those you name, each in a process of its own. On SIGTERM it takes no\n"
         "new runs; each run stops at its next commit and is put back. The store is named by INTERLOCK_STORE.",
         [
             ("interlock worker", "drive this host's runs, two at a time"),
             ("interlock worker --queue repairs --concurrency 8", "drive those of `repairs`, too"),
+            (
+                "interlock worker --workspaces /srv/clones",
+                "also drive runs on git repositories, in clones there",
+            ),
         ],
     )
     flag(made, "--queue NAME", "also drive runs of this queue", action="append", default=[])
+    flag(made, "--workspaces DIR", "clone the repositories of runs below DIR", type=Path)
     flag(made, "--concurrency N", "runs at a time (default: 2)", type=number(int, 1), default=2)
     return made
 
@@ -40,6 +49,9 @@ def worker_parser() -> Parser:
 def worker(args: Args) -> None:
     fleet = Fleet(state_home())
     queues = [fleet.host_queue(), *args.queue]
+    if args.workspaces:
+        queues.append(GIT_QUEUE)
+        os.environ["INTERLOCK_WORKSPACES"] = str(existing_folder(args.workspaces, "--workspaces").resolve())
     err().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
     fleet.work(queues, args.concurrency, lambda line: err().print(line))
 

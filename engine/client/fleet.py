@@ -33,6 +33,13 @@ def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
     return [*copy_runs(home, other, runs)]
 
 
+def repository_option(text: str, deliver: str) -> dict[str, str]:
+    """`Options.repository` of `URL[@REF]`. Raises `UserError`."""
+    from interlock.engine.driver.submitted import as_option
+
+    return as_option(text, deliver)
+
+
 def migrate(home: Path) -> None:
     """Make the store's tables, or what an older store lacks of them. Raises `StoreError`."""
     Store(home).open()

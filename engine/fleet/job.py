@@ -8,10 +8,13 @@ import os
 import sys
 import threading
 from contextlib import closing
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from interlock import engine
 from interlock.engine.driver.runner import WORKER
+from interlock.engine.fleet.checkout import Checkout, check_out, workspaces_of
 from interlock.engine.options import Options
 from interlock.engine.store import Store
 from interlock.engine.store.queue import give_up
@@ -27,6 +30,8 @@ def main(run: str, home: Path) -> int:
     threading.Thread(target=_leave_with_worker, daemon=True).start()
     options = Options(home=home, door=WORKER, env=dict(os.environ), stale_after_s=STALE_S)
     try:
+        if files := check_out(home, run, workspaces_of(os.environ)):
+            options = on_clone(options, run, files)
         asyncio.run(engine.resume(run, options=options))
     except (BusyError, StoreError):
         return TRY_AGAIN
@@ -34,6 +39,12 @@ def main(run: str, home: Path) -> int:
         with closing(Store(home).connect()) as conn, conn.transaction():
             give_up(conn, run, error.kind, str(error))
     return 0
+
+
+def on_clone(options: Options, run: str, files: Checkout) -> Options:
+    """Options of a drive in a clone, whose own settings count only if this worker's settings name its repository."""
+    where = {"workspace": files.folder, "repository": files.options, "placed": partial(files.placed, run)}
+    return replace(options, **where, skip_trust=files.trusted)
 
 
 def _leave_with_worker() -> None:
