@@ -14,7 +14,6 @@ exit code 1 if anything was lost, doubled, stuck or left, or if nothing happened
 
 import argparse
 import contextlib
-import dataclasses
 import json
 import os
 import random
@@ -58,7 +57,9 @@ class Matrix:
     hurt: dict[str, tuple[int, float, float]] = field(default_factory=dict[str, tuple[int, float, float]])
     """Run whose driver was killed, paused or cut off: its epoch, when, and until when it stays away."""
     takeovers: list[float] = field(default_factory=list[float])
-    later: list[tuple[float, Callable[[], object]]] = field(default_factory=list[tuple[float, Callable[[], object]]])
+    later: list[tuple[float, Callable[[], object]]] = field(
+        default_factory=list[tuple[float, Callable[[], object]]]
+    )
     """What ends a fault, and when."""
     away_until: float = 0.0
     """When the last paused or cut-off host is well again."""
@@ -307,7 +308,11 @@ def _made(
     for part in ("work", "home/.interlock"):
         (folder / part).mkdir(parents=True)
     (folder / "count.txt").touch()
-    odd = {"command": sys.executable, "args": ["-I", "-S", str(SERVER)], "env": {"ODD_LOG": str(folder / "odd.log")}}
+    odd = {
+        "command": sys.executable,
+        "args": ["-I", "-S", str(SERVER)],
+        "env": {"ODD_LOG": str(folder / "odd.log")},
+    }
     (folder / "home/.interlock/settings.json").write_text(json.dumps({"mcpServers": {"odd": odd}}))
     model = Model(folder / "count.txt")
     at = f"{network.address}.1" if network else "127.0.0.1"
@@ -356,7 +361,7 @@ def _shaken(args: argparse.Namespace, matrix: Matrix, server: Server, proxy: Pro
         try:
             matrix.look()
             statuses = matrix.statuses()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the database is away: that is the point
+        except Exception as error:
             matrix.troubles[f"look: {type(error).__name__}"] += 1
             statuses = {}
         ended = [run for run, status in statuses.items() if status in ("done", "failed")]
@@ -381,7 +386,9 @@ def _people(args: argparse.Namespace, matrix: Matrix, over: threading.Event) -> 
             over.wait(0.3)
 
 
-def _disasters(args: argparse.Namespace, server: Server, proxy: Proxy | None, matrix: Matrix) -> Iterator[None]:
+def _disasters(
+    args: argparse.Namespace, server: Server, proxy: Proxy | None, matrix: Matrix
+) -> Iterator[None]:
     """The database crashes in the middle; later every connection is cut for a while."""
     begun = time.monotonic()
     while time.monotonic() - begun < args.seconds / 2:
@@ -409,13 +416,18 @@ def _told(
     time.sleep(1)
     left = left_in(matrix.folder)
     count = Counter(matrix.counted.read_text().split())
-    notes = Counter(w for w in (matrix.folder / "odd.log").read_text().split() if w.isdigit()) if (
-        matrix.folder / "odd.log").exists() else Counter[str]()
+    notes = (
+        Counter(w for w in (matrix.folder / "odd.log").read_text().split() if w.isdigit())
+        if (matrix.folder / "odd.log").exists()
+        else Counter[str]()
+    )
     numbers = {number: run for run, number in matrix.runs.items()}
     done = [n for n, run in numbers.items() if statuses.get(run) == "done"]
     served = [n for n in numbers if KINDS[n % len(KINDS)] == "server"]
     made = {n for n in numbers if (matrix.folder / "work" / str(n) / f"made-{n}.txt").exists()}
-    lost = [n for n in done if not count[str(n)] or n not in made] + [n for n in served if n in done and not notes[str(n)]]
+    lost = [n for n in done if not count[str(n)] or n not in made] + [
+        n for n in served if n in done and not notes[str(n)]
+    ]
     lost += [n for n in range(args.runs) if n not in numbers]
     doubled = [n for n in numbers if count[str(n)] > 1 or notes[str(n)] > 1]
     failed = [n for n, run in numbers.items() if statuses.get(run) == "failed"]
@@ -423,7 +435,10 @@ def _told(
     times = sorted(matrix.takeovers)
     kills = sum(number for kind, number in matrix.faults.items())
     log = (server.folder / "log").read_text(errors="replace")
-    seen = {"recovered": log.count("was not properly shut down"), "clients lost": log.count("unexpected EOF") + log.count("could not receive data")}
+    seen = {
+        "recovered": log.count("was not properly shut down"),
+        "clients lost": log.count("unexpected EOF") + log.count("could not receive data"),
+    }
     print(
         f"{len(numbers)} runs in {passed:.0f} s: {len(done)} done, {len(lost)} lost, {len(doubled)} doubled, "
         f"{len(stuck)} stuck, {len(failed)} failed, {sum(matrix.asked.values())} asked, {len(left)} processes left"

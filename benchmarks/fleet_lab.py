@@ -35,7 +35,7 @@ class Model(ThreadingHTTPServer):
 
     def __init__(self, count: Path, slowest_ms: tuple[int, int] = (20, 200)) -> None:
         handler = type("Bound", (Handler,), {"fake": self})
-        super().__init__(("0.0.0.0", 0), handler)  # noqa: S104 - hosts in namespaces reach it over a bridge
+        super().__init__(("0.0.0.0", 0), handler)
         self.script, self.asked, self._count, self._delay = self, 0, count, slowest_ms
         self.options: Mapping[str, Any] = {"strict": False}
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -150,9 +150,13 @@ class Host:
         command = [*INTERLOCK, "worker", "--concurrency", str(self.concurrency), "--queue", QUEUE]
         env = dict(self.env)
         if self.skew_s:
-            env |= {"LD_PRELOAD": _FAKETIME, "FAKETIME": f"{self.skew_s:+d}", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+            env |= {
+                "LD_PRELOAD": _FAKETIME,
+                "FAKETIME": f"{self.skew_s:+d}",
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            }
         if self.namespace:
-            named = f"hostname host{self.number}; exec \"$@\""
+            named = f'hostname host{self.number}; exec "$@"'
             apart = ["unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
             command = ["ip", "netns", "exec", self.namespace, *apart, "sh", "-c", named, "sh", *command]
         with (self.folder / f"worker{self.number}.log").open("ab") as log:
@@ -173,7 +177,9 @@ class Host:
 
     def worker_pid(self) -> int | None:
         """The worker itself: in a namespace it is below what made that."""
-        return next((pid for pid in self.processes() if b"\0worker\0" in _words(pid) + b"\0" and _is_ours(pid)), None)
+        return next(
+            (pid for pid in self.processes() if b"\0worker\0" in _words(pid) + b"\0" and _is_ours(pid)), None
+        )
 
     def drives(self) -> dict[str, int]:
         """Run → the process that drives it."""
@@ -257,7 +263,19 @@ class Network:
                 _ip("-n", space, "link", "set", link, "up")
             # Neighbours are fixed: a host that asks for an address would notice that nobody answers.
             found = Path(f"/sys/class/net/{self.name}/address").read_text(encoding="ascii").strip()
-            _ip("-n", space, "neigh", "replace", f"{self.address}.1", "lladdr", found, "dev", inside, "nud", "permanent")
+            _ip(
+                "-n",
+                space,
+                "neigh",
+                "replace",
+                f"{self.address}.1",
+                "lladdr",
+                found,
+                "dev",
+                inside,
+                "nud",
+                "permanent",
+            )
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,9 +12,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 from commands import Run, run
 from databases import fresh_database
 from patience import HANG_S, until
+
+from interlock.cli.commands.fleet import fleet_parser, worker_parser
+from interlock.cli.commands.serve import serve_parser
 
 __all__ = ["run"]
 
@@ -272,3 +278,37 @@ def _decide_queue_stop(server: subprocess.Popen[str], fleet: Run, name: str, hom
         assert fleet("fleet", "--json").json["jobs"] == [], "a job that waits is taken back"
         assert page.post(f"/api/runs/{name}/prompt", json={}).status_code == 200
         assert [job["doing"] for job in fleet("fleet", "--json").json["jobs"]] == [False]
+
+
+EXAMPLES = Path(__file__).parent.parent / "examples" / "fleet"
+
+
+def test_the_set_ups_for_compose_systemd_and_kubernetes_start_commands_that_exist(tmp_path: Path) -> None:
+    compose = yaml.safe_load((EXAMPLES / "compose.yaml").read_text())
+    pods = [*yaml.safe_load_all((EXAMPLES / "kubernetes.yaml").read_text())]
+    (container,) = pods[0]["spec"]["template"]["spec"]["containers"]
+    units = {path.name: path.read_text() for path in EXAMPLES.glob("*.service")}
+    started = [
+        *(compose["services"][name]["command"] for name in ("tables", "worker", "page")),
+        container["args"],
+        container["readinessProbe"]["exec"]["command"][1:],
+        *(re.search("ExecStart=(.*)", text)[1].split()[1:] for text in units.values()),  # type: ignore[index]
+    ]
+    for command, *words in started:
+        {"fleet": fleet_parser, "worker": worker_parser, "serve": serve_parser}[command]().parse_args(words)
+    assert [pod["kind"] for pod in pods] == ["Deployment", "PodDisruptionBudget"]
+    assert pods[1]["spec"]["selector"] == pods[0]["spec"]["selector"]
+    for grace in (
+        compose["services"]["worker"]["stop_grace_period"].rstrip("s"),
+        pods[0]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"],
+        re.search(r"TimeoutStopSec=(\d+)", units["interlock-worker.service"])[1],  # type: ignore[index]
+    ):
+        assert int(grace) > 35, "a worker kills what doesn't stop within 30 s"
+    if not (verify := shutil.which("systemd-analyze")):
+        pytest.skip("systemd-analyze isn't installed")
+    for name, text in units.items():
+        (tmp_path / name).write_text(text.replace("/opt/interlock/bin/interlock", sys.executable))
+        told = subprocess.run(
+            [verify, "verify", tmp_path / name], capture_output=True, text=True, check=False
+        )
+        assert (told.returncode, told.stderr) == (0, ""), told

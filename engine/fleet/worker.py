@@ -210,10 +210,10 @@ def _after_deaths(conn: Connection, run: str, steps: int) -> str:
     if queue.put_again(conn, run, steps):
         return f"{run}: died {_DEATHS} times, but gets further; driven on"
     last = queue.last_death(conn, run)
-    why = f"its process or worker died {_DEATHS} times without getting further" + (f"; {last}" if last else "")
-    queue.give_up(
-        conn, run, "died", f"{why[0].upper()}{why[1:]}. Look into it, then: interlock resume {run}"
+    why = f"its process or worker died {_DEATHS} times without getting further" + (
+        f"; {last}" if last else ""
     )
+    queue.give_up(conn, run, "died", f"{why[0].upper()}{why[1:]}. Look into it, then: interlock resume {run}")
     return f"{run}: given up: {why}"
 
 

@@ -63,8 +63,8 @@ def list_runs(home: Path, status: str | None = None, limit: int | None = None) -
 
     `limit`: of all, only so many of the newest.
     """
-    stored = status if status in ENDED else None
-    rows = [_run_row(row) for row in views.runs(home, stored, limit if status in (None, *ENDED) else None)]
+    stored = "open" if status in ("waiting", "queued", "interrupted") else status
+    rows = [_run_row(row) for row in views.runs(home, stored, None if status else limit)]
     return [r for r in rows if status is None or r.status == status][:limit]
 
 

@@ -33,23 +33,28 @@ _WAITING = (
     f"where {_WAITS} and r.status not in ('done', 'failed', 'cancelled') {{}}order by a.asked_at, a.seq"
 )
 _WAITED_LONGEST = (
-    f"and a.run in (select a.run from approvals a where {_WAITS} group by a.run order by min(a.asked_at) limit ?) "
+    "and a.run in (select a.run from approvals a "
+    f"where {_WAITS} group by a.run order by min(a.asked_at) limit ?) "
 )
 
 
 def runs(home: Path, status: str | None = None, limit: int | None = None) -> list[Row]:
     """Runs with their lease, number of waiting requests and subtasks, tokens and cost: newest first.
 
-    `status`: as it is stored. `limit`: only so many of the newest.
+    `status`: as it is stored, or `running`: those whose lease somebody holds. `limit`: only so many of the newest.
     """
     which, values = ("where status = ? ", [status]) if status else ("", [])
+    if status == "running":
+        which, values = "where run in (select run from lease where held = 1) ", []
     newest, most = ("order by updated desc limit ?", [limit]) if limit is not None else ("", [])
     return select(home, _RUNS.format(which + newest), *values, *most)
 
 
 def named(home: Path, names: Sequence[str]) -> list[Row]:
     """The runs with these ids, as `runs` has them."""
-    return select(home, _RUNS.format(f"where run in ({', '.join('?' * len(names))})"), *names) if names else []
+    return (
+        select(home, _RUNS.format(f"where run in ({', '.join('?' * len(names))})"), *names) if names else []
+    )
 
 
 def beginning(home: Path, name: str, limit: int) -> list[Row]:
