@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,9 +13,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 from commands import Run, run
 from databases import fresh_database
 from patience import HANG_S, until
+
+from interlock.cli.commands.fleet import fleet_parser, worker_parser
+from interlock.cli.commands.serve import serve_parser
 
 __all__ = ["run"]
 
@@ -310,3 +316,37 @@ def test_another_host_needs_no_file_of_the_one_that_drove_a_run(
     monkeypatch.setenv("INTERLOCK_STORE", "")
     assert fleet("show", name, "--verify").code == 0
     assert fleet("replay", name).code == 0
+
+
+EXAMPLES = Path(__file__).parent.parent / "examples" / "fleet"
+
+
+def test_the_set_ups_for_compose_systemd_and_kubernetes_start_commands_that_exist(tmp_path: Path) -> None:
+    compose = yaml.safe_load((EXAMPLES / "compose.yaml").read_text())
+    pods = [*yaml.safe_load_all((EXAMPLES / "kubernetes.yaml").read_text())]
+    (container,) = pods[0]["spec"]["template"]["spec"]["containers"]
+    units = {path.name: path.read_text() for path in EXAMPLES.glob("*.service")}
+    started = [
+        *(compose["services"][name]["command"] for name in ("tables", "worker", "page")),
+        container["args"],
+        container["readinessProbe"]["exec"]["command"][1:],
+        *(re.search("ExecStart=(.*)", text)[1].split()[1:] for text in units.values()),  # type: ignore[index]
+    ]
+    for command, *words in started:
+        {"fleet": fleet_parser, "worker": worker_parser, "serve": serve_parser}[command]().parse_args(words)
+    assert [pod["kind"] for pod in pods] == ["Deployment", "PodDisruptionBudget"]
+    assert pods[1]["spec"]["selector"] == pods[0]["spec"]["selector"]
+    for grace in (
+        compose["services"]["worker"]["stop_grace_period"].rstrip("s"),
+        pods[0]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"],
+        re.search(r"TimeoutStopSec=(\d+)", units["interlock-worker.service"])[1],  # type: ignore[index]
+    ):
+        assert int(grace) > 35, "a worker kills what doesn't stop within 30 s"
+    if not (verify := shutil.which("systemd-analyze")):
+        pytest.skip("systemd-analyze isn't installed")
+    for name, text in units.items():
+        (tmp_path / name).write_text(text.replace("/opt/interlock/bin/interlock", sys.executable))
+        told = subprocess.run(
+            [verify, "verify", tmp_path / name], capture_output=True, text=True, check=False
+        )
+        assert (told.returncode, told.stderr) == (0, ""), told

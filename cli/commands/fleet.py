@@ -164,7 +164,7 @@ def wait(args: Args) -> int:
     until = time.monotonic() + args.timeout if args.timeout else None
     left = [*names]
     while left:
-        statuses = {row.run: row.status for row in client.runs()}
+        statuses = {row.run: row.status for row in client.named_runs(left)}
         for name in [n for n in left if statuses.get(n) not in _BUSY]:
             left.remove(name)
             if not args.json:
@@ -173,7 +173,7 @@ def wait(args: Args) -> int:
             raise UserError(f"Not over after {args.timeout:g} s: {', '.join(left)}.", _TIMED_OUT)
         if left:
             time.sleep(_LOOK_S)
-    rows = {row.run: row for row in client.runs()}
+    rows = {row.run: row for row in client.named_runs(names)}
     if args.json:
         show_json([rows[name]._asdict() for name in names if name in rows])
     return next((code for name in names if (code := _code(client, name))), 0)

@@ -1,6 +1,7 @@
 """job: drives one run in a process of its own, for a worker: until it parks or ends, or the worker is gone.
 
-A crash or an out-of-memory of one run ends one run. Why a run can't be driven is noted in its row.
+A crash or an out-of-memory of one run ends one run. Why a run can't be driven is noted in its row; why its store can't
+be used is printed, and the worker tries again.
 """
 
 import asyncio
@@ -32,12 +33,17 @@ def main(run: str, home: Path) -> int:
     try:
         if files := check_out(home, run, workspaces_of(os.environ)):
             options = on_clone(options, run, files)
-        asyncio.run(engine.resume(run, options=options))
-    except (BusyError, StoreError):
+        outcome = asyncio.run(engine.resume(run, options=options))
+    except (BusyError, StoreError) as error:
+        print(error, file=sys.stderr)
         return TRY_AGAIN
     except InterlockError as error:
         with closing(Store(home).connect()) as conn, conn.transaction():
             give_up(conn, run, error.kind, str(error))
+        return 0
+    if outcome.error and outcome.error["type"] in (BusyError.kind, StoreError.kind):
+        print(outcome.error["message"], file=sys.stderr)
+        return TRY_AGAIN
     return 0
 
 
