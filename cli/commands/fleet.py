@@ -5,6 +5,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from interlock.cli.forked import FORKER
 from interlock.cli.parsing import Args, Parser, duration, flag, number
 from interlock.cli.render.output import counted, elapsed, err, out, show_json, show_table
 from interlock.engine.client import Client, Options, state_home
@@ -41,7 +42,7 @@ def worker(args: Args) -> None:
     fleet = Fleet(state_home())
     queues = [fleet.host_queue(), *args.queue]
     err().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
-    fleet.work(queues, args.concurrency, lambda line: err().print(line))
+    fleet.work(queues, args.concurrency, lambda line: err().print(line), FORKER.start)
 
 
 def fleet_parser() -> Parser:

@@ -5,7 +5,6 @@ A crash or an out-of-memory of one run ends one run. Why a run can't be driven i
 
 import asyncio
 import os
-import sys
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -23,7 +22,8 @@ STALE_S = 8.0
 """Seconds without a heartbeat after which another host's driver is replaced; a takeover takes 45 s at most."""
 
 
-def main(run: str, home: Path) -> int:
+def main(run: str, at: str) -> int:
+    home = Path(at)
     threading.Thread(target=_leave_with_worker, daemon=True).start()
     options = Options(home=home, door=WORKER, env=dict(os.environ), stale_after_s=STALE_S)
     try:
@@ -41,7 +41,3 @@ def _leave_with_worker() -> None:
     while os.read(0, 1):
         pass
     os._exit(1)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(os.environ["INTERLOCK_HOME"])))
