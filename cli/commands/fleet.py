@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.cli.flags import existing_folder
+from interlock.cli.forked import FORKER
 from interlock.cli.parsing import Args, Parser, duration, flag, number
 from interlock.cli.render.output import counted, elapsed, err, out, show_json, show_table
 from interlock.engine.client import Client, Options, state_home
@@ -53,7 +54,7 @@ def worker(args: Args) -> None:
         queues.append(GIT_QUEUE)
         os.environ["INTERLOCK_WORKSPACES"] = str(existing_folder(args.workspaces, "--workspaces").resolve())
     err().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
-    fleet.work(queues, args.concurrency, lambda line: err().print(line))
+    fleet.work(queues, args.concurrency, lambda line: err().print(line), FORKER.start)
 
 
 def fleet_parser() -> Parser:

@@ -27,7 +27,8 @@ STALE_S = 8.0
 """Seconds without a heartbeat after which another host's driver is replaced; a takeover takes 45 s at most."""
 
 
-def main(run: str, home: Path) -> int:
+def main(run: str, at: str) -> int:
+    home = Path(at)
     threading.Thread(target=_leave_with_worker, daemon=True).start()
     options = Options(home=home, door=WORKER, env=dict(os.environ), stale_after_s=STALE_S)
     try:
@@ -58,7 +59,3 @@ def _leave_with_worker() -> None:
     while os.read(0, 1):
         pass
     os._exit(1)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(os.environ["INTERLOCK_HOME"])))
