@@ -90,7 +90,6 @@ def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
 
 
 def exact_run(home: Path, name: str) -> RunRow | None:
-    """The run with exactly this id, if there is one."""
     found = views.run(home, name)
     return _run_row(found[0]) if found else None
 

@@ -90,8 +90,6 @@ class SqlSnapshots:
 
 
 class Snapshot(NamedTuple):
-    """The snapshots around one call."""
-
     message: str
     idx: int
     attempt: int

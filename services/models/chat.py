@@ -203,7 +203,6 @@ class ChatModels:
         return self.facts.protocol_after(model, reply, silent)
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._providers.aclose()
 
     def _request(self, call: ModelCall) -> Request:

@@ -222,8 +222,6 @@ _REPLACED: list[BaseMessage] = [HumanMessage(".")]
 
 
 class GeminiProvider:
-    """One model of Gemini's developer API."""
-
     def __init__(self, model: str, key: str, base_url: str, tls: ssl.SSLContext | None = None) -> None:
         """`tls`: the trusted certificates; without it the client loads them itself, twice."""
         turn_tracing_off()

@@ -81,8 +81,6 @@ def _sum(pieces: list[AIMessageChunk]) -> AIMessageChunk:
 
 
 class LangChainProvider:
-    """One model of one provider."""
-
     def __init__(self, model: str, env: Mapping[str, str], facts: ModelFacts) -> None:
         turn_tracing_off()
         quiet_clients()

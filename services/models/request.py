@@ -38,8 +38,6 @@ from interlock.tools._tagged_calls import TaggedTools
 
 @dataclass(frozen=True)
 class Request:
-    """One connection attempt."""
-
     model: str
     """Resolved name."""
     messages: Sequence[Message]
@@ -292,7 +290,6 @@ class Answer:
         """Output was streamed to people: the request can't be repeated silently."""
 
     def add(self, chunk: Chunk) -> list[ModelItem]:
-        """Add a chunk and return the items to stream."""
         self._calls.extend(call for call in chunk.calls if not self._refuses(call))
         self._data.extend(chunk.data)
         self._signature = chunk.signature or self._signature
