@@ -71,8 +71,7 @@ def fleet_parser() -> Parser:
     )
     made.add_argument("action", nargs="?", choices=("init",), help="make the tables")
     flag(made, "--print", "with `init`: print the SQL, with a role for workers and one for viewers")
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def fleet(args: Args) -> None:
@@ -155,8 +154,7 @@ def wait_parser() -> Parser:
     )
     made.add_argument("runs", nargs="+", metavar="RUN")
     flag(made, "--timeout TIME", "wait no longer: 90s, 15m, 2h (exit code 124)", type=duration)
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def wait(args: Args) -> int:
@@ -194,8 +192,7 @@ def cancel_parser() -> Parser:
         "Stop a run that waits for a worker or is driven by one. It can be resumed.",
         [("interlock cancel 4k2", "stop it")],
     )
-    made.run_flag()
-    return made
+    return made.run_flag()
 
 
 def cancel(args: Args) -> None:

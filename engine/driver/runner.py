@@ -262,7 +262,6 @@ async def _resumed(
 
 
 async def _driven(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First) -> Outcome:
-    """Acquire the run, drive it, release it."""
     store, stop, rewire = door.store, door.stop, door.rewire or Rewire()
     chosen = rewire.workflow(with_own_nodes(chosen, prepared))
     prepared = await _unless_stopped(with_discovered(prepared, store.home), run, stop)

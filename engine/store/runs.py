@@ -31,8 +31,6 @@ _ID_LENGTH = 8
 
 @dataclass(frozen=True)
 class NewRun:
-    """What is known of a run when it starts."""
-
     run: str
     workflow: str
     workspace: str

@@ -140,7 +140,6 @@ def new_file(place: "Place", data: bytes, mode: int, umask: int) -> None:
 
 
 def replace_link(place: "Place", target: str) -> None:
-    """Replace a file, a link or nothing with a link."""
     scratch = _scratch(place)
     _remove(place.directory, scratch)
     os.symlink(target, scratch, dir_fd=place.directory)

@@ -101,7 +101,6 @@ def _plain(name: str) -> str:
 
 
 def is_private(name: str) -> bool:
-    """Whether one path segment is private."""
     known = folded(name)
     return known in _NAMES or _CREDENTIALS.fullmatch(known) is not None
 
