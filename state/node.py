@@ -85,7 +85,6 @@ def node(
 
 
 def specified(function: _F, spec: NodeSpec | None) -> _F:
-    """The function, with this declaration."""
     setattr(function, _ATTRIBUTE, spec)
     return function
 
