@@ -152,7 +152,7 @@ class _Caller:
         self.wanted: dict[str, Any] = {}
         """Requests to put in the result, if none can be sent meanwhile."""
         self._loop = asyncio.get_running_loop()
-        self._reported = 0
+        self._reported, self._run = 0, ""
         self.stopping = stopper()
         self._asking: asyncio.Future[Any] | None = None
 
@@ -169,13 +169,14 @@ class _Caller:
             report = self._context.session.report_progress(self._reported, None, visible(event.summary))
             asyncio.run_coroutine_threadsafe(report, self._loop)
 
-    async def decide(self, _outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
+    async def decide(self, outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
         """What the client's user decides; nothing if the client can't ask, the user declines, or the call is over."""
+        self._run = outcome.run
         made = [await self._decision(request) for request in requests if not self.stopping.why]
         return [decision for decision in made if decision is not None]
 
     def refused(self, error: UserError) -> None:
-        raise error
+        raise UserError(f"{error} The run still waits for it: interlock approvals {self._run}") from error
 
     async def _decision(self, request: Request) -> Decision | None:
         answer = await self._answer(request)
