@@ -47,7 +47,6 @@ class CallKey(Frozen):
 
     @property
     def next(self) -> "CallKey":
-        """The key of the next attempt."""
         return self.model_copy(update={"attempt": self.attempt + 1})
 
 

@@ -34,9 +34,7 @@ def auth_parser() -> Parser:
     made.add_argument("what", nargs="?", choices=actions, default="list", metavar="|".join(actions))
     made.add_argument("provider", nargs="?", metavar="PROVIDER", default="")
     flag(made, "--url URL", "with set: the server's address", default="")
-    made.folder_flags()
-    made.json_flag()
-    return made
+    return made.folder_flags().json_flag()
 
 
 def auth(args: Args) -> int | None:

@@ -122,7 +122,6 @@ class Panel:
         return [*self.menu][self.at]
 
     async def press(self, key: str) -> None:
-        """Handle one of the menu's keys."""
         self.problem = ""
         if key in self.looks:
             await (self._desk.view if key == _VIEW else self._desk.compare)(self.requests)
