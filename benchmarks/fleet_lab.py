@@ -28,7 +28,7 @@ _FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 
 
 class Model(ThreadingHTTPServer):
-    """Speaks Gemini's protocol. Its reply follows from the request alone, so a request that is repeated gets the same."""
+    """Speaks Gemini's protocol. Its reply follows from the request, so one that is repeated gets the same."""
 
     daemon_threads = True
     request_queue_size = 256
