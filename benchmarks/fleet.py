@@ -251,6 +251,7 @@ def main() -> int:
     if args.namespaces and os.getuid() != 0:
         sys.exit("--namespaces makes networks and needs root.")
     print(f"seed {args.seed}", flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # it ends what it started
     with contextlib.ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="interlock-fleet-"))
         folder.chmod(0o755)
