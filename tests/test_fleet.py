@@ -1,5 +1,6 @@
 """Runs in PostgreSQL that a worker drives: started and decided elsewhere, taken over after a kill, stopped."""
 
+import hashlib
 import json
 import os
 import re
@@ -71,9 +72,9 @@ def test_print_is_refused_without_init(run: Run) -> None:
 
 
 class Worker:
-    def __init__(self) -> None:
+    def __init__(self, *flags: str) -> None:
         self.process = subprocess.Popen(
-            [*ENTRY, "worker"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            [*ENTRY, "worker", *flags], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
         self.line("Worker for host:")
 
@@ -347,6 +348,43 @@ def test_a_job_is_put_back_on_the_databases_clock(
             "select scheduled_at < now() + interval '1 minute' from procrastinate_jobs where status = 'todo'"
         )
         assert conn.execute(query).fetchall() == [(True,)]
+
+
+LONG = " ".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(200))
+
+
+def _on_another_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+    """Another state directory and another home; the workspace is on a shared disk."""
+    for variable, folder in (("INTERLOCK_HOME", "state"), ("HOME", "home")):
+        (place := tmp_path / name / folder).mkdir(parents=True)
+        monkeypatch.setenv(variable, str(place))
+
+
+def test_another_host_needs_no_file_of_the_one_that_drove_a_run(
+    fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "script.json"
+    first = {
+        "tool_calls": [{"name": "run_shell_command", "args": {"command": "seq 1 100000; echo a > a.txt"}}]
+    }
+    script.write_text(json.dumps([{**first, "text": LONG}, *SCRIPT[:1], {"text": LONG}]))
+    assert fleet("-y", "-m", f"script:{script}", "-p", LONG).code == 0
+    (name,) = [row["run"] for row in fleet("runs", "--json").json]
+    _on_another_host(monkeypatch, tmp_path, "b")
+    assert fleet("show", name, "--verify").code == 0
+    assert fleet("show", name).code == 0
+    assert fleet("replay", name).code == 0
+    assert "made.txt" in fleet("diff", name, "--files").out
+    assert fleet("export", name).code == 0
+    (fork,) = (fleet("fork", name, "--at", "2", "--json").json["run"],)
+    assert fleet("resume", fork, "-y").code == 0
+    assert fleet("undo", name).code == 0
+    assert not [*(tmp_path / "work").glob("*.txt")]
+    _on_another_host(monkeypatch, tmp_path, "c")
+    assert fleet("store", "copy", name, "--to", os.environ["INTERLOCK_HOME"]).code == 0
+    monkeypatch.setenv("INTERLOCK_STORE", "")
+    assert fleet("show", name, "--verify").code == 0
+    assert fleet("replay", name).code == 0
 
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "fleet"

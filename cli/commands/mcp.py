@@ -99,9 +99,7 @@ def mcp_parser() -> Parser:
     flag(made, "--forget", "auth: sign out and delete stored tokens")
     flag(made, "-m --model MODEL", "serve: model of the workflows")
     flag(made, "--approval-mode MODE", "serve: default, auto_edit, plan or yolo", type=MODE)
-    made.json_flag()
-    made.folder_flags()
-    return made
+    return made.json_flag().folder_flags()
 
 
 def mcp(args: Args) -> int:

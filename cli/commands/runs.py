@@ -46,8 +46,7 @@ def runs_parser() -> Parser:
     made.add_argument("action", nargs="*", metavar="rm RUN", help="delete these runs")
     flag(made, "--all", f"list all runs (default: the newest {_SHOWN})")
     flag(made, "--status STATUS", f"only {', '.join(STATUSES)}", type=one_of(STATUSES))
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def runs(args: Args) -> int | None:
@@ -109,8 +108,7 @@ def approvals_parser() -> Parser:
     )
     made.add_argument("run", nargs="?", metavar="RUN", help="show the requests of this run in full")
     flag(made, "--all", f"list those of all runs (default: of {_SHOWN} runs)")
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def approvals(args: Args) -> int | None:
@@ -217,8 +215,7 @@ def diff_parser() -> Parser:
     )
     flag(made, "--files", "show changes to files")
     made.call_flag()
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def diff(args: Args) -> int | None:

@@ -67,7 +67,6 @@ class Page:
 
     @staticmethod
     def _own(look: Callable[[str, Answer], Route], act: Callable[[str, str, Answer], Route]) -> list[Route]:
-        """What the page itself asks."""
         run = "/api/runs/{run}"
         return [
             look("/api/changes", _changes),

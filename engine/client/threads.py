@@ -127,11 +127,10 @@ async def update(
 
 def in_memory(home: Path, ask: Callable[[Any], Any]) -> Any:
     """What `ask` finds in the store that LangGraph graphs keep memories in (`runtime.store`)."""
-    from langgraph.store.sqlite import SqliteStore
+    from interlock.engine.store.foreign import memories
 
     Store(home).open()
-    with SqliteStore.from_conn_string(str(home / "interlock.db")) as store:
-        store.setup()
+    with memories(home / "interlock.db") as store:
         return ask(store)
 
 

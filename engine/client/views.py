@@ -86,7 +86,6 @@ class Views:
         return read.find_run(self.home, name, workspace or self.options.workspace)
 
     def exact(self, name: str) -> RunRow | None:
-        """The run with exactly this id, if there is one."""
         return read.exact_run(self.home, name)
 
     def innermost(self, run: str) -> str:

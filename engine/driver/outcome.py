@@ -114,7 +114,6 @@ def left_to_driver(row: RunRow, decisions: Sequence[Decision], error: BusyError)
 
 
 def queued(run: str, workflow: str, warnings: Sequence[str] = ()) -> Outcome:
-    """Workers drive the run."""
     return Outcome(
         run, workflow, "queued", 0, resume_command=f"interlock logs {run} -f", warnings=[*warnings]
     )

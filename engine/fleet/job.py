@@ -9,10 +9,13 @@ import os
 import sys
 import threading
 from contextlib import closing
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from interlock import engine
 from interlock.engine.driver.runner import WORKER
+from interlock.engine.fleet.checkout import Checkout, check_out, workspaces_of
 from interlock.engine.options import Options
 from interlock.engine.store import Store
 from interlock.engine.store.queue import give_up
@@ -24,10 +27,13 @@ STALE_S = 8.0
 """Seconds without a heartbeat after which another host's driver is replaced; a takeover takes 45 s at most."""
 
 
-def main(run: str, home: Path) -> int:
+def main(run: str, at: str) -> int:
+    home = Path(at)
     threading.Thread(target=_leave_with_worker, daemon=True).start()
     options = Options(home=home, door=WORKER, env=dict(os.environ), stale_after_s=STALE_S)
     try:
+        if files := check_out(home, run, workspaces_of(os.environ)):
+            options = on_clone(options, run, files)
         outcome = asyncio.run(engine.resume(run, options=options))
     except (BusyError, StoreError) as error:
         print(error, file=sys.stderr)
@@ -42,12 +48,14 @@ def main(run: str, home: Path) -> int:
     return 0
 
 
+def on_clone(options: Options, run: str, files: Checkout) -> Options:
+    """Options of a drive in a clone, whose own settings count only if this worker's settings name its repository."""
+    where = {"workspace": files.folder, "repository": files.options, "placed": partial(files.placed, run)}
+    return replace(options, **where, skip_trust=files.trusted)
+
+
 def _leave_with_worker() -> None:
     """The worker holds the other end of stdin: its end is a kill of this process, too."""
     while os.read(0, 1):
         pass
     os._exit(1)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(os.environ["INTERLOCK_HOME"])))

@@ -4,15 +4,13 @@ import asyncio
 import logging
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.engine.fleet import job as drive_process
 from interlock.engine.store import Store, queue
@@ -22,8 +20,6 @@ from interlock.state.errors import BusyError, StoreError
 from interlock.state.text import visible
 
 if TYPE_CHECKING:
-    from asyncio.subprocess import Process
-
     from procrastinate import JobContext
 
 T = TypeVar("T")
@@ -39,6 +35,27 @@ _DEATHS = 3
 _AGAIN_S = 2
 _SAID_BYTES = 4_000
 _LINE = 300
+_LOOK_S = 0.05
+"""Seconds between two looks whether a process has ended."""
+
+
+class Process(Protocol):
+    """The process of one run."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def send_signal(self, number: int, /) -> None: ...
+
+
+class Start(Protocol):
+    """Starts a module's `main` in a process of its own, which holds `stdin` and `stderr`."""
+
+    def __call__(
+        self, module: str, /, *arguments: str, env: Mapping[str, str], stdin: int, stderr: int
+    ) -> Process: ...
 
 
 class _Lines(logging.Handler):
@@ -54,13 +71,14 @@ class _Lines(logging.Handler):
 
 @dataclass
 class Worker:
-    """`report` is given a line for people on each thing that happens."""
+    """`report` is given a line for people on each thing that happens; `start` starts the process of a run."""
 
     home: Path
     queues: Sequence[str]
     concurrency: int
     report: Callable[[str], None]
-    _driving: "dict[str, Process]" = field(default_factory=dict[str, Any])
+    start: Start
+    _driving: dict[str, Process] = field(default_factory=dict[str, Any])
     _stopping: bool = False
     _seen: dict[queue.Unsure, float] = field(default_factory=dict[queue.Unsure, float])
     """What the sweep found, and since when."""
@@ -131,36 +149,33 @@ class Worker:
     async def _process(self, context: "JobContext", run: str) -> tuple[int, bool, str]:
         """Exit code of the run's process, whether somebody asked it to stop, and the last line that it printed."""
         env = {**os.environ, "INTERLOCK_HOME": str(self.home), "INTERLOCK_STORE": ""}  # the folder names it
-        with tempfile.TemporaryFile() as said:  # a pipe would stay open in what the process leaves behind
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", drive_process.__name__, run),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=said,
-                start_new_session=True,
-                env=env,
-            )
-            self._driving[run] = process
-            self.report(f"{run}: driven by process {process.pid}")
-            try:
-                code, aborted = await self._ended(process, context)
-            finally:
-                del self._driving[run]
-            return code, aborted, _last_line(said)
+        stdin, lifeline = os.pipe()
+        try:
+            with tempfile.TemporaryFile() as said:  # a pipe would stay open in what the process leaves behind
+                streams = {"stdin": stdin, "stderr": said.fileno()}
+                process = await asyncio.to_thread(
+                    lambda: self.start(drive_process.__name__, run, str(self.home), env=env, **streams)
+                )
+                self._driving[run] = process
+                self.report(f"{run}: driven by process {process.pid}")
+                return *await self._ended(process, context), _last_line(said)
+        finally:
+            for end in (stdin, lifeline):
+                os.close(end)
+            self._driving.pop(run, None)
 
-    async def _ended(self, process: "Process", context: "JobContext") -> tuple[int, bool]:
-        ends = asyncio.ensure_future(process.wait())
+    async def _ended(self, process: Process, context: "JobContext") -> tuple[int, bool]:
         deadline, aborted = 0.0, False
-        while not ends.done():
-            await asyncio.wait({ends}, timeout=_POLL_S / 4)
+        while (code := process.poll()) is None:
+            await asyncio.sleep(_LOOK_S)
             if context.should_abort() and not self._stopping and not aborted:
                 aborted = True
                 process.send_signal(signal.SIGINT)
-            if (aborted or self._stopping) and not ends.done():
+            if aborted or self._stopping:
                 deadline = deadline or time.monotonic() + _GRACE_S
                 if time.monotonic() > deadline:
-                    process.kill()
-        return ends.result(), aborted
+                    process.send_signal(signal.SIGKILL)
+        return code, aborted
 
     async def _stored(self, act: Callable[[Connection], T]) -> T:
         """Write in a transaction of the store; while it doesn't answer, try again."""

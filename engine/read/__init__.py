@@ -105,7 +105,6 @@ _FITS = 100
 
 
 def exact_run(home: Path, name: str) -> RunRow | None:
-    """The run with exactly this id, if there is one."""
     return next(iter(named_runs(home, [name])), None)
 
 

@@ -25,8 +25,6 @@ _OF_HOST = "host:"
 
 
 class Job(NamedTuple):
-    """A job of the queue."""
-
     run: str
     queue: str
     doing: bool

@@ -1,13 +1,13 @@
 """replays: what a replay may know of a run, copied into a store of its own, and read there."""
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.store import Store, reading, select, views
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.lineage import related
 
@@ -43,8 +43,8 @@ def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) 
             "where reply_file is not null"
         )
         for (name,) in files.fetchall():
-            if (home / "outputs" / name).exists():
-                shutil.copy2(home / "outputs" / name, store.outputs / name)
+            if (body := blobs_of(old, home / "outputs").load(name)) is not None:
+                blobs_of(conn, store.outputs).store(name, body)
 
 
 _RECORDED = {

@@ -31,7 +31,6 @@ _URLS = ("http://", "https://")
 def covering(
     grants: Sequence[SessionRule], command: ShellCommand, asked_by: Rule | None, mode: str, reading: Reading
 ) -> SessionRule | None:
-    """Return the session rule that allows this command."""
     if not liftable(asked_by):
         return None
     usable = (r for r in grants if _in_mode(r, mode))

@@ -165,8 +165,6 @@ _KEPT = 64
 
 
 class SafetyCheckers:
-    """Runs the checkers after the rules."""
-
     def __init__(self, book: RuleBook, workspace: Workspace, processes: Processes | None) -> None:
         """`processes`: runs external checkers."""
         self._book, self._workspace, self._processes = book, workspace, processes

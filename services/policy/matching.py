@@ -234,7 +234,6 @@ def leaves(name: str, value: object) -> Iterator[tuple[str, str]]:
 
 
 def is_path(name: str) -> bool:
-    """Whether an argument's name suggests a path."""
     folded = name.casefold()
     return folded in _PATH_NAMES or any(word in folded for word in _PATH_WORDS)
 

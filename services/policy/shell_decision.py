@@ -79,7 +79,6 @@ class _LineCheck:
     reading: Reading
 
     def judged(self, command: ShellCommand, plain: bool) -> Ruling:
-        """Decide on one command."""
         outcome = self._by_rules(command, plain)
         if outcome.decision == "ask":
             rule = covering(self.session, command, outcome.rule, self.mode, self.reading)

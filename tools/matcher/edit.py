@@ -137,7 +137,6 @@ def raw_after(file: TextFile, spans: tuple[Span, ...]) -> str:
 
 
 def _smallest(text: str, span: Span) -> list[Span]:
-    """The changed lines."""
     old = text[span.start : span.end].splitlines(keepends=True)
     new = span.new.splitlines(keepends=True)
     at = [span.start]
