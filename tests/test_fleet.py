@@ -281,6 +281,75 @@ def _decide_queue_stop(server: subprocess.Popen[str], fleet: Run, name: str, hom
         assert [job["doing"] for job in fleet("fleet", "--json").json["jobs"]] == [False]
 
 
+POISON = """
+import os, signal
+from interlock.workflow import END, START, Graph, Input, Output, State, Workflow, node
+
+class Given(Input):
+    pass
+
+class Made(Output):
+    status: str
+
+class Known(State, total=False):
+    status: str
+
+@node(writes=("status",))
+async def burst(state: Known) -> Known:
+    with open("tries.txt", "a") as file:
+        file.write("try\\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {"status": "done"}
+
+def build() -> Graph:
+    g = Graph("poison", Known)
+    g.nodes(burst)
+    g.edge(START, "burst")
+    g.edge("burst", END)
+    return g
+
+WORKFLOW = Workflow("poison", build, Given, Made)
+"""
+
+
+@pytest.mark.sweep
+def test_a_run_that_kills_its_process_three_times_is_given_up_with_the_reason(
+    fleet: Run, worker: Worker, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    (work / ".interlock" / "workflows").mkdir(parents=True)
+    (work / ".interlock" / "workflows" / "poison.py").write_text(POISON)
+    assert fleet("trust", "--yes").code == 0
+    name = fleet("run", "poison", "--detach").out.strip()
+    assert fleet("wait", name).code != 0
+    (row,) = [row for row in fleet("runs", "--all", "--json").json if row["run"] == name]
+    assert row["status"] == "failed"
+    assert "died 3 times without getting further; its process died (SIGKILL)" in row["error"]["message"]
+    assert (work / "tries.txt").read_text() == "try\n" * 3
+
+
+def test_a_job_is_put_back_on_the_databases_clock(
+    fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from contextlib import closing
+    from datetime import timedelta
+
+    from procrastinate import utils
+
+    from interlock.engine.store import Store, state_home
+    from interlock.engine.store.queue import hand_to_workers, take_back
+
+    name, now = _begin(fleet, tmp_path), utils.utcnow
+    monkeypatch.setattr(utils, "utcnow", lambda: now() + timedelta(hours=1))
+    with closing(Store(state_home()).connect()) as conn, conn.transaction():
+        take_back(conn, name)
+        assert hand_to_workers(conn, name, 2)
+        query = (
+            "select scheduled_at < now() + interval '1 minute' from procrastinate_jobs where status = 'todo'"
+        )
+        assert conn.execute(query).fetchall() == [(True,)]
+
+
 LONG = " ".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(200))
 
 
