@@ -7,7 +7,7 @@ from copy import copy
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from interlock.services.files.filesystem import Blobs
+from interlock.services.files.blobs import Blobs
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.errors import RunError
 from interlock.state.messages import Message
@@ -45,13 +45,17 @@ class ChainRecords(Protocol):
 
     def find(self, name: str) -> StoredRecord | None: ...
 
+    def blobs(self, outputs: Path) -> Blobs:
+        """Where the bytes of long records are."""
+        ...
+
 
 class ChainTranscript:
     """Implements `Transcript` over the chain's rows."""
 
     def __init__(self, records: ChainRecords, outputs: Path, run: str, redact: Redactor = SHAPES) -> None:
         self._records = records
-        self._blobs = Blobs(outputs)
+        self._blobs = records.blobs(outputs)
         self._run = run
         self.redact = redact
         self.recorded: Callable[[str, Message], Message] | None = None

@@ -95,6 +95,14 @@ class Outputs(Protocol):
         """A fresh file name in `outputs/`, to be written while something runs."""
         ...
 
+    def named(self, spool: Path, digest: str) -> Path:
+        """Rename such a file, already synced, to its sha256 (hex)."""
+        ...
+
+    def release(self, spool: Path) -> None:
+        """Nothing writes to such a file any more, and it keeps its name."""
+        ...
+
 
 Reach = Literal["approved", "named", "any"]
 """Private addresses (this machine, its network, where clouds keep credentials) that a call may connect to: `approved`:

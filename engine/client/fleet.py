@@ -12,6 +12,7 @@ from interlock.engine.store.database import address_of, placed
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
+    from interlock.engine.fleet.worker import Start
     from interlock.engine.store.queue import Job
 
 _NO_SERVER = (
@@ -31,6 +32,13 @@ def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
     if other == home:
         raise UserError(f"{to!r} is the store that the runs are in. Name another one with --to.")
     return [*copy_runs(home, other, runs)]
+
+
+def repository_option(text: str, deliver: str) -> dict[str, str]:
+    """`Options.repository` of `URL[@REF]`. Raises `UserError`."""
+    from interlock.engine.driver.submitted import as_option
+
+    return as_option(text, deliver)
 
 
 def migrate(home: Path) -> None:
@@ -76,13 +84,15 @@ class Fleet:
 
         return host_queue()
 
-    def work(self, queues: Sequence[str], concurrency: int, report: Callable[[str], None]) -> None:
-        """Drive runs until SIGTERM or Ctrl-C. `report` is given a line on each thing that happens."""
+    def work(
+        self, queues: Sequence[str], concurrency: int, report: Callable[[str], None], start: "Start"
+    ) -> None:
+        """Drive runs until SIGTERM or Ctrl-C. `report` is given a line on each thing; `start` starts processes."""
         from interlock.engine.fleet.worker import Worker
 
         self.set_up()
         with explained(Store(self.home).path):
-            asyncio.run(Worker(self.home, queues, concurrency, report).work())
+            asyncio.run(Worker(self.home, queues, concurrency, report, start).work())
 
     def standing(self) -> "tuple[dict[int, float], list[Job], int]":
         """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""

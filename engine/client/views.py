@@ -60,6 +60,7 @@ class Views:
         self.home = options.home
 
     runs = _at_home(read.list_runs)
+    named_runs = _at_home(read.named_runs)
     undone = _at_home(of_undone.undone)
     requests = _at_home(read.waiting_requests)
     past_requests = _at_home(read.past_requests)

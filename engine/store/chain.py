@@ -1,9 +1,12 @@
 """chain: the rows of conversation records (`engine.md` 8-10)."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from interlock.engine.store import put
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
+from interlock.services.files.blobs import Blobs
 from interlock.services.transcript import StoredRecord
 
 
@@ -19,6 +22,9 @@ class SqlChain:
     def find(self, name: str) -> StoredRecord | None:
         row = self.conn.execute("select parent, body, file from chain where id = ?", (name,)).fetchone()
         return StoredRecord(*row) if row else None
+
+    def blobs(self, outputs: Path) -> Blobs:
+        return blobs_of(self.conn, outputs)
 
     def after(self, parent: str) -> list[str]:
         """The records that follow one."""

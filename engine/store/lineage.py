@@ -57,6 +57,12 @@ def with_subtasks(conn: Connection, run: str) -> list[str]:
     return found
 
 
+def related(conn: Connection, run: str) -> list[str]:
+    """The other runs that share records with this one: those it came from, and those that came from them."""
+    rows = conn.execute(f"{RELATED} select run from related", (run,)).fetchall()
+    return [one for (one,) in rows if one != run]
+
+
 def first_task(conn: Connection, run: str) -> str:
     """The user-started run this one is a subtask of, at any depth; else the run itself."""
     higher = f"select p.run from runs c join runs p on p.run = c.parent where c.run = ? and {IS_SUBTASK}"

@@ -4,11 +4,13 @@ The jobs are Procrastinate's, in the store's database. The truth about a run is 
 Procrastinate is imported where it is used: one of its packages starts a process when it is imported.
 """
 
+import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine.store import note_error
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.lineage import with_subtasks
 from interlock.engine.store.runs import set_status
 from interlock.state.errors import ConfigError, StoreError
 
@@ -36,6 +38,8 @@ class Unsure(NamedTuple):
     run: str
     job: int | None
     queue: str
+    worker: int | None
+    """Who has the job."""
     stalled: bool
     """The job's worker gives no sign of life."""
     epoch: int
@@ -86,9 +90,16 @@ def put_job(conn: Connection, run: str, queue: str, after_s: int = 0) -> None:
 
     try:
         with own.transaction():
-            drive.defer(run=run)
+            drive.defer(run=run, steps=_steps(conn, run))
     except AlreadyEnqueued:
         pass  # whoever takes that one sees what was decided since
+
+
+def _steps(conn: Connection, run: str) -> int:
+    """How far the run is, with its subtasks; grows with each node that ended."""
+    runs = with_subtasks(conn, run)
+    sql = f"select count(*) from steps where run in ({', '.join('?' * len(runs))})"
+    return conn.execute(sql, runs).fetchone()[0]
 
 
 def _own(conn: Connection) -> Any:
@@ -139,6 +150,23 @@ def take_over(conn: Connection, found: Unsure) -> None:
     )
 
 
+def put_again(conn: Connection, run: str, steps: int) -> bool:
+    """Inside a transaction: put a new job for the run if it is further than `steps`; returns whether it is."""
+    return _steps(conn, run) > steps and hand_to_workers(conn, run, if_due=True)
+
+
+def note_death(conn: Connection, run: str, how: str) -> None:
+    """Inside a transaction: keep how the run's process died, for whoever gives the run up."""
+    note_error(conn, run, {"type": "died", "message": how})
+
+
+def last_death(conn: Connection, run: str) -> str:
+    """How the run's process died; empty: unknown."""
+    row = conn.execute("select error from runs where run = ?", (run,)).fetchone()
+    error: dict[str, str] = json.loads(row[0]) if row and row[0] else {}
+    return str(error["message"]) if error.get("type") == "died" else ""
+
+
 def give_up(conn: Connection, run: str, kind: str, why: str) -> None:
     """Inside a transaction: end a run that can't be driven; a person may resume it."""
     note_error(conn, run, {"type": kind, "message": why})
@@ -158,7 +186,7 @@ _IS_DUE = (
     f"and not exists (select 1 from approvals a where a.run = r.run and {_ASKED})"
 )
 _UNSURE = f"""
-select r.run, j.id, r.queue,
+select r.run, j.id, r.queue, j.worker_id,
        j.id is not null and (w.id is null or w.last_heartbeat < now() - make_interval(secs => :stalled)),
        coalesce(l.epoch, 0), coalesce(l.beat, 0), coalesce(l.held, 0)
 from runs r left join lease l on l.run = r.run

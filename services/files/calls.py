@@ -142,8 +142,9 @@ class FileCalls:
     def now(self, path: str) -> str | None:
         """See `Toolset.now`. A path that can only be reached through a link counts as unreadable."""
         try:
-            with self.workspace.place(Path(path)) as place:
-                return self._current(place, Path(path))
+            own = self.workspace.plan_file(path) or Path(path)
+            with self.workspace.place(own) as place:
+                return self._current(place, own)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, PathRefused):

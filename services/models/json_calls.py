@@ -9,13 +9,16 @@ from dataclasses import replace
 from interlock.prompts import render
 from interlock.services.models.request import CallPiece, Chunk
 from interlock.state.messages import Message, TextPart, ToolDeclaration
-from interlock.tools._json_calls import JsonCall, as_call, ends_with, loaded, read_calls, signature
+from interlock.tools._json_calls import JsonCall, as_call, loaded, read_calls, signature
+from interlock.tools._json_schema import ends_with
+
+_DONE = '{"text": "what you did or found", "call": null}.'
 
 
 def explained(messages: Sequence[Message], tools: Sequence[ToolDeclaration]) -> list[Message]:
     """The messages with the tools and how to call them after the system prompt, which so stays a fixed beginning."""
     last = ends_with(tools)
-    end = f"When all is done, call {last}." if last else 'When all is done, "call" is null.'
+    end = f"When all is done, call {last}." if last else f"When all is done: {_DONE}"
     text = render("run/json_calls", tools="\n".join(map(signature, tools)), end=end)
     first = messages[0] if messages and messages[0].role == "system" else None
     before = f"{first.text}\n\n" if first else ""
