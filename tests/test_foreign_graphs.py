@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
-from interlock.engine.diagrams import path_of, render
+from interlock.engine.diagrams import render
+from interlock.engine.diagrams.path import path_of
 from interlock.engine.read import list_runs, path, step_rows, steps, waits
 from interlock.engine.workflows import find_workflow
 from interlock.state.errors import ConfigError, InputError, RunError, UntrustedError, UserError
