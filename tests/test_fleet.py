@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import warm
 import yaml
 from commands import Run, run
 from databases import fresh_database
@@ -23,7 +24,6 @@ from interlock.cli.commands.serve import serve_parser
 
 __all__ = ["run"]
 
-ENTRY = (sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())")
 SCRIPT = [
     {"tool_calls": [{"name": "write_file", "args": {"file_path": "made.txt", "content": "made\n"}}]},
     {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo once >> count.txt; sleep 0.2"}}]},
@@ -73,9 +73,7 @@ def test_print_is_refused_without_init(run: Run) -> None:
 
 class Worker:
     def __init__(self, *flags: str) -> None:
-        self.process = subprocess.Popen(
-            [*ENTRY, "worker", *flags], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
+        self.process = warm.Warm(["worker", *flags], cwd=Path.cwd(), env=os.environ, stderr=subprocess.PIPE)
         self.line("Worker for host:")
 
     def line(self, wanted: str) -> str:
@@ -252,12 +250,13 @@ def test_what_is_decided_on_the_page_is_saved_with_the_job_of_a_worker(
     name = _begin(fleet, tmp_path)
     assert fleet("wait", name).code == 75
     worker.end()
-    server = subprocess.Popen([*ENTRY, "serve", "--port", "0"], stdout=subprocess.PIPE, text=True)
+    words = ["serve", "--port", "0"]
+    server = warm.Warm(words, cwd=Path.cwd(), env=os.environ, stdout=subprocess.PIPE)
     try:
         _decide_queue_stop(server, fleet, name, home)
     finally:
         server.kill()
-        server.communicate()
+        server.ends()
     second = Worker()
     try:
         assert fleet("wait", name).code == 75, "it goes on to its next request"
@@ -265,7 +264,7 @@ def test_what_is_decided_on_the_page_is_saved_with_the_job_of_a_worker(
         assert second.end() == 0
 
 
-def _decide_queue_stop(server: subprocess.Popen[str], fleet: Run, name: str, home: Path) -> None:
+def _decide_queue_stop(server: warm.Warm, fleet: Run, name: str, home: Path) -> None:
     assert server.stdout
     address, _, token = server.stdout.readline().split()[-1].partition("/#token=")
     with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=HANG_S) as page:
