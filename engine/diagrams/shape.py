@@ -177,11 +177,9 @@ def extract(
 ) -> Diagram:
     """Draw `depth` levels of graphs expanded, marked with a run's path; `place`: the nodes around the graph.
 
-    A graph in another of its name (`around`), like the tools of a sub-agent in those of its parent, stays closed
-    unless a run went through it.
+    A graph in one of its name (`around`), like a sub-agent's tools in its parent's, is closed unless a run took it.
     """
-    inner = subgraphs(graph)
-    around = around | {graph.name}
+    inner, around = subgraphs(graph), around | {graph.name}
     opened = tuple(n for n, part in inner.items() if depth > 1 and (path or part.name not in around))
     declared = connections(graph)
     counts = path.through(place, {(e.source, e.target) for e in declared}) if path else None
@@ -199,15 +197,14 @@ def extract(
         if n not in opened
     ]
     beside = [*_lists(graph, place), *_notes(nodes, path)]
-    nodes += [node for _, node in beside]
     edges = [*_placed(declared, place, opened, counts)]
     edges += [Edge(of, node.id, part=node.kind) for of, node in beside]
-    start = Node(_id(place, START), "start", "start", count(START))
-    end = Node(_id(place, END), "end", "end", count(END))
+    nodes.insert(0, Node(_id(place, START), "start", "start", count(START)))
+    nodes += [*(node for _, node in beside), Node(_id(place, END), "end", "end", count(END))]
     return Diagram(
         id=".".join(place),
         name=place[-1] if place else graph.name or "",
-        nodes=(start, *nodes, end),
+        nodes=tuple(nodes),
         edges=tuple(edges),
         clusters=tuple(extract(inner[n], depth - 1, path, (*place, n), around) for n in opened),
     )
