@@ -25,7 +25,7 @@ from interlock.state.events import Emit
 from interlock.state.messages import Feature, Message, ToolDeclaration
 from interlock.state.search import CodeIndex
 from interlock.state.settings import Settings
-from interlock.state.workspace import PathRefused, Place, Workspace
+from interlock.state.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -230,22 +230,6 @@ class Tool:
         ways = {way: getattr(self, way) for way in ("run", "plan", "preview", "summary", "paths")}
         taken = {way: function and taking(function) for way, function in ways.items()}
         return replace(self, name=name, args=args, aliases=(), **taken)
-
-
-__all__ = [
-    "CallKey",
-    "Ended",
-    "FileChange",
-    "Outputs",
-    "PathRefused",
-    "Place",
-    "Planned",
-    "Processes",
-    "Tool",
-    "ToolContext",
-    "ToolResult",
-    "Workspace",
-]
 
 
 @dataclass(frozen=True)

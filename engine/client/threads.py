@@ -18,19 +18,6 @@ if TYPE_CHECKING:
     from interlock.state.calls import ApprovalRequest
     from interlock.state.messages import Message
 
-__all__ = [
-    "Opened",
-    "conversation",
-    "decisions",
-    "history_of",
-    "in_memory",
-    "opened",
-    "requested",
-    "snapshot_of",
-    "update",
-    "waiting",
-]
-
 
 @dataclass(frozen=True)
 class Opened:

@@ -22,7 +22,7 @@ from interlock.services.policy.targets import several
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, ShellLine
 from interlock.state.calls import ApprovalMode, CallView, Risk, SavedRules, SessionRule
 from interlock.state.errors import RunError
-from interlock.state.tooling import PathRefused, Workspace
+from interlock.state.workspace import PathRefused, Workspace
 
 _PATH_KEYS = ("file_path", "path", "dir_path", "notebook_path")
 _URLS = ("http://", "https://")

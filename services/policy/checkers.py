@@ -14,7 +14,8 @@ from interlock.services.policy.rule import STRICTNESS, Checker, Rule, RuleBook
 from interlock.services.shell.model import ShellCommand, ShellLine
 from interlock.state.calls import CallView, Decision, Risk, Verdict
 from interlock.state.messages import Frozen
-from interlock.state.tooling import Ended, PathRefused, Processes, Workspace
+from interlock.state.tooling import Ended, Processes
+from interlock.state.workspace import PathRefused, Workspace
 
 _TIME_LIMIT_S = 5.0
 """Default time-out of an external checker in seconds (gemini-cli)."""

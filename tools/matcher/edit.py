@@ -12,8 +12,8 @@ from rapidfuzz.distance import Indel
 
 from interlock.tools._content import TextFile, line_at, lines_of
 from interlock.tools._diff import Comparison
-from interlock.tools.matcher.find import Match, Miscount, Span, Strategy, find, find_exact
-from interlock.tools.matcher.windows import TooMuchWork, Work
+from interlock.tools.matcher.find import find, find_exact
+from interlock.tools.matcher.windows import Match, Miscount, Span, Strategy, TooMuchWork, Work
 
 _MOST_NAMED = 20
 _HOW = {
