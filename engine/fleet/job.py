@@ -15,6 +15,7 @@ from pathlib import Path
 from interlock import engine
 from interlock.engine.driver.runner import WORKER
 from interlock.engine.fleet.checkout import Checkout, check_out, workspaces_of
+from interlock.engine.fleet.delivery import deliver
 from interlock.engine.options import Options
 from interlock.engine.store import Store
 from interlock.engine.store.queue import give_up
@@ -32,12 +33,15 @@ def main(run: str, home: Path) -> int:
     try:
         if files := check_out(home, run, workspaces_of(os.environ)):
             options = on_clone(options, run, files)
-        asyncio.run(engine.resume(run, options=options))
+        outcome = asyncio.run(engine.resume(run, options=options))
     except (BusyError, StoreError):
         return TRY_AGAIN
     except InterlockError as error:
         with closing(Store(home).connect()) as conn, conn.transaction():
             give_up(conn, run, error.kind, str(error))
+        return 0
+    if files:
+        deliver(home, files, outcome, options)
     return 0
 
 
