@@ -7,76 +7,24 @@ on and reports its end. A client that is gone takes its command with it, as does
 
 import ctypes
 import fcntl
-import gc
-import io
 import json
 import os
 import select
 import signal
 import socket
 import sys
-import tempfile
-import threading
-import time
 import traceback
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from types import FrameType
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 from interlock.cli import warm
+from interlock.cli.forker import become, close_all_but, import_all
 from interlock.cli.main import VERSION, main
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_SCRIPT = [
-    {
-        "tool_calls": [
-            {"name": "write_file", "args": {"file_path": "a.txt", "content": "one\n"}},
-            {"name": "read_file", "args": {"file_path": "a.txt"}},
-            {"name": "run_shell_command", "args": {"command": "cat a.txt"}},
-        ]
-    },
-    {"text": "Done."},
-]
 Stamps = dict[str, tuple[int, int]]
-
-
-def import_all() -> None:
-    """Import what a run and a session need, by running one; only the modules are kept."""
-    from interlock.cli import quick_start
-
-    quick_start.own_process = True
-    quick_start.begin()
-    with tempfile.TemporaryDirectory() as folder, Path(folder, "told").open("w+") as told:
-        os.chdir(folder)
-        before = {name: os.environ.get(name) for name in ("HOME", "INTERLOCK_HOME")}
-        os.environ.update(HOME=folder, INTERLOCK_HOME=f"{folder}/state")
-        Path("script.json").write_text(json.dumps(_SCRIPT), encoding="utf-8")
-        streams, sys.stdout, sys.stderr = (sys.stdout, sys.stderr), told, told
-        try:
-            code = main(["-y", "-p", "warm up", "-m", "script:script.json"])
-        finally:
-            sys.stdout, sys.stderr = streams
-            os.chdir("/")
-            for name, value in before.items():
-                os.environ.pop(name) if value is None else os.environ.update({name: value})
-        if code:
-            told.seek(0)
-            raise RuntimeError(f"the run that imports everything failed: {told.read().strip()}")
-    from interlock.cli import session
-    from interlock.services.process.supervised import SUPERVISORS
-
-    parts = (module.name for module in iter_modules(session.__path__, "interlock.cli.session."))
-    for name in (*parts, "interlock.services.models.gemini"):
-        import_module(name)
-    SUPERVISORS.end()
-    gc.unfreeze()  # else the run's own objects, with the folder that they hold, would stay
-    gc.collect()
-    gc.freeze()  # otherwise a child's collections copy the pages that it shares with us
-    if threading.active_count() > 1:
-        raise RuntimeError("an import left a thread behind: what it holds, a forked process never gets")
 
 
 def _stamps() -> Stamps:
@@ -120,7 +68,7 @@ def _keep(conn: socket.socket, fds: list[int], stamps: Stamps) -> NoReturn:
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        _close_all_but({0, 1, 2, conn.fileno(), *fds})  # the lock and the socket are the warm process's alone
+        close_all_but({0, 1, 2, conn.fileno(), *fds})  # the lock and the socket are the warm process's alone
         with open(fds[0], "rb", closefd=False) as file:
             file.seek(0)
             given: dict[str, Any] = json.load(file)
@@ -140,7 +88,7 @@ def _keep(conn: socket.socket, fds: list[int], stamps: Stamps) -> NoReturn:
         if pid == 0:
             signal.set_wakeup_fd(-1)
             conn.detach()
-            _close_all_but({0, 1, 2, *fds})
+            close_all_but({0, 1, 2, *fds})
             _become(given, fds, keeper)
         for fd in fds:
             os.close(fd)
@@ -152,13 +100,6 @@ def _keep(conn: socket.socket, fds: list[int], stamps: Stamps) -> NoReturn:
 
 def _noticed(_: int, __: FrameType | None) -> None:
     """With a handler, the signal wakes `select`."""
-
-
-def _close_all_but(kept: set[int]) -> None:
-    for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208
-        if number not in kept:
-            with suppress(OSError):  # the listing's own
-                os.close(number)
 
 
 def _refusal(theirs: dict[str, str], stamps: Stamps) -> str:
@@ -201,40 +142,16 @@ def _become(given: dict[str, Any], fds: list[int], keeper: int) -> NoReturn:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != keeper:
         os._exit(1)  # it died before that
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.fchdir(fds[1])
     above = max(given["numbers"]) + 1
     moved: list[int] = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in fds[2:]]
     for fd, number in zip(moved, given["numbers"], strict=True):
         os.dup2(fd, number)
-    _close_all_but({*given["numbers"]})
+    close_all_but({*given["numbers"]})
     os.umask(given["umask"])
-    os.environ.clear()
-    os.environ.update(given["env"])
-    time.tzset()
     sys.argv = given["argv"]
-    assert sys.__stdin__ and sys.__stdout__ and sys.__stderr__
-    sys.stdin = sys.__stdin__ = _text(0, sys.__stdin__)
-    sys.stdout = sys.__stdout__ = _text(1, sys.__stdout__)
-    sys.stderr = sys.__stderr__ = _text(2, sys.__stderr__)
     warm.forked()
-    code = 1
-    try:
-        code = main()
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 1
-    except BaseException:
-        traceback.print_exc()
-    sys.stdout.flush()
-    os._exit(code)
-
-
-def _text(fd: int, like: TextIO) -> io.TextIOWrapper:
-    """A stream as Python makes it at start-up."""
-    raw = io.FileIO(fd, "r" if fd == 0 else "w", closefd=False)
-    binary = io.BufferedReader(raw) if fd == 0 else io.BufferedWriter(raw)
-    by_line = fd == 2 or (fd == 1 and os.isatty(1))
-    return io.TextIOWrapper(binary, like.encoding, like.errors, line_buffering=by_line)
+    os._exit(become(given["env"], main))
 
 
 def _listening() -> socket.socket | None:

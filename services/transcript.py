@@ -39,8 +39,6 @@ class StoredRecord(NamedTuple):
 
 
 class ChainRecords(Protocol):
-    """The rows of the chain."""
-
     def add(self, name: str, run: str, record: StoredRecord) -> None:
         """Write the record with the driver's next commit; if it is there already, nothing."""
         ...

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.cli.flags import existing_folder
+from interlock.cli.forked import FORKER
 from interlock.cli.parsing import Args, Parser, duration, flag, number
 from interlock.cli.render.output import counted, elapsed, err, out, show_json, show_table
 from interlock.engine.client import Client, Options, state_home
@@ -53,7 +54,7 @@ def worker(args: Args) -> None:
         queues.append(GIT_QUEUE)
         os.environ["INTERLOCK_WORKSPACES"] = str(existing_folder(args.workspaces, "--workspaces").resolve())
     err().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
-    fleet.work(queues, args.concurrency, lambda line: err().print(line))
+    fleet.work(queues, args.concurrency, lambda line: err().print(line), FORKER.start)
 
 
 def fleet_parser() -> Parser:
@@ -70,8 +71,7 @@ def fleet_parser() -> Parser:
     )
     made.add_argument("action", nargs="?", choices=("init",), help="make the tables")
     flag(made, "--print", "with `init`: print the SQL, with a role for workers and one for viewers")
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def fleet(args: Args) -> None:
@@ -154,8 +154,7 @@ def wait_parser() -> Parser:
     )
     made.add_argument("runs", nargs="+", metavar="RUN")
     flag(made, "--timeout TIME", "wait no longer: 90s, 15m, 2h (exit code 124)", type=duration)
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def wait(args: Args) -> int:
@@ -164,7 +163,7 @@ def wait(args: Args) -> int:
     until = time.monotonic() + args.timeout if args.timeout else None
     left = [*names]
     while left:
-        statuses = {row.run: row.status for row in client.runs()}
+        statuses = {row.run: row.status for row in client.named_runs(left)}
         for name in [n for n in left if statuses.get(n) not in _BUSY]:
             left.remove(name)
             if not args.json:
@@ -173,7 +172,7 @@ def wait(args: Args) -> int:
             raise UserError(f"Not over after {args.timeout:g} s: {', '.join(left)}.", _TIMED_OUT)
         if left:
             time.sleep(_LOOK_S)
-    rows = {row.run: row for row in client.runs()}
+    rows = {row.run: row for row in client.named_runs(names)}
     if args.json:
         show_json([rows[name]._asdict() for name in names if name in rows])
     return next((code for name in names if (code := _code(client, name))), 0)
@@ -193,8 +192,7 @@ def cancel_parser() -> Parser:
         "Stop a run that waits for a worker or is driven by one. It can be resumed.",
         [("interlock cancel 4k2", "stop it")],
     )
-    made.run_flag()
-    return made
+    return made.run_flag()
 
 
 def cancel(args: Args) -> None:

@@ -8,11 +8,13 @@ import json
 import os
 import pickle
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from interlock.cli.forked import FORKER
 from interlock.engine.client import Client, Options
 from interlock.state.errors import InterlockError, UserError, bug
 
@@ -56,21 +58,25 @@ class Apart:
     async def done(self, asked: Asked) -> dict[str, Any]:
         """The answer. Raises `UserError` with why there is none."""
         async with self._gate:
-            child = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", __name__),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-            )
-            try:
-                answer, _ = await child.communicate(pickle.dumps(asked))
-            finally:
-                if child.returncode is None:
-                    child.kill()
+            answer = await asyncio.to_thread(_answer, asked)
         made = json.loads(answer) if answer else {"error": f"The process for {asked.what} died."}
         if "error" in made:
             raise UserError(made["error"])
         return made
+
+
+def _answer(asked: Asked) -> bytes:
+    told, stdout = os.pipe()
+    with tempfile.TemporaryFile() as work, os.fdopen(told, "rb") as answer:
+        try:
+            work.write(pickle.dumps(asked))
+            work.seek(0)
+            child = FORKER.start(__name__, stdin=work.fileno(), stdout=stdout)
+        finally:
+            os.close(stdout)
+        found = answer.read()
+        child.wait()
+        return found
 
 
 def _stamps(folder: Path) -> list[float]:
@@ -151,7 +157,3 @@ def main() -> None:
         except Exception as error:
             made = {"error": str(error if isinstance(error, InterlockError) else bug(error))}
         json.dump(made, answer, default=repr)
-
-
-if __name__ == "__main__":
-    main()

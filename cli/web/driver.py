@@ -11,7 +11,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,20 +82,13 @@ async def _drive(work: Work) -> None:
 
 
 def main() -> None:
-    import_module(
-        "interlock.engine.driver.runner"
-    )  # what every drive needs: a spare process has it before its work
     try:
         work: Work = pickle.load(sys.stdin.buffer)
     except EOFError:
-        return  # a spare process that wasn't needed
+        return  # it was cancelled before it began
     try:
         asyncio.run(_drive(work))
         answer({})
     except Exception as error:
         failure = error if isinstance(error, InterlockError) else bug(error)
         answer({"error": str(failure), "kind": failure.kind})
-
-
-if __name__ == "__main__":
-    main()

@@ -6,19 +6,17 @@ import os
 import pickle
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from interlock.cli.forked import FORKER, Child
 from interlock.cli.web import driver
 from interlock.cli.web.driver import Work, live_file
 from interlock.engine.client import Client
 from interlock.services.process.identity import Owner, is_alive
 from interlock.state.errors import BusyError, UserError
-
-Child = subprocess.Popen[bytes]
 
 
 class Elsewhere:
@@ -38,52 +36,8 @@ class Elsewhere:
 
 _LOOK_S = 0.05
 """Seconds between two looks at the file of a drive."""
-_SPARE_S = 60.0
 _MOST = 1_000_000
 """Bytes of it that are read at once."""
-
-
-def _started() -> Child:
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", driver.__name__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-class _Spare:
-    """One process that has imported what a drive needs, for `_SPARE_S` seconds after the newest drive began."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._child: Child | None = None
-        self._timer: threading.Timer | None = None
-
-    def taken(self) -> Child | None:
-        with self._lock:
-            child, self._child = self._child, None
-        return child if child and child.poll() is None else None
-
-    def keep(self) -> None:
-        with self._lock:
-            self._child = self._child or _started()
-            if self._timer:
-                self._timer.cancel()
-            self._timer = threading.Timer(_SPARE_S, self.end)
-            self._timer.daemon = True
-            self._timer.start()
-
-    def end(self) -> None:
-        if child := self.taken():
-            assert child.stdin and child.stdout
-            child.stdin.close()  # it ends when nothing comes; so it does when this process is gone
-            child.wait()
-            child.stdout.close()
-
-
-_spare = _Spare()
 
 
 async def begin(work: Work, started: Callable[[Child], None] = lambda _: None) -> None:
@@ -99,15 +53,20 @@ async def begin(work: Work, started: Callable[[Child], None] = lambda _: None) -
 
 
 def _begun(work: Work, started: Callable[[Child], None]) -> Mapping[str, str]:
-    child = _spare.taken() or _started()
-    assert child.stdin and child.stdout
-    with child.stdout, child.stdin:
+    stdin, given = os.pipe()
+    told, stdout = os.pipe()
+    with os.fdopen(given, "wb") as giving, os.fdopen(told, "rb") as telling:
+        try:
+            child = FORKER.start(driver.__name__, stdin=stdin, stdout=stdout)
+        finally:
+            os.close(stdin)
+            os.close(stdout)
         started(child)
-        child.stdin.write(pickle.dumps(work))
-        child.stdin.close()
-        line = child.stdout.readline()
-    _spare.keep()
-    threading.Thread(target=child.wait, daemon=True).start()
+        giving.write(pickle.dumps(work))
+        giving.close()
+        line = telling.readline()
+    if isinstance(child, subprocess.Popen):
+        threading.Thread(target=child.wait, daemon=True).start()
     died = {"error": f"The process of run {work.run!r} died before it began."}
     return json.loads(line) if line else died
 

@@ -12,6 +12,7 @@ from interlock.engine.store.database import address_of, placed
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
+    from interlock.engine.fleet.worker import Start
     from interlock.engine.store.queue import Job
 
 _NO_SERVER = (
@@ -70,11 +71,12 @@ class Fleet:
 
     def set_up(self) -> None:
         """Make the tables of store and queue, if they are missing. Raises `StoreError`."""
+        from interlock.engine.store.queue import explained as queue_explained
         from interlock.engine.store.queue import make_queue
 
         store = Store(self.home)
         store.open()
-        with explained(store.path):
+        with explained(store.path), queue_explained():
             make_queue(address_of(store.path))
 
     def host_queue(self) -> str:
@@ -83,13 +85,16 @@ class Fleet:
 
         return host_queue()
 
-    def work(self, queues: Sequence[str], concurrency: int, report: Callable[[str], None]) -> None:
-        """Drive runs until SIGTERM or Ctrl-C. `report` is given a line on each thing that happens."""
+    def work(
+        self, queues: Sequence[str], concurrency: int, report: Callable[[str], None], start: "Start"
+    ) -> None:
+        """Drive runs until SIGTERM or Ctrl-C. `report` is given a line on each thing; `start` starts processes."""
         from interlock.engine.fleet.worker import Worker
+        from interlock.engine.store.queue import explained as queue_explained
 
         self.set_up()
-        with explained(Store(self.home).path):
-            asyncio.run(Worker(self.home, queues, concurrency, report).work())
+        with explained(Store(self.home).path), queue_explained():
+            asyncio.run(Worker(self.home, queues, concurrency, report, start).work())
 
     def standing(self) -> "tuple[dict[int, float], list[Job], int]":
         """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""

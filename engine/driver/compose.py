@@ -300,7 +300,6 @@ def _toolset(
 
 
 def _tools(prepared: RunConfig, info: RunInfo) -> dict[str, Tool]:
-    """All tools available here."""
     tools = {**TOOLS, **agent_tools(prepared.agents), **skill_tools(prepared.skills)}
     tools |= {**mode_tools(prepared.modes), **prepared.discovered}
     task = prepared.settings.task

@@ -66,8 +66,6 @@ def watched(prepared: RunConfig, home: Path, run: str) -> Notifications:
 
 @dataclass(frozen=True)
 class Notice:
-    """One notification."""
-
     prepared: RunConfig
     home: Path
     payload: Mapping[str, Any]

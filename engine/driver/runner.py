@@ -56,7 +56,7 @@ from interlock.engine.store.runs import NewRun, insert_run, new_run_id
 from interlock.engine.workflows import find_workflow
 from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs.foreign import Foreign
+from interlock.graphs.foreign import Foreign, NodeError
 from interlock.prompts import digest
 from interlock.state.deps import Stopped
 from interlock.state.errors import (
@@ -262,7 +262,6 @@ async def _resumed(
 
 
 async def _driven(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First) -> Outcome:
-    """Acquire the run, drive it, release it."""
     store, stop, rewire = door.store, door.stop, door.rewire or Rewire()
     chosen = rewire.workflow(with_own_nodes(chosen, prepared))
     prepared = await _unless_stopped(with_discovered(prepared, store.home), run, stop)
@@ -369,6 +368,8 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: 
                 return conclude(drive, chosen, snapshot, context, error, prepared.warnings)
             except RunError as misfit:  # the last state doesn't fit the workflow's declared output
                 return conclude(drive, chosen, snapshot, context, misfit, prepared.warnings)
+    except NodeError as refused:
+        return conclude(drive, chosen, None, context, error or refused, prepared.warnings)
     except StoreError as broken:
         return unrecorded(run, chosen, error if isinstance(error, StoreError) else broken, prepared)
 

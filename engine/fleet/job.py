@@ -1,6 +1,7 @@
 """job: drives one run in a process of its own, for a worker: until it parks or ends, or the worker is gone.
 
-A crash or an out-of-memory of one run ends one run. Why a run can't be driven is noted in its row.
+A crash or an out-of-memory of one run ends one run. Why a run can't be driven is noted in its row; why its store can't
+be used is printed, and the worker tries again.
 """
 
 import asyncio
@@ -27,19 +28,24 @@ STALE_S = 8.0
 """Seconds without a heartbeat after which another host's driver is replaced; a takeover takes 45 s at most."""
 
 
-def main(run: str, home: Path) -> int:
+def main(run: str, at: str) -> int:
+    home = Path(at)
     threading.Thread(target=_leave_with_worker, daemon=True).start()
     options = Options(home=home, door=WORKER, env=dict(os.environ), stale_after_s=STALE_S)
     try:
         if files := check_out(home, run, workspaces_of(os.environ)):
             options = on_clone(options, run, files)
         outcome = asyncio.run(engine.resume(run, options=options))
-    except (BusyError, StoreError):
+    except (BusyError, StoreError) as error:
+        print(error, file=sys.stderr)
         return TRY_AGAIN
     except InterlockError as error:
         with closing(Store(home).connect()) as conn, conn.transaction():
             give_up(conn, run, error.kind, str(error))
         return 0
+    if outcome.error and outcome.error["type"] in (BusyError.kind, StoreError.kind):
+        print(outcome.error["message"], file=sys.stderr)
+        return TRY_AGAIN
     if files:
         deliver(home, files, outcome, options)
     return 0
@@ -56,7 +62,3 @@ def _leave_with_worker() -> None:
     while os.read(0, 1):
         pass
     os._exit(1)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(os.environ["INTERLOCK_HOME"])))

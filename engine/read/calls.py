@@ -32,8 +32,6 @@ def answered(home: Path, run: str) -> Iterator[dict[str, Any]]:
 
 
 class Reason(NamedTuple):
-    """The reason a node gave for its decision."""
-
     step: int
     """The root step it led to."""
     workflow: str

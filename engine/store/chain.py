@@ -32,5 +32,4 @@ class SqlChain:
         return [name for (name,) in rows.fetchall()]
 
     def messages(self) -> list[str]:
-        """Every record of a message."""
         return [name for (name,) in self.conn.execute("select id from chain where parent <> ''").fetchall()]

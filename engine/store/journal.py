@@ -123,7 +123,6 @@ class SqlJournal:
             self._put(key, done)
 
     def latest(self, message: str, index: int) -> CallKey:
-        """The key of a call's latest attempt."""
         (attempt,) = self.conn.execute(
             "select max(attempt) from journal where run = ? and message = ? and idx = ?",
             (self.run, message, index),

@@ -296,7 +296,11 @@ def version(conn: Connection, path: Path) -> int:
 def _versions(conn: Connection) -> dict[int, float]:
     """Versions of the schema that were made, and when; 0: by `for_administrators`, without an audit."""
     (there,) = conn.execute("select to_regclass('store_version') is not null").fetchone()
-    return dict(conn.execute("select version, at from store_version").fetchall()) if there else {}
+    return (
+        dict(conn.execute("select version, at from store_version order by version").fetchall())
+        if there
+        else {}
+    )
 
 
 def migrate(conn: PostgresConnection) -> None:

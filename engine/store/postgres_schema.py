@@ -22,6 +22,22 @@ _TYPES = (
     (r"\) without rowid", ")"),
 )
 
+_INDEXES = (
+    "runs_updated on runs (updated)",
+    "runs_status on runs (status, updated)",
+    "runs_workspace on runs (workspace, updated)",
+    "runs_parent on runs (parent) where parent is not null",
+    "runs_open on runs (queue) where queue is not null and status = 'open'",
+    "chain_run on chain (run)",
+    "chain_parent on chain (parent)",
+    "lease_held on lease (run) where held = 1",
+    "approvals_open on approvals (asked_at, run) where answer is null and superseded = 0 and interrupt is not null",
+    "snapshots_repository on snapshots (repository)",
+    "sessions_run on sessions (run)",
+    "model_calls_at on model_calls (at)",
+)
+"""What a server's store is searched by beside its keys: it holds the runs of many people."""
+
 
 def schema_of(text: str) -> str:
     """SQLite's definitions of tables as PostgreSQL's."""
@@ -40,6 +56,7 @@ def definitions() -> Iterator[str]:
         if changed > _FIRST:
             yield f"alter table {table} add column if not exists " + schema_of(f"{name} {kind}")
     yield schema_of(BLOBS).strip()
+    yield from (f"create index if not exists {index}" for index in _INDEXES)
     yield from (FUNCTIONS.strip(), schema_of(SCHEMA).strip(), *triggers())
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from interlock.engine.store import Store, reading, select, views
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.lineage import related
 
 
 def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) -> None:
@@ -26,7 +27,8 @@ def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) 
                 _copy(old, conn, source, "run = ?", run, into=table)
             # The run's own first: of two records that follow one, its own counts.
             _copy(old, conn, "chain", "run = ?", run)
-            _copy(old, conn, "chain", "run <> ?", run)
+            for other in related(old, run):
+                _copy(old, conn, "chain", "run = ?", other)
             (text,) = conn.execute("select options from runs where run = ?", (run,)).fetchone()
             options = {**json.loads(text), "record_to": None, "fake": str(script)}
             begun = "update runs set options = ?, status = 'open', step = 0 where run = ?"

@@ -31,8 +31,6 @@ _ID_LENGTH = 8
 
 @dataclass(frozen=True)
 class NewRun:
-    """What is known of a run when it starts."""
-
     run: str
     workflow: str
     workspace: str
@@ -112,7 +110,7 @@ def _lonely_snapshots(conn: Connection, run: str) -> list[str]:
     rows = conn.execute(
         "select distinct repository from snapshots where run = :run and not exists "
         "(select 1 from runs o join runs r on r.workspace = o.workspace where r.run = :run and o.run <> :run) "
-        "and repository not in (select repository from snapshots where run <> :run)",
+        "and not exists (select 1 from snapshots s where s.repository = snapshots.repository and s.run <> :run)",
         {"run": run},
     )
     return [name for (name,) in rows]

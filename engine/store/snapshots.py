@@ -100,8 +100,6 @@ class SqlSnapshots:
 
 
 class Snapshot(NamedTuple):
-    """The snapshots around one call."""
-
     message: str
     idx: int
     attempt: int

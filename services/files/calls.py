@@ -23,16 +23,8 @@ from interlock.state.calls import (
     ToolResult,
     failure,
 )
-from interlock.state.tooling import (
-    FileChange,
-    FileNow,
-    PathRefused,
-    Place,
-    Tool,
-    ToolContext,
-    ToolRun,
-    Workspace,
-)
+from interlock.state.tooling import FileChange, FileNow, Tool, ToolContext, ToolRun
+from interlock.state.workspace import PathRefused, Place, Workspace
 from interlock.tools._opening import open_target, read_bytes, status_at
 
 _MOST_FORESEEN = 100_000_000

@@ -27,7 +27,7 @@ from interlock.services.secrets.redaction import SHAPES, Redactor
 
 if TYPE_CHECKING:  # fast commands read chains: keep their imports few
     from interlock.state.calls import CallKey
-    from interlock.state.tooling import Place
+    from interlock.state.workspace import Place
 
 
 class UnreadableError(Exception):
@@ -140,7 +140,6 @@ def new_file(place: "Place", data: bytes, mode: int, umask: int) -> None:
 
 
 def replace_link(place: "Place", target: str) -> None:
-    """Replace a file, a link or nothing with a link."""
     scratch = _scratch(place)
     _remove(place.directory, scratch)
     os.symlink(target, scratch, dir_fd=place.directory)
@@ -153,7 +152,7 @@ def _scratch(place: "Place") -> str:
 
 def replace_file(path: Path, data: bytes) -> None:
     """Like `write_atomically`, for one of our files readable only by its owner. Writers must hold `locked`."""
-    from interlock.state.tooling import Place
+    from interlock.state.workspace import Place
 
     directory = os.open(path.parent, _DIRECTORY)
     try:
@@ -232,7 +231,7 @@ class Anchor:
     @contextmanager
     def place(self, path: Path, *, make: bool = False) -> Generator["Place"]:
         """See `Workspace.place`; `path` is this directory or below it."""
-        from interlock.state.tooling import Place
+        from interlock.state.workspace import Place
 
         parts = path.relative_to(self.path).parts
         if ".." in parts:

@@ -15,8 +15,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from interlock.services.files.regular import read_file
-from interlock.state.tooling import PathRefused
-from interlock.state.workspace import Protection
+from interlock.state.workspace import PathRefused, Protection
 
 SETTINGS_FOLDERS = (".gemini", ".interlock")
 """Looked up in the home directory, then in the workspace; later ones win."""
@@ -101,7 +100,6 @@ def _plain(name: str) -> str:
 
 
 def is_private(name: str) -> bool:
-    """Whether one path segment is private."""
     known = folded(name)
     return known in _NAMES or _CREDENTIALS.fullmatch(known) is not None
 

@@ -25,8 +25,7 @@ from interlock.services.files.protected import (
 from interlock.state.errors import ConfigError, UserError
 from interlock.state.settings import Settings
 from interlock.state.text import clean
-from interlock.state.tooling import PathRefused, Place
-from interlock.state.workspace import Buffers, LeaveOut, Protection, ignored_text
+from interlock.state.workspace import Buffers, LeaveOut, PathRefused, Place, Protection, ignored_text
 from interlock.tools._opening import Kind, entry_kind, open_directory, status_at
 
 DEPENDENCIES = "node_modules"

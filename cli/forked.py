@@ -1,0 +1,165 @@
+"""forked: starts programs of ours as forks of a process that has imported what they need (`forker.py`).
+
+Where forks can't be trusted (not Linux), or that process can't live, each is started as a program of its own.
+"""
+
+import atexit
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from interlock.cli.warm import imported_with
+
+WORD = 4
+"""Bytes of a pid, and of a wait status."""
+_COLD = "import sys; from importlib import import_module as i; sys.exit(i(sys.argv[1]).main(*sys.argv[2:]))"
+
+
+class Child(Protocol):
+    """A process, as `subprocess.Popen` shows it."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self) -> int: ...
+
+    def send_signal(self, number: int, /) -> None: ...
+
+
+class Fork:
+    """Brought by `told`: its pid, then its wait status. Raises `ConnectionError` if no pid comes."""
+
+    def __init__(self, told: int) -> None:
+        self._told = told
+        self.pid = int.from_bytes(os.read(told, WORD), sys.byteorder)
+        self.returncode: int | None = None
+        if not self.pid:
+            raise BrokenPipeError("the process that forks is gone")
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._told], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("interlock", timeout or 0)
+            status = os.read(self._told, WORD) or int(signal.SIGKILL).to_bytes(WORD, sys.byteorder)
+            self.returncode = os.waitstatus_to_exitcode(int.from_bytes(status, sys.byteorder))
+        return self.returncode
+
+    def send_signal(self, number: int, /) -> None:
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def __del__(self) -> None:
+        os.close(self._told)
+
+
+class Forker:
+    """The process that forks. It is started when first asked, and ends unused, or when this one is gone."""
+
+    def __init__(self, program: Sequence[str] = ("-m", "interlock.cli.forker")) -> None:
+        self._program = program
+        self._lock = threading.Lock()
+        self._door: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(
+        self,
+        module: str,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int = subprocess.DEVNULL,
+        stderr: int = subprocess.DEVNULL,
+    ) -> Child:
+        """Run `module`'s `main(*arguments)` in a session of its own. Raises `OSError`."""
+        env = {**os.environ} if env is None else env
+        null = os.open(os.devnull, os.O_RDWR)
+        try:
+            streams = [null if fd == subprocess.DEVNULL else fd for fd in (stdin, stdout, stderr)]
+            for _ in range(2 if sys.platform.startswith("linux") else 0):
+                try:
+                    return Fork(self.asked(module, arguments, env, str(Path.cwd()), streams))
+                except ConnectionError:  # it ended, or was killed; what it forked lives on
+                    self.end()
+        finally:
+            os.close(null)
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", _COLD, module, *arguments],
+            env=env,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+
+    def asked(
+        self, module: str, arguments: Sequence[str], env: Mapping[str, str], cwd: str, streams: Sequence[int]
+    ) -> int:
+        """Ask for a fork; returns what tells of it. Raises `ConnectionError` if the process that forks is gone."""
+        given = {"module": module, "arguments": [*arguments], "env": {**env}, "cwd": cwd}
+        request = os.memfd_create("start", os.MFD_CLOEXEC)
+        told, telling = os.pipe()
+        try:
+            os.write(request, json.dumps(given).encode())
+            socket.send_fds(self.door(), [b"x"], [request, telling, *streams])
+        except BaseException:
+            os.close(told)
+            raise
+        finally:
+            os.close(request)
+            os.close(telling)
+        return told
+
+    def door(self) -> socket.socket:
+        """The socket to that process, which is started if there is none."""
+        with self._lock:
+            if self._door is None:
+                self._door, theirs = socket.socketpair()
+                with theirs:
+                    self._process = subprocess.Popen(
+                        [sys.executable, "-P", *self._program, str(theirs.fileno())],
+                        env={**imported_with(), "PATH": os.environ.get("PATH", os.defpath)},
+                        cwd="/",
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        start_new_session=True,
+                        pass_fds=[theirs.fileno()],
+                    )
+            return self._door
+
+    def adopt(self, door: socket.socket) -> None:
+        """Use the process that this one was itself forked from."""
+        self._door = door
+
+    def end(self) -> None:
+        """What was forked goes on."""
+        with self._lock:
+            if self._door:
+                self._door.close()
+            if self._process:
+                self._process.kill()
+                self._process.wait()
+            self._door = self._process = None
+
+
+FORKER = Forker()
+atexit.register(FORKER.end)

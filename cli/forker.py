@@ -1,0 +1,196 @@
+"""forker: imports once what runs need, then forks a process for each request that comes through a socket.
+
+It holds no key, setting, store, open file or thread: its one prompt is a scripted one in a folder that it deletes. The
+fork alone reads what was handed over: a file (module, arguments, environment, folder), where to tell its end, and the
+streams. It ends when no process asks for forks any more, or none did
+for a minute; what it forked goes on.
+"""
+
+import gc
+import io
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from types import FrameType
+from typing import Any, NoReturn, TextIO
+
+from interlock.cli import quick_start
+from interlock.cli.forked import WORD
+from interlock.cli.main import main as command_line
+
+UNUSED_S = 60.0
+_MOST = 6
+"""Descriptors of a request: its file, where to tell the end, three streams, and a fourth for tests."""
+_SCRIPT = [
+    {
+        "tool_calls": [
+            {"name": "write_file", "args": {"file_path": "a.txt", "content": "one\n"}},
+            {"name": "read_file", "args": {"file_path": "a.txt"}},
+            {"name": "run_shell_command", "args": {"command": "cat a.txt"}},
+        ]
+    },
+    {"text": "Done."},
+]
+
+
+def import_all() -> None:
+    """Import what a run and a session need, by running one; only the modules are kept. Raises `RuntimeError`."""
+    quick_start.own_process = True
+    quick_start.begin()
+    with tempfile.TemporaryDirectory() as folder, Path(folder, "told").open("w+") as told:
+        os.chdir(folder)
+        before = {name: os.environ.get(name) for name in ("HOME", "INTERLOCK_HOME")}
+        os.environ.update(HOME=folder, INTERLOCK_HOME=f"{folder}/state")
+        Path("script.json").write_text(json.dumps(_SCRIPT), encoding="utf-8")
+        streams, sys.stdout, sys.stderr = (sys.stdout, sys.stderr), told, told
+        try:
+            code = command_line(["-y", "-p", "warm up", "-m", "script:script.json"])
+        finally:
+            sys.stdout, sys.stderr = streams
+            os.chdir("/")
+            for name, value in before.items():
+                os.environ.pop(name) if value is None else os.environ.update({name: value})
+        if code:
+            told.seek(0)
+            raise RuntimeError(f"the run that imports everything failed: {told.read().strip()}")
+    from interlock.cli import session
+    from interlock.services.process.supervised import SUPERVISORS
+
+    parts = (module.name for module in iter_modules(session.__path__, "interlock.cli.session."))
+    for name in (*parts, "interlock.services.models.gemini"):
+        import_module(name)
+    SUPERVISORS.end()
+    gc.unfreeze()  # else the run's own objects, with the folder that they hold, would stay
+    gc.collect()
+    gc.freeze()  # otherwise a child's collections copy the pages that it shares with us
+    if threading.active_count() > 1:
+        raise RuntimeError("an import left a thread behind: what it holds, a forked process never gets")
+
+
+def close_all_but(kept: set[int]) -> None:
+    for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208
+        if number not in kept:
+            with suppress(OSError):  # the listing's own
+                os.close(number)
+
+
+def become(env: Mapping[str, str], call: Callable[[], int | None]) -> int:
+    """Take this environment, and the streams 0, 1 and 2 as Python makes them; returns `call`'s exit code."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
+    tempfile.tempdir = None
+    assert sys.__stdin__ and sys.__stdout__ and sys.__stderr__
+    sys.stdin = sys.__stdin__ = _text(0, sys.__stdin__)
+    sys.stdout = sys.__stdout__ = _text(1, sys.__stdout__)
+    sys.stderr = sys.__stderr__ = _text(2, sys.__stderr__)
+    code = 1
+    try:
+        code = call() or 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    return code
+
+
+def _text(fd: int, like: TextIO) -> io.TextIOWrapper:
+    """A stream as Python makes it at start-up."""
+    raw = io.FileIO(fd, "r" if fd == 0 else "w", closefd=False)
+    binary = io.BufferedReader(raw) if fd == 0 else io.BufferedWriter(raw)
+    by_line = fd == 2 or (fd == 1 and os.isatty(1))
+    return io.TextIOWrapper(binary, like.encoding, like.errors, line_buffering=by_line)
+
+
+def _noticed(_: int, __: FrameType | None) -> None:
+    """With a handler, a signal wakes `select`."""
+
+
+class _Forks:
+    """Forks until nobody asks any more, and reports each process's end."""
+
+    def __init__(self, door: socket.socket) -> None:
+        self._door = door
+        self._wake, self._waking = os.pipe()
+        for end in (self._wake, self._waking):
+            os.set_blocking(end, False)
+        self._telling: dict[int, int] = {}
+        """Process → where its end is told."""
+
+    def serve(self, unused_s: float) -> None:
+        signal.signal(signal.SIGCHLD, _noticed)
+        signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False)
+        while ready := select.select([self._door, self._wake], [], [], None if self._telling else unused_s)[
+            0
+        ]:
+            if self._wake in ready:
+                os.read(self._wake, 4096)
+                self._reap()
+            if self._door in ready and not self._answer():
+                return
+
+    def _answer(self) -> bool:
+        asked, fds, _, _ = socket.recv_fds(self._door, 1, _MOST)
+        if asked:
+            with suppress(OSError):  # told by the end of its pipe
+                if (pid := os.fork()) == 0:
+                    self._become(*fds)
+                os.write(fds[1], pid.to_bytes(WORD, sys.byteorder))
+                self._telling[pid] = os.dup(fds[1])
+        for fd in fds:
+            os.close(fd)
+        return bool(asked)
+
+    def _reap(self) -> None:
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                _tell(told := self._telling.pop(ended[0]), ended[1])
+                os.close(told)
+
+    def _become(self, request: int, told: int, *streams: int) -> NoReturn:
+        parent = os.getppid()
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with open(request, "rb", closefd=False) as file:
+            file.seek(0)
+            given: dict[str, Any] = json.load(file)
+        for number, fd in enumerate(streams):
+            os.dup2(fd, number)
+        close_all_but({*range(len(streams)), told})
+        os.set_inheritable(told, False)
+        code = 1
+        with suppress(OSError):  # the folder is gone
+            os.chdir(given["cwd"])
+            code = become(given["env"], lambda: import_module(given["module"]).main(*given["arguments"]))
+        if os.getppid() != parent:  # it is gone, and can't tell
+            _tell(told, code << 8)
+        os._exit(code)
+
+
+def _tell(told: int, status: int) -> None:
+    with suppress(OSError):  # nobody listens
+        os.write(told, status.to_bytes(WORD, sys.byteorder))
+
+
+def main(door: str) -> None:
+    import_all()
+    _Forks(socket.socket(fileno=int(door))).serve(UNUSED_S)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
