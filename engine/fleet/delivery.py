@@ -23,7 +23,7 @@ from interlock.engine.read import find_run
 from interlock.engine.store import Store, explained, read_options, reading
 from interlock.engine.store.blobs import put_blob
 from interlock.engine.store.packs import brought
-from interlock.engine.store.places import first_snapshot, newest_snapshot
+from interlock.engine.store.places import first_snapshot, is_begun, newest_snapshot
 from interlock.engine.store.queue import give_up
 from interlock.engine.store.runs import ALPHABET
 from interlock.services.snapshots.snapshots import Repository as Snapshots
@@ -88,7 +88,7 @@ def _begin_push(home: Path, files: Checkout, run: str, ends: tuple[str, str], op
     row = find_run(home, run)
     with reading(home) as conn:
         assert conn is not None
-        if conn.execute("select 1 from runs where run = ?", (name,)).fetchone():
+        if is_begun(conn, name):
             return
         kept = restored(options, read_options(conn, run), str(files.folder))
     what = {**files.options, "deliver": "none", "pushes": run, "first": ends[0], "last": ends[1]}

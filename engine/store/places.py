@@ -31,6 +31,10 @@ def _in_folder(conn: Connection, run: str) -> list[str]:
     return [name for (name,) in rows]
 
 
+def is_begun(conn: Connection, run: str) -> bool:
+    return conn.execute("select 1 from runs where run = ?", (run,)).fetchone() is not None
+
+
 def newest_snapshot(conn: Connection, run: str) -> str:
     """The last snapshot of the run's folder: the one that no other continues; empty: there is none yet."""
     rows = _kept(conn, run)
