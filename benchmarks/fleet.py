@@ -154,7 +154,7 @@ class Matrix:
         if kind.endswith("drive"):
             self._to_a_drive(kind, host)
             return
-        drives, seconds = host.drives(), 0.0
+        drives, seconds = self.drives(host), 0.0
         if kind == "stop a worker":
             os.kill(host.worker_pid() or 0, signal.SIGTERM)
         elif kind.startswith("kill"):
@@ -186,7 +186,7 @@ class Matrix:
         host.cut, host.paused = False, set()
 
     def _to_a_drive(self, kind: str, host: Host) -> None:
-        drives = host.drives()
+        drives = self.drives(host)
         if not drives:
             return
         run, pid = self.chance.choice([*drives.items()])
@@ -203,6 +203,14 @@ class Matrix:
         with contextlib.suppress(Exception):  # the database may be away, too: then this one isn't measured
             for run, epoch in self.epochs([*drives]).items():
                 self.hurt[run] = (epoch, now, now + away_s if away_s else float("inf"))
+
+    def drives(self, host: Host) -> dict[str, int]:
+        import psycopg
+
+        try:
+            return host.drives(self.rows("select run, host, pid from lease where held = 1"))
+        except psycopg.Error:  # the database is away, too
+            return {}
 
     def end_faults(self, *, all_of_them: bool = False) -> None:
         now = time.monotonic()
