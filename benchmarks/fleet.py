@@ -27,17 +27,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "docs")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+sys.path.insert(0, str(Path(__file__).parent))
 from fleet_lab import KINDS, QUEUE, Host, Model, Network, Proxy, left_in
 from postgres_server import Server, installed
 
 SERVER = Path(__file__).parents[1] / "tests" / "mcp_servers" / "odd.py"
 _PATIENCE_S = 600
 """Seconds after the last fault within which every run must be over."""
-_SETTLED_S = 5.0
+_SETTLED_S = 20.0
 """Seconds a host must be well again before a person believes what its disk says."""
 
 
@@ -116,7 +118,7 @@ class Matrix:
             else:
                 self.asked[request.run] += 1
                 decision = Decision(request.id, "proceed_once", text=self._happened(fields))
-            self._tried("decide", lambda: client.go_on_sync(request.run, decisions=[decision]))
+            self._tried("decide", partial(client.go_on_sync, request.run, decisions=[decision]))
 
     def _happened(self, fields: Any) -> str:
         args = fields["args"]
@@ -249,6 +251,7 @@ def main() -> int:
     if args.namespaces and os.getuid() != 0:
         sys.exit("--namespaces makes networks and needs root.")
     print(f"seed {args.seed}", flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # it ends what it started
     with contextlib.ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="interlock-fleet-"))
         folder.chmod(0o755)
@@ -380,7 +383,7 @@ def _people(args: argparse.Namespace, matrix: Matrix, over: threading.Event) -> 
     while not over.is_set():
         due = args.runs * min(1.0, (time.monotonic() - begun + 5) / (args.seconds * 2 / 3))
         if number < due:
-            number += matrix._tried("submit", lambda: matrix.submit(number))
+            number += matrix._tried("submit", partial(matrix.submit, number))
         if number >= due or number % 10 == 0:
             matrix._tried("look", matrix.decide)
             over.wait(0.3)

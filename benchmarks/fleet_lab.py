@@ -28,7 +28,7 @@ _FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 
 
 class Model(ThreadingHTTPServer):
-    """Speaks Gemini's protocol. Its reply follows from the request alone, so a request that is repeated gets the same."""
+    """Speaks Gemini's protocol. Its reply follows from the request, so one that is repeated gets the same."""
 
     daemon_threads = True
     request_queue_size = 256
@@ -148,20 +148,24 @@ class Host:
         if self.worker is not None and self.worker.poll() is None:
             return
         command = [*INTERLOCK, "worker", "--concurrency", str(self.concurrency), "--queue", QUEUE]
-        env = dict(self.env)
-        if self.skew_s:
-            env |= {
-                "LD_PRELOAD": _FAKETIME,
-                "FAKETIME": f"{self.skew_s:+d}",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            }
         if self.namespace:
-            named = f'hostname host{self.number}; exec "$@"'
+            clock = [
+                f"LD_PRELOAD={_FAKETIME}",
+                f"FAKETIME={self.skew_s:+d}",
+                "FAKETIME_DONT_FAKE_MONOTONIC=1",
+            ]
+            named = f'hostname host{self.number}; exec env "$@"'
             apart = ["unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
-            command = ["ip", "netns", "exec", self.namespace, *apart, "sh", "-c", named, "sh", *command]
+            inside = ["sh", "-c", named, "sh", *(clock if self.skew_s else []), *command]
+            command = ["ip", "netns", "exec", self.namespace, *apart, *inside]
         with (self.folder / f"worker{self.number}.log").open("ab") as log:
             self.worker = subprocess.Popen(
-                command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder / "work"
+                command,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder / "work",
             )
 
     def processes(self) -> list[int]:
@@ -249,7 +253,8 @@ class Network:
         return f"10.77.{os.getpid() % 250}"
 
     def __enter__(self) -> "Network":
-        _ip("link", "add", self.name, "type", "bridge")
+        # A bridge without an address of its own takes one of its ports', and changes it with them.
+        _ip("link", "add", self.name, "address", "02:00:00:00:77:01", "type", "bridge")
         _ip("addr", "add", f"{self.address}.1/24", "dev", self.name)
         _ip("link", "set", self.name, "up")
         for host in range(self.hosts):
@@ -262,20 +267,8 @@ class Network:
             for link in (inside, "lo"):
                 _ip("-n", space, "link", "set", link, "up")
             # Neighbours are fixed: a host that asks for an address would notice that nobody answers.
-            found = Path(f"/sys/class/net/{self.name}/address").read_text(encoding="ascii").strip()
-            _ip(
-                "-n",
-                space,
-                "neigh",
-                "replace",
-                f"{self.address}.1",
-                "lladdr",
-                found,
-                "dev",
-                inside,
-                "nud",
-                "permanent",
-            )
+            found = ("lladdr", "02:00:00:00:77:01", "dev", inside, "nud", "permanent")
+            _ip("-n", space, "neigh", "replace", f"{self.address}.1", *found)
         return self
 
     def __exit__(self, *_: object) -> None:

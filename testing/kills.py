@@ -55,9 +55,7 @@ def kill_everywhere(
     kill point. Returns the number of kills. Raises `AssertionError` naming the kill points after which the run ended
     differently. Needs `os.fork`; each child is a separate process, like a user's.
     """
-    # Here, not in each child; at the top, it would burden whoever only imports `interlock.testing`.
-    import_module("interlock.engine.driver.runner")
-
+    import_module("interlock.engine.driver.runner")  # here, not in each child
     known, place = loaded(workflow), folder / "stage"
 
     def played(at: int) -> Callable[[Stage], None]:

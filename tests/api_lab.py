@@ -3,11 +3,13 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import httpx
+import warm
 from patience import HANG_S
 
 INTERLOCK = (sys.executable, "-P", "-c", "from interlock.cli.main import main; raise SystemExit(main())")
@@ -29,10 +31,8 @@ class Ours:
         self.serve()
 
     def serve(self, port: int = 0) -> None:
-        command = [*INTERLOCK, "serve", "--port", str(port), *self._flags]
-        self.process = subprocess.Popen(
-            command, cwd=self.folder, env=self.env, stdout=subprocess.PIPE, text=True
-        )
+        words = ["serve", "--port", str(port), *self._flags]
+        self.process = warm.Warm(words, cwd=self.folder, env=self.env, stdout=subprocess.PIPE)
         assert self.process.stdout
         self.url, _, self.token = self.process.stdout.readline().split()[-1].partition("/#token=")
 
@@ -45,10 +45,9 @@ class Ours:
 
     def tokens(self, *words: str) -> str:
         """What `interlock serve token …` prints."""
-        command = [*INTERLOCK, "serve", "token", *words]
-        return subprocess.run(
-            command, env=self.env, capture_output=True, text=True, check=True
-        ).stdout.strip()
+        done = warm.run(["serve", "token", *words], cwd=self.folder, env=self.env)
+        done.check_returncode()
+        return done.stdout.strip()
 
     def kill(self) -> None:
         """End it at once; its drives go on."""
@@ -56,7 +55,7 @@ class Ours:
         self._gone()
 
     def close(self) -> None:
-        self.process.terminate()
+        self.process.send_signal(signal.SIGTERM)
         self._gone()
 
     def _gone(self) -> None:

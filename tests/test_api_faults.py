@@ -189,6 +189,7 @@ def test_a_reader_that_takes_nothing_costs_little_and_reads_all_of_it_later(ours
         given = {"assistant_id": "big", "input": {"topic": "5"}, "stream_resumable": True}
         run = http.post(f"/threads/{thread}/runs", json=given).json()["run_id"]
         whole = http.get(f"/threads/{thread}/runs/{run}/stream", headers={"last-event-id": "-1"}).content
+        until(lambda: http.get(f"/threads/{thread}").json()["values"], "the thread's state, which is kept")
         before = _memory(ours)
         path = f"/threads/{thread}/runs/{run}/stream"
         readers = [stack.enter_context(_reader(ours, path)) for _ in range(10)]

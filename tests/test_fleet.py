@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import warm
 import yaml
 from commands import Run, run
 from databases import fresh_database
@@ -23,7 +24,6 @@ from interlock.cli.commands.serve import serve_parser
 
 __all__ = ["run"]
 
-ENTRY = (sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())")
 SCRIPT = [
     {"tool_calls": [{"name": "write_file", "args": {"file_path": "made.txt", "content": "made\n"}}]},
     {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo once >> count.txt; sleep 0.2"}}]},
@@ -73,9 +73,7 @@ def test_print_is_refused_without_init(run: Run) -> None:
 
 class Worker:
     def __init__(self, *flags: str) -> None:
-        self.process = subprocess.Popen(
-            [*ENTRY, "worker", *flags], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
+        self.process = warm.Warm(["worker", *flags], cwd=Path.cwd(), env=os.environ, stderr=subprocess.PIPE)
         self.line("Worker for host:")
 
     def line(self, wanted: str) -> str:
@@ -252,12 +250,13 @@ def test_what_is_decided_on_the_page_is_saved_with_the_job_of_a_worker(
     name = _begin(fleet, tmp_path)
     assert fleet("wait", name).code == 75
     worker.end()
-    server = subprocess.Popen([*ENTRY, "serve", "--port", "0"], stdout=subprocess.PIPE, text=True)
+    words = ["serve", "--port", "0"]
+    server = warm.Warm(words, cwd=Path.cwd(), env=os.environ, stdout=subprocess.PIPE)
     try:
         _decide_queue_stop(server, fleet, name, home)
     finally:
         server.kill()
-        server.communicate()
+        server.ends()
     second = Worker()
     try:
         assert fleet("wait", name).code == 75, "it goes on to its next request"
@@ -265,7 +264,7 @@ def test_what_is_decided_on_the_page_is_saved_with_the_job_of_a_worker(
         assert second.end() == 0
 
 
-def _decide_queue_stop(server: subprocess.Popen[str], fleet: Run, name: str, home: Path) -> None:
+def _decide_queue_stop(server: warm.Warm, fleet: Run, name: str, home: Path) -> None:
     assert server.stdout
     address, _, token = server.stdout.readline().split()[-1].partition("/#token=")
     with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=HANG_S) as page:
@@ -279,6 +278,75 @@ def _decide_queue_stop(server: subprocess.Popen[str], fleet: Run, name: str, hom
         assert fleet("fleet", "--json").json["jobs"] == [], "a job that waits is taken back"
         assert page.post(f"/api/runs/{name}/prompt", json={}).status_code == 200
         assert [job["doing"] for job in fleet("fleet", "--json").json["jobs"]] == [False]
+
+
+POISON = """
+import os, signal
+from interlock.workflow import END, START, Graph, Input, Output, State, Workflow, node
+
+class Given(Input):
+    pass
+
+class Made(Output):
+    status: str
+
+class Known(State, total=False):
+    status: str
+
+@node(writes=("status",))
+async def burst(state: Known) -> Known:
+    with open("tries.txt", "a") as file:
+        file.write("try\\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {"status": "done"}
+
+def build() -> Graph:
+    g = Graph("poison", Known)
+    g.nodes(burst)
+    g.edge(START, "burst")
+    g.edge("burst", END)
+    return g
+
+WORKFLOW = Workflow("poison", build, Given, Made)
+"""
+
+
+@pytest.mark.sweep
+def test_a_run_that_kills_its_process_three_times_is_given_up_with_the_reason(
+    fleet: Run, worker: Worker, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    (work / ".interlock" / "workflows").mkdir(parents=True)
+    (work / ".interlock" / "workflows" / "poison.py").write_text(POISON)
+    assert fleet("trust", "--yes").code == 0
+    name = fleet("run", "poison", "--detach").out.strip()
+    assert fleet("wait", name).code != 0
+    (row,) = [row for row in fleet("runs", "--all", "--json").json if row["run"] == name]
+    assert row["status"] == "failed"
+    assert "died 3 times without getting further; its process died (SIGKILL)" in row["error"]["message"]
+    assert (work / "tries.txt").read_text() == "try\n" * 3
+
+
+def test_a_job_is_put_back_on_the_databases_clock(
+    fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from contextlib import closing
+    from datetime import timedelta
+
+    from procrastinate import utils
+
+    from interlock.engine.store import Store, state_home
+    from interlock.engine.store.queue import hand_to_workers, take_back
+
+    name, now = _begin(fleet, tmp_path), utils.utcnow
+    monkeypatch.setattr(utils, "utcnow", lambda: now() + timedelta(hours=1))
+    with closing(Store(state_home()).connect()) as conn, conn.transaction():
+        take_back(conn, name)
+        assert hand_to_workers(conn, name, 2)
+        query = (
+            "select scheduled_at < now() + interval '1 minute' from procrastinate_jobs where status = 'todo'"
+        )
+        assert conn.execute(query).fetchall() == [(True,)]
 
 
 LONG = " ".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(200))

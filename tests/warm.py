@@ -4,6 +4,7 @@ It has its own arguments, folder, environment, streams, terminal, signals and ex
 processes started from scratch: imports, the environment block, what is typed before anything is shown.
 """
 
+import atexit
 import os
 import subprocess
 import tempfile
@@ -16,6 +17,7 @@ from patience import HANG_S
 from interlock.cli.forked import Fork, Forker
 
 _FORKER = Forker([str(Path(__file__).with_name("forker.py"))])
+atexit.register(_FORKER.end)
 
 
 class Warm(Fork):

@@ -1,6 +1,6 @@
 """_json_calls: calls as JSON in a model's text: one object a message, or what models write by habit.
 
-The object is `text`, then `call`: null, or any of the tools with its own parameters.
+The object has a `call`, and `text` beside it if the model likes; or only `text`, the answer.
 """
 
 import json
@@ -47,8 +47,9 @@ def as_json(message: Message) -> Message:
 
 
 def _object(text: str, call: ToolCall | None) -> str:
-    made = {"name": call.name, "args": call.args} if call else None
-    return json.dumps({"text": text, "call": made}, ensure_ascii=False)
+    made = {"call": {"name": call.name, "args": call.args}} if call else {}
+    said = {"text": text} if text or not call else {}
+    return json.dumps({**made, **said}, ensure_ascii=False)
 
 
 _FENCED = re.compile(r"```\w*\s*\n(.*?)\n?[ \t]*```|<tool_call>(.*?)(?:</tool_call>|$)", re.DOTALL)

@@ -20,6 +20,8 @@ _LOOKS = frozenset({_READ, "list_directory"}) | _SEARCHES
 _RANGE = frozenset({"start_line", "end_line"})
 _MOST_LINES, _MOST_IN_BLOCK = 300, 20
 """In longer files, and for longer blocks, `old_string` is free."""
+_MOST_BESIDE = 200
+"""Characters beside a call: before it calls anything, a small model tells at length what it has done."""
 
 
 class _Seen:
@@ -79,9 +81,11 @@ def schema_of(tools: Sequence[ToolDeclaration], messages: Sequence[Message] = ()
     seen = _Seen(messages)
     offered = [tool for tool in tools if tool.name != seen.repeated]
     calls = [schema for tool in offered for schema in _call_schemas(tool, seen)]
-    if ends_with(tools) is None:
-        calls.append({"type": "null"})
-    return _closed({"text": {"type": "string"}, "call": {"anyOf": calls}})
+    called = _closed(
+        {"call": {"anyOf": calls}, "text": {"type": "string", "maxLength": _MOST_BESIDE}}, ["call"]
+    )
+    answers = [] if ends_with(tools) else [_closed({"text": {"type": "string"}})]
+    return {"anyOf": [called, *answers]}
 
 
 def _call_schemas(tool: ToolDeclaration, seen: _Seen) -> Iterator[dict[str, Any]]:
@@ -109,17 +113,13 @@ def _places(text: str) -> list[str]:
 
 
 def _call_schema(name: str, properties: Mapping[str, Any], required: Sequence[str]) -> dict[str, Any]:
-    args = {**_closed(properties), "required": [*required]}
-    return _closed({"name": {"type": "string", "enum": [name]}, "args": args})
+    return _closed({"name": {"type": "string", "enum": [name]}, "args": _closed(properties, required)})
 
 
-def _closed(properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [*properties],
-        "additionalProperties": False,
-    }
+def _closed(properties: Mapping[str, Any], required: Sequence[str] | None = None) -> dict[str, Any]:
+    """An object of these properties and no others; `required`: None means all."""
+    needed = [*properties] if required is None else [*required]
+    return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
 
 
 def ends_with(tools: Sequence[ToolDeclaration]) -> str | None:

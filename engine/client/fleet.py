@@ -71,11 +71,12 @@ class Fleet:
 
     def set_up(self) -> None:
         """Make the tables of store and queue, if they are missing. Raises `StoreError`."""
+        from interlock.engine.store.queue import explained as queue_explained
         from interlock.engine.store.queue import make_queue
 
         store = Store(self.home)
         store.open()
-        with explained(store.path):
+        with explained(store.path), queue_explained():
             make_queue(address_of(store.path))
 
     def host_queue(self) -> str:
@@ -89,9 +90,10 @@ class Fleet:
     ) -> None:
         """Drive runs until SIGTERM or Ctrl-C. `report` is given a line on each thing; `start` starts processes."""
         from interlock.engine.fleet.worker import Worker
+        from interlock.engine.store.queue import explained as queue_explained
 
         self.set_up()
-        with explained(Store(self.home).path):
+        with explained(Store(self.home).path), queue_explained():
             asyncio.run(Worker(self.home, queues, concurrency, report, start).work())
 
     def standing(self) -> "tuple[dict[int, float], list[Job], int]":

@@ -56,7 +56,7 @@ from interlock.engine.store.runs import NewRun, insert_run, new_run_id
 from interlock.engine.workflows import find_workflow
 from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs.foreign import Foreign
+from interlock.graphs.foreign import Foreign, NodeError
 from interlock.prompts import digest
 from interlock.state.deps import Stopped
 from interlock.state.errors import (
@@ -368,6 +368,8 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: 
                 return conclude(drive, chosen, snapshot, context, error, prepared.warnings)
             except RunError as misfit:  # the last state doesn't fit the workflow's declared output
                 return conclude(drive, chosen, snapshot, context, misfit, prepared.warnings)
+    except NodeError as refused:
+        return conclude(drive, chosen, None, context, error or refused, prepared.warnings)
     except StoreError as broken:
         return unrecorded(run, chosen, error if isinstance(error, StoreError) else broken, prepared)
 

@@ -31,7 +31,7 @@ _LOST_S = 10.0
 _GRACE_S = 30.0
 """Seconds between a stop and the kill of what still drives."""
 _DEATHS = 3
-"""Times that a run's process or worker may die before the run is given up."""
+"""Times that a run's process or worker may die without getting further before the run is given up."""
 _AGAIN_S = 2
 _SAID_BYTES = 4_000
 _LINE = 300
@@ -56,10 +56,6 @@ class Start(Protocol):
     def __call__(
         self, module: str, /, *arguments: str, env: Mapping[str, str], stdin: int, stderr: int
     ) -> Process: ...
-
-
-class _DiedError(Exception):
-    """A run's process died."""
 
 
 class _Lines(logging.Handler):
@@ -92,10 +88,7 @@ class Worker:
     async def work(self) -> None:
         """Work until SIGTERM or Ctrl-C: no new jobs then, what runs stops at its next commit and is put back."""
         app = queue.app(address_of(Store(self.home).path))
-        from procrastinate import RetryStrategy
-
-        retry = RetryStrategy(max_attempts=_DEATHS, wait=1, retry_exceptions={_DiedError})
-        app.task(name=queue.DRIVE, pass_context=True, retry=retry)(self._drive)
+        app.task(name=queue.DRIVE, pass_context=True)(self._drive)
         logging.basicConfig(level=logging.WARNING, handlers=[_Lines(self.report)])
         async with app.open_async():
             worker = asyncio.ensure_future(
@@ -129,14 +122,15 @@ class Worker:
                 process.send_signal(signal.SIGTERM)
             worker.cancel()
 
-    async def _drive(self, context: "JobContext", run: str, steps: int = 0) -> None:
-        """A job. `steps`: how far the run was when the job was put."""
+    async def _drive(self, context: "JobContext", run: str, steps: int = 0, deaths: int = 0) -> None:
+        """A job. `steps`: how far the run was when the job was put; `deaths`: of its process before that."""
         from procrastinate.exceptions import JobAborted
 
         if context.job.worker_id is not None:
             self._own.add(context.job.worker_id)
-        if context.job.attempts >= _DEATHS:
-            self.report(await self._stored(lambda conn: _after_deaths(conn, run, steps)))
+        deaths += context.job.attempts  # those of workers: the sweep put the job back
+        if deaths and (said := await self._stored(lambda conn: _given_up(conn, run, steps, deaths))):
+            self.report(said)
             return
         code, aborted, said = await self._process(context, run)
         if aborted:
@@ -149,8 +143,8 @@ class Worker:
                 self.report(f"{run}: put back" + (f": {said}" if said and not self._stopping else ""))
         elif code:
             how = f"its process died ({_how(code)})" + (f": {said}" if said else "")
-            await self._stored(lambda conn: queue.note_death(conn, run, how))
-            raise _DiedError(f"{run}: {how}")
+            self.report(f"{run}: {how}")
+            await self._stored(lambda conn: _after_death(conn, run, steps, deaths, how))
 
     async def _process(self, context: "JobContext", run: str) -> tuple[int, bool, str]:
         """Exit code of the run's process, whether somebody asked it to stop, and the last line that it printed."""
@@ -220,15 +214,21 @@ class Worker:
         return one.stalled or one.job is None or bool(one.held) or one.worker in self._own
 
 
-def _after_deaths(conn: Connection, run: str, steps: int) -> str:
-    """Inside a transaction: drive a run on that got further between its deaths, else give it up; returns which."""
-    if queue.put_again(conn, run, steps):
-        return f"{run}: died {_DEATHS} times, but gets further; driven on"
+def _after_death(conn: Connection, run: str, steps: int, deaths: int, how: str) -> None:
+    """Inside a transaction: put a job for a run whose process died."""
+    queue.note_death(conn, run, how)
+    before = 0 if queue.got_further(conn, run, steps) else deaths
+    queue.hand_to_workers(conn, run, _AGAIN_S, if_due=True, deaths=before + 1)
+
+
+def _given_up(conn: Connection, run: str, steps: int, deaths: int) -> str:
+    """Inside a transaction: give up a run that died too often without getting further; returns a line on that."""
+    if deaths < _DEATHS or queue.got_further(conn, run, steps):
+        return ""
     last = queue.last_death(conn, run)
-    why = f"its process or worker died {_DEATHS} times without getting further" + (
-        f"; {last}" if last else ""
-    )
-    queue.give_up(conn, run, "died", f"{why[0].upper()}{why[1:]}. Look into it, then: interlock resume {run}")
+    why = f"its process or worker died {deaths} times without getting further" + (f"; {last}" if last else "")
+    what_now = f"Look into it, then: interlock resume {run}"
+    queue.give_up(conn, run, "died", f"{why[0].upper()}{why[1:]}. {what_now}")
     return f"{run}: given up: {why}"
 
 

@@ -6,6 +6,9 @@ Procrastinate is imported where it is used: one of its packages starts a process
 
 import json
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine.store import note_error
@@ -58,6 +61,17 @@ def app(address: str = "") -> "App":
     return App(connector=PsycopgConnector(conninfo=address) if address else SyncPsycopgConnector())
 
 
+@contextmanager
+def explained() -> Generator[None]:
+    """Raise the database's own error instead of the queue's, which says nothing."""
+    from procrastinate.exceptions import ConnectorException
+
+    try:
+        yield
+    except ConnectorException as error:
+        raise error.__cause__ or error from None
+
+
 def make_queue(address: str) -> None:
     """Make Procrastinate's tables, if they are missing."""
     with app(address).open() as opened:
@@ -75,22 +89,24 @@ def host_queue() -> str:
     return f"{_OF_HOST}{os.uname().nodename}"
 
 
-def put_job(conn: Connection, run: str, queue: str, after_s: int = 0) -> None:
+def put_job(conn: Connection, run: str, queue: str, after_s: int = 0, deaths: int = 0) -> None:
     """Inside a transaction: let a worker of this queue drive the run; nothing if its job waits already.
 
-    Raises `StoreError` if the store has no queue.
+    `after_s`: not sooner, on the database's clock: those of hosts may differ. `deaths`: of the run's process, since it
+    last got further. Raises `StoreError` if the store has no queue.
     """
     (found,) = conn.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()
     if not found:
         raise StoreError("The store has no queue yet. Set it up with: interlock fleet init")
     own = _own(conn)
-    later: Any = {"schedule_in": {"seconds": after_s}} if after_s else {}
+    (now,) = conn.execute("select now()").fetchone()
+    later: Any = {"schedule_at": now + timedelta(seconds=after_s)} if after_s else {}
     drive = app().configure_task(DRIVE, lock=run, queueing_lock=run, queue=queue, connection=own, **later)
     from procrastinate.exceptions import AlreadyEnqueued
 
     try:
         with own.transaction():
-            drive.defer(run=run, steps=_steps(conn, run))
+            drive.defer(run=run, steps=_steps(conn, run), deaths=deaths)
     except AlreadyEnqueued:
         pass  # whoever takes that one sees what was decided since
 
@@ -110,7 +126,9 @@ def _own(conn: Connection) -> Any:
     return conn.raw
 
 
-def hand_to_workers(conn: Connection, run: str, after_s: int = 0, *, if_due: bool = False) -> bool:
+def hand_to_workers(
+    conn: Connection, run: str, after_s: int = 0, *, if_due: bool = False, deaths: int = 0
+) -> bool:
     """Inside a transaction: put a job for the run if it is one that workers drive; returns whether it is.
 
     `if_due`: not if it is over or waits for a person.
@@ -118,7 +136,7 @@ def hand_to_workers(conn: Connection, run: str, after_s: int = 0, *, if_due: boo
     due = _IS_DUE if if_due else "true"
     row = conn.execute(f"select r.queue from runs r where r.run = ? and {due}", (run,)).fetchone()
     if row and row[0]:
-        put_job(conn, run, row[0], after_s)
+        put_job(conn, run, row[0], after_s, deaths)
     return bool(row and row[0])
 
 
@@ -150,9 +168,9 @@ def take_over(conn: Connection, found: Unsure) -> None:
     )
 
 
-def put_again(conn: Connection, run: str, steps: int) -> bool:
-    """Inside a transaction: put a new job for the run if it is further than `steps`; returns whether it is."""
-    return _steps(conn, run) > steps and hand_to_workers(conn, run, if_due=True)
+def got_further(conn: Connection, run: str, steps: int) -> bool:
+    """Whether the run is further than it was when it had taken so many steps."""
+    return _steps(conn, run) > steps
 
 
 def note_death(conn: Connection, run: str, how: str) -> None:
@@ -200,7 +218,8 @@ select id, cast(extract(epoch from now() - last_heartbeat) as double precision)
 from procrastinate_workers order by id
 """
 _JOBS = """
-select j.lock, j.queue_name, j.status = 'doing', coalesce(l.host || ':' || cast(l.pid as text), ''), j.attempts,
+select j.lock, j.queue_name, j.status = 'doing', coalesce(l.host || ':' || cast(l.pid as text), ''),
+       j.attempts + coalesce(cast(j.args ->> 'deaths' as integer), 0),
        cast(extract(epoch from now() - (select min(e.at) from procrastinate_events e where e.job_id = j.id))
             as double precision)
 from procrastinate_jobs j left join lease l on l.run = j.lock and l.held = 1

@@ -107,6 +107,7 @@ class ChatModels:
         self._recorder = ReplyRecorder(record_to) if record_to else None
         self._backoff = Backoff(delay_scale, Random(seed), patience_s)
         self._stall_s = stall_s
+        self._priced: set[str] = set()
         self._hash = RequestHash()
         self._budget = budget
         self._sizes = PerMessage(estimate_message)
@@ -289,8 +290,10 @@ class ChatModels:
             raise explained from error
 
     def _load_prices(self, model: str) -> None:
-        """While the answer comes: nothing before it needs them."""
-        asyncio.get_running_loop().run_in_executor(None, self.facts.prices, model)
+        """While a model's first answer comes: nothing before it needs them, and a thread costs each request time."""
+        if model not in self._priced:
+            self._priced.add(model)
+            asyncio.get_running_loop().run_in_executor(None, self.facts.prices, model)
 
     def _stages(self, request: ModelRequest, call: ModelCall, emit: Emit) -> Callable[[_Stage], None]:
         """What tells how far a call of the main model has come, with the tokens it sends."""

@@ -23,13 +23,20 @@ REPLIES = [
 ]
 
 
+ENTRY = Path(sys.executable).with_name("interlock")
+
+
 class Server:
     """A server in a process of its own, and a client that has its token."""
 
     def __init__(self, work: Path, *flags: str, port: int = 0) -> None:
         self.work = work
-        command = [Path(sys.executable).with_name("interlock"), "serve", "--port", str(port), *flags]
-        self.process = subprocess.Popen(command, cwd=work, stdout=subprocess.PIPE, text=True)
+        given: Any = {"cwd": work, "env": os.environ, "stdout": subprocess.PIPE}
+        words = ["serve", "--port", str(port), *flags]
+        # One on a port of its own choice is a user's: it imports, and so does what its drives are forked from.
+        self.process = (
+            subprocess.Popen([ENTRY, *words], text=True, **given) if port else warm.Warm(words, **given)
+        )
         assert self.process.stdout
         line = self.process.stdout.readline()
         self.address, _, self.token = line.split()[-1].partition("/#token=")

@@ -202,6 +202,7 @@ def test_a_run_that_a_loop_has_ended_goes_on_without_loop_detection(folder: Path
         terminal.waits_for("›")
         terminal.type("read it")
         terminal.press("enter", then="Go on without loop detection: /loops off")
+        assert "let it go on: /loops off" in " ".join(terminal.text.split())
         command(terminal, "/loops", "Loop detection?", "nothing stops a model that repeats itself")
         terminal.type("off")
         terminal.press("enter", then="Loop detection is off")

@@ -40,9 +40,9 @@ EDIT = made("replace", file_path="a.py", old_string="    # end", new_string="   
 
 def offered(*history: list[Message]) -> dict[str, dict[str, Any]]:
     """The arguments of each tool that is offered."""
-    found = schema_of(TOOLS, [message for call in history for message in call])
-    calls = found["properties"]["call"]["anyOf"]
-    assert calls.pop() == {"type": "null"}
+    called, answer = schema_of(TOOLS, [message for call in history for message in call])["anyOf"]
+    assert [*answer["properties"]] == ["text"]
+    calls = called["properties"]["call"]["anyOf"]
     return {call["properties"]["name"]["enum"][0]: call["properties"]["args"]["properties"] for call in calls}
 
 
