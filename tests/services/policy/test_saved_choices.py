@@ -68,6 +68,9 @@ def test_it_holds_in_a_later_run_for_what_was_shown_and_in_its_modes(place: Plac
     assert later.check(shell("git status"), "execute", "auto_edit").decision == "allow"
     assert later.check(shell("git status --ignore-submodules"), "execute", "auto_edit").decision == "ask"
     assert later.check(shell("git status"), "execute", "auto_edit").rule == f"user rule {place.file}:6"
+    for line, met in (("git status", "yes"), ("git log", "no")):
+        considered = later.explain(shell(line), "execute", "auto_edit").considered
+        assert [c.met for c in considered if c.rule.startswith("user rule")] == [met]
     assert later.check(shell("git status"), "execute", "default").decision == "ask"
     assert later.check(shell("git log"), "execute", "auto_edit").decision == "ask"
     assert later.check(shell("git status; rm -rf x"), "execute", "auto_edit").decision == "ask"
