@@ -12,7 +12,7 @@ from typing import Any
 from interlock.cli.parsing import Args, Parser, duration, flag, number, one_of
 from interlock.engine.client import Options, state_home
 from interlock.state.errors import UserError
-from interlock.state.names import OTHER_NAMES
+from interlock.state.names import DELIVERIES, GIT_QUEUE, OTHER_NAMES
 
 FORMATS = ("text", "json", "stream-json")
 MODE = one_of(
@@ -61,13 +61,19 @@ def add_running_flags(parser: Parser) -> None:
     flag(group, "--attach FILE", "attach an image, PDF or text file to the prompt", type=Path, **_MANY)
     flag(group, "--system-prompt TEXT", "replace the built-in system prompt")
     flag(group, "--append-system-prompt TEXT", "add to the built-in system prompt")
-    group = parser.add_argument_group("fleet")
-    flag(group, "--detach", "let a worker drive the run; prints its id (needs INTERLOCK_STORE)")
-    flag(group, "--queue NAME", "let workers of this queue drive it (default: those of this host)")
+    _fleet_flags(parser.add_argument_group("fleet"))
     group = parser.add_argument_group("output")
     formats = one_of(FORMATS)
     flag(group, "-o --output-format FORMAT", "text, json or stream-json", type=formats, default="text")
     flag(group, "--verbose", "show thoughts and nodes (text)")
+
+
+def _fleet_flags(group: Any) -> None:
+    flag(group, "--detach", "let a worker drive the run; prints its id (needs INTERLOCK_STORE)")
+    flag(group, "--queue NAME", "let workers of this queue drive it (default: those of this host)")
+    flag(group, "--repo URL[@REF]", "with --detach: let the worker clone this git repository")
+    ways = one_of(DELIVERIES)
+    flag(group, "--deliver HOW", "with --repo: branch (push interlock/RUN), patch or none", type=ways)
 
 
 def permission_flags(group: Any) -> None:
@@ -115,9 +121,14 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
         attach=tuple(existing_file(p, "--attach") for p in args.attach),
         debug=args.debug,
         queue=_queue(args, env),
+        repository=_repository(args),
         **allowed,
     )
-    return options if resuming or options.workspace else replace(options, workspace=Path.cwd())
+    return (
+        options
+        if resuming or options.workspace or options.repository
+        else replace(options, workspace=Path.cwd())
+    )
 
 
 def checked_by(command: str) -> dict[str, Any]:
@@ -138,7 +149,17 @@ def _queue(args: Args, env: Mapping[str, str]) -> str:
         return ""
     from interlock.engine.client.fleet import Fleet
 
-    return args.queue or Fleet(state_home(env)).host_queue()
+    return args.queue or (GIT_QUEUE if args.repo else Fleet(state_home(env)).host_queue())
+
+
+def _repository(args: Args) -> dict[str, str] | None:
+    if not args.repo:
+        if args.deliver:
+            raise UserError("--deliver belongs to --repo: it says what becomes of the clone.")
+        return None
+    from interlock.engine.client.fleet import repository_option
+
+    return repository_option(args.repo, args.deliver or "patch")
 
 
 def options_here(args: Args, env: Mapping[str, str] = os.environ, **more: Any) -> Options:

@@ -88,12 +88,13 @@ class Forker:
         env: Mapping[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
         stdout: int = subprocess.DEVNULL,
+        stderr: int = subprocess.DEVNULL,
     ) -> Child:
-        """Run `module`'s `main(*arguments)` in a session of its own, without stderr. Raises `OSError`."""
+        """Run `module`'s `main(*arguments)` in a session of its own. Raises `OSError`."""
         env = {**os.environ} if env is None else env
         null = os.open(os.devnull, os.O_RDWR)
         try:
-            streams = (*(null if fd == subprocess.DEVNULL else fd for fd in (stdin, stdout)), null)
+            streams = [null if fd == subprocess.DEVNULL else fd for fd in (stdin, stdout, stderr)]
             for _ in range(2 if sys.platform.startswith("linux") else 0):
                 try:
                     return Fork(self.asked(module, arguments, env, str(Path.cwd()), streams))
@@ -106,7 +107,7 @@ class Forker:
             env=env,
             stdin=stdin,
             stdout=stdout,
-            stderr=subprocess.DEVNULL,
+            stderr=stderr,
             start_new_session=True,
         )
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from interlock.cli.catalog import nearest
 from interlock.cli.render.output import out
@@ -74,8 +74,9 @@ class Parser(argparse.ArgumentParser):
         if name != "doctor":  # which has a flag of this name
             self.add_argument("--store", metavar="URL", action=_Store, help=argparse.SUPPRESS)
 
-    def run_flag(self) -> None:
+    def run_flag(self) -> Self:
         self.add_argument("run", metavar="RUN", help="run id, an unambiguous prefix, or latest")
+        return self
 
     def at_flag(self) -> None:
         flag(
@@ -85,12 +86,14 @@ class Parser(argparse.ArgumentParser):
     def call_flag(self) -> None:
         flag(self, "--call ID", "call number or id, from: interlock show RUN --calls")
 
-    def folder_flags(self) -> None:
+    def folder_flags(self) -> Self:
         flag(self, "-C --workspace --cd DIR", "use folder DIR", type=Path)
         flag(self, "--skip-trust", "trust this folder for this command only")
+        return self
 
-    def json_flag(self) -> None:
+    def json_flag(self) -> Self:
         flag(self, "--json", "print JSON")
+        return self
 
     def _print_message(self, message: str, file: object = None) -> None:  # noqa: ARG002 - as argparse's
         out().print(message.rstrip("\n"), reading=True)

@@ -8,16 +8,19 @@ result says how to resume it.
 import asyncio
 import json
 import os
+import re
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from interlock.cli.render.pending import commands
 from interlock.engine.client import Client, Decision, Outcome, Pending, stopper
 from interlock.engine.client.forms import filled, form
-from interlock.engine.client.requests import Request, Way, asked, decided, ways
-from interlock.graphs import PIPELINES, pipeline
+from interlock.engine.client.requests import Request, Way, asked, decided, headline, ways
+from interlock.graphs import PIPELINES
 from interlock.state.errors import EXIT_CODES, InterlockError, UserError
 from interlock.state.events import Event, ToolStart
 from interlock.state.text import visible, visible_json
@@ -25,32 +28,50 @@ from interlock.state.text import visible, visible_json
 if TYPE_CHECKING:
     from mcp import types
 
+    from interlock.graphs._pipeline import Pipeline
+
 _NOT_THEIRS = ("workspace", "model", "approval_mode", "limits")
 """Input fields reserved for whoever started the server."""
 _FLUSH_S = 0.5
 """Seconds that the last answers have to reach the client after a signal."""
 
 
-async def serve(workflows: Sequence[str], client: Client) -> None:
+def tools_of(workflows: "Sequence[Pipeline]") -> "dict[str, Pipeline]":
+    """Name of a tool → workflow. Raises `UserError` if two would have the same."""
+    tools: dict[str, Pipeline] = {}
+    for workflow in workflows:
+        # Of a graph's address, `folder/agent.py:graph`, what clients take as a name.
+        name = re.sub(r"\.py(?=:|$)", "", Path(workflow.name).name)
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", name)
+        if tools.setdefault(name, workflow).name != workflow.name:
+            raise UserError(
+                f"{tools[name].name!r} and {workflow.name!r} would both be the tool {name!r}: serve one of them, or "
+                "name both in langgraph.json."
+            )
+    return tools
+
+
+async def serve(workflows: "Mapping[str, Pipeline]", client: Client) -> None:
     """Serve on stdin and stdout until the client disconnects. A signal stops the runs, answers and exits."""
     from mcp import types
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
 
     calls = _Calls()
+    tools = [_tool(name, workflow) for name, workflow in workflows.items()]
     parked: dict[str, Outcome] = {}
     """Runs waiting for answers that their client was asked to collect."""
 
     async def listed(context: Any, params: Any) -> types.ListToolsResult:  # noqa: ARG001 - the SDK names them
-        return types.ListToolsResult(tools=[types.Tool.model_validate(_tool(name)) for name in workflows])
+        return types.ListToolsResult(tools=[types.Tool.model_validate(one) for one in tools])
 
     async def called(context: Any, params: Any) -> types.CallToolResult | types.InputRequiredResult:
         if params.name not in workflows:
-            return _failed(f"There is no workflow {params.name!r} here.")
+            return _failed(f"There is no tool {params.name!r} here. There are: {', '.join(workflows)}.")
         try:
             caller = _Caller(context, params.input_responses or {})
             begun = parked.pop(params.request_state or "", None)
-            played = _played(client, caller, params.name, params.arguments or {}, begun)
+            played = _played(client, caller, workflows[params.name], params.arguments or {}, begun)
             outcome = await calls.made(caller, played)
         except InterlockError as error:
             return _failed(str(error))
@@ -108,11 +129,18 @@ class _Calls:
         os._exit(EXIT_CODES["cancelled"])
 
 
-def _tool(name: str) -> dict[str, Any]:
-    workflow = pipeline(name)
+def _tool(name: str, workflow: "Pipeline") -> dict[str, Any]:
     schema = workflow.input.model_json_schema()
-    schema["properties"] = {k: v for k, v in schema["properties"].items() if k not in _NOT_THEIRS}
+    hidden = _not_theirs(workflow)
+    schema["properties"] = {k: v for k, v in schema.get("properties", {}).items() if k not in hidden}
     return {"name": name, "description": PIPELINES.get(name) or workflow.summary, "inputSchema": schema}
+
+
+def _not_theirs(workflow: "Pipeline") -> Sequence[str]:
+    """A LangGraph graph's fields are all its own, whatever their names."""
+    from interlock.graphs.foreign import Foreign
+
+    return () if isinstance(workflow, Foreign) else _NOT_THEIRS
 
 
 class _Caller:
@@ -124,7 +152,7 @@ class _Caller:
         self.wanted: dict[str, Any] = {}
         """Requests to put in the result, if none can be sent meanwhile."""
         self._loop = asyncio.get_running_loop()
-        self._reported = 0
+        self._reported, self._run = 0, ""
         self.stopping = stopper()
         self._asking: asyncio.Future[Any] | None = None
 
@@ -141,13 +169,14 @@ class _Caller:
             report = self._context.session.report_progress(self._reported, None, visible(event.summary))
             asyncio.run_coroutine_threadsafe(report, self._loop)
 
-    async def decide(self, _outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
+    async def decide(self, outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
         """What the client's user decides; nothing if the client can't ask, the user declines, or the call is over."""
+        self._run = outcome.run
         made = [await self._decision(request) for request in requests if not self.stopping.why]
         return [decision for decision in made if decision is not None]
 
     def refused(self, error: UserError) -> None:
-        raise error
+        raise UserError(f"{error} The run still waits for it: interlock approvals {self._run}") from error
 
     async def _decision(self, request: Request) -> Decision | None:
         answer = await self._answer(request)
@@ -196,17 +225,17 @@ def _shown(request: Request) -> str:
 
 
 async def _played(
-    client: Client, caller: _Caller, name: str, input: Mapping[str, Any], begun: Outcome | None
+    client: Client, caller: _Caller, workflow: "Pipeline", input: Mapping[str, Any], begun: Outcome | None
 ) -> Outcome:
     """Run the workflow, or go on with what its caller was asked to collect answers for."""
-    refused = [field for field in _NOT_THEIRS if field in input]
+    refused = [field for field in _not_theirs(workflow) if field in input]
     if refused:
         raise InterlockError(
             f"Input field {refused[0]!r} is decided where this server was started, not by a call."
         )
     if begun:
         return await client.settle(begun, caller, renderers=[caller], stop=caller.stopping)
-    return await client.start(name, input, renderers=[caller], asker=caller, stop=caller.stopping)
+    return await client.start(workflow.name, input, renderers=[caller], asker=caller, stop=caller.stopping)
 
 
 def _failed(text: str) -> "types.CallToolResult":
@@ -235,14 +264,18 @@ def _facts(outcome: Outcome) -> dict[str, Any]:
 def _text(outcome: Outcome) -> str:
     """The answer, or why there is none."""
     if outcome.status == "waiting":
-        asked = "\n".join(visible(f"- {r['id']}: {r['tool_name']}: {r['reason']}") for r in outcome.pending)
-        return (
-            f"The run is parked: a person must decide.\n{asked}\nSee: interlock approvals {outcome.run}\n"
-            f"Go on: {outcome.resume_command} --approve ID | --reject ID"
-        )
+        return "\n".join(_parked(outcome))
     if outcome.error:
         return f"{outcome.error['type']}: {outcome.error['message']}"
     if outcome.status == "cancelled":
         return f"The run was stopped before its end. Resume it: {outcome.resume_command}"
     answer = outcome.output.get("response") or outcome.output.get("text")
     return str(answer) if answer else json.dumps(json.loads(visible_json(outcome.output)), ensure_ascii=False)
+
+
+def _parked(outcome: Outcome) -> Iterator[str]:
+    """What is asked, and the command for each decision, by ids: nobody was shown numbers."""
+    yield f"The run is parked: a person must decide. See: interlock approvals {outcome.run}"
+    for request in outcome.pending:
+        yield visible(f"- {request['id']}: {headline(request)} ({request['reason']})")
+        yield from (f"  {what}: {how}" for what, how in commands(outcome.run, {**request, "number": None}))

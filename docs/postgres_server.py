@@ -55,6 +55,10 @@ class Server:
         """As a crash of the server does it."""
         self._control("restart", "-m", "immediate")
 
+    def reload(self) -> None:
+        """Take up a changed configuration."""
+        self._control("reload")
+
     def stop(self) -> None:
         self._control("stop", "-m", "immediate")
         shutil.rmtree(self.folder)

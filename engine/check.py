@@ -39,7 +39,8 @@ from interlock.state.messages import Frozen
 from interlock.state.names import WAIT, mcp_name
 from interlock.state.run import HookEvent
 from interlock.state.text import first_fault, visible
-from interlock.state.tooling import Ended, PathRefused, Tool
+from interlock.state.tooling import Ended, Tool
+from interlock.state.workspace import PathRefused
 from interlock.tools.table import TOOLS
 
 _SERVER_TOOL = "mcp_"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from interlock.engine.store.connection import Connection
     from interlock.state.calls import Choice, RequestKind
     from interlock.state.events import Event
     from interlock.state.workspace import Buffers
@@ -90,6 +91,11 @@ class Options:
     debug: bool = False
     """Make the command line show where an error came from."""
     env: Mapping[str, str] = field(default_factory=dict[str, Any])
+    repository: Mapping[str, str] | None = None
+    """For a run on a git repository: its `url` and `ref`, and how it is delivered (`deliver`); once a worker has
+    cloned it also its `commit`, and where the files are (`at`)."""
+    placed: "Callable[[Connection], None] | None" = None
+    """Called in a transaction of each drive, before anything moves."""
     stale_after_s: float = HEARTBEAT_STALE_S
     queue: str = ""
     """A new run is only stored, and driven by a worker of this queue (`engine/fleet`); empty: it is driven here."""

@@ -24,9 +24,10 @@ from langgraph.types import Command
 
 from interlock.engine.driver.drive import Drive, pending
 from interlock.engine.driver.event_bus import EventBus
+from interlock.engine.driver.kept import kept_options, restored
 from interlock.engine.driver.lease import acquire
 from interlock.engine.driver.passes import context_of, first_state
-from interlock.engine.driver.prepare import RunConfig, kept_options, prepare, restored, with_input
+from interlock.engine.driver.prepare import RunConfig, prepare, with_input
 from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow, list_runs

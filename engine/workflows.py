@@ -42,8 +42,6 @@ _HOW = "expected `WORKFLOW = Workflow({name!r}, build, Input, Output)` (interloc
 
 @dataclass(frozen=True)
 class Source:
-    """Where a workflow is declared."""
-
     name: str
     file: Path | None = None
     entry_point: EntryPoint | None = None

@@ -42,14 +42,11 @@ class _Node(NamedTuple):
     """For a graph: runs it completely within another node's superstep. Raises `Halted`."""
 
     def applied(self, state: dict[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
-        """The state after the update."""
         both = self.reducers.keys() & update.keys() & state.keys()
         return {**state, **update, **{key: self.reducers[key](state[key], update[key]) for key in both}}
 
 
 class Choice(NamedTuple):
-    """A conditional edge."""
-
     router: Callable[[dict[str, Any], Runtime[Deps]], Awaitable[str]]
     targets: Mapping[str, str]
 

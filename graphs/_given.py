@@ -1,6 +1,7 @@
 """_given: what a foreign graph is given: its fields, what is wrong with a value, and JSON made into its types."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired, Required, cast, get_args, get_origin, get_type_hints
 
@@ -8,7 +9,6 @@ from langchain_core.messages import AnyMessage, convert_to_messages
 from pydantic import (
     BaseModel,
     ConfigDict,
-    PydanticSchemaGenerationError,
     RootModel,
     TypeAdapter,
     ValidationError,
@@ -31,15 +31,28 @@ def model_of(graph: Any, name: str) -> type[WorkflowInput]:
     """A model of the graph's input, for its schema and its flags."""
     fields = fields_of(graph)
     kind = input_type(graph)
-    title = f"{''.join(part.title() for part in name.replace('-', '_').split('_'))}Input"
+    title = "".join(part.title() for part in (*re.split(r"[\W_]", name), "input"))
     if fields is None:
-        return cast(Any, create_model(title, input=(Any, ...)))
+        return cast(Any, create_model(title, input=(_described(kind), ...)))
     if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return cast(Any, kind)
-    made: dict[str, Any] = {key: (_plain(hint) | None, None) for key, hint in fields.items()}
+        theirs: dict[str, Any] = {
+            key: (_described(field.annotation), field) for key, field in kind.model_fields.items()
+        }
+        plain = all(hint is field.annotation for hint, field in theirs.values())
+        return cast(Any, kind if plain else create_model(title, **theirs))
+    made: dict[str, Any] = {key: (_described(_plain(hint)) | None, None) for key, hint in fields.items()}
     return cast(
         Any, create_model(title, __config__=ConfigDict(extra="forbid", protected_namespaces=()), **made)
     )
+
+
+def _described(hint: Any) -> Any:
+    """The type; `Any` for one that no JSON Schema describes."""
+    try:
+        TypeAdapter(hint).json_schema()
+    except (PydanticUserError, NameError, TypeError):
+        return Any
+    return hint
 
 
 def prompt_of(graph: Any, kind: type[WorkflowInput]) -> str | None:
@@ -63,7 +76,7 @@ def check_given(graph: Any, name: str, values: dict[str, Any], prompt: str | Non
             raise InputError(
                 f"{name} takes one value: --input '{{\"input\": …}}'; got {sorted(values)}.", "input"
             )
-        return values["input"]
+        return _made("input", input_type(graph), values["input"])
     for key in values:
         if key not in fields:
             known = nearest(key, fields) or f" {name} has: {', '.join(fields)}."
@@ -78,7 +91,7 @@ def taken(graph: Any, given: Mapping[str, Any]) -> Any:
     """JSON as the graph's own types; what a type can't be made of stays as it is. Raises `InputError`."""
     fields = fields_of(graph)
     if fields is None:
-        return given["input"]
+        return _made("input", input_type(graph), given["input"])
     kind = input_type(graph)
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         _fit(TypeAdapter(kind), dict(given), "")
@@ -110,7 +123,7 @@ def _made(key: str, hint: Any, value: Any) -> Any:
         adapter: TypeAdapter[Any] = TypeAdapter(
             bare, config=None if _is_class(bare) else ConfigDict(arbitrary_types_allowed=True)
         )
-    except (PydanticUserError, PydanticSchemaGenerationError, TypeError):
+    except (PydanticUserError, NameError, TypeError):
         return value
     return _fit(adapter, value, key)
 

@@ -289,9 +289,12 @@ def fields_of(compiled: Any) -> dict[str, Any] | None:
 
 
 def input_type(compiled: Any) -> Any:
-    """The class of a graph's input; None: it names none."""
+    """The type of a graph's input, as a function declares it or a builder."""
     builder = getattr(compiled, "builder", None)
-    return builder.input_schema if builder else None
+    if builder is None:
+        found = compiled.InputType
+        return Any if isinstance(found, str) else found  # LangGraph doesn't resolve it either
+    return Any if _WHOLE in builder.schemas[builder.input_schema] else builder.input_schema
 
 
 def task_in(tags: Sequence[str] | None, metadata: Mapping[str, Any] | None) -> tuple[str, str, str] | None:

@@ -6,6 +6,7 @@ handler that turns its nodes, models and tools into events (`_watch.py`), and re
 """
 
 import asyncio
+import re
 import sysconfig
 import traceback
 from collections.abc import Iterable, Mapping
@@ -23,6 +24,7 @@ from interlock.graphs._factory import Factory, is_factory, opened, outline
 from interlock.graphs._given import check_given, context_of, model_of, prompt_of, taken
 from interlock.graphs._langgraph import (
     compiled_graph,
+    fields_of,
     is_graph,
     named_types,
     time_limits,
@@ -68,9 +70,14 @@ def output_of(graph: Any) -> type[ForeignOutput]:
 
 
 class NodeError(RunError):
-    """A node of somebody's graph raised."""
+    """A node of somebody's graph raised, or what stands between its nodes: a reducer, a type of its state."""
 
     kind = "node"
+
+    @classmethod
+    def of(cls, error: Exception, node: str = "") -> "NodeError":
+        """`node`: the one that failed, if that is known."""
+        return cls(_line(_blamed(error, node), error))
 
 
 @dataclass(frozen=True)
@@ -119,7 +126,7 @@ class Foreign(Pipeline):
     def _entered(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:  # noqa: ARG002 - a pipeline's signature
         assert isinstance(input, ForeignInput)
         given: Any = plain(input.given)
-        return cast("dict[str, Any]", given) if isinstance(given, dict) else {"input": given}
+        return {"input": given} if fields_of(self.graph) is None else given
 
     def started(self, first: dict[str, Any]) -> Any:
         return taken(self.graph, first)
@@ -163,7 +170,7 @@ class Foreign(Pipeline):
         except Exception as error:
             if isinstance(error, TimeoutError | NodeTimeoutError):
                 deps.cancel.overdue(0)  # a thread that it left behind would hold the process
-            raise NodeError(_line(_blamed(error, watch.failed), error)) from error
+            raise NodeError.of(error, watch.failed) from error
         finally:
             DRIVE.reset(token)
 
@@ -241,8 +248,11 @@ _STDLIB = sysconfig.get_path("stdlib")
 
 
 def _blamed(error: Exception, failed: str) -> str:
-    """The node that failed; empty: the graph did, between its nodes."""
-    return error.node if isinstance(error, NodeTimeoutError) else failed
+    """The node that failed, or couldn't be given its state; empty: the graph did, between its nodes."""
+    given = re.search(
+        r"^Before task with name '(.+?)'", "\n".join(getattr(error, "__notes__", ())), re.MULTILINE
+    )
+    return error.node if isinstance(error, NodeTimeoutError) else failed or (given[1] if given else "")
 
 
 def _line(node: str, error: Exception) -> str:
@@ -261,8 +271,14 @@ _SLOW = "it took longer than it may (its step_timeout, if it sets one)"
 
 
 def _is_engine(file: str) -> bool:
-    """Whether it is LangGraph or Python itself: its lines say nothing to who wrote the graph."""
-    return (file.startswith(("<frozen", _STDLIB)) and "site-packages" not in file) or "/langgraph/" in file
+    """Whether it is LangGraph, what it stands on, or Python: its lines say nothing to who wrote the graph."""
+    parts = Path(file).parts
+    return (
+        file.startswith(("<frozen", _STDLIB)) and "site-packages" not in parts
+    ) or not _ENGINES.isdisjoint(parts)
+
+
+_ENGINES = frozenset({"langgraph", "langchain_core", "pydantic"})
 
 
 def _is_library(file: str) -> bool:

@@ -6,7 +6,15 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.system_prompt import assemble, compare, gather, load_override
+from interlock.nodes.system_prompt import (
+    assemble,
+    compare,
+    gather_main,
+    gather_small,
+    gather_small_task,
+    gather_task,
+    load_override,
+)
 from interlock.nodes.system_sections import SECTIONS
 from interlock.state.system_prompt import (
     SystemPromptInput,
@@ -19,11 +27,15 @@ from interlock.state.workflow import WorkflowContext
 
 def build() -> Graph:
     g = Graph("system-prompt", SystemPromptState)
-    g.nodes(load_override, gather, assemble, compare)
+    g.nodes(load_override, gather_main, gather_task, gather_small, gather_small_task, assemble, compare)
 
     g.edge(START, "load_override")
-    g.by_label("load_override", {"file": END, "none": "gather"})
-    g.edge("gather", "assemble", "compare", END)
+    tables = {"main": "gather_main", "task": "gather_task"}
+    tables |= {"small main": "gather_small", "small task": "gather_small_task"}
+    g.by_label("load_override", {"file": END, **tables})
+    for gathers in tables.values():
+        g.edge(gathers, "assemble")
+    g.edge("assemble", "compare", END)
     return g
 
 
@@ -36,7 +48,7 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> SystemPromptOu
     sections = sections_of(message) if message else []
     for section in sections:
         ours = SECTIONS.get(section.name)
-        section.why = " and ".join(ours.conditions()) or "always" if ours else "given with the run"
+        section.why = ours.when if ours else f"replaces the others: {values['source']}"
     return SystemPromptOutput(
         text=message.text if message else "",
         sections=sections,

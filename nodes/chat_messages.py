@@ -129,7 +129,6 @@ def to_chunk(reply: Reply, *, streamed: bool) -> AIMessageChunk:
 
 
 def joined(chunks: Sequence[AIMessageChunk]) -> AIMessage:
-    """One message of a stream's pieces."""
     whole = chunks[0] + [*chunks[1:]] if len(chunks) > 1 else chunks[0]
     fields = {"content", "additional_kwargs", "response_metadata", "id", "tool_calls", "usage_metadata"}
     return AIMessage(**{name: getattr(whole, name) for name in fields})

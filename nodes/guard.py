@@ -54,8 +54,6 @@ class RefusedError(Exception):
 
 @dataclass
 class Call:
-    """One call under way."""
-
     runtime: Runtime[Deps]
     task: str
     key: str
@@ -73,7 +71,6 @@ class Call:
         return CallKey(message=f"{self.task}:{self.key}", index=0, attempt=attempt)
 
     def request(self, attempt: int) -> str:
-        """Key of the request to a person."""
         return f"interrupt:call:{self.task}:{self.key}:{attempt}"
 
     @property

@@ -37,7 +37,7 @@ async def precheck(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpeak
         if holds(spoken):
             decided: NextSpeakerState = {"decided_by": "precheck", "speaker_reason": reason}
             return {**decided, "label": "decided", "next_speaker": speaker}
-    return {"label": "open", "next_speaker": "", "decided_by": "", "speaker_reason": ""}
+    return {"label": "open"}
 
 
 @node(reads=("head",), writes=("next_speaker", "decided_by", "speaker_reason"))

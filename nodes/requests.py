@@ -53,7 +53,6 @@ async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
 
 
 async def notified(deps: Deps, request: ApprovalRequest, emit: Emit) -> None:
-    """Fire the notification hooks of a request."""
     name = deps.approvals.ask(request)
     payload: dict[str, JsonValue] = {
         "notification_type": "ToolPermission",

@@ -3,19 +3,19 @@
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from langgraph.runtime import Runtime
 
 from interlock.nodes.system_sections import (
     MAIN,
-    NOT_FOR_AGENTS,
-    PARTS,
     SECTIONS,
     SMALL,
     SMALL_TASK,
     TASK,
     Section,
+    branches,
 )
 from interlock.prompts import render
 from interlock.state.context import IGNORE_FILE, RuleFile
@@ -47,15 +47,13 @@ class Facts:
     def lacks(self, section: Section, agent: bool) -> str:
         """The conditions that don't hold, in words; empty: it stands."""
         holds = (
+            *(() if section.shared else (not agent,)),
             *((any(tool.name in section.tools for tool in self.tools),) if section.tools else ()),
             *((self.holds[section.only],) if section.only else ()),
-            *(() if section.shared else (not agent,)),
+            *((True,) if section.filled else ()),  # known once its slots are filled
         )
-        return " and ".join(
-            words if words == NOT_FOR_AGENTS else f"needs {words}"
-            for words, held in zip(section.conditions(), holds, strict=True)
-            if not held
-        )
+        lacking = [words for words, held in zip(section.conditions(), holds, strict=True) if not held]
+        return f"needs {' and '.join(lacking)}" if lacking else ""
 
 
 def facts_of(state: SystemPromptState, deps: Deps) -> Facts:
@@ -68,6 +66,7 @@ def facts_of(state: SystemPromptState, deps: Deps) -> Facts:
     servers = [v for v in connected if any(name.startswith(f"mcp_{v.name}_") for name in names)]
     sandboxed, protocol = bool(deps.settings.tools.sandbox), state.get("protocol") or "native"
     holds = {
+        "agent": bool(state.get("agent")),
         "git": deps.context.facts().in_git,
         "unattended": not deps.info.interactive,
         "open": not sandboxed,
@@ -219,55 +218,81 @@ def shape(schema: Mapping[str, Any]) -> str:
     return str(schema.get("type", "any value"))
 
 
-_AGENT, _CONTRACT, _APPENDED, _MODE = "agent", "contract", "appended", "mode"
-"""Sections outside the tables: a sub-agent's own prompt and contract, a flag's addition, and the mode's role."""
 _REPLACEMENT = "replacement"
-_KEPT_OF_TASK = ("role", _REPLACEMENT, "instructions")
-"""Sections of the task loop's prompt kept when a file replaces it."""
+_KEPT = {"main": ("mode", _REPLACEMENT), "task": ("role", _REPLACEMENT, "instructions")}
+"""Sections left when a file replaces the others, by prompt; what a flag appends is left in any."""
+
+
+def _table(state: SystemPromptState, deps: Deps) -> str:
+    """The table of sections that the prompt is made of, as `load_override` names it."""
+    if state.get("agent"):
+        return "main"
+    of = state.get("flavour") or "main"
+    return f"small {of}" if deps.info.brief else of
 
 
 @node(
     reads=("agent", "flavour", "mode", "protocol", "has", "previous"),
-    writes=("source", "system", "changed", "label"),
-    labels=("file", "none"),
+    writes=("source", "system", "changed", "left_out", "label"),
+    labels=("file", "main", "task", "small main", "small task"),
     fusable=True,
 )
 async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     """Use the user's replacement, except for sub-agents, which need the sections on their tools."""
     deps = runtime.context
+    table = _table(state, deps)
     found = None if state.get("agent") else deps.context.replacement(state.get("mode", ""))
     if found is None:
-        return {"label": "none", "source": "generated"}
-    names = _KEPT_OF_TASK if state.get("flavour") == "task" else (_MODE, _REPLACEMENT)
-    texts = await _texts((*names, _APPENDED), state, deps)
+        return {"label": table, "source": "generated"}
+    kept = (*_KEPT[state.get("flavour") or "main"], "appended")
+    texts = await _texts(kept, state, deps)
     texts = [(name, found.text if name == _REPLACEMENT else text) for name, text in texts]
     return {
         "label": "file",
         "source": found.source,
         "system": _record(texts, state.get("previous", ""), deps),
         "changed": [],
+        "left_out": {s.name: "replaced" for s in _TABLES[table] if s.name not in kept} | _empty(texts),
     }
 
 
-@node(
+_TABLES = {"main": MAIN, "task": TASK, "small main": SMALL, "small task": SMALL_TASK}
+_gathers = partial(
+    node,
     reads=("agent", "flavour", "mode", "protocol", "has"),
     writes=("sections", "left_out"),
     fusable=True,
-    parts=PARTS,
 )
-async def gather(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
-    deps = runtime.context
+
+
+@_gathers(parts=branches(MAIN))
+async def gather_main(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
+    return await _gathered(MAIN, state, runtime.context)
+
+
+@_gathers(parts=branches(TASK))
+async def gather_task(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
+    return await _gathered(TASK, state, runtime.context)
+
+
+@_gathers(parts=branches(SMALL))
+async def gather_small(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
+    return await _gathered(SMALL, state, runtime.context)
+
+
+@_gathers(parts=branches(SMALL_TASK))
+async def gather_small_task(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
+    return await _gathered(SMALL_TASK, state, runtime.context)
+
+
+async def _gathered(table: Sequence[Section], state: SystemPromptState, deps: Deps) -> SystemPromptState:
     await deps.mcp.ready()
     agent, facts = bool(state.get("agent")), facts_of(state, deps)
-    in_task = state.get("flavour") == "task" and not agent
-    small, full = (SMALL_TASK, TASK) if in_task else (SMALL, MAIN)
-    table = small if deps.info.brief and not agent else full
-    lacks = {s.name: facts.lacks(s, agent) for s in table}
-    names = [name for name, lacking in lacks.items() if not lacking]
-    if not in_task and not agent and facts.mode:
-        names[1:1] = [_MODE]
-    names = [_AGENT, *names, _CONTRACT] if agent else [*names, _APPENDED]
-    return {"sections": names, "left_out": {name: lacking for name, lacking in lacks.items() if lacking}}
+    lacks = {section.name: facts.lacks(section, agent) for section in table}
+    return {
+        "sections": [name for name, lacking in lacks.items() if not lacking],
+        "left_out": {name: lacking for name, lacking in lacks.items() if lacking},
+    }
 
 
 @node(
@@ -279,12 +304,19 @@ async def gather(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemProm
 async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     deps = runtime.context
     texts = await _texts(state["sections"], state, deps)
-    empty = dict.fromkeys((name for name, text in texts if not text.strip()), "nothing to say")
+    empty = _empty(texts)
     left_out = {**state["left_out"], **empty}
     stand = ", ".join(name for name, _ in texts if name not in empty)
     out = ", ".join(f"{name} ({why})" for name, why in left_out.items())
     deps.steps.reasoned(task_of(runtime, "A prompt"), f"in: {stand}" + (f"; out: {out}" if out else ""))
     return {"system": _record(texts, state.get("previous", ""), deps), "left_out": left_out}
+
+
+def _empty(texts: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Section → what it lacks, of those without text."""
+    names = (name for name, text in texts if not text.strip())
+    filled = {name: SECTIONS[name].filled if name in SECTIONS else "" for name in names}
+    return {name: f"needs {what}" if what else "nothing to say" for name, what in filled.items()}
 
 
 @node(reads=("system", "previous", "before"), writes=("changed",), fusable=True)
@@ -305,10 +337,10 @@ async def _texts(names: Iterable[str], state: SystemPromptState, deps: Deps) -> 
     names, facts = [*names], facts_of(state, deps)
     rules = await deps.context.rules(state.get("mode", "")) if "instructions" in names else ()
     texts = {
-        _APPENDED: lambda: deps.context.facts().appended,
-        _MODE: lambda: facts.mode.role if facts.mode else "",
-        _AGENT: lambda: deps.agents.instance(state.get("agent", "")).definition.system_prompt,
-        _CONTRACT: lambda: _contract(state.get("agent", ""), deps),
+        "appended": lambda: deps.context.facts().appended,
+        "mode": lambda: facts.mode.role if facts.mode else "",
+        "agent": lambda: deps.agents.instance(state.get("agent", "")).definition.system_prompt,
+        "contract": lambda: _contract(state.get("agent", ""), deps),
         _REPLACEMENT: lambda: "",
     }
     return [

@@ -1,7 +1,7 @@
 """system_sections: the sections that a system prompt is made of, in order, and the condition of each."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from interlock.state.node import Part
@@ -9,6 +9,7 @@ from interlock.state.node import Part
 _COMMANDS = frozenset({"run_shell_command", "execute_command"})
 _WRITING = frozenset({"write_file", "replace", "write_to_file", "apply_diff", "insert_content"})
 _Only = Literal[
+    "agent",
     "git",
     "unattended",
     "open",
@@ -25,6 +26,7 @@ _Only = Literal[
 ]
 
 _CONDITIONS: Mapping[_Only, str] = {
+    "agent": "a sub-agent",
     "git": "a git repository",
     "unattended": "an unattended run",
     "open": "no sandbox",
@@ -48,16 +50,19 @@ _TOOLS = {
 
 @dataclass(frozen=True)
 class Section:
-    """One file, and the conditions for including it."""
+    """One section, and the conditions for including it."""
 
     prompt: str
+    """Its file; one without a folder is text that a mode, an agent or a flag gives."""
     tools: frozenset[str] = frozenset()
     """Included only if one of these exists; empty: always."""
     only: _Only | None = None
-    """Included only in a git repository; if nobody is at the terminal; by where commands run: on the machine, in a
-    sandbox, or in one without network; by call syntax; by what is available."""
+    """Included only for a sub-agent; in a git repository; if nobody is at the terminal; by where commands
+    run: on the machine, in a sandbox, or in one without network; by call syntax; by what is available."""
     shared: bool = True
     """Sub-agents get it too, after their own prompt."""
+    filled: str = ""
+    """What fills its slots; included only if there is any."""
 
     @property
     def name(self) -> str:
@@ -67,21 +72,23 @@ class Section:
         """All that must hold, in words; none: it always stands."""
         tools = (_TOOLS.get(self.tools) or " or ".join(sorted(self.tools)),) if self.tools else ()
         only = (_CONDITIONS[self.only],) if self.only else ()
-        return (*tools, *only, *(() if self.shared else (NOT_FOR_AGENTS,)))
+        filled = (self.filled,) if self.filled else ()
+        return (*(() if self.shared else ("no sub-agent",)), *tools, *only, *filled)
 
-    def __str__(self) -> str:
-        return ": ".join(part for part in (self.name, " and ".join(self.conditions())) if part)
-
-
-NOT_FOR_AGENTS = "not for sub-agents"
+    @property
+    def when(self) -> str:
+        return " and ".join(self.conditions()) or "always"
 
 
 def _of_tool(*names: str) -> frozenset[str]:
     return frozenset(names)
 
 
-_XML = (Section("task/xml", only="xml"), Section("task/tools", only="xml"))
+_XML = (Section("task/xml", only="xml"), Section("task/tools", only="xml", filled="a tool"))
 _SKILLS = Section("main/skills", tools=_of_tool("activate_skill"))
+_MODE = Section("mode", filled="a mode's role")
+_APPENDED = Section("appended", filled="--append-system-prompt")
+_INSTRUCTIONS = Section("task/instructions", filled="instructions or rule files")
 _SURROUNDINGS = (
     Section("main/unattended", only="unattended", shared=False),
     Section("main/sandbox_none", tools=_COMMANDS, only="open"),
@@ -90,7 +97,9 @@ _SURROUNDINGS = (
     Section("main/git", tools=_COMMANDS, only="git"),
 )
 MAIN = (
+    Section("agent", only="agent"),
     Section("main/preamble", shared=False),
+    replace(_MODE, shared=False),
     Section("main/mandates"),
     Section("main/changes", tools=_WRITING | _COMMANDS),
     Section("main/workflows", shared=False),
@@ -109,6 +118,8 @@ MAIN = (
     Section("main/questions", tools=_of_tool("ask_user")),
     *_SURROUNDINGS,
     Section("main/servers", only="told by servers"),
+    Section("contract", only="agent"),
+    replace(_APPENDED, shared=False),
 )
 TASK = (
     Section("task/role"),
@@ -128,7 +139,7 @@ TASK = (
     Section("task/rules"),
     Section("task/rules_reads", tools=_of_tool("read_many_files"), only="several reads"),
     Section("task/rules_edits", tools=_WRITING),
-    Section("task/rules_files", tools=_WRITING),
+    Section("task/rules_files", tools=_WRITING, filled="a mode limited to some files"),
     Section("task/rules_diff", only="diff"),
     Section("task/rules_todos", tools=_of_tool("update_todo_list")),
     Section("task/rules_questions", tools=_of_tool("ask_followup_question")),
@@ -141,22 +152,18 @@ TASK = (
     *_SURROUNDINGS,
     Section("task/system"),
     Section("task/objective"),
-    Section("task/instructions"),
+    _INSTRUCTIONS,
+    _APPENDED,
 )
-SMALL = (Section("main/small"), Section("main/small_answer"))
-SMALL_TASK = (Section("main/small"), Section("task/small_task"), Section("task/instructions"))
+SMALL = (Section("main/small"), _MODE, Section("main/small_answer"), _APPENDED)
+SMALL_TASK = (Section("main/small"), Section("task/small_task"), _INSTRUCTIONS, _APPENDED)
 """For models with a small window or a slow server."""
-SECTIONS = {section.name: section for section in (*SMALL, *SMALL_TASK, *MAIN, *TASK)}
+SECTIONS = {section.name: section for section in (*SMALL, *SMALL_TASK, *TASK, *MAIN)}
 
 
-def _part(when: str, sections: Sequence[Section]) -> Part:
-    return Part(when, tuple(map(str, sections)))
-
-
-PARTS = (
-    _part("of main and sub-agents, if there is", MAIN),
-    _part("of task, if there is", TASK),
-    _part("for a small window", SMALL),
-    _part("of task, for a small window", SMALL_TASK),
-)
-"""As `gather` declares them."""
+def branches(sections: Sequence[Section]) -> tuple[Part, ...]:
+    """Each condition with the sections that stand under it, and their places in the prompt."""
+    found: dict[str, dict[str, int]] = {}
+    for number, section in enumerate(sections, 1):
+        found.setdefault(section.when, {})[section.name] = number
+    return tuple(Part(when, tuple(names), tuple(names.values())) for when, names in found.items())

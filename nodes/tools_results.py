@@ -61,7 +61,6 @@ def recorded(journal: Journal, key: CallKey) -> ToolResult:
 def recorded_of(
     journal: Journal, message: str, index: int, outcome: CallOutcome
 ) -> tuple[CallView, ToolResult]:
-    """The call with this outcome, and its result."""
     key = CallKey(message=message, index=index, attempt=outcome["attempt"])
     return journal.call(key), recorded(journal, key)
 

@@ -47,8 +47,6 @@ REQUEST = (
 
 
 class TurnRequest(NamedTuple):
-    """One request to the main model."""
-
     messages: list[Message]
     model: str
     temperature: float | None

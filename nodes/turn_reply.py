@@ -37,7 +37,7 @@ _CALLS = 2 * LONGEST_CYCLE
 """Trailing messages of a history that contain the longest cycle's calls with their answers."""
 
 
-class LoopWatch:
+class StreamWatch:
     """Checks text and thoughts for loops, noise and length before they are shown, and calls before they run."""
 
     def __init__(
@@ -128,7 +128,7 @@ def _protocol(state: TurnState, reply: Reply, deps: Deps) -> str:
     return deps.models.protocol_after(reply.model, reply, silent)
 
 
-async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWatch]:
+async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, StreamWatch]:
     """The answer, and its watch: without loop detection, only the limit counts."""
     deps = runtime.context
     request = await request_of(state, deps)
@@ -138,7 +138,7 @@ async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWat
     model, retry = deps.settings.model, state.get("retry")
     limit = model.reply_limits.get(request.model, model.max_reply_tokens)
     loops = not model.disable_loop_detection
-    watch = LoopWatch(deps.transcript.read(state["head"]), state.get("loop_keys", []), limit, loops)
+    watch = StreamWatch(deps.transcript.read(state["head"]), state.get("loop_keys", []), limit, loops)
     call = ModelCall(
         task=task_of(runtime, "call_model"),
         role="main",

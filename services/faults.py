@@ -26,7 +26,6 @@ def explained(path: Path, kind: type[Exception]) -> Generator[None]:
 
 
 def explain(error: Exception, path: Path) -> StoreError | BusyError:
-    """Return our error for one of the database's."""
     text, shown = str(error), repr(str(path))
     if "locked" in text or "busy" in text:
         return BusyError(

@@ -21,17 +21,8 @@ from interlock.state.names import WAIT
 from interlock.state.search import CodeIndex
 from interlock.state.settings import Settings
 from interlock.state.text import clean
-from interlock.state.tooling import (
-    FileNow,
-    Outputs,
-    PathRefused,
-    Processes,
-    Tool,
-    ToolContext,
-    ToolInfo,
-    ToolRun,
-    Workspace,
-)
+from interlock.state.tooling import FileNow, Outputs, Processes, Tool, ToolContext, ToolInfo, ToolRun
+from interlock.state.workspace import PathRefused, Workspace
 from interlock.tools.table import TOOLS
 
 _WAIT_SCHEMA = {

@@ -7,7 +7,7 @@ from copy import copy
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from interlock.services.files.filesystem import Blobs
+from interlock.services.files.blobs import Blobs
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.errors import RunError
 from interlock.state.messages import Message
@@ -39,13 +39,15 @@ class StoredRecord(NamedTuple):
 
 
 class ChainRecords(Protocol):
-    """The rows of the chain."""
-
     def add(self, name: str, run: str, record: StoredRecord) -> None:
         """Write the record with the driver's next commit; if it is there already, nothing."""
         ...
 
     def find(self, name: str) -> StoredRecord | None: ...
+
+    def blobs(self, outputs: Path) -> Blobs:
+        """Where the bytes of long records are."""
+        ...
 
 
 class ChainTranscript:
@@ -53,7 +55,7 @@ class ChainTranscript:
 
     def __init__(self, records: ChainRecords, outputs: Path, run: str, redact: Redactor = SHAPES) -> None:
         self._records = records
-        self._blobs = Blobs(outputs)
+        self._blobs = records.blobs(outputs)
         self._run = run
         self.redact = redact
         self.recorded: Callable[[str, Message], Message] | None = None

@@ -122,7 +122,6 @@ def fresh_prompt() -> Conversation:
 
 
 def fresh_conversation() -> Conversation:
-    """State reset for each conversation."""
     return {
         **fresh_prompt(),
         "session_turns": 0,

@@ -21,8 +21,6 @@ from interlock.state.messages import Frozen
 
 @dataclass(frozen=True)
 class JournalRow:
-    """The journal's row for one attempt."""
-
     key: CallKey
     state: Literal["scheduled", "intent", "done"]
     tool: str
@@ -74,8 +72,6 @@ class Journal(Protocol):
 
 @dataclass(frozen=True)
 class EffectRow:
-    """The journal's row for one effect of a node."""
-
     state: Literal["intent", "failed", "done"]
     attempt: int
     """How often its function was called, or was about to be; from 1."""

@@ -198,8 +198,6 @@ Feature = Literal["", "picture", "web"]
 
 @dataclass(frozen=True)
 class ModelCall:
-    """One request to a model."""
-
     task: str
     """Id of the requesting graph task: a reply recorded for it before a crash is replayed, not paid for twice."""
     role: str

@@ -71,3 +71,9 @@ def mcp_name(server: str, tool: str) -> str:
     if len(name) <= _MOST:
         return name
     return f"{name[:_KEPT]}_{hashlib.sha256(name.encode()).hexdigest()[:_MARK]}"
+
+
+GIT_QUEUE = "git"
+"""The queue of runs on git repositories: any worker with a folder for clones takes them."""
+DELIVERIES = ("branch", "patch", "none")
+"""What becomes of such a run's changes."""

@@ -20,6 +20,8 @@ class Part(NamedTuple):
     when: str
     """Which one is chosen, or when these are."""
     what: tuple[str, ...]
+    numbers: tuple[int, ...] = ()
+    """Their places among all parts of the node, which are drawn as branches, each behind its condition."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,6 @@ def node(
 
 
 def specified(function: _F, spec: NodeSpec | None) -> _F:
-    """The function, with this declaration."""
     setattr(function, _ATTRIBUTE, spec)
     return function
 

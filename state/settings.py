@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from interlock.state.accounting import Price, StoreSettings, TelemetrySettings
-from interlock.state.accounting import Section as _Section
+from interlock.state.accounting import Price, Section, StoreSettings, TelemetrySettings
 from interlock.state.calls import ApprovalMode
 from interlock.state.names import ALIASES
+from interlock.state.repository import FleetSettings
 
 
-class OutputRule(_Section):
+class OutputRule(Section):
     """How a tool's long outputs are shortened."""
 
     how: Literal["summarize", "truncate", "off"] = "summarize"
@@ -21,7 +21,7 @@ class OutputRule(_Section):
     """Estimated tokens: longer outputs are summarised, within this budget."""
 
 
-class ModelEntry(_Section):
+class ModelEntry(Section):
     """What holds for one model, alias or provider."""
 
     first_token_timeout_s: float | None = Field(None, alias="firstTokenTimeout", gt=0)
@@ -45,7 +45,7 @@ class ModelEntry(_Section):
 Thinking = Literal["auto", "low", "high"]
 
 
-class ModelSettings(_Section):
+class ModelSettings(Section):
     name: str = Field("auto", description="An alias, a Gemini id, `provider:model` or `script:FILE`.")
     aliases: dict[str, str] = Field(default_factory=lambda: dict(ALIASES))
     """Alias → model id."""
@@ -89,7 +89,7 @@ class ModelSettings(_Section):
     """End a turn without asking a model whether the agent should continue."""
 
 
-class ShellSettings(_Section):
+class ShellSettings(Section):
     timeout_s: float = Field(1800, alias="timeout", gt=0)
     """Maximum seconds a command may run."""
     inactivity_timeout_s: float = Field(300, alias="inactivityTimeout", ge=0)
@@ -100,7 +100,7 @@ class ShellSettings(_Section):
     """Maximum total memory of those processes, in MB; null: three quarters of the machine's; 0: no limit."""
 
 
-class ToolSettings(_Section):
+class ToolSettings(Section):
     allowed: list[str] = Field(default_factory=list[str])
     """Tool names, or `run_shell_command(prefix)`, allowed without approval."""
     exclude: list[str] = Field(default_factory=list[str])
@@ -136,7 +136,7 @@ class ToolSettings(_Section):
     """Maximum characters of shell output sent to the model (gemini-cli: 40,000)."""
 
 
-class FileFiltering(_Section):
+class FileFiltering(Section):
     respect_git_ignore: bool = Field(True, alias="respectGitIgnore")
     """Skip files that git ignores."""
     respect_gemini_ignore: bool = Field(True, alias="respectGeminiIgnore")
@@ -145,7 +145,7 @@ class FileFiltering(_Section):
     """More ignore files, relative to the workspace."""
 
 
-class ContextSettings(_Section):
+class ContextSettings(Section):
     file_name: str | list[str] = Field(default_factory=lambda: ["GEMINI.md", "AGENTS.md"], alias="fileName")
     """Names of memory files."""
     include_directories: list[str] = Field(default_factory=list[str], alias="includeDirectories")
@@ -165,23 +165,23 @@ class ContextSettings(_Section):
         return [self.file_name] if isinstance(self.file_name, str) else self.file_name
 
 
-class SearchSettings(_Section):
+class SearchSettings(Section):
     embeddings: str = ""
     """Embedding model compared besides words: a Gemini id, `openai:MODEL` (at OPENAI_BASE_URL, any server) or
     `model2vec:FOLDER`; empty: words only."""
 
 
-class IdeSettings(_Section):
+class IdeSettings(Section):
     context_file: str = Field("", alias="contextFile")
     """JSON file with the editor's open files; relative to the workspace."""
 
 
-class AgentSettings(_Section):
+class AgentSettings(Section):
     max_depth: int = Field(2, alias="maxDepth", ge=0, le=4)
     """Levels of sub-agents below the main agent."""
 
 
-class SnapshotSettings(_Section):
+class SnapshotSettings(Section):
     """Copies of the workspace's files around each change, for fork, rewind and undo."""
 
     enabled: bool = True
@@ -192,14 +192,14 @@ class SnapshotSettings(_Section):
     """In a workspace with more files, such as a home directory, nothing is kept."""
 
 
-class McpSettings(_Section):
+class McpSettings(Section):
     allowed: list[str] = Field(default_factory=list[str])
     """Servers whose tools need no approval."""
     excluded: list[str] = Field(default_factory=list[str])
     """Servers whose tools are denied."""
 
 
-class OAuthSettings(_Section):
+class OAuthSettings(Section):
     """For a server that requires sign-in; without it the server advertises what it needs."""
 
     client_id: str = Field("", alias="clientId")
@@ -210,7 +210,7 @@ class OAuthSettings(_Section):
     """Local address the browser is redirected to; empty: a free port."""
 
 
-class McpServer(_Section):
+class McpServer(Section):
     """One server, in gemini-cli's format; Claude Code's and Roo's files are converted to it."""
 
     type: Literal["stdio", "sse", "http", "streamable-http"] | None = None
@@ -244,7 +244,7 @@ class McpServer(_Section):
     oauth: OAuthSettings = Field(default_factory=lambda: OAuthSettings.model_validate({}))
 
 
-class HooksConfig(_Section):
+class HooksConfig(Section):
     enabled: bool = True
     """Run hooks."""
     disabled: list[str] = Field(default_factory=list[str])
@@ -253,7 +253,7 @@ class HooksConfig(_Section):
     """Whether to mention hooks that have nothing to say."""
 
 
-class EnvironmentSettings(_Section):
+class EnvironmentSettings(Section):
     """Environment variables for tools, hooks and MCP servers (gemini-cli's `environmentVariableRedaction`)."""
 
     enabled: bool = True
@@ -264,12 +264,12 @@ class EnvironmentSettings(_Section):
     """Names also withheld; beats `allowed`."""
 
 
-class FolderTrust(_Section):
+class FolderTrust(Section):
     enabled: bool = True
     """False, in the user's own settings: every folder is trusted."""
 
 
-class SecuritySettings(_Section):
+class SecuritySettings(Section):
     redact_secrets: bool = Field(True, alias="redactSecrets")
     """Replace known secrets with a mark in whatever is shown, sent to models or stored."""
     environment: EnvironmentSettings = Field(
@@ -280,7 +280,7 @@ class SecuritySettings(_Section):
     )
 
 
-class TaskSettings(_Section):
+class TaskSettings(Section):
     """Settings of the task loop; names and meanings are Roo Code's."""
 
     consecutive_mistake_limit: int = Field(3, alias="consecutiveMistakeLimit", ge=0)
@@ -315,7 +315,7 @@ class TaskSettings(_Section):
     """Allow `new_task` without approval."""
 
 
-class NotifySettings(_Section):
+class NotifySettings(Section):
     """How people are notified of a waiting run. Honoured only in the user's own settings: it runs commands unasked."""
 
     terminal: list[Literal["bell", "osc9", "osc777"]] = Field(
@@ -344,7 +344,7 @@ class NotifySettings(_Section):
         return value
 
 
-class GeneralSettings(_Section):
+class GeneralSettings(Section):
     default_approval_mode: ApprovalMode = Field("default", alias="defaultApprovalMode")
     """Approval mode of a run that no flag sets."""
     vim_mode: bool = Field(False, alias="vimMode")
@@ -357,7 +357,7 @@ class GeneralSettings(_Section):
         return "auto_edit" if value == "autoEdit" else value
 
 
-class UiSettings(_Section):
+class UiSettings(Section):
     """Appearance of a session."""
 
     theme: str = ""
@@ -366,7 +366,7 @@ class UiSettings(_Section):
     """`full`: show thoughts verbatim; else one line about each."""
 
 
-class Settings(_Section):
+class Settings(Section):
     """All settings, merged by precedence (`cli.md`, Files)."""
 
     general: GeneralSettings = Field(default_factory=lambda: GeneralSettings.model_validate({}))
@@ -379,6 +379,7 @@ class Settings(_Section):
     agents: AgentSettings = Field(default_factory=lambda: AgentSettings.model_validate({}))
     security: SecuritySettings = Field(default_factory=lambda: SecuritySettings.model_validate({}))
     store: StoreSettings = Field(default_factory=lambda: StoreSettings.model_validate({}))
+    fleet: FleetSettings = Field(default_factory=lambda: FleetSettings.model_validate({}))
     telemetry: TelemetrySettings = Field(default_factory=lambda: TelemetrySettings.model_validate({}))
     snapshots: SnapshotSettings = Field(default_factory=lambda: SnapshotSettings.model_validate({}))
     ide: IdeSettings = Field(default_factory=lambda: IdeSettings.model_validate({}))

@@ -112,8 +112,6 @@ class Subtask(NamedTuple):
 
 
 class TaskEnd(NamedTuple):
-    """How a subtask ended."""
-
     how: Literal["done", "cancelled", "removed"]
     result: str
     refused: Refusals

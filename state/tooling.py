@@ -25,13 +25,11 @@ from interlock.state.events import Emit
 from interlock.state.messages import Feature, Message, ToolDeclaration
 from interlock.state.search import CodeIndex
 from interlock.state.settings import Settings
-from interlock.state.workspace import PathRefused, Place, Workspace
+from interlock.state.workspace import Workspace
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended."""
-
     how: Literal["exited", "timeout", "inactivity", "not_started", "limit", "lost"]
     """`limit`: exceeded a limit, see `excess`; `lost`: its supervisor was killed, so the outcome is unknown."""
     exit_code: int | None
@@ -95,6 +93,14 @@ class Outputs(Protocol):
 
     def new_spool(self) -> Path:
         """A fresh file name in `outputs/`, to be written while something runs."""
+        ...
+
+    def named(self, spool: Path, digest: str) -> Path:
+        """Rename such a file, already synced, to its sha256 (hex)."""
+        ...
+
+    def release(self, spool: Path) -> None:
+        """Nothing writes to such a file any more, and it keeps its name."""
         ...
 
 
@@ -226,22 +232,6 @@ class Tool:
         return replace(self, name=name, args=args, aliases=(), **taken)
 
 
-__all__ = [
-    "CallKey",
-    "Ended",
-    "FileChange",
-    "Outputs",
-    "PathRefused",
-    "Place",
-    "Planned",
-    "Processes",
-    "Tool",
-    "ToolContext",
-    "ToolResult",
-    "Workspace",
-]
-
-
 @dataclass(frozen=True)
 class ToolInfo:
     """What scheduling needs to know about a tool."""
@@ -258,8 +248,6 @@ class ToolInfo:
 
 @dataclass(frozen=True)
 class ToolRun:
-    """One execution, with what the tool can use."""
-
     key: CallKey
     call: CallView
     emit: Emit
@@ -335,8 +323,6 @@ class Toolset(Protocol):
 
 
 class Policy(Protocol):
-    """Decides what may run."""
-
     async def decide(self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]) -> Verdict:
         """Apply the rules, then safety checkers, which may be processes."""
         ...

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ def kill_everywhere(
     kill point. Returns the number of kills. Raises `AssertionError` naming the kill points after which the run ended
     differently. Needs `os.fork`; each child is a separate process, like a user's.
     """
+    import_module("interlock.engine.driver.runner")  # here, not in each child
     known, place = loaded(workflow), folder / "stage"
 
     def played(at: int) -> Callable[[Stage], None]:

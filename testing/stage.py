@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
-from interlock.engine.diagrams import declared_edges, run_path, taken_edges
+from interlock.engine.diagrams import declared_edges, taken_edges
+from interlock.engine.diagrams.path import run_path
 from interlock.engine.options import Pending
 from interlock.engine.read import list_runs, path, step_rows, steps, waiting_requests
 from interlock.engine.store import views

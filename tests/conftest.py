@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Generator
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     elsewhere = [item for item in items if is_elsewhere(item)]
     config.hook.pytest_deselected(items=elsewhere)
     items[:] = [item for item in items if item not in {*elsewhere}]
+    if find_spec("langgraph_api") is None:
+        missing = pytest.mark.skip(reason="LangGraph's server isn't installed: pip install -e '.[studio]'")
+        for item in items:
+            if item.get_closest_marker("langgraph_server"):
+                item.add_marker(missing)
 
 
 def pytest_collection_finish() -> None:

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Generator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,6 @@ from pages import followed
 from patience import HANG_S, until
 
 JOURNEYS = [Path(__file__).parent / name for name in ("api_journey.mjs", "api_hook.mjs")]
-needs_server = pytest.mark.skipif(
-    find_spec("langgraph_api") is None, reason="the server isn't installed: pip install -e '.[studio]'"
-)
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +178,7 @@ def _answers(url: str) -> bool:
         return False
 
 
-@needs_server
+@pytest.mark.langgraph_server
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 def test_the_same_requests_get_the_same_answers(
     ours: Ours, theirs: str, script: Callable[[Script], None]
@@ -195,7 +191,7 @@ def test_the_same_requests_get_the_same_answers(
         assert one == other, one[0]
 
 
-@needs_server
+@pytest.mark.langgraph_server
 @pytest.mark.skipif(not shutil.which("npm"), reason="npm isn't installed")
 def test_the_javascript_client_and_the_hook_take_the_same_journeys(
     ours: Ours, theirs: str, tmp_path: Path

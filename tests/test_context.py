@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent
 NOON = 1_781_000_000.0
 """2026-06-09, about noon in UTC."""
 Open = Callable[..., tuple[str, str]]
-PLAIN = [s for s in MAIN if s.only not in ("xml", "told by servers")]
+PLAIN = [s for s in MAIN if "/" in s.prompt and s.only not in ("xml", "told by servers")]
 """Sections with the same text everywhere."""
 
 

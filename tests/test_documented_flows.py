@@ -104,6 +104,11 @@ def lists(graph: str, node: str, item: str) -> bool:
     return any(item in (p.when, *p.what, *(one.partition(":")[0] for one in p.what)) for p in parts)
 
 
+def is_branch(graph: str, node: str, condition: str, item: str) -> bool:
+    spec = spec_of(declared(graph, node))
+    return any(p.numbers and p.when == condition and item in p.what for p in (spec.parts if spec else ()))
+
+
 def keys(of: str) -> Callable[[str, str, str], bool]:
     def names(graph: str, node: str, key: str) -> bool:
         spec = spec_of(declared(graph, node))
@@ -121,6 +126,7 @@ FORMS: Mapping[str, Callable[..., bool]] = {
     r"chart (\S+) (\S+) --(.+)--> (\S+)": is_move,
     r"event (\S+)": is_event,
     r"(\S+) (\S+)": is_node,
+    r"(\S+) (\S+) --(.+)--> \[(\S+)\]": is_branch,
     r"(\S+) (\S+) (?:->|--(.+)-->) (\S+)": is_edge,
     r"(\S+) (\S+) lists (.+)": lists,
     r"(\S+) (\S+) reads (\S+)": keys("reads"),
@@ -166,6 +172,8 @@ def test_the_table_has_every_document_and_no_row_twice() -> None:
         "turn check_stream --again--> wait_retry",
         "turn check_stream -> wait_retry",
         "edit match lists guess",
+        "edit match --the first that finds any--> [exact]",
+        "system-prompt gather_task --a browser--> [rules_diff]",
         "turn call_model writes nothing",
         "event nothing",
         "turn route reads head",

@@ -14,6 +14,7 @@ from fake_gemini.fake import FakeGemini
 from places import Place
 
 from interlock.engine import Options, Outcome, resume_sync, run_sync
+from interlock.engine.read import steps
 
 GOOD: dict[str, Any] = {"text": "The answer is 42."}
 READ: dict[str, Any] = {"calls": [{"name": "read_file", "args": {"file_path": "a.txt"}}]}
@@ -69,6 +70,10 @@ class Stage(Place):
         run = next(e.session_id for e in self.events if e.type == "init")
         return resume_sync(run, options=self.given, renderers=[self.events.append])
 
+    def waits(self, run: str) -> list[str]:
+        """What the history says of each wait for another try."""
+        return [step.reason for step in steps(self.folder / "home", run) if step.node == "wait_retry"]
+
     def told(self, kind: str) -> list[Any]:
         return [e for e in self.events if e.type == kind]
 
@@ -88,6 +93,9 @@ def test_a_fault_that_passes_is_retried(
     assert [m["role"] for m in outcome.output["history"]].count("assistant") == 1 + len(PLACES[place])
     if fault in UNREACHED:
         assert len(stage.told("retry")) == 2
+    retries = [(f"attempt {e.attempt} after ", f" s: {e.reason}") for e in stage.told("retry")]
+    for said, (start, end) in zip(stage.waits(outcome.run), retries, strict=True):
+        assert said.startswith(start) and said.endswith(end)
 
 
 @pytest.mark.parametrize(("fault", "place"), FAULTS)
@@ -109,6 +117,9 @@ def test_a_fault_that_stays_ends_clearly_and_can_be_resumed(
         assert len(stage.told("invalid_stream" if invalid else "retry")) == (
             STREAM_ATTEMPTS if invalid else ATTEMPTS - 1
         )
+    if fault in UNREACHED:
+        reason = stage.told("retry")[-1].reason
+        assert stage.waits(outcome.run)[-1] == f"attempt {ATTEMPTS} was the last: {reason}"
     again = stage.resume([GOOD])
     assert (again.status, again.output["response"]) == ("done", GOOD["text"]), again.error
 

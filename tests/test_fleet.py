@@ -1,18 +1,26 @@
 """Runs in PostgreSQL that a worker drives: started and decided elsewhere, taken over after a kill, stopped."""
 
+import hashlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 import warm
+import yaml
 from commands import Run, run
 from databases import fresh_database
 from patience import HANG_S, until
+
+from interlock.cli.commands.fleet import fleet_parser, worker_parser
+from interlock.cli.commands.serve import serve_parser
 
 __all__ = ["run"]
 
@@ -64,8 +72,8 @@ def test_print_is_refused_without_init(run: Run) -> None:
 
 
 class Worker:
-    def __init__(self) -> None:
-        self.process = warm.Warm(["worker"], cwd=Path.cwd(), env=os.environ, stderr=subprocess.PIPE)
+    def __init__(self, *flags: str) -> None:
+        self.process = warm.Warm(["worker", *flags], cwd=Path.cwd(), env=os.environ, stderr=subprocess.PIPE)
         self.line("Worker for host:")
 
     def line(self, wanted: str) -> str:
@@ -270,3 +278,143 @@ def _decide_queue_stop(server: warm.Warm, fleet: Run, name: str, home: Path) -> 
         assert fleet("fleet", "--json").json["jobs"] == [], "a job that waits is taken back"
         assert page.post(f"/api/runs/{name}/prompt", json={}).status_code == 200
         assert [job["doing"] for job in fleet("fleet", "--json").json["jobs"]] == [False]
+
+
+POISON = """
+import os, signal
+from interlock.workflow import END, START, Graph, Input, Output, State, Workflow, node
+
+class Given(Input):
+    pass
+
+class Made(Output):
+    status: str
+
+class Known(State, total=False):
+    status: str
+
+@node(writes=("status",))
+async def burst(state: Known) -> Known:
+    with open("tries.txt", "a") as file:
+        file.write("try\\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {"status": "done"}
+
+def build() -> Graph:
+    g = Graph("poison", Known)
+    g.nodes(burst)
+    g.edge(START, "burst")
+    g.edge("burst", END)
+    return g
+
+WORKFLOW = Workflow("poison", build, Given, Made)
+"""
+
+
+@pytest.mark.sweep
+def test_a_run_that_kills_its_process_three_times_is_given_up_with_the_reason(
+    fleet: Run, worker: Worker, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    (work / ".interlock" / "workflows").mkdir(parents=True)
+    (work / ".interlock" / "workflows" / "poison.py").write_text(POISON)
+    assert fleet("trust", "--yes").code == 0
+    name = fleet("run", "poison", "--detach").out.strip()
+    assert fleet("wait", name).code != 0
+    (row,) = [row for row in fleet("runs", "--all", "--json").json if row["run"] == name]
+    assert row["status"] == "failed"
+    assert "died 3 times without getting further; its process died (SIGKILL)" in row["error"]["message"]
+    assert (work / "tries.txt").read_text() == "try\n" * 3
+
+
+def test_a_job_is_put_back_on_the_databases_clock(
+    fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from contextlib import closing
+    from datetime import timedelta
+
+    from procrastinate import utils
+
+    from interlock.engine.store import Store, state_home
+    from interlock.engine.store.queue import hand_to_workers, take_back
+
+    name, now = _begin(fleet, tmp_path), utils.utcnow
+    monkeypatch.setattr(utils, "utcnow", lambda: now() + timedelta(hours=1))
+    with closing(Store(state_home()).connect()) as conn, conn.transaction():
+        take_back(conn, name)
+        assert hand_to_workers(conn, name, 2)
+        query = (
+            "select scheduled_at < now() + interval '1 minute' from procrastinate_jobs where status = 'todo'"
+        )
+        assert conn.execute(query).fetchall() == [(True,)]
+
+
+LONG = " ".join(hashlib.sha256(bytes([n])).hexdigest() for n in range(200))
+
+
+def _on_another_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+    """Another state directory and another home; the workspace is on a shared disk."""
+    for variable, folder in (("INTERLOCK_HOME", "state"), ("HOME", "home")):
+        (place := tmp_path / name / folder).mkdir(parents=True)
+        monkeypatch.setenv(variable, str(place))
+
+
+def test_another_host_needs_no_file_of_the_one_that_drove_a_run(
+    fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "script.json"
+    first = {
+        "tool_calls": [{"name": "run_shell_command", "args": {"command": "seq 1 100000; echo a > a.txt"}}]
+    }
+    script.write_text(json.dumps([{**first, "text": LONG}, *SCRIPT[:1], {"text": LONG}]))
+    assert fleet("-y", "-m", f"script:{script}", "-p", LONG).code == 0
+    (name,) = [row["run"] for row in fleet("runs", "--json").json]
+    _on_another_host(monkeypatch, tmp_path, "b")
+    assert fleet("show", name, "--verify").code == 0
+    assert fleet("show", name).code == 0
+    assert fleet("replay", name).code == 0
+    assert "made.txt" in fleet("diff", name, "--files").out
+    assert fleet("export", name).code == 0
+    (fork,) = (fleet("fork", name, "--at", "2", "--json").json["run"],)
+    assert fleet("resume", fork, "-y").code == 0
+    assert fleet("undo", name).code == 0
+    assert not [*(tmp_path / "work").glob("*.txt")]
+    _on_another_host(monkeypatch, tmp_path, "c")
+    assert fleet("store", "copy", name, "--to", os.environ["INTERLOCK_HOME"]).code == 0
+    monkeypatch.setenv("INTERLOCK_STORE", "")
+    assert fleet("show", name, "--verify").code == 0
+    assert fleet("replay", name).code == 0
+
+
+EXAMPLES = Path(__file__).parent.parent / "examples" / "fleet"
+
+
+def test_the_set_ups_for_compose_systemd_and_kubernetes_start_commands_that_exist(tmp_path: Path) -> None:
+    compose = yaml.safe_load((EXAMPLES / "compose.yaml").read_text())
+    pods = [*yaml.safe_load_all((EXAMPLES / "kubernetes.yaml").read_text())]
+    (container,) = pods[0]["spec"]["template"]["spec"]["containers"]
+    units = {path.name: path.read_text() for path in EXAMPLES.glob("*.service")}
+    started = [
+        *(compose["services"][name]["command"] for name in ("tables", "worker", "page")),
+        container["args"],
+        container["readinessProbe"]["exec"]["command"][1:],
+        *(re.search("ExecStart=(.*)", text)[1].split()[1:] for text in units.values()),  # type: ignore[index]
+    ]
+    for command, *words in started:
+        {"fleet": fleet_parser, "worker": worker_parser, "serve": serve_parser}[command]().parse_args(words)
+    assert [pod["kind"] for pod in pods] == ["Deployment", "PodDisruptionBudget"]
+    assert pods[1]["spec"]["selector"] == pods[0]["spec"]["selector"]
+    for grace in (
+        compose["services"]["worker"]["stop_grace_period"].rstrip("s"),
+        pods[0]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"],
+        re.search(r"TimeoutStopSec=(\d+)", units["interlock-worker.service"])[1],  # type: ignore[index]
+    ):
+        assert int(grace) > 35, "a worker kills what doesn't stop within 30 s"
+    if not (verify := shutil.which("systemd-analyze")):
+        pytest.skip("systemd-analyze isn't installed")
+    for name, text in units.items():
+        (tmp_path / name).write_text(text.replace("/opt/interlock/bin/interlock", sys.executable))
+        told = subprocess.run(
+            [verify, "verify", tmp_path / name], capture_output=True, text=True, check=False
+        )
+        assert (told.returncode, told.stderr) == (0, ""), told

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
-from interlock.engine.diagrams import path_of, render
+from interlock.engine.diagrams import render
+from interlock.engine.diagrams.path import path_of
 from interlock.engine.read import list_runs, path, step_rows, steps, waits
 from interlock.engine.workflows import find_workflow
-from interlock.state.errors import ConfigError, InputError, UntrustedError, UserError
+from interlock.state.errors import ConfigError, InputError, RunError, UntrustedError, UserError
 
 AGENT = '''
 """Plans, and carries its plan out."""
@@ -162,7 +163,7 @@ def test_memories_outlive_a_run_and_need_an_extra_that_is_named_where_it_is_miss
     assert run_sync(name, {"text": "ink"}, options=options).output["before"] == "tea"
     monkeypatch.setitem(sys.modules, "langgraph.store.sqlite", None)
     failed = run_sync(name, {"text": "ice"}, options=options).error or {}
-    assert "needs the extra `memory`: install interlock-agent[memory]" in failed["message"]
+    assert "need the extra `memory`: install interlock-agent[memory]" in failed["message"]
 
 
 ENDLESS = """
@@ -201,12 +202,130 @@ def test_an_error_of_theirs_is_theirs_with_node_and_lines(options: Options) -> N
     }
 
 
+BETWEEN = """
+from dataclasses import dataclass
+from typing import Annotated
+from langgraph.graph import START, MessagesState, StateGraph
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+class Typed(BaseModel):
+    text: str
+    count: int = 1
+
+def torn(old, new):
+    raise KeyError("torn")
+
+class Plain(TypedDict, total=False):
+    text: str
+    torn: Annotated[str, torn]
+
+@dataclass
+class Pair:
+    text: str
+    other: str
+
+def row(state, **writes):
+    names = [(name, lambda _, one=one: one) for name, one in writes.items()]
+    return StateGraph(state).add_sequence([*names, ("last", lambda _: {})]).add_edge(START, names[0][0])
+
+typed = row(Typed, first={"count": "many"})
+messages = row(MessagesState, first={"messages": [{"rle": "user"}]})
+reducer = row(Plain, first={"torn": "x"})
+pair = row(Pair, first={})
+both = StateGraph(Plain).add_node("a", lambda _: {"text": "a"}).add_node("b", lambda _: {"text": "b"})
+both = both.add_edge(START, "a").add_edge(START, "b")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("typed", "Node 'last' failed: ValidationError: 1 validation error for Typed count"),
+        ("messages", "The graph failed: ValueError: Message dict must contain 'role' and 'content' keys"),
+        ("reducer", "The graph failed: KeyError: 'torn' (agent.py:13 in torn)"),
+        ("pair", "Node 'first' failed: TypeError: Pair.__init__() missing 1 required positional argument"),
+        ("both", "The graph failed: InvalidUpdateError: At key 'text': Can receive only one value per step."),
+    ],
+)
+def test_what_types_and_reducers_refuse_between_nodes_is_theirs_too_also_when_resumed(
+    options: Options, name: str, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"messages": "x"} if name == "messages" else {"text": "x"}
+    failed = run_sync(f"{written(options, BETWEEN)}:{name}", given, options=options)
+    assert failed.error is not None and failed.error["type"] == "node"
+    assert failed.error["message"].startswith(message)
+    with pytest.raises(RunError) as again:
+        resume_sync(failed.run, options=options)
+    assert str(again.value) == failed.error["message"]
+    assert not caplog.messages  # LangGraph's, about values that it doesn't know
+
+
 def test_what_cannot_be_stored_is_named_at_the_first_step(options: Options) -> None:
     failed = run_sync(f"{written(options, ENDLESS)}:strange", {"text": "a"}, options=options)
     assert failed.error is not None
     message = failed.error["message"]
     assert message.startswith("State key 'text' holds a value that can't be stored: agent_")
     assert ".Odd. Expected JSON-like values" in message
+
+
+DECLARED = """
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from langgraph.func import entrypoint
+from langgraph.graph import START, StateGraph
+from pydantic import BaseModel, ConfigDict
+from typing_extensions import TypedDict
+
+class Odd:
+    pass
+
+class Loose(TypedDict, total=False):
+    text: str
+    odd: Odd
+    call: Callable[[int], int]
+
+class Strict(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    text: str
+    odd: Odd | None = None
+
+@dataclass
+class Topic:
+    text: str
+
+loose = StateGraph(Loose).add_node("a", lambda state: {}).add_edge(START, "a")
+strict = StateGraph(Strict).add_node("a", lambda state: {}).add_edge(START, "a")
+
+@entrypoint()
+def values(given):
+    return {"text": given["text"]}
+
+@entrypoint()
+def topic(given: Topic):
+    return {"text": given.text}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "wrong", "message"),
+    [
+        ("loose", {"text": "x"}, {"text": 1}, "'text': Input should be a valid string."),
+        ("strict", {"text": "x"}, {}, "'text': Field required."),
+        ("values", {"input": {"text": "x"}}, {"text": "x"}, "takes one value: --input"),
+        ("topic", {"input": {"text": "x"}}, {"input": {"txt": "x"}}, "'input.text': Field required."),
+    ],
+)
+def test_an_input_is_what_its_declared_type_takes_and_has_a_schema_whatever_that_is(
+    options: Options, name: str, given: dict[str, Any], wrong: dict[str, Any], message: str
+) -> None:
+    address = f"{written(options, DECLARED)}:{name}"
+    schema = find_workflow(address, options)[0].input.model_json_schema()
+    assert {*given} <= {*schema["properties"]}
+    assert run_sync(address, given, options=options).output["text"] == "x"
+    with pytest.raises(InputError, match=message):
+        run_sync(address, wrong, options=options)
 
 
 RETURNS = """

@@ -27,7 +27,15 @@ def interlock(tmp_path: Path, local: Local) -> Interlock:
 
 def said(text: str, name: str = "", **args: Any) -> str:
     """An answer under the schema."""
-    return json.dumps({"text": text, "call": {"name": name, "args": args} if name else None})
+    call = {"call": {"name": name, "args": args}} if name else {}
+    return json.dumps({**call, "text": text})
+
+
+def offered(request: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """The calls that a request's schema allows, and the answer without a call."""
+    called, *answer = request["response_format"]["json_schema"]["schema"]["anyOf"]
+    assert [*called["properties"]] == ["call", "text"] and called["required"] == ["call"]
+    return called["properties"]["call"]["anyOf"], answer[0] if answer else None
 
 
 def ended(done: Ended) -> dict[str, Any]:
@@ -41,13 +49,12 @@ def test_calls_under_a_schema_are_run_and_their_results_are_told(interlock: Inte
     assert ended(done)["response"] == "It is plum.", done.stderr
     first, second = local.asked
     assert "tools" not in first
-    schema = first["response_format"]["json_schema"]["schema"]
-    options = schema["properties"]["call"]["anyOf"]
-    assert [*schema["properties"]] == ["text", "call"] and options[-1] == {"type": "null"}
+    options, answer = offered(first)
+    assert answer and [*answer["properties"]] == ["text"]
     read = next(o for o in options if o["properties"]["name"]["enum"] == ["read_file"])
     assert read["properties"]["args"]["required"] == ["file_path"]
-    assert not [o for o in options[:-1] if o["properties"]["name"]["enum"] == ["replace"]]
-    options = second["response_format"]["json_schema"]["schema"]["properties"]["call"]["anyOf"]
+    assert not [o for o in options if o["properties"]["name"]["enum"] == ["replace"]]
+    options, _ = offered(second)
     edits = next(o for o in options if o["properties"]["name"]["enum"] == ["replace"])
     assert edits["properties"]["args"]["properties"]["file_path"]["enum"] == ["a.txt"], "what was read"
     assert first["messages"][0] == second["messages"][0], "the fixed part comes first and stays"
@@ -97,8 +104,7 @@ def test_a_model_that_calls_nothing_is_constrained_from_its_third_turn_on(
     done = interlock("run", "task", "do it", "-y")
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
     assert ["response_format" in request for request in local.asked] == [False, False, True]
-    options = local.asked[2]["response_format"]["json_schema"]["schema"]["properties"]["call"]["anyOf"]
-    assert {"type": "null"} not in options, "a task ends by a call"
+    assert offered(local.asked[2])[1] is None, "a task ends by a call"
 
 
 def test_json_in_an_answer_is_only_text_where_calls_are_native(interlock: Interlock, local: Local) -> None:

@@ -9,7 +9,8 @@ from fake_gemini.fake import FakeGemini
 from places import Place
 
 from interlock.engine import resume_sync, run_sync
-from interlock.engine.diagrams import render, run_path
+from interlock.engine.diagrams import render
+from interlock.engine.diagrams.path import run_path
 from interlock.engine.driver.of_run import with_own_nodes
 from interlock.engine.driver.prepare import prepare
 from interlock.engine.read import step_rows

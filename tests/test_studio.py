@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import closing
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,9 +44,6 @@ COMPARED: dict[str, dict[str, Any] | str] = {
     "functional": "tea",
 }
 """Graph of `foreign_shapes.py` → its input."""
-needs_server = pytest.mark.skipif(
-    find_spec("langgraph_api") is None, reason="the server isn't installed: pip install -e '.[studio]'"
-)
 
 
 def test_the_file_names_every_workflow_and_example() -> None:
@@ -97,7 +93,7 @@ def ask(client: httpx.Client, path: str, **body: Any) -> Any:
     return answer.json()
 
 
-@needs_server
+@pytest.mark.langgraph_server
 def test_it_loads_every_graph_with_its_schema(server: httpx.Client) -> None:
     found = {a["graph_id"]: a["assistant_id"] for a in ask(server, "/assistants/search", limit=100)}
     assert {name for name in found if not name.startswith("shape_")} == {*NAMED}
@@ -107,7 +103,7 @@ def test_it_loads_every_graph_with_its_schema(server: httpx.Client) -> None:
         assert len(server.get(f"/assistants/{assistant}/graph").json()["nodes"]) > 3
 
 
-@needs_server
+@pytest.mark.langgraph_server
 @pytest.mark.parametrize("said", [{"choice": "proceed_once"}, "approve", "reject"], ids=str)
 def test_a_run_stops_at_an_interrupt_and_goes_on_with_the_answer(
     server: httpx.Client, tmp_path: Path, said: Any
@@ -129,7 +125,7 @@ def test_a_run_stops_at_an_interrupt_and_goes_on_with_the_answer(
     assert done["status"] == ("done" if said != "reject" else "failed")
 
 
-@needs_server
+@pytest.mark.langgraph_server
 @pytest.mark.parametrize("shape", COMPARED)
 def test_a_graph_has_the_same_states_and_interrupts_there_and_here(
     server: httpx.Client, tmp_path: Path, shape: str

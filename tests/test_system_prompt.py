@@ -11,7 +11,7 @@ from places import Place
 from interlock.engine import run_sync
 from interlock.engine.diagrams import render
 from interlock.engine.read import steps
-from interlock.nodes.system_sections import SECTIONS
+from interlock.nodes.system_sections import MAIN, SMALL, SMALL_TASK, TASK
 from interlock.prompts import names
 from interlock.state.text import estimate_tokens
 from interlock.tools.table import TOOLS
@@ -160,9 +160,12 @@ def test_a_file_in_place_of_the_prompt_leaves_role_and_instructions(place: Place
     (place.work / ".roo").mkdir()
     (place.work / ".roo/system-prompt-code").write_text("{{mode}} in {{workspace}}")
     (place.work / "AGENTS.md").write_text("agents")
-    told = sections(task(place, skip_trust=True))
+    whole = task(place, skip_trust=True)
+    told, why = sections(whole), {section["name"]: section["why"] for section in whole["sections"]}
     assert [*told] == ["role", "replacement", "instructions"]
     assert told["replacement"] == f"code in {place.work}"
+    assert why["role"] == "always" and why["replacement"].startswith("replaces the others: ")
+    assert whole["left_out"]["rules"] == "replaced" and "role" not in whole["left_out"]
     assert "rules" in sections(task(place))
 
 
@@ -189,7 +192,7 @@ def test_rule_files_are_nothing_that_a_model_may_change(place: Place) -> None:
     [
         ("system-prompt", {}, {"native": "native calls", "role": "always"}, {"xml": "needs calls as tags"}),
         ("system-prompt", {"mode": "ask"}, {"markdown": "always"}, {"rules_edits": "needs an edit tool"}),
-        ("system-prompt", {"has": {"diff": False}}, {}, {"rules_diff": "needs apply_diff", "instructions": "nothing to say"}),  # noqa: E501
+        ("system-prompt", {"has": {"diff": False}}, {}, {"rules_diff": "needs apply_diff", "instructions": "needs instructions or rule files"}),  # noqa: E501
         ("main", {"prompt": "go"}, {"edits": ""}, {"git": "needs a git repository", "skills": "needs activate_skill"}),
     ],
 )  # fmt: skip
@@ -211,9 +214,17 @@ def test_output_and_history_say_of_each_section_why_it_stands_or_not(
     assert all(f"{name} ({why})" in without for name, why in out.items()), reason
 
 
-def test_the_diagram_lists_every_section_with_its_condition() -> None:
+def test_the_diagram_draws_every_section_as_a_branch_behind_its_condition() -> None:
     drawn = str(render("system-prompt"))
-    for name, section in SECTIONS.items():
-        line = ": ".join(filter(None, (name, " and ".join(section.conditions()))))
-        assert re.search(rf'\d\. {re.escape(line)}(<br/>|")', drawn), line
-    assert "git: a command tool and a git repository" in drawn
+    texts = dict(re.findall(r'(\w+)(?:\[|\{\{)"(.*)"', drawn))
+    branches = re.findall(r"(\w+_if\d+) -\.-> (\w+)", drawn)
+    found = {
+        (texts[when], name) for when, then in branches for name in re.findall(r"\d+\. (\w+)", texts[then])
+    }
+    tables = {"main": MAIN, "task": TASK, "small": SMALL, "small_task": SMALL_TASK}
+    assert found == {(section.when, section.name) for table in tables.values() for section in table}
+    for name, table in tables.items():
+        of_it = [texts[then] for when, then in branches if re.fullmatch(rf"gather_{name}_if\d+", when)]
+        numbered = sorted(re.findall(r"(\d+)\. (\w+)", " ".join(of_it)), key=lambda one: int(one[0]))
+        assert [section for _, section in numbered] == [section.name for section in table]
+    assert ("a command tool and a git repository", "git") in found

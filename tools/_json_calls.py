@@ -1,6 +1,6 @@
-"""_json_calls: calls as JSON in a model's text: one object a message under a schema, or what models write by habit.
+"""_json_calls: calls as JSON in a model's text: one object a message, or what models write by habit.
 
-The object is `text`, then `call`: null, or any of the tools with its own parameters.
+The object has a `call`, and `text` beside it if the model likes; or only `text`, the answer.
 """
 
 import json
@@ -14,53 +14,6 @@ from interlock.tools._tags import as_text
 
 JsonCall = tuple[str, dict[str, Any]]
 """Tool and arguments."""
-_ENDS = frozenset({"attempt_completion", "complete_task"})
-"""Tools whose call ends the work: where one is offered, every message calls a tool."""
-
-
-_SEES = {"read_file": "file_path", "write_file": "file_path", "write_to_file": "path"}
-"""Tools after whose call a model knows a file, and the argument that names it."""
-_EDIT = "replace"
-
-
-def schema_of(tools: Sequence[ToolDeclaration], messages: Sequence[Message] = ()) -> dict[str, Any]:
-    """The JSON Schema of the next answer.
-
-    Small models invent the text of files and repeat themselves: what hasn't been read can't be edited, and a tool isn't
-    offered after two equal calls of it.
-    """
-    made = [call for message in messages for call in message.tool_calls]
-    paths = [call.args.get(_SEES.get(call.name, "")) for call in made]
-    seen = [*dict.fromkeys(map(str, filter(None, paths)))]
-    withheld = set[str]() if seen else {_EDIT}
-    if len(made) > 1 and (made[-1].name, made[-1].args) == (made[-2].name, made[-2].args):
-        withheld.add(made[-1].name)
-    calls = [_call_schema(tool, seen) for tool in tools if tool.name not in withheld]
-    if ends_with(tools) is None:
-        calls.append({"type": "null"})
-    return _closed({"text": {"type": "string"}, "call": {"anyOf": calls}})
-
-
-def _call_schema(tool: ToolDeclaration, seen: Sequence[str]) -> dict[str, Any]:
-    known = {k: v for k, v in tool.parameters.get("properties", {}).items() if k != WAIT}
-    if tool.name == _EDIT:
-        known["file_path"] = {**known["file_path"], "enum": [*seen]}
-    args = {**_closed(known), "required": [*tool.parameters.get("required", ())]}
-    return _closed({"name": {"type": "string", "enum": [tool.name]}, "args": args})
-
-
-def _closed(properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [*properties],
-        "additionalProperties": False,
-    }
-
-
-def ends_with(tools: Sequence[ToolDeclaration]) -> str | None:
-    """The tool whose call ends the work, if there is one."""
-    return next((tool.name for tool in tools if tool.name in _ENDS), None)
 
 
 def signature(tool: ToolDeclaration) -> str:
@@ -94,8 +47,9 @@ def as_json(message: Message) -> Message:
 
 
 def _object(text: str, call: ToolCall | None) -> str:
-    made = {"name": call.name, "args": call.args} if call else None
-    return json.dumps({"text": text, "call": made}, ensure_ascii=False)
+    made = {"call": {"name": call.name, "args": call.args}} if call else {}
+    said = {"text": text} if text or not call else {}
+    return json.dumps({**made, **said}, ensure_ascii=False)
 
 
 _FENCED = re.compile(r"```\w*\s*\n(.*?)\n?[ \t]*```|<tool_call>(.*?)(?:</tool_call>|$)", re.DOTALL)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from interlock.state.calls import ToolError
-from interlock.state.tooling import FileChange, PathRefused, Place, ToolContext, Workspace
+from interlock.state.tooling import FileChange, ToolContext
+from interlock.state.workspace import PathRefused, Place, Workspace
 from interlock.tools._content import TextFile, decode
 from interlock.tools._diff import unified_diff
 

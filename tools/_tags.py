@@ -67,7 +67,6 @@ class TagParser:
 
     @property
     def text(self) -> str:
-        """Text outside calls."""
         return "".join(self._text).strip()
 
     def feed(self, piece: str) -> str:

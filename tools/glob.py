@@ -8,7 +8,8 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.deps import StopFlag, in_thread
-from interlock.state.tooling import Args, Tool, ToolContext, Workspace
+from interlock.state.tooling import Args, Tool, ToolContext
+from interlock.state.workspace import Workspace
 from interlock.tools._opening import kind_of
 from interlock.tools.search.ripgrep import has_magic, literal, matcher
 

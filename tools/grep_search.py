@@ -10,7 +10,8 @@ from pydantic import Field
 from interlock.state.calls import ToolResult
 from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import clean
-from interlock.state.tooling import Args, Tool, ToolContext, Workspace
+from interlock.state.tooling import Args, Tool, ToolContext
+from interlock.state.workspace import Workspace
 from interlock.tools._opening import NotAFileError, kind_of, trouble
 from interlock.tools.search.ripgrep import LINE_CHARS, Grep, Line, Search
 

@@ -8,7 +8,8 @@ from pydantic import Field
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import clean, counted
-from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
+from interlock.state.tooling import Args, Tool, ToolContext
+from interlock.state.workspace import PathRefused, Workspace
 from interlock.tools._content import MOST_CHARS, decode, lines_of
 from interlock.tools._opening import kind_of, read_bytes, trouble
 from interlock.tools._syntax import EXTRA, GRAMMARS, definitions, installed, language_of

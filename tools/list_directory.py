@@ -9,7 +9,8 @@ from pydantic import Field
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import clean
-from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
+from interlock.state.tooling import Args, Tool, ToolContext
+from interlock.state.workspace import PathRefused, Workspace
 from interlock.tools._opening import entry_kind, kind_of, open_directory, trouble
 from interlock.tools.search.ripgrep import matcher
 

@@ -6,7 +6,8 @@ from pydantic import Field, model_validator
 
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.text import clean, counted
-from interlock.state.tooling import Args, FilePath, Tool, ToolContext, Workspace
+from interlock.state.tooling import Args, FilePath, Tool, ToolContext
+from interlock.state.workspace import Workspace
 from interlock.tools._content import decode, heading, lines_of, media_line, media_part, notice, page
 from interlock.tools._opening import read_bytes
 

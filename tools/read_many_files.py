@@ -11,8 +11,8 @@ from pydantic import ConfigDict, Field
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.deps import StopFlag, in_thread
 from interlock.state.text import clean, listed
-from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
-from interlock.state.workspace import ignored_text
+from interlock.state.tooling import Args, Tool, ToolContext
+from interlock.state.workspace import PathRefused, Workspace, ignored_text
 from interlock.tools._content import MOST_CHARS, decode, heading, notice, page
 from interlock.tools._opening import kind_of, read_bytes, real_file
 from interlock.tools.search.ripgrep import expand, has_magic, matcher

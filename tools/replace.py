@@ -10,8 +10,7 @@ from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContex
 from interlock.tools._content import TextFile, line_at, lines_of
 from interlock.tools._opening import Target, open_target
 from interlock.tools.matcher.edit import Placed, Problem, placed_or_repaired, raw_after, unusable
-from interlock.tools.matcher.find import Span
-from interlock.tools.matcher.windows import Work
+from interlock.tools.matcher.windows import Span, Work
 
 _AROUND = 5
 """Lines of context around a change (gemini-cli: 5)."""

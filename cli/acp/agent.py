@@ -56,8 +56,6 @@ async def serve(options: Options) -> None:
 
 
 class Agent:
-    """One connection to an editor."""
-
     def __init__(self, options: Options, wire: Wire) -> None:
         self._options, self._wire = options, wire
         self._client: dict[str, Any] | None = None

@@ -48,8 +48,7 @@ def audit_parser() -> Parser:
     flag(made, "--to FILE", "with head: add it to a file", type=Path)
     flag(made, "--ref REF", "with head: write it as a git ref of this repository, like refs/audit/head")
     flag(made, "--against PLACE", "with verify: a file or a git ref with heads")
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def audit(args: Args) -> int | None:

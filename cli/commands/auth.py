@@ -30,12 +30,11 @@ def auth_parser() -> Parser:
             ("interlock auth remove groq", "forget the key"),
         ],
     )
-    made.add_argument("what", nargs="?", choices=("list", "test", "set", "remove"), default="list")
+    actions = ("list", "test", "set", "remove")
+    made.add_argument("what", nargs="?", choices=actions, default="list", metavar="|".join(actions))
     made.add_argument("provider", nargs="?", metavar="PROVIDER", default="")
     flag(made, "--url URL", "with set: the server's address", default="")
-    made.folder_flags()
-    made.json_flag()
-    return made
+    return made.folder_flags().json_flag()
 
 
 def auth(args: Args) -> int | None:
@@ -60,6 +59,8 @@ def _list(options: "Options", as_json: bool) -> int | None:
         for one in found
     ]
     show_table(rows, ("provider", "key", "server", "from"), flexible=(2, 3))
+    if not any(one.key or one.url for one in found):
+        err().print("No key and no server is set. Set one: interlock auth set PROVIDER")
     return None
 
 

@@ -250,9 +250,7 @@ def hooks_parser() -> Parser:
     made.add_argument("event", nargs="?", metavar="EVENT", help="event name")
     flag(made, "--input JSON|@FILE|-", "fields of the event, as hooks and matchers see them")
     flag(made, "--run", "run the hooks and show their answers")
-    made.folder_flags()
-    made.json_flag()
-    return made
+    return made.folder_flags().json_flag()
 
 
 def hooks(args: Args) -> int | None:

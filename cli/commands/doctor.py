@@ -45,8 +45,7 @@ def doctor_parser() -> Parser:
     )
     made.add_argument("workflow", nargs="?", metavar="WORKFLOW", help="check only this workflow's nodes")
     flag(made, "--store", "read every record of the store, and rebuild derived tables")
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def doctor(args: Args) -> int | None:

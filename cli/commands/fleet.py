@@ -1,16 +1,20 @@
 """fleet: runs that workers drive: works, shows how the fleet stands, follows, waits for and stops runs."""
 
 import asyncio
+import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from interlock.cli.flags import existing_folder
 from interlock.cli.forked import FORKER
 from interlock.cli.parsing import Args, Parser, duration, flag, number
 from interlock.cli.render.output import counted, elapsed, err, out, show_json, show_table
 from interlock.engine.client import Client, Options, state_home
 from interlock.engine.client.fleet import Fleet, set_up_by_hand
 from interlock.state.errors import EXIT_CODES, UserError
+from interlock.state.names import GIT_QUEUE
 
 if TYPE_CHECKING:
     from interlock.state.events import Event
@@ -25,15 +29,20 @@ _TIMED_OUT = 124
 def worker_parser() -> Parser:
     made = Parser(
         "worker",
-        "[--queue NAME]… [--concurrency N]",
+        "[--queue NAME]… [--workspaces DIR] [--concurrency N]",
         "Drive runs of this host's queue, and of those you name, each in a process of its own. On SIGTERM it takes no\n"
         "new runs; each run stops at its next commit and is put back. The store is named by INTERLOCK_STORE.",
         [
             ("interlock worker", "drive this host's runs, two at a time"),
             ("interlock worker --queue repairs --concurrency 8", "drive those of `repairs`, too"),
+            (
+                "interlock worker --workspaces /srv/clones",
+                "also drive runs on git repositories, in clones there",
+            ),
         ],
     )
     flag(made, "--queue NAME", "also drive runs of this queue", action="append", default=[])
+    flag(made, "--workspaces DIR", "clone the repositories of runs below DIR", type=Path)
     flag(made, "--concurrency N", "runs at a time (default: 2)", type=number(int, 1), default=2)
     return made
 
@@ -41,6 +50,9 @@ def worker_parser() -> Parser:
 def worker(args: Args) -> None:
     fleet = Fleet(state_home())
     queues = [fleet.host_queue(), *args.queue]
+    if args.workspaces:
+        queues.append(GIT_QUEUE)
+        os.environ["INTERLOCK_WORKSPACES"] = str(existing_folder(args.workspaces, "--workspaces").resolve())
     err().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
     fleet.work(queues, args.concurrency, lambda line: err().print(line), FORKER.start)
 
@@ -59,8 +71,7 @@ def fleet_parser() -> Parser:
     )
     made.add_argument("action", nargs="?", choices=("init",), help="make the tables")
     flag(made, "--print", "with `init`: print the SQL, with a role for workers and one for viewers")
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def fleet(args: Args) -> None:
@@ -143,8 +154,7 @@ def wait_parser() -> Parser:
     )
     made.add_argument("runs", nargs="+", metavar="RUN")
     flag(made, "--timeout TIME", "wait no longer: 90s, 15m, 2h (exit code 124)", type=duration)
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def wait(args: Args) -> int:
@@ -153,7 +163,7 @@ def wait(args: Args) -> int:
     until = time.monotonic() + args.timeout if args.timeout else None
     left = [*names]
     while left:
-        statuses = {row.run: row.status for row in client.runs()}
+        statuses = {row.run: row.status for row in client.named_runs(left)}
         for name in [n for n in left if statuses.get(n) not in _BUSY]:
             left.remove(name)
             if not args.json:
@@ -162,7 +172,7 @@ def wait(args: Args) -> int:
             raise UserError(f"Not over after {args.timeout:g} s: {', '.join(left)}.", _TIMED_OUT)
         if left:
             time.sleep(_LOOK_S)
-    rows = {row.run: row for row in client.runs()}
+    rows = {row.run: row for row in client.named_runs(names)}
     if args.json:
         show_json([rows[name]._asdict() for name in names if name in rows])
     return next((code for name in names if (code := _code(client, name))), 0)
@@ -182,8 +192,7 @@ def cancel_parser() -> Parser:
         "Stop a run that waits for a worker or is driven by one. It can be resumed.",
         [("interlock cancel 4k2", "stop it")],
     )
-    made.run_flag()
-    return made
+    return made.run_flag()
 
 
 def cancel(args: Args) -> None:

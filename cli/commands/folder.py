@@ -30,8 +30,7 @@ def trust_parser() -> Parser:
     flag(made, "--parent", "trust the parent folder and everything in it")
     flag(made, "--untrust", "stop trusting the folder")
     flag(made, "--list", "list all decisions")
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def trust(args: Args) -> int | None:

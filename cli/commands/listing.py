@@ -21,9 +21,7 @@ def workflows_parser() -> Parser:
         "in this folder or in your home directory, and what this folder's langgraph.json names.",
         [("interlock new workflow NAME", "create a workflow of your own")],
     )
-    made.folder_flags()
-    made.json_flag()
-    return made
+    return made.folder_flags().json_flag()
 
 
 def workflows(args: Args) -> int | None:
@@ -151,9 +149,7 @@ def modes_parser() -> Parser:
         "List the modes of work: built-in, yours (~/.interlock/custom_modes.yaml) and a trusted folder's (.roomodes).",
         [("interlock run task 'plan the release' --mode architect", "run a task in a mode")],
     )
-    made.folder_flags()
-    made.json_flag()
-    return made
+    return made.folder_flags().json_flag()
 
 
 def modes(args: Args) -> int | None:
@@ -186,9 +182,7 @@ def agents_parser() -> Parser:
         "[--json]",
         "List the sub-agents: built-in, yours (~/.interlock/agents/NAME.md) and a trusted folder's.",
     )
-    made.folder_flags()
-    made.json_flag()
-    return made
+    return made.folder_flags().json_flag()
 
 
 def agents(args: Args) -> int | None:
@@ -211,9 +205,7 @@ def models_parser() -> Parser:
         "calls tools, and whether it was tried here. Set them with models.NAME.contextWindow, .price and .protocol.",
         [("interlock -m openai:qwen", "use a model; OPENAI_BASE_URL is its server's address")],
     )
-    made.folder_flags()
-    made.json_flag()
-    return made
+    return made.folder_flags().json_flag()
 
 
 def models(args: Args) -> int | None:

@@ -99,9 +99,7 @@ def mcp_parser() -> Parser:
     flag(made, "--forget", "auth: sign out and delete stored tokens")
     flag(made, "-m --model MODEL", "serve: model of the workflows")
     flag(made, "--approval-mode MODE", "serve: default, auto_edit, plan or yolo", type=MODE)
-    made.json_flag()
-    made.folder_flags()
-    return made
+    return made.json_flag().folder_flags()
 
 
 def mcp(args: Args) -> int:
@@ -262,13 +260,13 @@ def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
 
 
 def _serve(args: Args) -> int:
-    from interlock.cli.serve import serve
+    from interlock.cli.serve import serve, tools_of
     from interlock.engine.client import Client
     from interlock.graphs import PIPELINES
 
     named = [name for name in (args.name, args.target, *args.args) if name is not None]
     client = Client(options_here(args, model=args.model, approval_mode=args.approval_mode))
-    workflows = [client.workflow(name).name for name in named] or list(PIPELINES)
+    workflows = tools_of([client.workflow(name) for name in named or PIPELINES])
     asyncio.run(serve(workflows, client))
     return 0
 

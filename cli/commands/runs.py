@@ -46,8 +46,7 @@ def runs_parser() -> Parser:
     made.add_argument("action", nargs="*", metavar="rm RUN", help="delete these runs")
     flag(made, "--all", f"list all runs (default: the newest {_SHOWN})")
     flag(made, "--status STATUS", f"only {', '.join(STATUSES)}", type=one_of(STATUSES))
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def runs(args: Args) -> int | None:
@@ -56,18 +55,19 @@ def runs(args: Args) -> int | None:
         if args.action[0] != "rm" or len(args.action) < 2:
             raise UserError("Expected `runs` or `runs rm RUN…`. To inspect a run: interlock show RUN")
         return _remove(client, [client.run(name) for name in args.action[1:]])
-    rows = client.runs(args.status)
+    every = args.all or args.json or args.status
+    rows = client.runs(args.status, None if every else _SHOWN + 1)
     if args.json:
         return show_json([row._asdict() for row in rows])
     if not rows:
         nothing = "No runs yet. Try: interlock -p 'what to do'"
         return err().print(f"No run is {args.status}." if args.status else nothing)
-    shown = rows if args.all or args.status else rows[:_SHOWN]
+    shown = rows if every else rows[:_SHOWN]
     show_table(
         [_run_cells(row) for row in shown], ("run", "status", "changed", "tokens", "cost", "where", "what")
     )
     if len(shown) < len(rows):
-        err().print(f"… {len(rows) - len(shown)} older: interlock runs --all")
+        err().print("… older ones: interlock runs --all")
 
 
 def _run_cells(row: RunRow) -> tuple[str, ...]:
@@ -98,22 +98,24 @@ def _remove(client: Client, rows: list[RunRow]) -> int:
 def approvals_parser() -> Parser:
     made = Parser(
         "approvals",
-        "[RUN] [--json]",
-        "List open requests of all runs. With RUN: show that run's requests in full, with diffs and commands.",
+        "[RUN] [--all] [--json]",
+        "List open requests of all runs, the longest wait first. With RUN: show that run's requests in full, with\n"
+        "diffs and commands.",
         [
             ("interlock approvals", "list open requests"),
             ("interlock approvals latest", "show those of the latest run, with diffs"),
         ],
     )
     made.add_argument("run", nargs="?", metavar="RUN", help="show the requests of this run in full")
-    made.json_flag()
-    return made
+    flag(made, "--all", f"list those of all runs (default: of {_SHOWN} runs)")
+    return made.json_flag()
 
 
 def approvals(args: Args) -> int | None:
     client = Client.at_home()
     row = client.run(args.run) if args.run else None
-    requests = client.requests(row.run if row else None)
+    every = args.all or args.json
+    requests = client.requests(row.run if row else None, None if every else _SHOWN + 1)
     if args.json:
         return show_json([{"run": r.run, "asked_at": r.asked_at, **r.fields} for r in requests])
     if not requests:
@@ -123,13 +125,19 @@ def approvals(args: Args) -> int | None:
     if row:
         lines = screen(row.run, row.title, [r.fields for r in requests], paint, limit=None)
     else:
-        lines = _overview({r.run: r for r in client.runs()}, requests, paint)
+        names = [*dict.fromkeys(request.run for request in requests)]
+        shown = names if every else names[:_SHOWN]
+        lines = _overview({r.run: r for r in client.named_runs(shown)}, requests, paint)
+        if len(shown) < len(names):
+            err().print("… more runs wait: interlock approvals --all")
     paint.print_all(lines)
 
 
 def _overview(runs: dict[str, RunRow], requests: list[Request], paint: Paint) -> Iterator[str]:
     for run, group in groupby(requests, lambda r: r.run):
         waiting = list(group)
+        if run not in runs:
+            continue
         about = f"asked {ago(waiting[0].asked_at)} · {place(runs[run].workspace)}"
         yield paint(f"{run}  {one_line(runs[run].title, 60)}", "bold") + paint(f"  {about}", "dim")
         for request in waiting:
@@ -207,8 +215,7 @@ def diff_parser() -> Parser:
     )
     flag(made, "--files", "show changes to files")
     made.call_flag()
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def diff(args: Args) -> int | None:

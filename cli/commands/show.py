@@ -127,8 +127,7 @@ def show_parser() -> Parser:
     flag(made, "--at STEP", "show state and conversation after this step", type=number(int, -1))
     flag(made, "--dropped", "show what compression and masking removed")
     flag(made, "--verify", "check that every record is present and unchanged")
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def show(args: Args) -> int | None:

@@ -27,8 +27,7 @@ def stats_parser() -> Parser:
     keys = ("day", "model", "workflow", "repository")
     flag(made, "--by KEY", "day, model, workflow or repository (default: day)", choices=keys, default="day")
     flag(made, "--since WHEN", "a date, or an age like 7d or 12h (default: 30d)", default="30d")
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def stats(args: Args) -> int | None:

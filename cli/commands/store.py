@@ -34,8 +34,7 @@ def store_parser() -> Parser:
     flag(made, "--keep-days N", "with prune: in place of store.keepDays", type=number(int, 1))
     flag(made, "--max-gb GB", "with prune: in place of store.maxGb", type=number(float, 0))
     flag(made, "--to PLACE", "with copy: a database's address, or a state directory")
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def store(args: Args) -> int | None:

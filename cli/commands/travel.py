@@ -31,8 +31,7 @@ def fork_parser() -> Parser:
     made.at_flag()
     flag(made, "--workspace --cd DIR", "new or empty folder for the fork", type=Path)
     flag(made, "--in-place", "fork in the run's folder without asking; see: rewind")
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def fork(args: Args) -> int | None:
@@ -70,8 +69,7 @@ def rewind_parser() -> Parser:
     made.run_flag()
     made.at_flag()
     flag(made, "--yes", "change the files without asking")
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def rewind(args: Args) -> int | None:
@@ -107,8 +105,7 @@ def undo_parser() -> Parser:
     )
     made.run_flag()
     made.call_flag()
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def undo(args: Args) -> int | None:
@@ -149,8 +146,7 @@ def replay_parser() -> Parser:
     flag(made, "--until STEP", "step number, from: interlock history RUN", type=number(int, -1))
     flag(made, "--swap NODE=FILE.py:FUNCTION", "replace the function of a node")
     flag(made, "-m --model MODEL", "continue with this model, in a fork")
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def replay(args: Args) -> int | None:

@@ -30,8 +30,7 @@ def warm_parser() -> Parser:
         default=900.0,
     )
     flag(made, "--stop", "end it; what it started goes on")
-    made.json_flag()
-    return made
+    return made.json_flag()
 
 
 def warm(args: Args) -> int | None:

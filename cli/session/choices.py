@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 async def _chosen(session: "Session", title: str, rows: Sequence[Row], now: str, rest: str) -> str | None:
-    """The name typed, or the one picked."""
     if rest.strip():
         return rest.strip()
     at = next((place for place, row in enumerate(rows) if row.value == now), 0)

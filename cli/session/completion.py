@@ -14,7 +14,7 @@ from prompt_toolkit.document import Document
 
 from interlock.cli.render.output import one_line
 from interlock.state.errors import InterlockError
-from interlock.state.tooling import Workspace
+from interlock.state.workspace import Workspace
 
 
 class Names:

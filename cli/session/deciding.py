@@ -13,6 +13,7 @@ from interlock.cli.render.output import Paint, is_diff, one_line, visible
 from interlock.cli.render.pending import question
 from interlock.cli.session import blocks
 from interlock.cli.session.asking import MARK, cut_cells
+from interlock.cli.session.painting import size
 from interlock.engine.client import Decision
 from interlock.engine.client.requests import (
     EDITS,
@@ -34,6 +35,8 @@ from interlock.engine.client.requests import (
 from interlock.state.errors import UserError
 
 PREVIEW_LINES = 40
+_AROUND, _FEWEST = 16, 12
+"""Rows that a question takes beside its diff, so that a long diff leaves its headline on the screen."""
 """Lines of a diff or a text shown above its question; a pager shows all of it."""
 _LISTED = 12
 """Edits of a list that are named."""
@@ -119,7 +122,6 @@ class Panel:
         return [*self.menu][self.at]
 
     async def press(self, key: str) -> None:
-        """Handle one of the menu's keys."""
         self.problem = ""
         if key in self.looks:
             await (self._desk.view if key == _VIEW else self._desk.compare)(self.requests)
@@ -249,7 +251,8 @@ def show(screen: Shows, request: Request, count: str, color: bool) -> None:
         screen.markdown(plan)
     screen.show(Text.from_ansi(shown(request, count, color)))
     if asked(request).shows == "diff":
-        screen.lines(preview(request, screen.width, PREVIEW_LINES))
+        room = max(size().rows - _AROUND, _FEWEST)
+        screen.lines(preview(request, screen.width, min(room, PREVIEW_LINES)))
 
 
 def shown(request: Request, count: str, color: bool) -> str:

@@ -61,7 +61,6 @@ class Pastes:
         return f"[image #{self._images.index(file) + 1}]"
 
     def images(self, text: str) -> list[Path]:
-        """The images behind the text's marks."""
         numbers = [int(mark[1]) - 1 for mark in _IMAGE.finditer(text)]
         return [self._images[number] for number in numbers if 0 <= number < len(self._images)]
 

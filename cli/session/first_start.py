@@ -25,7 +25,7 @@ _WELCOME = """\
 Welcome to Interlock. It needs a model to work with:
 
   1  Gemini, with a key from https://aistudio.google.com/apikey
-  2  OpenAI, or a server with its protocol: Ollama, llama.cpp, vLLM, LM Studio, …
+  2  OpenAI, or a server like it: Ollama, llama.cpp, vLLM, LM Studio
 """
 _LOCAL = "http://localhost:11434/v1"
 """Ollama's address, unless another is set."""

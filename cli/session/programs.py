@@ -16,6 +16,7 @@ from rich.text import Text
 
 from interlock.cli.catalog import execute
 from interlock.cli.render.output import elapsed, one_line, plain, redacted, written_to
+from interlock.cli.session.wording import in_session
 from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:
@@ -45,9 +46,14 @@ def printed(name: str, arguments: list[str]) -> str:
     return page.getvalue().rstrip()
 
 
+_ADVISES = frozenset({"auth", "doctor"})
+"""Commands whose output says what to type next."""
+
+
 async def show_printed(session: "Session", name: str, arguments: Sequence[str]) -> None:
     """Show what `interlock NAME ARGUMENTS` writes."""
     text = await to_thread(lambda: printed(name, [*arguments]))
+    text = in_session(text) if name in _ADVISES else text
     lines = text.split("\n") if text else []
     shown = "\n".join(lines[:_MOST_LINES])
     if shown:

@@ -182,7 +182,6 @@ class Screen:
         self.changed()
 
     def drawn(self, lines: Iterable[Text]) -> str:
-        """Lines as ANSI text, in the session's colours."""
         with self._lock:
             return self._drawn(map(safe, lines))
 

@@ -114,11 +114,10 @@ def _show_changes(session: "Session", changes: Sequence[Change]) -> None:
 async def undo(session: "Session", rest: str) -> None:
     run, call = session.this_run, None if rest.strip() == "all" else rest.strip()
     if call is not None:
-        if call:
-            about = call
-        else:
+        about = call
+        if not call:
             call, last = await to_thread(lambda: session.client.last_change(run))
-            about = one_line(f"{last.tool}: {last.summary}", 70)
+            about = f"the last change ({one_line(f'{last.tool}, {last.summary}', 60)})"
         session.screen.note(f"Undoing {about}:")
     if unkept := await to_thread(lambda: session.client.unkept(run)):
         session.screen.note(unkept)

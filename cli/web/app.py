@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from interlock.cli.web import acts, looks
-from interlock.cli.web.answers import RefusedError, Served, answering, body, failed, run_of, whole
+from interlock.cli.web.answers import RefusedError, Served, answering, failed, run_of, whole
 from interlock.cli.web.apart import Apart
 from interlock.cli.web.api.routes import routes as api_routes
 from interlock.cli.web.guard import Access, Guard, Tokens, is_shell
@@ -20,8 +20,6 @@ from interlock.cli.web.stats import stats
 from interlock.cli.web.stream import EventStream, changes, events
 from interlock.engine.client import Client, Options
 from interlock.engine.client.record import Cursor
-
-__all__ = ["Page", "RefusedError", "body"]
 
 _STATIC = Path(__file__).parent / "static"
 _SIGNED_S = 30 * 24 * 3600
@@ -67,7 +65,6 @@ class Page:
 
     @staticmethod
     def _own(look: Callable[[str, Answer], Route], act: Callable[[str, str, Answer], Route]) -> list[Route]:
-        """What the page itself asks."""
         run = "/api/runs/{run}"
         return [
             look("/api/changes", _changes),

@@ -249,7 +249,6 @@ async def diff(page: Served, request: Request) -> Any:
 
 
 async def replay(page: Served, request: Request) -> Any:
-    """The run beside its replay."""
     row, swap = run_of(page.client, request), request.query_params.get("swap", "")
     return await page.apart.done(Work("replay", page.options, row.run, {"swap": swap}))
 

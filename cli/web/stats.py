@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from interlock.cli.parsing import since
 from interlock.cli.render.output import amount, dollars, elapsed
-from interlock.engine.client import Client
+from interlock.cli.web.answers import Served
 from interlock.state.text import visible
 
 if TYPE_CHECKING:
@@ -25,12 +25,7 @@ _MAIN = """<main id="main" tabindex="-1"><h1 class="stats">Stats</h1>
 <nav aria-label="Group by" class="row">The last 30 days by {keys}</nav>{chart}{table}</main>"""
 
 
-class _Served(Protocol):
-    @property
-    def client(self) -> Client: ...
-
-
-async def stats(page: _Served, request: Request) -> Response:
+async def stats(page: Served, request: Request) -> Response:
     by = request.query_params.get("by", "day")
     by = by if by in _KEYS else "day"
     found = await asyncio.to_thread(page.client.statistics, by, since("30d"))

@@ -71,7 +71,6 @@ async def receive_end(receive: Receive) -> None:
 
 
 def sent(data: object, id: str = "", event: str = "") -> bytes:
-    """One server-sent event."""
     head = (f"event: {event}\n" if event else "") + (f"id: {id}\n" if id else "")
     return f"{head}data: {json.dumps(data, default=repr)}\n\n".encode()
 

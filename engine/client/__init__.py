@@ -95,7 +95,6 @@ class Client(Views):
 
     @property
     def drives(self) -> "LiveDrives":
-        """The drives of this process."""
         if self._drives is None:
             from interlock.engine.client.following import LiveDrives
 

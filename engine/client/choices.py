@@ -84,7 +84,6 @@ def set_approval_mode(talk: "Conversation", name: str) -> None:
 
 
 def next_approval_mode(talk: "Conversation") -> None:
-    """Switch to the next mode."""
     there = [*approval_modes(talk)]
     now = there.index(talk.approval_mode) if talk.approval_mode in there else -1
     set_approval_mode(talk, there[(now + 1) % len(there)])

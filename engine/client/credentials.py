@@ -15,8 +15,6 @@ _GEMINI = "gemini"
 
 
 class Credential(NamedTuple):
-    """What is known of one provider."""
-
     provider: str
     key: str
     """Its last letters; empty: none is set."""

@@ -34,6 +34,13 @@ def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
     return [*copy_runs(home, other, runs)]
 
 
+def repository_option(text: str, deliver: str) -> dict[str, str]:
+    """`Options.repository` of `URL[@REF]`. Raises `UserError`."""
+    from interlock.engine.driver.submitted import as_option
+
+    return as_option(text, deliver)
+
+
 def migrate(home: Path) -> None:
     """Make the store's tables, or what an older store lacks of them. Raises `StoreError`."""
     Store(home).open()
@@ -64,11 +71,12 @@ class Fleet:
 
     def set_up(self) -> None:
         """Make the tables of store and queue, if they are missing. Raises `StoreError`."""
+        from interlock.engine.store.queue import explained as queue_explained
         from interlock.engine.store.queue import make_queue
 
         store = Store(self.home)
         store.open()
-        with explained(store.path):
+        with explained(store.path), queue_explained():
             make_queue(address_of(store.path))
 
     def host_queue(self) -> str:
@@ -82,9 +90,10 @@ class Fleet:
     ) -> None:
         """Drive runs until SIGTERM or Ctrl-C. `report` is given a line on each thing; `start` starts processes."""
         from interlock.engine.fleet.worker import Worker
+        from interlock.engine.store.queue import explained as queue_explained
 
         self.set_up()
-        with explained(Store(self.home).path):
+        with explained(Store(self.home).path), queue_explained():
             asyncio.run(Worker(self.home, queues, concurrency, report, start).work())
 
     def standing(self) -> "tuple[dict[int, float], list[Job], int]":

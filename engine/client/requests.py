@@ -24,8 +24,6 @@ Request = Mapping[str, Any]
 
 
 class Way(NamedTuple):
-    """One way to answer a request."""
-
     key: str
     """The letter that stands for it; empty: a further kind of *always*, for those who name it."""
     choice: "Choice"
@@ -107,7 +105,6 @@ _PLAN_LABELS: "Mapping[Choice, str]" = {
 
 
 def asked(request: Request) -> Asked:
-    """A request's words."""
     given: Mapping[str, str] = request.get("always") or {}
     always = {choice: one_line(what) for choice, what in given.items()}
     saved = always.pop(SAVED, "")
@@ -213,7 +210,6 @@ def keyed(request: Request) -> dict[str, Way]:
 
 
 def spoken(request: Request, decision: Decision) -> str:
-    """A person's decision in words."""
     if decision.text is not None:
         return decision.text
     if decision.choice == "reject":

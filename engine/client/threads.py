@@ -18,19 +18,6 @@ if TYPE_CHECKING:
     from interlock.state.calls import ApprovalRequest
     from interlock.state.messages import Message
 
-__all__ = [
-    "Opened",
-    "conversation",
-    "decisions",
-    "history_of",
-    "in_memory",
-    "opened",
-    "requested",
-    "snapshot_of",
-    "update",
-    "waiting",
-]
-
 
 @dataclass(frozen=True)
 class Opened:
@@ -127,11 +114,10 @@ async def update(
 
 def in_memory(home: Path, ask: Callable[[Any], Any]) -> Any:
     """What `ask` finds in the store that LangGraph graphs keep memories in (`runtime.store`)."""
-    from langgraph.store.sqlite import SqliteStore
+    from interlock.engine.store.foreign import memories
 
     Store(home).open()
-    with SqliteStore.from_conn_string(str(home / "interlock.db")) as store:
-        store.setup()
+    with memories(home / "interlock.db") as store:
         return ask(store)
 
 

@@ -38,7 +38,6 @@ def said(talk: "Conversation", run: str) -> list[str]:
 
 
 def clear(talk: "Conversation") -> None:
-    """Begin a new conversation."""
     left = talk.run
     talk.switch(None)
     talk.tell("new", "A new conversation.", left or "")

@@ -60,6 +60,7 @@ class Views:
         self.home = options.home
 
     runs = _at_home(read.list_runs)
+    named_runs = _at_home(read.named_runs)
     undone = _at_home(of_undone.undone)
     requests = _at_home(read.waiting_requests)
     past_requests = _at_home(read.past_requests)
@@ -85,7 +86,6 @@ class Views:
         return read.find_run(self.home, name, workspace or self.options.workspace)
 
     def exact(self, name: str) -> RunRow | None:
-        """The run with exactly this id, if there is one."""
         return read.exact_run(self.home, name)
 
     def innermost(self, run: str) -> str:

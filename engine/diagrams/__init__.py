@@ -168,12 +168,16 @@ _BRACKETS = {
     "step": ("[", "]"),
     "graph": ("[[", "]]"),
     "list": ("[", "]"),
+    "if": ("{{", "}}"),
+    "then": ("[", "]"),
     "note": ("[", "]"),
 }
 _STYLES = {
     "inner": "fill:#f6f8fa,stroke:#6e7781,color:#24292f",
     "terminal": "fill:#24292f,stroke:#6e7781,color:#ffffff",
     "list": "fill:#ffffff,stroke:#6e7781,color:#57606a,stroke-dasharray:4 3,text-align:left",
+    "if": "fill:#f6f8fa,stroke:#6e7781,color:#57606a",
+    "then": "fill:#ffffff,stroke:#6e7781,color:#57606a,text-align:left",
     "note": "fill:#fff8c5,stroke:#9a6700,color:#4d2d00,text-align:left",
     "taken": "fill:#ddf4ff,stroke:#0969da,color:#0a3069,stroke-width:2px",
     "here": "fill:#fff8c5,stroke:#9a6700,color:#4d2d00,stroke-width:4px",
@@ -221,7 +225,7 @@ def _body(diagram: Diagram, depth: int) -> list[str]:
 
 
 def _edge(edge: Edge) -> str:
-    arrow = "==>" if edge.each else "-.-" if edge.part else "-->"
+    arrow = "==>" if edge.each else "-.->" if edge.part == "then" else "-.-" if edge.part else "-->"
     middle = f'|"{_escape(edge.text)}"|' if edge.text else ""
     return f"{_id(edge.source)} {arrow}{middle} {_id(edge.target)}"
 
@@ -231,9 +235,12 @@ def _class(node: Node) -> str:
         return "here"
     if node.count is not None:
         return "taken" if node.count else "untaken"
-    return {"start": "terminal", "end": "terminal", "list": "list", "note": "note"}.get(
-        node.kind, "" if node.group == "main" else node.group
-    )
+    kinds = {
+        "start": "terminal",
+        "end": "terminal",
+        **{kind: kind for kind in ("list", "if", "then", "note")},
+    }
+    return kinds.get(node.kind, "" if node.group == "main" else node.group)
 
 
 def _escape(text: str) -> str:

@@ -49,12 +49,22 @@ _LABEL = {
     "width": "0",
     "height": "0",
 }
+_BRANCH = {
+    "color": "#6e7781",
+    "fontcolor": "#57606a",
+    "fontsize": "9",
+    "margin": "0.06,0.02",
+    "width": "0",
+    "height": "0.2",
+}
 _SHAPES = {
     "start": {"shape": "oval", "fillcolor": "#24292f", "fontcolor": "#ffffff"},
     "end": {"shape": "oval", "fillcolor": "#24292f", "fontcolor": "#ffffff", "peripheries": "2"},
     "step": {},
     "graph": {"shape": "box", "style": "filled", "peripheries": "2"},
     "list": {"style": "dashed", "color": "#6e7781", "fontcolor": "#57606a", "fontsize": "9"},
+    "if": {**_BRANCH, "style": "rounded,filled", "fillcolor": "#eef1f4"},
+    "then": {**_BRANCH, "style": ""},
     "frame": {"fillcolor": INSIDE, "color": "#6e7781"},
     "note": {
         "shape": "note",
@@ -89,13 +99,24 @@ def dot(diagram: Diagram) -> str:
 
 
 def source_of(
-    diagram: Diagram, explained: Sequence[Node], *, cut: bool, sizes: Mapping[str, Size] | None = None
+    diagram: Diagram,
+    explained: Sequence[Node],
+    *,
+    cut: bool,
+    sizes: Mapping[str, Size] | None = None,
+    apart: bool = False,
 ) -> str:
-    """Source with this legend. `cut`: shorten edges that lead far; `sizes`: of the frames, in points."""
+    """Source with this legend. `cut`: shorten edges that lead far; `sizes`: of the frames, in points; `apart`: frames
+    that aren't on the main path stand below it, where they don't make it wider, and edges name them.
+    """
     graph: Any = Digraph(diagram.name, graph_attr=_GRAPH, node_attr=_NODE, edge_attr=_EDGE)
     if diagram.id:
         graph.attr(label=diagram.name, labelloc="t", labeljust="l", bgcolor="transparent")
-    _Drawing(diagram, cut, sizes or {}).fill(graph, diagram)
+    if apart:
+        graph.attr(nodesep="0.06")
+    drawing = _Drawing(diagram, cut, sizes or {}, apart)
+    drawing.fill(graph, diagram)
+    drawing.stack(graph)
     if explained:
         graph.subgraph(_legend(explained, cut, 1))
     return graph.source
@@ -130,6 +151,8 @@ def legend(nodes: Sequence[Node]) -> list[Node]:
         "questions": Node("legend.questions", "asks a person", "step", group="questions"),
         "errors": Node("legend.errors", "mends or refuses", "step", group="errors"),
         "list": Node("legend.list", "what a node goes through", "list"),
+        "if": Node("legend.if", "a condition", "if"),
+        "then": Node("legend.then", "what stands if it holds", "then"),
         "taken": Node("legend.taken", "taken", "step", count=1),
         "untaken": Node("legend.untaken", "not taken", "step", count=0),
         "here": Node("legend.here", "taken", "step", count=1, mark="it is here"),
@@ -139,7 +162,7 @@ def legend(nodes: Sequence[Node]) -> list[Node]:
 
 
 def _looks(node: Node) -> Iterator[str]:
-    if node.kind in ("graph", "list"):
+    if node.kind in ("graph", "list", "if", "then"):
         yield node.kind
     if node.count is None:
         yield node.group
@@ -150,7 +173,7 @@ def _looks(node: Node) -> Iterator[str]:
 class _Drawing:
     """What the drawing of each part needs to know of the whole."""
 
-    def __init__(self, diagram: Diagram, cut: bool, sizes: Mapping[str, Size]) -> None:
+    def __init__(self, diagram: Diagram, cut: bool, sizes: Mapping[str, Size], apart: bool) -> None:
         edges = diagram.all_edges()
         self._sizes = sizes
         self._framed = {
@@ -162,7 +185,11 @@ class _Drawing:
         forward = _forward([self._anchored(e) for e in edges if not e.part], start)
         self._forward = {(e.source, e.target) for e in forward}
         self._spine = _longest([e for e in forward if self._is_main(e)], start, end)
-        self._ranks = _ranks(forward, sizes) if cut else {}
+        beside = (n.id for n in diagram.nodes if n.kind == "frame" and n.id not in self._spine)
+        self._apart = [end, *beside] if apart else []
+        self._named: dict[str, list[str]] = {}
+        self._depths = _ranks(forward, sizes)
+        self._ranks = self._depths if cut else {}
         self._names = {node.id: node.name for node in diagram.all_nodes()}
         self._names |= {c.id: c.name for c in diagram.all_clusters()}
 
@@ -200,14 +227,25 @@ class _Drawing:
         for edge in edges:
             if not {edge.source, edge.target} <= within:
                 continue
-            if edge.part:
+            if edge.part == "then":
+                beside: Any = Digraph(graph_attr={"rank": "same"})
+                beside.edge(edge.source, edge.target, color="#6e7781")
+                graph.subgraph(beside)
+            elif edge.part:
                 # Below one another, as lists side by side make a picture wide.
                 same = above.rpartition(".")[0] == edge.target.rpartition(".")[0]
-                graph.edge(above if same else edge.source, edge.target, **_edge_style(edge))
+                graph.edge(
+                    above if same else edge.source, edge.target, **_edge_style(edge), **self._down(edge)
+                )
                 above = edge.target
             else:
                 self._edge(graph, edge)
         return [e for e in edges if not {e.source, e.target} <= within]
+
+    def stack(self, graph: Any) -> None:
+        """Put what stands apart below the end."""
+        for above, below in pairwise(self._apart):
+            graph.edge(above, below, style="invis", weight="9")
 
     def _text(self, node: Node) -> str:
         if node.kind == "frame":
@@ -215,7 +253,9 @@ class _Drawing:
         if node.id in self._framed:
             # Instead of a title of the frame, which edges would cross.
             return f"{self._framed[node.id]}: {node.text}"
-        if node.kind not in ("list", "note"):
+        if node.kind == "if":
+            return "\n".join(wrap(node.text, _WIDEST // 2, break_long_words=False))
+        if node.kind not in ("list", "then", "note"):
             return node.text
         lines = node.text.splitlines()
         if node.kind == "list":
@@ -227,6 +267,12 @@ class _Drawing:
             return {}
         wide, high = (str(points / 72) for points in self._sizes[node.id])
         return {"class": "frame", "width": wide, "height": high, "fixedsize": "true"}
+
+    def _down(self, edge: Edge) -> dict[str, str]:
+        """The first condition stands below the graph's end, so that the main path stays narrow."""
+        if edge.part != "if" or edge.source not in self._depths:
+            return {}
+        return {"minlen": str(max(self._depths.values()) - self._depths[edge.source] + 1)}
 
     def _edge(self, graph: Any, edge: Edge) -> None:
         frames = {"ltail": edge.source, "lhead": edge.target}
@@ -256,14 +302,22 @@ class _Drawing:
 
     def _is_far(self, source: str, target: str) -> bool:
         """Whether the edge would run along many others. Nothing is far in a picture without opened graphs."""
+        if not {source, target}.isdisjoint(self._apart[1:]):
+            return True
         return bool(self._ranks) and not 0 < self._ranks[target] - self._ranks[source] <= _FAR
 
     def _stub(self, graph: Any, source: str, target: str, text: str, style: dict[str, str]) -> None:
         """Name the target beside the source, instead of a line across the picture."""
         colour = {"fontcolor": style["fontcolor"]} if "fontcolor" in style else {}
         stub = f"{source} to {target}"
-        graph.node(stub, f"{text}\n→ {self._names[target]}".lstrip(), **_LABEL, **colour)
-        graph.edge(source, stub, **{k: v for k, v in style.items() if k != "lhead"}, arrowhead="none")
+        label = f"{text}\n→ {self._names[target]}".lstrip()
+        if self._apart:  # one below another, as the picture is wide
+            named = self._named.setdefault(source, [])
+            named.append(label)
+            stub, label = f"{source} to others", "\n".join(named)
+        graph.node(stub, label, **_LABEL, **colour)
+        if not self._apart or len(self._named[source]) == 1:
+            graph.edge(source, stub, **{k: v for k, v in style.items() if k != "lhead"}, arrowhead="none")
 
 
 def _ranks(edges: Iterable[Edge], frames: Container[str]) -> dict[str, int]:

@@ -15,6 +15,8 @@ from interlock.engine.diagrams.shape import Diagram, Node
 
 _SVG = "http://www.w3.org/2000/svg"
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_WIDE = 1000
+"""Points; at the width of an A4 page, letters would be smaller than half their size."""
 
 
 def opened(diagram: Diagram) -> bytes:
@@ -43,8 +45,10 @@ def _with(legend: ElementTree.Element, drawn: ElementTree.Element) -> ElementTre
 def _drawn(diagram: Diagram) -> ElementTree.Element:
     inside = {cluster.id: _drawn(cluster) for cluster in diagram.clusters}
     sizes = {name: _size(picture) for name, picture in inside.items()}
-    source = source_of(_closed(diagram), (), cut=True, sizes=sizes)
-    drawn = ElementTree.fromstring(svg(source))
+    closed = _closed(diagram)
+    drawn = ElementTree.fromstring(svg(source_of(closed, (), cut=True, sizes=sizes)))
+    if _size(drawn)[0] > _WIDE:
+        drawn = ElementTree.fromstring(svg(source_of(closed, (), cut=True, sizes=sizes, apart=True)))
     for frame in list(_frames(drawn)):
         left, top = _corner(frame)
         moved = ElementTree.SubElement(frame, f"{{{_SVG}}}g", {"transform": f"translate({left} {top})"})

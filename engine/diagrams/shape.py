@@ -17,9 +17,10 @@ GROUPS = (*get_args(Group), "lists")
 _EACH, _NONE = "one each", "none"
 """Labels of a fan-out: the edge for each payload, and the one taken without any."""
 
-NodeKind = Literal["start", "end", "step", "graph", "frame", "list", "note"]
+NodeKind = Literal["start", "end", "step", "graph", "frame", "list", "if", "then", "note"]
 """`graph`: a node that is itself a graph, drawn collapsed. `frame`: one whose picture is put in. `list`: what a node
-chooses among (`Part`). `note`: what a run waits for."""
+chooses among (`Part`); `if` and `then`: a branch of it. `note`: what a run waits for."""
+_LISTS = ("list", "if", "then")
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Edge:
     """Router results that lead this way; empty: unconditional."""
     each: bool = False
     """One task per payload (LangGraph's `Send`)."""
-    part: bool = False
-    """It leads to a list of what the node chooses among."""
+    part: NodeKind | None = None
+    """Kind of what it leads to, if that is drawn beside a node: a list, a branch or a note."""
     count: int | None = None
     notes: tuple[str, ...] = ()
     """Lines below the label: who decided."""
@@ -79,7 +80,7 @@ class Diagram:
 
     def only(self, groups: Set[str]) -> "Diagram":
         """Without the nodes of other groups (`GROUPS`), and without their edges."""
-        gone = {n.id for n in self.all_nodes() if ("lists" if n.kind == "list" else n.group) not in groups}
+        gone = {n.id for n in self.all_nodes() if ("lists" if n.kind in _LISTS else n.group) not in groups}
         return self._without(gone) if gone else self
 
     def _without(self, gone: Set[str]) -> "Diagram":
@@ -167,10 +168,21 @@ def places(graph: Compiled, place: Place = ()) -> Iterator[tuple[Place, Compiled
         yield from places(part, (*place, name))
 
 
-def extract(graph: Compiled, depth: int = 1, path: RunPath | None = None, place: Place = ()) -> Diagram:
-    """Draw `depth` levels of graphs expanded, marked with a run's path; `place`: the nodes around the graph."""
+def extract(
+    graph: Compiled,
+    depth: int = 1,
+    path: RunPath | None = None,
+    place: Place = (),
+    around: Set[str | None] = frozenset(),
+) -> Diagram:
+    """Draw `depth` levels of graphs expanded, marked with a run's path; `place`: the nodes around the graph.
+
+    A graph in another of its name (`around`), like the tools of a sub-agent in those of its parent, stays closed
+    unless a run went through it.
+    """
     inner = subgraphs(graph)
-    opened = tuple(inner) if depth > 1 else ()
+    around = around | {graph.name}
+    opened = tuple(n for n, part in inner.items() if depth > 1 and (path or part.name not in around))
     declared = connections(graph)
     counts = path.through(place, {(e.source, e.target) for e in declared}) if path else None
 
@@ -197,7 +209,7 @@ def extract(graph: Compiled, depth: int = 1, path: RunPath | None = None, place:
     )
     beside = [*_lists(graph, place), *_notes(nodes, path)]
     nodes += [node for _, node in beside]
-    edges += tuple(Edge(of, node.id, part=True) for of, node in beside)
+    edges += tuple(Edge(of, node.id, part=node.kind) for of, node in beside)
     start = Node(_id(place, START), "start", "start", count(START))
     end = Node(_id(place, END), "end", "end", count(END))
     return Diagram(
@@ -205,7 +217,7 @@ def extract(graph: Compiled, depth: int = 1, path: RunPath | None = None, place:
         name=place[-1] if place else graph.name or "",
         nodes=(start, *nodes, end),
         edges=edges,
-        clusters=tuple(extract(inner[n], depth - 1, path, (*place, n)) for n in opened),
+        clusters=tuple(extract(inner[n], depth - 1, path, (*place, n), around) for n in opened),
     )
 
 
@@ -217,9 +229,17 @@ def _notes(nodes: Iterable[Node], path: RunPath | None) -> Iterator[tuple[str, N
 
 
 def _lists(graph: Any, place: Place) -> Iterator[tuple[str, Node]]:
+    """What a node chooses among, each beside what leads to it: the conditions of branches lead to one another."""
     for name in _names(graph):
+        above = _id(place, name)
         for i, part in enumerate(_parts(graph, name)):
-            yield _id(place, name), Node(_id(place, f"{name}.list{i}"), _listed(part), "list")
+            if not part.numbers:
+                yield _id(place, name), Node(_id(place, f"{name}.list{i}"), _listed(part), "list")
+                continue
+            condition = Node(_id(place, f"{name}.if{i}"), part.when, "if")
+            yield above, condition
+            above = condition.id
+            yield above, Node(_id(place, f"{name}.then{i}"), _numbered(part), "then")
 
 
 def _spec(graph: Any, name: str) -> NodeSpec | None:
@@ -247,6 +267,10 @@ def _groups(graph: Any, edges: Iterable[Edge]) -> dict[str, Group]:
 
 def _listed(part: Part) -> str:
     return "\n".join([f"{part.when}:", *(f"{k}. {one}" for k, one in enumerate(part.what, 1))])
+
+
+def _numbered(part: Part) -> str:
+    return "\n".join(f"{k}. {one}" for k, one in zip(part.numbers, part.what, strict=True))
 
 
 def _id(place: Place, name: str) -> str:

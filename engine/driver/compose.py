@@ -15,6 +15,7 @@ from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
+from interlock.engine.store.blobs import bring_output, bring_plans, keep_output
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.effects import effects_of
@@ -117,9 +118,9 @@ class DriveConnections:
 def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections) -> DriveServices:
     """Wire the services of one drive; nothing is connected or started yet."""
     conn, epoch, emit = connections.conn, connections.epoch, connections.emit
-    prepared.workspace.plans = store.plans / info.run
+    _files_of_run(prepared, info, store, conn)
     transcript, journal = _record(prepared, info, store, connections)
-    outputs, index = OutputFiles(store.home, prepared.redact), OnFirstUse(partial(_index, prepared, store))
+    outputs, index = _outputs(prepared, store), OnFirstUse(partial(_index, prepared, store))
     processes, commands = _processes(prepared, outputs)
     servers = OnFirstUse(partial(open_servers, prepared, outputs, emit, journal.keep_reply))
     policy = _policy(prepared, processes, servers)
@@ -156,12 +157,24 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     return DriveServices(deps, transcript, journal, lazy, commands, servers, index)
 
 
+def _files_of_run(prepared: RunConfig, info: RunInfo, store: Store, conn: Connection) -> None:
+    """What the run itself wrote, perhaps on another host, is there for its tools."""
+    prepared.workspace.plans = store.plans / info.run
+    prepared.workspace.bring = partial(bring_output, store)
+    bring_plans(conn, store.home, info.run)
+
+
+def _outputs(prepared: RunConfig, store: Store) -> OutputFiles:
+    return OutputFiles(store.home, prepared.redact, partial(keep_output, store))
+
+
 def _record(
     prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections
 ) -> tuple[ChainTranscript, SqlJournal]:
     conn, redact = connections.conn, prepared.redact
     transcript = ChainTranscript(SqlChain(conn), store.outputs, info.run, redact=redact)
-    return transcript, SqlJournal(conn, transcript, store.outputs, info.run, connections.epoch, redact)
+    journal = partial(SqlJournal, conn, transcript, store.outputs, info.run, connections.epoch)
+    return transcript, journal(redact, prepared.workspace.plans)
 
 
 def _index(prepared: RunConfig, store: Store) -> "WorkspaceIndex":
@@ -179,10 +192,10 @@ def _snapshots(
 
         return WorkspaceSnapshots(store.home, prepared.workspace, prepared.settings.snapshots)
 
-    wanted = prepared.settings.snapshots.enabled
-    return SqlSnapshots(
-        connections.conn, info.run, connections.steps, connections.emit, make if wanted else None
-    )
+    needed = prepared.options.repository is not None
+    wanted = needed or prepared.settings.snapshots.enabled
+    made = partial(SqlSnapshots, connections.conn, info.run, connections.steps, connections.emit)
+    return made(make if wanted else None, needed)
 
 
 async def with_discovered(prepared: RunConfig, home: Path) -> RunConfig:
@@ -287,7 +300,6 @@ def _toolset(
 
 
 def _tools(prepared: RunConfig) -> dict[str, Tool]:
-    """All tools available here."""
     tools = {**TOOLS, **agent_tools(prepared.agents), **skill_tools(prepared.skills)}
     tools |= {**mode_tools(prepared.modes), **prepared.discovered}
     task = prepared.settings.task

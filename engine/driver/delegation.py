@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from interlock.engine.driver.hooks import RunHooks
-from interlock.engine.driver.prepare import RunConfig, kept_options
+from interlock.engine.driver.kept import kept_options
+from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store import Store, read_options
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import state_at
@@ -197,7 +198,8 @@ class RunPlans:
         return self.prepared.workspace.plan_file(str(self.folder / name.removeprefix("@")))
 
     def write(self, path: Path, text: str, token: str) -> None:
-        with self.prepared.workspace.place(path, make=True) as place:
+        own = self.prepared.workspace.plan_file(str(path)) or path  # another host's name of it
+        with self.prepared.workspace.place(own, make=True) as place:
             write_atomically(place, text.encode(), CallKey.parse(token))
 
     def hand_over(self, prompt: str, modes: Mapping[str, str], plan: ApprovedPlan) -> str:

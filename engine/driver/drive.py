@@ -22,10 +22,10 @@ from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._langgraph import is_internal, lost_nodes
 from interlock.graphs._pipeline import Compiled, Graph, Pipeline
-from interlock.graphs.foreign import Foreign
+from interlock.graphs.foreign import Foreign, NodeError
 from interlock.services.models import turn_tracing_off
 from interlock.state.deps import RunInfo
-from interlock.state.errors import RunError
+from interlock.state.errors import InterlockError, RunError
 from interlock.state.task import CHILD
 
 RECURSION_LIMIT = 1_000_000
@@ -104,7 +104,7 @@ class Drive:
             with diagnosed(self.store.path):
                 while True:
                     await self._stream(graph_input)
-                    snapshot = await self.app.aget_state(self.config, subgraphs=True)
+                    snapshot = await self._snapshot()
                     resume = self._answers(snapshot)
                     if self.stop.why == "lost":
                         raise lost(self.conn, self.lease)
@@ -122,11 +122,23 @@ class Drive:
 
         Raises `RunError` if today's graphs can't resume from it.
         """
+        snapshot = await self._snapshot()
         with diagnosed(self.store.path):
-            snapshot = await self.app.aget_state(self.config, subgraphs=True)
             check_stored(self.lease.run, self._graph, self.app, snapshot, self._saver)
             answers = self._answers(snapshot)
         return snapshot, Command(resume=answers) if answers else None
+
+    async def _snapshot(self) -> StateSnapshot:
+        """Raises `NodeError` where a reducer or a type of somebody's graph refuses what its nodes wrote."""
+        try:
+            with diagnosed(self.store.path):
+                return await self.app.aget_state(self.config, subgraphs=True)
+        except InterlockError:
+            raise
+        except Exception as error:
+            if isinstance(self.pipeline, Foreign):
+                raise NodeError.of(error) from error
+            raise
 
     async def _stream(self, graph_input: Any) -> None:
         try:

@@ -119,8 +119,6 @@ class RunHooks:
 
 @dataclass
 class _Firing:
-    """A firing in progress."""
-
     hooks: RunHooks
     firing: Firing
     known: Mapping[str, HookRow]

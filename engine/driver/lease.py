@@ -12,6 +12,7 @@ from contextlib import closing
 from interlock.engine.options import HEARTBEAT_STALE_S
 from interlock.engine.store import Store, explained
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.database import address_of
 from interlock.engine.store.leases import LeaseRow, beat, give_back, read_lease, take
 from interlock.services.process.identity import Owner, is_alive, this_process
 from interlock.state.errors import BusyError
@@ -20,6 +21,8 @@ _BEAT_S = 2.0
 """Longest time between heartbeats; also how long a challenger waits to learn that an owner is well."""
 _PATIENCE_S = 1.0
 """Longest a heartbeat waits for another writer; `release` may wait as long."""
+_ALONE = 0.75
+"""Part of the time after which another host takes a run over that its driver may be without a server's store."""
 
 
 class Lease:
@@ -33,7 +36,9 @@ class Lease:
         epoch: int,
         beat_s: float,
         lost: Callable[[], None],
+        alone_s: float | None = None,
     ) -> None:
+        """`alone_s`: seconds without the store after which it counts as lost; None: it keeps the run."""
         self.run = run
         self.owner = owner
         self.epoch = epoch
@@ -41,7 +46,7 @@ class Lease:
         """Another process took the run over, or it was removed."""
         self.held = True
         """Neither lost nor released."""
-        self._conn, self._beat_s, self._on_lost = conn, beat_s, lost
+        self._conn, self._beat_s, self._on_lost, self._alone_s = conn, beat_s, lost, alone_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"heartbeat {run}", daemon=True)
         self._thread.start()
@@ -54,15 +59,24 @@ class Lease:
 
     def _keep(self) -> None:
         """Send heartbeats until released or lost, on a connection that nothing else uses."""
+        heard = time.monotonic()
         try:
             while not self._stop.wait(self._beat_s):
-                if not beat(self._conn, self.run, self.epoch):
+                sent = time.monotonic()
+                taken = beat(self._conn, self.run, self.epoch)
+                if taken:
+                    heard = sent
+                if taken is False or self._is_alone(heard):
                     self.lost, self.held = True, False
                     self._on_lost()
                     return
             give_back(self._conn, self.run, self.epoch)
         finally:
             self._conn.close()
+
+    def _is_alone(self, heard: float) -> bool:
+        """It has been without the store for so long that another host may take the run over: what runs must end."""
+        return self._alone_s is not None and time.monotonic() - heard > self._alone_s
 
 
 async def acquire(
@@ -89,9 +103,9 @@ async def acquire(
         epoch = take(conn, run, me, seen)
         if isinstance(epoch, LeaseRow):
             raise _busy(run, epoch)
-    return Lease(
-        store.connect(patience_s=_PATIENCE_S), run, me, epoch, min(stale_after_s / 6, _BEAT_S), on_lost
-    )
+    alone_s = stale_after_s * _ALONE if address_of(store.path) else None
+    beats = store.connect(patience_s=_PATIENCE_S)
+    return Lease(beats, run, me, epoch, min(stale_after_s / 6, _BEAT_S), on_lost, alone_s)
 
 
 async def _outlive(

@@ -7,18 +7,20 @@ become warnings.
 import asyncio
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from interlock.engine.driver.event_bus import EventBus
+from interlock.engine.driver.outcome import result_event
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.options import Outcome, Pending
 from interlock.engine.read import find_run, waiting_requests
 from interlock.engine.store.lineage import topmost
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.state.events import NotificationEvent
+from interlock.state.events import Cancelled, NotificationEvent
 from interlock.state.text import visible, visible_json
 
 _PREVIEW = 2000
@@ -64,8 +66,6 @@ def watched(prepared: RunConfig, home: Path, run: str) -> Notifications:
 
 @dataclass(frozen=True)
 class Notice:
-    """One notification."""
-
     prepared: RunConfig
     home: Path
     payload: Mapping[str, Any]
@@ -161,3 +161,21 @@ def _summary(waiting: list[Any]) -> str:
 def _shown(request: Pending) -> dict[str, Any]:
     kept = ("id", "number", "kind", "agent", "tool_name", "args", "reason", "preview")
     return {**{key: request[key] for key in kept}, "preview": request["preview"][:_PREVIEW]}
+
+
+async def announced(outcome: Outcome, bus: EventBus, notifications: Notifications | None) -> Outcome:
+    """Tell renderers and whoever wants a notification how the drive ended."""
+    notice = notifications.of(outcome) if notifications else None
+    if notice and notice.event:
+        bus(notice.event)
+    if outcome.status in ("cancelled", "timeout"):
+        bus.cancel_running()
+    if outcome.status == "cancelled":
+        bus(Cancelled())
+    bus(result_event(outcome))
+    drained = await bus.close()
+    warnings = [*outcome.warnings, *bus.failures]
+    if not drained:
+        warnings.append("A renderer still blocks on its reader.")
+    sent = notice.send() if notice else None
+    return replace(outcome, warnings=warnings, drained=drained, notifying=sent)

@@ -3,7 +3,8 @@
 from contextlib import closing
 from typing import Any
 
-from interlock.engine.driver.prepare import RunConfig, prepare, restored
+from interlock.engine.driver.kept import restored
+from interlock.engine.driver.prepare import RunConfig, prepare
 from interlock.engine.options import Options
 from interlock.engine.processors import placed, processor_files
 from interlock.engine.read import find_run

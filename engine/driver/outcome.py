@@ -29,16 +29,16 @@ from interlock.state.workflow import WorkflowContext
 def conclude(
     drive: Drive,
     pipeline: Pipeline,
-    snapshot: StateSnapshot,
+    snapshot: StateSnapshot | None,
     context: WorkflowContext,
     error: Exception | None,
     warnings: Sequence[str],
 ) -> Outcome:
-    """Read the outcome off the last snapshot; an error is noted in the run's row."""
+    """Read the outcome off the last snapshot; an error is noted in the run's row. `snapshot` None: `error` says why."""
     run, redact = drive.lease.run, drive.services.transcript.redact
     details = redact.json(_error_fields(error, drive))
     output, waiting = dict[str, Any](), list[Pending]()
-    if error is not None:
+    if error is not None or snapshot is None:
         status, code = "failed", error.exit_code if isinstance(error, InterlockError) else 1
     elif drive.stop.why and (snapshot.tasks or not snapshot.values):  # otherwise it ended before the stop
         status = "failed" if drive.stop.why == "lost" else drive.stop.why
@@ -81,9 +81,10 @@ def _told(pipeline: Pipeline, output: dict[str, Any]) -> dict[str, Any]:
     return {} if isinstance(pipeline, Foreign) else output
 
 
-def _refusals(pipeline: Pipeline, snapshot: StateSnapshot, output: dict[str, Any]) -> list[str]:
-    ours = output and not isinstance(pipeline, Foreign)
-    return warnings_of(refusals_in(snapshot.values)) if ours else []
+def _refusals(pipeline: Pipeline, snapshot: StateSnapshot | None, output: dict[str, Any]) -> list[str]:
+    if snapshot is None or not output or isinstance(pipeline, Foreign):
+        return []
+    return warnings_of(refusals_in(snapshot.values))
 
 
 def _trace(error: Exception | None) -> str:
@@ -114,7 +115,6 @@ def left_to_driver(row: RunRow, decisions: Sequence[Decision], error: BusyError)
 
 
 def queued(run: str, workflow: str, warnings: Sequence[str] = ()) -> Outcome:
-    """Workers drive the run."""
     return Outcome(
         run, workflow, "queued", 0, resume_command=f"interlock logs {run} -f", warnings=[*warnings]
     )

@@ -57,7 +57,6 @@ def _attached(prepared: RunConfig) -> list[Message]:
 def first_state(
     chosen: Pipeline, input: WorkflowInput, drive: Drive, context: WorkflowContext, prepared: RunConfig
 ) -> dict[str, Any]:
-    """The initial state of the run's graph."""
     if isinstance(chosen, Foreign):
         return chosen.enter(input, context)
     return {**chosen.enter(input, context), **_channels(prepared), **hooked(drive, "startup")}

@@ -122,30 +122,6 @@ def _alias(root: Path, model: str | None) -> tuple[str, Path] | None:
     return None
 
 
-_KEPT = (
-    "model",
-    "approval_mode",
-    "prompt_profile",
-    "overrides",
-    "include_directories",
-    "allowed_tools",
-    "policy_files",
-    "limits",
-    "record_to",
-    "fake",
-    "system_prompt",
-    "append_system_prompt",
-    "ide_context",
-    "sandbox",
-    "rights",
-    "source",
-    "context",
-    "guard",
-    "task_path",
-)
-"""Options a resumed run keeps unless overridden. Not `skip_trust`: a later drive may meet other files."""
-
-
 def untraced(env: Mapping[str, str]) -> list[str]:
     """A line that names the variable by which LangGraph would send traces of a graph, which we don't."""
     names = (f"{maker}_TRACING{version}" for maker in ("LANGSMITH", "LANGCHAIN") for version in ("", "_V2"))
@@ -222,7 +198,7 @@ def with_input(options: Options, input: WorkflowInput) -> Options:
 def prepare(options: Options, needs_model: bool) -> RunConfig:
     """Load all a run needs. Raises what stops it before it starts: configuration, credentials, a missing workspace."""
     root = _root(options)
-    trusted = options.skip_trust or is_trusted(root, options.user_home)
+    trusted = options.skip_trust or (options.repository is None and is_trusted(root, options.user_home))
     home, over = options.user_home, _overrides(options)
     dotenv = load_dotenv(start=root, home=home, env=options.env, trusted=trusted)
     loaded = load_settings(workspace=root, home=home, env=dotenv.values, overrides=over, trusted=trusted)
@@ -339,36 +315,6 @@ def without_secrets(prompt: str, prepared: RunConfig) -> str:
             "a file that holds it; or set security.redactSecrets to false."
         )
     return shown
-
-
-def kept_options(options: Options) -> dict[str, Any]:
-    """The options persisted in a run's row, JSON-like."""
-    kept: dict[str, Any] = {}
-    for name in _KEPT:
-        value: Any = getattr(options, name)
-        if isinstance(value, tuple):
-            value = [str(item) for item in cast(tuple[Any, ...], value)]
-        kept[name] = str(value) if isinstance(value, Path) else value
-    return kept
-
-
-def restored(options: Options, kept: Mapping[str, Any], workspace: str) -> Options:
-    """The run's persisted options, overridden by those passed now."""
-    changes: dict[str, Any] = {"workspace": options.workspace or Path(workspace)}
-    for name in _KEPT:
-        mine, old = getattr(options, name), kept.get(name)
-        if mine or not old:
-            continue
-        if name in ("include_directories", "policy_files"):
-            old = tuple(Path(item) for item in old)
-        elif name == "allowed_tools":
-            old = tuple(old)
-        elif name in ("record_to", "fake", "ide_context"):
-            old = Path(old)
-        changes[name] = old
-    if options.limits and kept.get("limits"):
-        changes["limits"] = {**kept["limits"], **options.limits}
-    return replace(options, **changes)
 
 
 def _rule_places(options: Options, root: Path, trusted: bool) -> Places:

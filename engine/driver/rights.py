@@ -111,6 +111,8 @@ def run_rules(
     now = redact.json({**_rights(texts, settings), "defined": defined.kept()})
     if options.rights is None or options.new_rules:
         return RunRules(rules, problems, rules, settings, now, ())
+    if options.repository:
+        return _of_another_host(options.rights, texts, settings)
     then = _begun_with(options.rights, now, options)
     before = rules_of([RuleText(*file) for file in then["files"]])[0]
     changed = _changes(then, now)
@@ -121,6 +123,16 @@ def run_rules(
         if n.startswith("mode ") and n in then["defined"]
     ]
     return RunRules(rules, problems, before, _as_then(settings, then), then, changed, modes)
+
+
+def _of_another_host(kept: Mapping[str, Any], texts: Sequence[RuleText], settings: Settings) -> RunRules:
+    """The rules a run was submitted with, and on top of them the admin's of the host that drives it."""
+    then: dict[str, Any] = {"defined": dict[str, Any](), **kept}
+    files = [RuleText(*file) for file in then["files"]]
+    admins, own = [t for t in texts if t.tier == ADMIN], [t for t in files if t.tier != ADMIN]
+    (before, _), (rules, problems) = rules_of(files), rules_of([*admins, *own])
+    changed = ["the admin's policies"] if {*admins} != {t for t in files if t.tier == ADMIN} else []
+    return RunRules(rules, problems, before, _as_then(settings, then), then, changed)
 
 
 def _until_confirmed(name: str, before: Any) -> Rule | None:

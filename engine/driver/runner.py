@@ -11,8 +11,9 @@ from langgraph.types import StateSnapshot
 from interlock.engine.driver.compose import DriveServices, with_discovered
 from interlock.engine.driver.drive import Drive, is_due
 from interlock.engine.driver.event_bus import EventBus
+from interlock.engine.driver.kept import kept_options
 from interlock.engine.driver.lease import Lease, acquire
-from interlock.engine.driver.notify import Notifications, watched
+from interlock.engine.driver.notify import announced, watched
 from interlock.engine.driver.of_run import with_own_nodes, workflow_of
 from interlock.engine.driver.outcome import (
     answered,
@@ -21,7 +22,6 @@ from interlock.engine.driver.outcome import (
     left_to_driver,
     left_to_workers,
     queued,
-    result_event,
     unrecorded,
 )
 from interlock.engine.driver.passes import (
@@ -40,13 +40,13 @@ from interlock.engine.driver.passes import (
 from interlock.engine.driver.prepare import (
     RunConfig,
     check_input,
-    kept_options,
     prepare,
     untraced,
     with_input,
     without_secrets,
 )
 from interlock.engine.driver.stop import Stop
+from interlock.engine.driver.submitted import check_prompt, needs_model, place_of, submitted
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, find_run
 from interlock.engine.store import Store, diagnosed, first_input, keep_rights
@@ -56,7 +56,7 @@ from interlock.engine.store.runs import NewRun, insert_run, new_run_id
 from interlock.engine.workflows import find_workflow
 from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs.foreign import Foreign
+from interlock.graphs.foreign import Foreign, NodeError
 from interlock.prompts import digest
 from interlock.state.deps import Stopped
 from interlock.state.errors import (
@@ -68,7 +68,7 @@ from interlock.state.errors import (
     StoreError,
     UserError,
 )
-from interlock.state.events import Cancelled, ErrorEvent, Init
+from interlock.state.events import ErrorEvent, Init
 from interlock.state.text import clean
 from interlock.state.workflow import WorkflowContext
 
@@ -115,6 +115,7 @@ async def begin(
     stop: Stop,
     follow: bool = True,
 ) -> Outcome:
+    options = submitted(options)
     if isinstance(workflow, Pipeline):
         register(workflow)
         chosen, source = workflow, None
@@ -122,7 +123,7 @@ async def begin(
         chosen, source = find_workflow(workflow, options)
     inputs = chosen.validated(input)
     check_guard(chosen, options.guard)
-    prepared = prepare(with_input(replace(options, source=source), inputs), chosen.needs_model)
+    prepared = prepare(with_input(replace(options, source=source), inputs), needs_model(chosen, options))
     prepared.warnings.extend(
         [*chosen.notes, *(untraced(prepared.env) if isinstance(chosen, Foreign) else ())]
     )
@@ -133,7 +134,7 @@ async def begin(
     prompt = clean(chosen.title(inputs))
     title = without_secrets(prompt, prepared)[:200]
     kept = {**prepared.redact.json(kept_options(prepared.options)), "context_prompts": digest("context")}
-    name, root = run_id or new_run_id(), str(prepared.workspace.root)
+    name, root = run_id or new_run_id(), place_of(options) or str(prepared.workspace.root)
 
     async def start(drive: Drive, context: WorkflowContext) -> Any:
         first = first_state(chosen, inputs, drive, context, prepared)
@@ -167,6 +168,7 @@ async def go_on(
     door = _Door(store, options, renderers, stop, rewire)
     run = deepest(store.home, find_run(store.home, run, options.workspace).run)
     row = find_run(store.home, run)
+    check_prompt(store, row, prompt, options.door == WORKER)
     if row.queue and not prompt and options.door != WORKER:  # a prompt is sent by this process
         return left_to_workers(store, row, decisions, options.door)
     later = prompt if prompt and not instead and row.status not in ENDED else ""
@@ -260,7 +262,6 @@ async def _resumed(
 
 
 async def _driven(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First) -> Outcome:
-    """Acquire the run, drive it, release it."""
     store, stop, rewire = door.store, door.stop, door.rewire or Rewire()
     chosen = rewire.workflow(with_own_nodes(chosen, prepared))
     prepared = await _unless_stopped(with_discovered(prepared, store.home), run, stop)
@@ -284,6 +285,9 @@ async def _held(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, fi
             with diagnosed(store.path):
                 drive = Drive(store, lease, chosen, prepared, bus, stop, rewire.services)
                 try:
+                    if placed := prepared.options.placed:
+                        with drive.conn.transaction(synced=True) as conn:
+                            placed(conn)
                     return await _advanced(drive, chosen, prepared, first), drive.awaited
                 finally:
                     await drive.close()
@@ -297,7 +301,7 @@ async def _held(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, fi
         except BusyError:  # whoever decided drives it
             break
         outcome, awaited = await driven(lease, _decisions)
-    return await _announced(outcome, bus, notifications)
+    return await announced(outcome, bus, notifications)
 
 
 async def _queued(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First) -> Outcome:
@@ -319,24 +323,6 @@ async def _queued(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, 
         lease.release()
         await bus.close()
     return queued(run, chosen.name, prepared.warnings)
-
-
-async def _announced(outcome: Outcome, bus: EventBus, notifications: Notifications | None) -> Outcome:
-    """Tell renderers and whoever wants a notification how the drive ended."""
-    notice = notifications.of(outcome) if notifications else None
-    if notice and notice.event:
-        bus(notice.event)
-    if outcome.status in ("cancelled", "timeout"):
-        bus.cancel_running()
-    if outcome.status == "cancelled":
-        bus(Cancelled())
-    bus(result_event(outcome))
-    drained = await bus.close()
-    warnings = [*outcome.warnings, *bus.failures]
-    if not drained:
-        warnings.append("A renderer still blocks on its reader.")
-    sent = notice.send() if notice else None
-    return replace(outcome, warnings=warnings, drained=drained, notifying=sent)
 
 
 async def _decisions(drive: Drive, _context: WorkflowContext) -> Any:
@@ -382,6 +368,8 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: 
                 return conclude(drive, chosen, snapshot, context, error, prepared.warnings)
             except RunError as misfit:  # the last state doesn't fit the workflow's declared output
                 return conclude(drive, chosen, snapshot, context, misfit, prepared.warnings)
+    except NodeError as refused:
+        return conclude(drive, chosen, None, context, error or refused, prepared.warnings)
     except StoreError as broken:
         return unrecorded(run, chosen, error if isinstance(error, StoreError) else broken, prepared)
 

@@ -1,16 +1,21 @@
 """job: drives one run in a process of its own, for a worker: until it parks or ends, or the worker is gone.
 
-A crash or an out-of-memory of one run ends one run. Why a run can't be driven is noted in its row.
+A crash or an out-of-memory of one run ends one run. Why a run can't be driven is noted in its row; why its store can't
+be used is printed, and the worker tries again.
 """
 
 import asyncio
 import os
+import sys
 import threading
 from contextlib import closing
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from interlock import engine
 from interlock.engine.driver.runner import WORKER
+from interlock.engine.fleet.checkout import Checkout, check_out, workspaces_of
 from interlock.engine.options import Options
 from interlock.engine.store import Store
 from interlock.engine.store.queue import give_up
@@ -27,13 +32,26 @@ def main(run: str, at: str) -> int:
     threading.Thread(target=_leave_with_worker, daemon=True).start()
     options = Options(home=home, door=WORKER, env=dict(os.environ), stale_after_s=STALE_S)
     try:
-        asyncio.run(engine.resume(run, options=options))
-    except (BusyError, StoreError):
+        if files := check_out(home, run, workspaces_of(os.environ)):
+            options = on_clone(options, run, files)
+        outcome = asyncio.run(engine.resume(run, options=options))
+    except (BusyError, StoreError) as error:
+        print(error, file=sys.stderr)
         return TRY_AGAIN
     except InterlockError as error:
         with closing(Store(home).connect()) as conn, conn.transaction():
             give_up(conn, run, error.kind, str(error))
+        return 0
+    if outcome.error and outcome.error["type"] in (BusyError.kind, StoreError.kind):
+        print(outcome.error["message"], file=sys.stderr)
+        return TRY_AGAIN
     return 0
+
+
+def on_clone(options: Options, run: str, files: Checkout) -> Options:
+    """Options of a drive in a clone, whose own settings count only if this worker's settings name its repository."""
+    where = {"workspace": files.folder, "repository": files.options, "placed": partial(files.placed, run)}
+    return replace(options, **where, skip_trust=files.trusted)
 
 
 def _leave_with_worker() -> None:

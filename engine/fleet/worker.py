@@ -4,18 +4,20 @@ import asyncio
 import logging
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.engine.fleet import job as drive_process
 from interlock.engine.store import Store, queue
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.database import address_of
 from interlock.state.errors import BusyError, StoreError
+from interlock.state.text import visible
 
 if TYPE_CHECKING:
     from procrastinate import JobContext
@@ -29,8 +31,10 @@ _LOST_S = 10.0
 _GRACE_S = 30.0
 """Seconds between a stop and the kill of what still drives."""
 _DEATHS = 3
-"""Times that a run's process or worker may die before the run is given up."""
+"""Times that a run's process or worker may die without getting further before the run is given up."""
 _AGAIN_S = 2
+_SAID_BYTES = 4_000
+_LINE = 300
 _LOOK_S = 0.05
 """Seconds between two looks whether a process has ended."""
 
@@ -47,13 +51,11 @@ class Process(Protocol):
 
 
 class Start(Protocol):
-    """Starts a module's `main` in a process of its own, which holds `stdin`."""
+    """Starts a module's `main` in a process of its own, which holds `stdin` and `stderr`."""
 
-    def __call__(self, module: str, /, *arguments: str, env: Mapping[str, str], stdin: int) -> Process: ...
-
-
-class _DiedError(Exception):
-    """A run's process died."""
+    def __call__(
+        self, module: str, /, *arguments: str, env: Mapping[str, str], stdin: int, stderr: int
+    ) -> Process: ...
 
 
 class _Lines(logging.Handler):
@@ -64,7 +66,7 @@ class _Lines(logging.Handler):
         self._report = report
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._report(" ".join(record.getMessage().split()))
+        self._report(" ".join(record.getMessage().split())[:_LINE])
 
 
 @dataclass
@@ -80,14 +82,13 @@ class Worker:
     _stopping: bool = False
     _seen: dict[queue.Unsure, float] = field(default_factory=dict[queue.Unsure, float])
     """What the sweep found, and since when."""
+    _own: set[int] = field(default_factory=set[int])
+    """What the queue calls this worker."""
 
     async def work(self) -> None:
         """Work until SIGTERM or Ctrl-C: no new jobs then, what runs stops at its next commit and is put back."""
         app = queue.app(address_of(Store(self.home).path))
-        from procrastinate import RetryStrategy
-
-        retry = RetryStrategy(max_attempts=_DEATHS, wait=1, retry_exceptions={_DiedError})
-        app.task(name=queue.DRIVE, pass_context=True, retry=retry)(self._drive)
+        app.task(name=queue.DRIVE, pass_context=True)(self._drive)
         logging.basicConfig(level=logging.WARNING, handlers=[_Lines(self.report)])
         async with app.open_async():
             worker = asyncio.ensure_future(
@@ -121,16 +122,17 @@ class Worker:
                 process.send_signal(signal.SIGTERM)
             worker.cancel()
 
-    async def _drive(self, context: "JobContext", run: str) -> None:
-        """A job."""
+    async def _drive(self, context: "JobContext", run: str, steps: int = 0, deaths: int = 0) -> None:
+        """A job. `steps`: how far the run was when the job was put; `deaths`: of its process before that."""
         from procrastinate.exceptions import JobAborted
 
-        if context.job.attempts >= _DEATHS:
-            why = f"Its process or worker died {_DEATHS} times. Look into it, then: interlock resume {run}"
-            await self._stored(lambda conn: queue.give_up(conn, run, "died", why))
-            self.report(f"{run}: given up: its process or worker died {_DEATHS} times")
+        if context.job.worker_id is not None:
+            self._own.add(context.job.worker_id)
+        deaths += context.job.attempts  # those of workers: the sweep put the job back
+        if deaths and (said := await self._stored(lambda conn: _given_up(conn, run, steps, deaths))):
+            self.report(said)
             return
-        code, aborted = await self._process(context, run)
+        code, aborted, said = await self._process(context, run)
         if aborted:
             self.report(f"{run}: stopped on request")
             raise JobAborted
@@ -138,21 +140,25 @@ class Worker:
             # A job of its own, so that deaths alone are counted.
             after_s = 0 if self._stopping else _AGAIN_S
             if await self._stored(lambda conn: queue.hand_to_workers(conn, run, after_s, if_due=True)):
-                self.report(f"{run}: put back")
+                self.report(f"{run}: put back" + (f": {said}" if said and not self._stopping else ""))
         elif code:
-            raise _DiedError(f"the process of run {run!r} died: {code}")
+            how = f"its process died ({_how(code)})" + (f": {said}" if said else "")
+            self.report(f"{run}: {how}")
+            await self._stored(lambda conn: _after_death(conn, run, steps, deaths, how))
 
-    async def _process(self, context: "JobContext", run: str) -> tuple[int, bool]:
-        """Exit code of the run's process, and whether somebody asked it to stop."""
+    async def _process(self, context: "JobContext", run: str) -> tuple[int, bool, str]:
+        """Exit code of the run's process, whether somebody asked it to stop, and the last line that it printed."""
         env = {**os.environ, "INTERLOCK_HOME": str(self.home), "INTERLOCK_STORE": ""}  # the folder names it
         stdin, lifeline = os.pipe()
         try:
-            process = await asyncio.to_thread(
-                lambda: self.start(drive_process.__name__, run, str(self.home), env=env, stdin=stdin)
-            )
-            self._driving[run] = process
-            self.report(f"{run}: driven by process {process.pid}")
-            return await self._ended(process, context)
+            with tempfile.TemporaryFile() as said:  # a pipe would stay open in what the process leaves behind
+                streams = {"stdin": stdin, "stderr": said.fileno()}
+                process = await asyncio.to_thread(
+                    lambda: self.start(drive_process.__name__, run, str(self.home), env=env, **streams)
+                )
+                self._driving[run] = process
+                self.report(f"{run}: driven by process {process.pid}")
+                return *await self._ended(process, context), _last_line(said)
         finally:
             for end in (stdin, lifeline):
                 os.close(end)
@@ -193,10 +199,45 @@ class Worker:
 
     def _take_over(self, conn: Connection) -> None:
         now = time.monotonic()
-        found = [one for one in queue.unsure(conn, _STALLED_S) if one.run not in self._driving]
+        found = [one for one in queue.unsure(conn, _STALLED_S) if self._may_be_abandoned(one)]
         self._seen = {one: self._seen.get(one, now) for one in found}
         for one, since in [*self._seen.items()]:
             if one.stalled or now - since >= _LOST_S:
                 del self._seen[one]
                 queue.take_over(conn, one)
                 self.report(f"{one.run}: nobody drives it; put back")
+
+    def _may_be_abandoned(self, one: queue.Unsure) -> bool:
+        if one.run in self._driving:
+            return False
+        # A job without a lease may be about to take it; only the worker that has the job knows.
+        return one.stalled or one.job is None or bool(one.held) or one.worker in self._own
+
+
+def _after_death(conn: Connection, run: str, steps: int, deaths: int, how: str) -> None:
+    """Inside a transaction: put a job for a run whose process died."""
+    queue.note_death(conn, run, how)
+    before = 0 if queue.got_further(conn, run, steps) else deaths
+    queue.hand_to_workers(conn, run, _AGAIN_S, if_due=True, deaths=before + 1)
+
+
+def _given_up(conn: Connection, run: str, steps: int, deaths: int) -> str:
+    """Inside a transaction: give up a run that died too often without getting further; returns a line on that."""
+    if deaths < _DEATHS or queue.got_further(conn, run, steps):
+        return ""
+    last = queue.last_death(conn, run)
+    why = f"its process or worker died {deaths} times without getting further" + (f"; {last}" if last else "")
+    what_now = f"Look into it, then: interlock resume {run}"
+    queue.give_up(conn, run, "died", f"{why[0].upper()}{why[1:]}. {what_now}")
+    return f"{run}: given up: {why}"
+
+
+def _last_line(said: IO[bytes]) -> str:
+    size = said.seek(0, os.SEEK_END)
+    said.seek(max(0, size - _SAID_BYTES))
+    lines = said.read().decode(errors="replace").split("\n")
+    return visible(next((line.strip() for line in reversed(lines) if line.strip()), ""))
+
+
+def _how(code: int) -> str:
+    return signal.Signals(-code).name if -code in [*signal.Signals] else f"exit code {code}"

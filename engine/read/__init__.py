@@ -58,10 +58,19 @@ class Request(NamedTuple):
     fields: Pending
 
 
-def list_runs(home: Path, status: str | None = None) -> list[RunRow]:
-    """All runs, most recently changed first; empty if there is no store. Raises `StoreError`."""
-    rows = [_run_row(row) for row in views.runs(home)]
-    return [r for r in rows if status is None or r.status == status]
+def list_runs(home: Path, status: str | None = None, limit: int | None = None) -> list[RunRow]:
+    """Runs, most recently changed first; empty if there is no store. Raises `StoreError`.
+
+    `limit`: of all, only so many of the newest.
+    """
+    stored = "open" if status in ("waiting", "queued", "interrupted") else status
+    rows = [_run_row(row) for row in views.runs(home, stored, None if status else limit)]
+    return [r for r in rows if status is None or r.status == status][:limit]
+
+
+def named_runs(home: Path, names: Sequence[str]) -> list[RunRow]:
+    """The runs with exactly these ids, as far as they exist; most recently changed first."""
+    return [_run_row(row) for row in views.named(home, names)]
 
 
 def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
@@ -71,52 +80,56 @@ def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
     """
     if exact := exact_run(home, name):
         return exact
-    rows = list_runs(home)
-    if not rows:
+    newest = list_runs(home, limit=_NEAR)
+    if not newest:
         raise UserError(f"No run {name!r}: nothing has run yet. Start one with: interlock -p 'what to do'")
     if name == "latest":
-        return _latest(rows, (workspace or Path.cwd()).expanduser().resolve())
-    found = [r for r in rows if name and r.run.startswith(name)]
+        return _latest(home, newest[0], (workspace or Path.cwd()).expanduser().resolve())
+    found = [_run_row(row) for row in views.beginning(home, name, _FITS + 1)] if name else []
     if len(found) == 1:
         return found[0]
     if found:
         ids = ", ".join(r.run for r in found[:5])
+        number = f"more than {_FITS}" if len(found) > _FITS else str(len(found))
         raise UserError(
-            f"Run {name!r} fits {len(found)} runs: {ids}. Give more of the id; see: interlock runs --all"
+            f"Run {name!r} fits {number} runs: {ids}. Give more of the id; see: interlock runs --all"
         )
-    raise UserError(
-        f"No run {name!r}.{nearest(name, [*(r.run for r in rows), 'latest'], 3)} List runs with: interlock runs --all"
-    )
+    near = nearest(name, [*(r.run for r in newest), "latest"], 3)
+    raise UserError(f"No run {name!r}.{near} List runs with: interlock runs --all")
+
+
+_NEAR = 1_000
+"""Newest runs among which the nearest ids are looked for."""
+_FITS = 100
+"""Runs that a short name is compared with."""
 
 
 def exact_run(home: Path, name: str) -> RunRow | None:
-    """The run with exactly this id, if there is one."""
-    found = views.run(home, name)
-    return _run_row(found[0]) if found else None
+    return next(iter(named_runs(home, [name])), None)
 
 
-def _latest(rows: list[RunRow], workspace: Path) -> RunRow:
+def _latest(home: Path, newest: RunRow, workspace: Path) -> RunRow:
     """Never another folder's run: resuming it would let it act there."""
-    here = next((r for r in rows if r.workspace == str(workspace)), None)
-    if here is None:
+    here = views.latest(home, str(workspace))
+    if not here:
         raise UserError(
-            f"No run in {str(workspace)!r}. The newest is {rows[0].run!r}, in {rows[0].workspace!r}: name it, or "
+            f"No run in {str(workspace)!r}. The newest is {newest.run!r}, in {newest.workspace!r}: name it, or "
             "list all with: interlock runs"
         )
-    return here
+    return _run_row(here[0])
 
 
-def waiting_requests(home: Path, run: str | None = None) -> list[Request]:
+def waiting_requests(home: Path, run: str | None = None, limit: int | None = None) -> list[Request]:
     """Requests pending a person's answer, of one run or all: the longest wait first, a run's in the order asked.
 
-    For a task that waits for a subtask, these are the subtask's requests.
+    For a task that waits for a subtask, these are the subtask's requests. `limit`: of so many runs.
     """
     run = run and deepest(home, run)
     found = [
         Request(
             r["id"], r["run"], r["asked_at"], _fields(r["id"], r["number"] or 0, json.loads(r["request"]))
         )
-        for r in views.waiting(home, run)
+        for r in views.waiting(home, run, limit)
     ]
     first = {r.run: r.asked_at for r in reversed(found)}
     return sorted(found, key=lambda r: (first[r.run], r.run, *place_of(r.id)))

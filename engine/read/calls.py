@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from interlock.engine.read import effect_name, find_run
 from interlock.engine.store import views
+from interlock.engine.store.blobs import body_of
 from interlock.engine.store.views import Row
-from interlock.services.files.filesystem import Blobs
 from interlock.state.errors import UserError
 
 _Place = tuple[str, int]
@@ -32,8 +32,6 @@ def answered(home: Path, run: str) -> Iterator[dict[str, Any]]:
 
 
 class Reason(NamedTuple):
-    """The reason a node gave for its decision."""
-
     step: int
     """The root step it led to."""
     workflow: str
@@ -236,7 +234,7 @@ def _with_args(
 
 def _as_json(home: Path, text: str | bytes | None, file: str | None) -> dict[str, Any]:
     """Parse the row's text, or the file in `outputs/` that it names."""
-    body = Blobs(home / "outputs").read(text, file)
+    body = body_of(home, text, file)
     return json.loads(body) if body else {}
 
 

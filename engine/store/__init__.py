@@ -95,6 +95,8 @@ class Store:
         self._database = adapter_of(self.path)
         self.errors = self._database.ERRORS
         """What its database raises."""
+        self.blobs = self._database.BLOBS
+        """Whether it keeps long bodies, plans and snapshots in rows (`blobs.py`)."""
         self.outputs = home / "outputs"
         self.plans = home / "plans"
         """Plan files, in one folder per run."""

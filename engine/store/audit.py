@@ -129,8 +129,6 @@ class Note(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A row of the chain."""
-
     seq: int
     at: float
     kind: str

@@ -21,9 +21,9 @@ from interlock.engine.store.audit import (
     sha,
 )
 from interlock.engine.store.audit_key import Key, is_signed, key_of, sign
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLE
-from interlock.services.files.filesystem import Blobs
 from interlock.services.transcript import record_id
 from interlock.state.errors import UserError
 
@@ -179,7 +179,7 @@ def _read(body: str | None) -> dict[str, Any]:
 
 def _messages_differ(home: Path, conn: Connection) -> Iterator[str]:
     """Calls and results are named by the hashes of their messages, which this compares with the messages."""
-    blobs = Blobs(home / "outputs")
+    blobs = blobs_of(conn, home / "outputs")
     known: set[str] = set()
     for name, run, parent, body, file in conn.execute("select id, run, parent, body, file from chain"):
         known.add(name)

@@ -13,6 +13,7 @@ from interlock.engine.store.connection import Rows, Source, Values
 class BufferedConnection(ABC):
     """`Connection`, but for what only its database knows."""
 
+    blobs: bool = False
     row_lock: str = ""
     reads: tuple[str, ...] = ("select", "with")
     """How statements begin that write nothing."""

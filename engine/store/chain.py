@@ -1,9 +1,12 @@
 """chain: the rows of conversation records (`engine.md` 8-10)."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from interlock.engine.store import put
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
+from interlock.services.files.blobs import Blobs
 from interlock.services.transcript import StoredRecord
 
 
@@ -20,11 +23,13 @@ class SqlChain:
         row = self.conn.execute("select parent, body, file from chain where id = ?", (name,)).fetchone()
         return StoredRecord(*row) if row else None
 
+    def blobs(self, outputs: Path) -> Blobs:
+        return blobs_of(self.conn, outputs)
+
     def after(self, parent: str) -> list[str]:
         """The records that follow one."""
         rows = self.conn.execute("select id from chain where parent = ?", (parent,))
         return [name for (name,) in rows.fetchall()]
 
     def messages(self) -> list[str]:
-        """Every record of a message."""
         return [name for (name,) in self.conn.execute("select id from chain where parent <> ''").fetchall()]

@@ -56,6 +56,11 @@ class Connection(Protocol):
     buffers: bool
 
     @property
+    def blobs(self) -> bool:
+        """Whether what is too long for a row is in rows, too (`blobs.py`), not in files beside the store."""
+        ...
+
+    @property
     def row_lock(self) -> str:
         """Ends a query whose rows nobody else may change before the commit; empty where writers take turns."""
         ...
@@ -122,6 +127,11 @@ class Adapter(Protocol):
     @property
     def SCHEMA_VERSION(self) -> int:  # noqa: N802 - a module's constant
         """Increases with every change that an older Interlock can't read."""
+        ...
+
+    @property
+    def BLOBS(self) -> bool:  # noqa: N802
+        """As `Connection.blobs`."""
         ...
 
     @property

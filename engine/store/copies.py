@@ -7,10 +7,13 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from interlock.engine.store import Store, explained, reading
+from interlock.engine.store.blobs import blobs_of, plans_of, put_plan
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.lineage import with_subtasks
+from interlock.engine.store.packs import bring_commit, keep_commit
 from interlock.engine.store.runs import files_of, refuse_driven
 from interlock.engine.store.tables import TABLES, Table
+from interlock.services.snapshots.snapshots import Repository
 from interlock.state.errors import RunError, UserError
 
 
@@ -31,14 +34,12 @@ def copy_runs(home: Path, to: Path, runs: Sequence[str]) -> Iterator[str]:
             refuse_driven(old, run)
             family = with_subtasks(old, run)
             new = stack.enter_context(closing(there.connect("FULL")))
-            for name in (name for one in family for name in files_of(old, home / "outputs", one)):
-                if (home / "outputs" / name).exists() and not (there.outputs / name).exists():
-                    shutil.copy2(home / "outputs" / name, there.outputs / name)
             for one in family:
-                _copy_files(old, home, to, one)
+                _copy_snapshots(old, home, to, one)
             with new.transaction(synced=True):
                 for one in family:
                     _copy_rows(old, new, one)
+                    _copy_files(old, new, home, to, one)
         yield from family
 
 
@@ -73,20 +74,42 @@ def _copy_table(old: Connection, new: Connection, table: Table, where: str, run:
         new.execute(insert, tuple(row))
 
 
-def _copy_files(old: Connection, home: Path, to: Path, run: str) -> None:
-    """Plans, and the snapshots that undo, rewind and fork bring back."""
-    if (plans := home / "plans" / run).is_dir():
-        shutil.copytree(plans, to / "plans" / run, dirs_exist_ok=True)
-    for (name,) in old.execute("select distinct repository from snapshots where run = ?", (run,)).fetchall():
+def _copy_files(old: Connection, new: Connection, home: Path, to: Path, run: str) -> None:
+    """Long records and outputs, plans, and the snapshots that undo, rewind and fork bring back."""
+    theirs, ours = blobs_of(new, to / "outputs"), blobs_of(old, home / "outputs")
+    for name in files_of(old, home / "outputs", run):
+        if (body := ours.load(name)) is not None:
+            theirs.store(name, body)
+    for name, body in plans_of(old, home, run):
+        put_plan(new, to, run, name, body)
+    for repository, commits in _snapshots(old, run).items():
+        for commit in commits:
+            keep_commit(new, Repository(to / "snapshots" / repository), commit)
+
+
+def _snapshots(conn: Connection, run: str) -> dict[str, list[str]]:
+    """Repository → the run's snapshots in it, in the order in which they were taken."""
+    found: dict[str, list[str]] = {}
+    rows = conn.execute("select repository, before, after from snapshots where run = ? order by seq", (run,))
+    for repository, *commits in rows.fetchall():
+        found.setdefault(repository, []).extend(filter(None, commits))
+    return found
+
+
+def _copy_snapshots(old: Connection, home: Path, to: Path, run: str) -> None:
+    """From repository to repository."""
+    for name, commits in _snapshots(old, run).items():
         source, target = home / "snapshots" / name, to / "snapshots" / name
+        for commit in commits:
+            bring_commit(old, Repository(source), commit)
         if not source.is_dir():
             continue
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not target.exists():
             shutil.copytree(source, target)
             continue
-        ref = f"+refs/runs/{run}:refs/runs/{run}"
-        fetched = ("git", "-C", str(target), "fetch", "--quiet", "--no-tags", str(source), ref)
-        done = subprocess.run(fetched, capture_output=True, text=True, check=False)
-        if done.returncode:
+        lacking = Repository(target).lacking(commits)
+        fetched = ("git", "-C", str(target), "fetch", "--quiet", "--no-tags", str(source), *lacking)
+        done = subprocess.run(fetched, capture_output=True, text=True, check=False) if lacking else None
+        if done and done.returncode:
             raise RunError(f"Snapshots of run {run!r} can't be copied: {done.stderr.strip()}")

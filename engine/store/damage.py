@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from interlock.engine.store import adapter_of, reading
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Column, Connection
 from interlock.engine.store.tables import TABLES
-from interlock.services.files.filesystem import Blobs
+from interlock.services.files.blobs import Blobs
 from interlock.services.transcript import continued_by, record_id
 from interlock.state.messages import Message
 
@@ -19,15 +20,14 @@ _Check = Callable[[Any], object]
 
 def unreadable(conn: Connection, outputs: Path) -> Iterator[str]:
     """One line per row, of any table, with a value its column can't hold."""
+    blobs = blobs_of(conn, outputs)
     for table in TABLES:
         checks = {name: _reader(where) for name, where in table.holds.items()}
         columns = conn.columns(table.name)
         for values in conn.execute(f"select {', '.join(c.name for c in columns)} from {table.name}"):
             row = dict(zip((c.name for c in columns), tuple(values), strict=True))
             wrong = [c.name for c in columns if not _fits(row[c.name], c)]
-            wrong += [
-                n for n, check in checks.items() if n not in wrong and not _reads(check, row, n, outputs)
-            ]
+            wrong += [n for n, check in checks.items() if n not in wrong and not _reads(check, row, n, blobs)]
             if wrong:
                 yield f"{', '.join(wrong)} of a row of {table.name!r}, run {row[table.owner]!r}"
 
@@ -43,11 +43,11 @@ def _fits(value: object, column: Column) -> bool:
     return isinstance(value, column.kind) if value is not None else not column.needed
 
 
-def _reads(check: _Check, row: dict[str, Any], name: str, outputs: Path) -> bool:
+def _reads(check: _Check, row: dict[str, Any], name: str, blobs: Blobs) -> bool:
     try:
         value = row[name]
         if value is not None and name.endswith("file"):
-            value = (outputs / value).read_bytes()
+            value = blobs.load(value) or b""
         if value is not None:
             check((row["type"], value) if name in ("checkpoint", "value") else value)
     except Exception:  # readers fail in any way on bytes they don't expect
@@ -88,7 +88,7 @@ def damage(home: Path, run: str) -> Iterator[str]:
     with reading(home) as conn:
         if conn is None:
             return
-        blobs = Blobs(home / "outputs")
+        blobs = blobs_of(conn, home / "outputs")
         rows = conn.execute(
             "select id, parent, body, file from chain where run = ? order by id", (run,)
         ).fetchall()

@@ -17,7 +17,6 @@ _SCHEME = re.compile(r"postgres(?:ql)?://")
 
 
 def is_server(url: str) -> bool:
-    """Whether it is the address of a PostgreSQL server."""
     return bool(_SCHEME.match(url))
 
 
@@ -81,6 +80,5 @@ def explained(path: Path) -> AbstractContextManager[None]:
 
 
 def changes(home: Path) -> Changes:
-    """Detects writes to the store."""
     path = home / "interlock.db"
     return adapter_of(path).changes(path)

@@ -1,8 +1,8 @@
 """foreign: the checkpoints of somebody's own graph, and the requests that its interrupts are."""
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -163,6 +163,20 @@ def saver_for(
     return ForeignSaver(conn, steps, workflow, approvals, Memory(path))
 
 
+@contextmanager
+def memories(path: Path) -> Generator[BaseStore]:
+    """LangGraph's store in this file. Raises `RunError` without the extra `memory`."""
+    try:
+        from langgraph.store.sqlite import SqliteStore
+    except ImportError:
+        raise RunError(
+            "Memories of LangGraph graphs (runtime.store) need the extra `memory`: install interlock-agent[memory]."
+        ) from None
+    with SqliteStore.from_conn_string(str(path)) as store:
+        store.setup()
+        yield store
+
+
 class Memory(BaseStore):
     """LangGraph's store of what outlives runs (`runtime.store`), in our file; opened on first use: most need none."""
 
@@ -173,15 +187,7 @@ class Memory(BaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         if self._made is None:
-            try:
-                from langgraph.store.sqlite import SqliteStore
-            except ImportError:
-                raise RunError(
-                    "The graph keeps memories (runtime.store), which needs the extra `memory`: install "
-                    "interlock-agent[memory], and resume the run."
-                ) from None
-            self._made = made = self._open.enter_context(SqliteStore.from_conn_string(str(self._path)))
-            made.setup()
+            self._made = self._open.enter_context(memories(self._path))
         return self._made.batch(ops)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:

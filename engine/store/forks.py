@@ -9,6 +9,7 @@ from typing import Any
 from interlock.engine.store import Store, explained, read_options, select
 from interlock.engine.store.checkpoints import RootCheckpoint
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.places import move_requests
 from interlock.engine.store.tables import TABLES, Table
 
 
@@ -49,7 +50,7 @@ def copy_run(
                 _copy(conn, table, names, changes.get(table.name, {}), whole)
         if moved:
             (old,) = conn.execute("select workspace from runs where run = ?", (parent,)).fetchone()
-            _move(conn, fork, old, row["workspace"])
+            move_requests(conn, fork, old, row["workspace"])
 
 
 def _copy(
@@ -67,17 +68,6 @@ def _copy(
         f"where {table.owner} = :run and ({which})",
         {**names, **{f"new_{name}": value for name, value in replaced.items()}},
     )
-
-
-def _move(conn: Connection, fork: str, old: str, new: str) -> None:
-    """Move the file paths in pending requests to the fork's folder."""
-    rows = conn.execute("select id, request from approvals where run = ? and answer is null", (fork,))
-    for name, text in rows.fetchall():
-        request = json.loads(text)
-        for file in request.get("files", ()):
-            if Path(file["path"]).is_relative_to(old):
-                file["path"] = str(Path(new, Path(file["path"]).relative_to(old)))
-        conn.execute("update approvals set request = ? where id = ?", (json.dumps(request), name))
 
 
 def change_newest(

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from interlock.engine.store import put
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
-from interlock.services.files.filesystem import Blobs
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.reply import Reply
+from interlock.state.errors import StoreError
 from interlock.state.run import HookEvent
 
 WHOLE = ""
@@ -74,7 +75,7 @@ class HookLog:
     def finish(self, firing: Firing, hook: str, reply: Reply, *, last: bool) -> None:
         """Commit a hook's reply; `last` also closes the firing."""
         text = reply.model_dump_json()
-        file = Blobs(self.outputs).keep(text.encode())
+        file = blobs_of(self.conn, self.outputs).keep(text.encode())
         row = (None if file else text, file, time.time(), self.epoch)
         with self.conn.transaction() as conn:
             conn.execute(
@@ -118,5 +119,8 @@ class HookLog:
 
     def _reply(self, text: str | None, file: str | None) -> Reply | None:
         if file:
-            text = (self.outputs / file).read_text(encoding="utf-8")
+            body = blobs_of(self.conn, self.outputs).load(file)
+            if body is None:
+                raise StoreError(f"A hook's reply is missing: {file!r} in {str(self.outputs)!r}.")
+            text = body.decode()
         return Reply.model_validate_json(text) if text else None

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple, cast
 from pydantic import JsonValue
 
 from interlock.engine.store import put
+from interlock.engine.store.blobs import blobs_of, keep_plans
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLE
-from interlock.services.files.filesystem import Blobs
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult
 from interlock.state.deps import Transcript
-from interlock.state.errors import RunError
+from interlock.state.errors import RunError, StoreError
 from interlock.state.journal import JournalRow
 
 
@@ -60,6 +60,9 @@ class SqlJournal:
     run: str
     epoch: int
     redact: Redactor = SHAPES
+    plans: Path | None = None
+    """The run's folder of them."""
+    _plans: dict[Path, int] = field(default_factory=dict[Path, int])
     _written: dict[_Where, _Row] = field(default_factory=dict[_Where, _Row])
     """Rows written by this drive, some of them not yet committed."""
 
@@ -106,7 +109,7 @@ class SqlJournal:
     def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
         row = self._row(key) or self._new(call, "done")
         text = self.redact.result(result).model_dump_json()
-        file = Blobs(self.outputs).keep(text.encode())
+        file = blobs_of(self.conn, self.outputs).keep(text.encode())
         done = row._replace(
             state="done",
             result=None if file else text,
@@ -115,10 +118,11 @@ class SqlJournal:
             epoch=self.epoch,
         )
         with self.conn.transaction() if row.intent_at else nullcontext():
+            if self.plans:
+                keep_plans(self.conn, self.run, self.plans, self._plans)
             self._put(key, done)
 
     def latest(self, message: str, index: int) -> CallKey:
-        """The key of a call's latest attempt."""
         (attempt,) = self.conn.execute(
             "select max(attempt) from journal where run = ? and message = ? and idx = ?",
             (self.run, message, index),
@@ -172,7 +176,12 @@ class SqlJournal:
     def _result(self, row: _Row) -> ToolResult | None:
         text = row.result
         if row.result_file:
-            text = (self.outputs / row.result_file).read_text(encoding="utf-8")
+            body = blobs_of(self.conn, self.outputs).load(row.result_file)
+            if body is None:
+                raise StoreError(
+                    f"The result of a call is missing: {row.result_file!r} in {str(self.outputs)!r}."
+                )
+            text = body.decode()
         if not text:
             return None
         result = ToolResult.model_validate_json(text)

@@ -23,8 +23,6 @@ _WEIGHED = {
 
 
 class Due(NamedTuple):
-    """A run to delete."""
-
     run: str
     title: str
     updated: float

@@ -34,16 +34,19 @@ def take(conn: Connection, run: str, owner: Owner, seen: LeaseRow | None) -> int
     return epoch
 
 
-def beat(conn: Connection, run: str, epoch: int) -> bool:
-    """Send a heartbeat. False: the row is no longer of this epoch, or the store is gone from its path."""
+def beat(conn: Connection, run: str, epoch: int) -> bool | None:
+    """Send a heartbeat. False: the row is no longer of this epoch, or the store is gone from its path.
+
+    None: the store didn't take it.
+    """
     return _update(conn, "beat = beat + 1", run, epoch)
 
 
-def give_back(conn: Connection, run: str, epoch: int) -> bool:
-    return _update(conn, "held = 0", run, epoch)
+def give_back(conn: Connection, run: str, epoch: int) -> None:
+    _update(conn, "held = 0", run, epoch)
 
 
-def _update(conn: Connection, change: str, run: str, epoch: int) -> bool:
+def _update(conn: Connection, change: str, run: str, epoch: int) -> bool | None:
     try:
         with conn.transaction():
             rows = conn.execute(f"update lease set {change} where run = ? and epoch = ?", (run, epoch))
@@ -53,7 +56,7 @@ def _update(conn: Connection, change: str, run: str, epoch: int) -> bool:
     except conn.errors:
         # A busy store costs a beat, not the run; a lasting error (a full disk) hits the driver at its next
         # write. If `held` stays set, this process's end or silence frees the run as well.
-        return True
+        return None
 
 
 class Held(Protocol):

@@ -57,6 +57,22 @@ def with_subtasks(conn: Connection, run: str) -> list[str]:
     return found
 
 
+_REACHED = """
+with recursive reached (id, parent, run) as (
+    select id, parent, run from chain where run = :run
+    union select c.id, c.parent, c.run from chain c join model_calls m on c.id = m.record where m.run = :run
+    union select c.id, c.parent, c.run from chain c join reached r on c.id = r.parent
+) select distinct run from reached
+"""
+
+
+def related(conn: Connection, run: str) -> list[str]:
+    """The other runs that share records with this one: those it came from, removed ones too, and their offspring."""
+    rows = conn.execute(f"{RELATED} select run from related", (run,)).fetchall()
+    rows += conn.execute(_REACHED, {"run": run}).fetchall()
+    return [one for one in dict.fromkeys(one for (one,) in rows) if one != run]
+
+
 def first_task(conn: Connection, run: str) -> str:
     """The user-started run this one is a subtask of, at any depth; else the run itself."""
     higher = f"select p.run from runs c join runs p on p.run = c.parent where c.run = ? and {IS_SUBTASK}"

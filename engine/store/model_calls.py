@@ -9,7 +9,7 @@ from typing import Any
 from interlock.engine.store import put, read_options
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.lineage import with_subtasks
-from interlock.services.models.request import Request
+from interlock.services.models.request import ModelRequest
 from interlock.services.transcript import ChainTranscript
 from interlock.state.messages import ModelCall, Reply, Usage
 
@@ -65,7 +65,7 @@ class SqlModelLog:
     def _before(self) -> dict[tuple[str, str], int]:
         return calls_before(self.conn, self.run)
 
-    def record(self, call: ModelCall, request: Request, reply: Reply, request_hash: str) -> Reply:
+    def record(self, call: ModelCall, request: ModelRequest, reply: Reply, request_hash: str) -> Reply:
         with self.conn.transaction() as conn:
             record = self.transcript.append(call.head, [reply.message])
             row = {

@@ -27,12 +27,12 @@ from interlock.engine.store.buffered import BufferedConnection
 from interlock.engine.store.connection import Column, Connection, Rows, Values
 from interlock.engine.store.database import address_of, shown
 from interlock.engine.store.postgres_audit import NOTES, dialect
-from interlock.engine.store.postgres_schema import definitions
-from interlock.engine.store.sqlite import SCHEMA_VERSION as SCHEMA_VERSION
+from interlock.engine.store.postgres_schema import SCHEMA_VERSION, definitions
 from interlock.services import faults
 from interlock.state.errors import BusyError, ConfigError, StoreError
 
 ERRORS = (psycopg.Error,)
+BLOBS = True
 _OLDEST = 140000
 """Server version: 14."""
 _SILENCE = {
@@ -87,6 +87,7 @@ class PostgresConnection(BufferedConnection):
     and lock their lease's row before they commit.
     """
 
+    blobs: bool = True
     row_lock: str = " for share"
     errors: tuple[type[Exception], ...] = ERRORS
 
@@ -295,7 +296,11 @@ def version(conn: Connection, path: Path) -> int:
 def _versions(conn: Connection) -> dict[int, float]:
     """Versions of the schema that were made, and when; 0: by `for_administrators`, without an audit."""
     (there,) = conn.execute("select to_regclass('store_version') is not null").fetchone()
-    return dict(conn.execute("select version, at from store_version").fetchall()) if there else {}
+    return (
+        dict(conn.execute("select version, at from store_version order by version").fetchall())
+        if there
+        else {}
+    )
 
 
 def migrate(conn: PostgresConnection) -> None:

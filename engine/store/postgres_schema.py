@@ -5,9 +5,13 @@ from collections.abc import Iterator
 from importlib.resources import files
 
 from interlock.engine.store.audit import SCHEMA
+from interlock.engine.store.blobs import SCHEMA as BLOBS
 from interlock.engine.store.postgres_audit import FUNCTIONS, triggers
-from interlock.engine.store.sqlite import ADDED, SCHEMA_VERSION
+from interlock.engine.store.sqlite import ADDED
+from interlock.engine.store.sqlite import SCHEMA_VERSION as OF_TABLES
 
+SCHEMA_VERSION = OF_TABLES + 1
+"""Of the tables that SQLite has, too, and of `blobs`."""
 _FIRST = 10
 """Version of the schema of the oldest stores here."""
 _TYPES = (
@@ -17,6 +21,22 @@ _TYPES = (
     (r"\binteger\b", "bigint"),
     (r"\) without rowid", ")"),
 )
+
+_INDEXES = (
+    "runs_updated on runs (updated)",
+    "runs_status on runs (status, updated)",
+    "runs_workspace on runs (workspace, updated)",
+    "runs_parent on runs (parent) where parent is not null",
+    "runs_open on runs (queue) where queue is not null and status = 'open'",
+    "chain_run on chain (run)",
+    "chain_parent on chain (parent)",
+    "lease_held on lease (run) where held = 1",
+    "approvals_open on approvals (asked_at, run) where answer is null and superseded = 0 and interrupt is not null",
+    "snapshots_repository on snapshots (repository)",
+    "sessions_run on sessions (run)",
+    "model_calls_at on model_calls (at)",
+)
+"""What a server's store is searched by beside its keys: it holds the runs of many people."""
 
 
 def schema_of(text: str) -> str:
@@ -35,6 +55,8 @@ def definitions() -> Iterator[str]:
     for changed, table, name, kind, _ in ADDED:
         if changed > _FIRST:
             yield f"alter table {table} add column if not exists " + schema_of(f"{name} {kind}")
+    yield schema_of(BLOBS).strip()
+    yield from (f"create index if not exists {index}" for index in _INDEXES)
     yield from (FUNCTIONS.strip(), schema_of(SCHEMA).strip(), *triggers())
 
 

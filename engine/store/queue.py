@@ -4,11 +4,16 @@ The jobs are Procrastinate's, in the store's database. The truth about a run is 
 Procrastinate is imported where it is used: one of its packages starts a process when it is imported.
 """
 
+import json
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine.store import note_error
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.lineage import with_subtasks
 from interlock.engine.store.runs import set_status
 from interlock.state.errors import ConfigError, StoreError
 
@@ -20,8 +25,6 @@ _OF_HOST = "host:"
 
 
 class Job(NamedTuple):
-    """A job of the queue."""
-
     run: str
     queue: str
     doing: bool
@@ -38,6 +41,8 @@ class Unsure(NamedTuple):
     run: str
     job: int | None
     queue: str
+    worker: int | None
+    """Who has the job."""
     stalled: bool
     """The job's worker gives no sign of life."""
     epoch: int
@@ -54,6 +59,17 @@ def app(address: str = "") -> "App":
             "Runs that workers drive need the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
         ) from error
     return App(connector=PsycopgConnector(conninfo=address) if address else SyncPsycopgConnector())
+
+
+@contextmanager
+def explained() -> Generator[None]:
+    """Raise the database's own error instead of the queue's, which says nothing."""
+    from procrastinate.exceptions import ConnectorException
+
+    try:
+        yield
+    except ConnectorException as error:
+        raise error.__cause__ or error from None
 
 
 def make_queue(address: str) -> None:
@@ -73,24 +89,33 @@ def host_queue() -> str:
     return f"{_OF_HOST}{os.uname().nodename}"
 
 
-def put_job(conn: Connection, run: str, queue: str, after_s: int = 0) -> None:
+def put_job(conn: Connection, run: str, queue: str, after_s: int = 0, deaths: int = 0) -> None:
     """Inside a transaction: let a worker of this queue drive the run; nothing if its job waits already.
 
-    Raises `StoreError` if the store has no queue.
+    `after_s`: not sooner, on the database's clock: those of hosts may differ. `deaths`: of the run's process, since it
+    last got further. Raises `StoreError` if the store has no queue.
     """
     (found,) = conn.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()
     if not found:
         raise StoreError("The store has no queue yet. Set it up with: interlock fleet init")
     own = _own(conn)
-    later: Any = {"schedule_in": {"seconds": after_s}} if after_s else {}
+    (now,) = conn.execute("select now()").fetchone()
+    later: Any = {"schedule_at": now + timedelta(seconds=after_s)} if after_s else {}
     drive = app().configure_task(DRIVE, lock=run, queueing_lock=run, queue=queue, connection=own, **later)
     from procrastinate.exceptions import AlreadyEnqueued
 
     try:
         with own.transaction():
-            drive.defer(run=run)
+            drive.defer(run=run, steps=_steps(conn, run), deaths=deaths)
     except AlreadyEnqueued:
         pass  # whoever takes that one sees what was decided since
+
+
+def _steps(conn: Connection, run: str) -> int:
+    """How far the run is, with its subtasks; grows with each node that ended."""
+    runs = with_subtasks(conn, run)
+    sql = f"select count(*) from steps where run in ({', '.join('?' * len(runs))})"
+    return conn.execute(sql, runs).fetchone()[0]
 
 
 def _own(conn: Connection) -> Any:
@@ -101,7 +126,9 @@ def _own(conn: Connection) -> Any:
     return conn.raw
 
 
-def hand_to_workers(conn: Connection, run: str, after_s: int = 0, *, if_due: bool = False) -> bool:
+def hand_to_workers(
+    conn: Connection, run: str, after_s: int = 0, *, if_due: bool = False, deaths: int = 0
+) -> bool:
     """Inside a transaction: put a job for the run if it is one that workers drive; returns whether it is.
 
     `if_due`: not if it is over or waits for a person.
@@ -109,7 +136,7 @@ def hand_to_workers(conn: Connection, run: str, after_s: int = 0, *, if_due: boo
     due = _IS_DUE if if_due else "true"
     row = conn.execute(f"select r.queue from runs r where r.run = ? and {due}", (run,)).fetchone()
     if row and row[0]:
-        put_job(conn, run, row[0], after_s)
+        put_job(conn, run, row[0], after_s, deaths)
     return bool(row and row[0])
 
 
@@ -141,6 +168,23 @@ def take_over(conn: Connection, found: Unsure) -> None:
     )
 
 
+def got_further(conn: Connection, run: str, steps: int) -> bool:
+    """Whether the run is further than it was when it had taken so many steps."""
+    return _steps(conn, run) > steps
+
+
+def note_death(conn: Connection, run: str, how: str) -> None:
+    """Inside a transaction: keep how the run's process died, for whoever gives the run up."""
+    note_error(conn, run, {"type": "died", "message": how})
+
+
+def last_death(conn: Connection, run: str) -> str:
+    """How the run's process died; empty: unknown."""
+    row = conn.execute("select error from runs where run = ?", (run,)).fetchone()
+    error: dict[str, str] = json.loads(row[0]) if row and row[0] else {}
+    return str(error["message"]) if error.get("type") == "died" else ""
+
+
 def give_up(conn: Connection, run: str, kind: str, why: str) -> None:
     """Inside a transaction: end a run that can't be driven; a person may resume it."""
     note_error(conn, run, {"type": kind, "message": why})
@@ -160,7 +204,7 @@ _IS_DUE = (
     f"and not exists (select 1 from approvals a where a.run = r.run and {_ASKED})"
 )
 _UNSURE = f"""
-select r.run, j.id, r.queue,
+select r.run, j.id, r.queue, j.worker_id,
        j.id is not null and (w.id is null or w.last_heartbeat < now() - make_interval(secs => :stalled)),
        coalesce(l.epoch, 0), coalesce(l.beat, 0), coalesce(l.held, 0)
 from runs r left join lease l on l.run = r.run
@@ -174,7 +218,8 @@ select id, cast(extract(epoch from now() - last_heartbeat) as double precision)
 from procrastinate_workers order by id
 """
 _JOBS = """
-select j.lock, j.queue_name, j.status = 'doing', coalesce(l.host || ':' || cast(l.pid as text), ''), j.attempts,
+select j.lock, j.queue_name, j.status = 'doing', coalesce(l.host || ':' || cast(l.pid as text), ''),
+       j.attempts + coalesce(cast(j.args ->> 'deaths' as integer), 0),
        cast(extract(epoch from now() - (select min(e.at) from procrastinate_events e where e.job_id = j.id))
             as double precision)
 from procrastinate_jobs j left join lease l on l.run = j.lock and l.held = 1

@@ -1,14 +1,15 @@
 """replays: what a replay may know of a run, copied into a store of its own, and read there."""
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.store import Store, reading, select, views
+from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.lineage import related
 
 
 def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) -> None:
@@ -26,7 +27,8 @@ def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) 
                 _copy(old, conn, source, "run = ?", run, into=table)
             # The run's own first: of two records that follow one, its own counts.
             _copy(old, conn, "chain", "run = ?", run)
-            _copy(old, conn, "chain", "run <> ?", run)
+            for other in related(old, run):
+                _copy(old, conn, "chain", "run = ?", other)
             (text,) = conn.execute("select options from runs where run = ?", (run,)).fetchone()
             options = {**json.loads(text), "record_to": None, "fake": str(script)}
             begun = "update runs set options = ?, status = 'open', step = 0 where run = ?"
@@ -41,8 +43,8 @@ def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) 
             "where reply_file is not null"
         )
         for (name,) in files.fetchall():
-            if (home / "outputs" / name).exists():
-                shutil.copy2(home / "outputs" / name, store.outputs / name)
+            if (body := blobs_of(old, home / "outputs").load(name)) is not None:
+                blobs_of(conn, store.outputs).store(name, body)
 
 
 _RECORDED = {

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.store import Store, explained, put, reading, select
+from interlock.engine.store.blobs import blobs_of, forget_outputs, forget_owned
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLES
-from interlock.services.files.filesystem import Blobs, remove_untouched
+from interlock.services.files.filesystem import remove_untouched
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import BusyError
 from interlock.state.messages import Message
@@ -30,8 +31,6 @@ _ID_LENGTH = 8
 
 @dataclass(frozen=True)
 class NewRun:
-    """What is known of a run when it starts."""
-
     run: str
     workflow: str
     workspace: str
@@ -92,8 +91,14 @@ def remove_run(home: Path, run: str) -> None:
         # After the commit, because a kill in between must leave no row without its file; and looked up again,
         # holding the write lock, because another run may have named one of them since.
         with conn.transaction():
-            for name in files - files_of(conn, store.outputs, None) if files else ():
+            unnamed = files - files_of(conn, store.outputs, None) if files else set[str]()
+            for name in unnamed:
                 remove_untouched(store.outputs / name, last)
+            if conn.blobs:
+                forget_outputs(conn, unnamed, last)
+                forget_owned(conn, "plans", run)
+                for name in lonely:
+                    forget_owned(conn, "snapshots", name)
     shutil.rmtree(home / "plans" / run, ignore_errors=True)
     for name in lonely:
         shutil.rmtree(home / "snapshots" / name, ignore_errors=True)
@@ -104,7 +109,7 @@ def _lonely_snapshots(conn: Connection, run: str) -> list[str]:
     rows = conn.execute(
         "select distinct repository from snapshots where run = :run and not exists "
         "(select 1 from runs o join runs r on r.workspace = o.workspace where r.run = :run and o.run <> :run) "
-        "and repository not in (select repository from snapshots where run <> :run)",
+        "and not exists (select 1 from snapshots s where s.repository = snapshots.repository and s.run <> :run)",
         {"run": run},
     )
     return [name for (name,) in rows]
@@ -151,11 +156,11 @@ def files_of(conn: Connection, outputs: Path, run: str | None) -> set[str]:
         *conn.execute(f"select result, result_file from journal{of}", values),
         *conn.execute(f"select '', reply_file from hook_calls{of}", values),
     ]
-    found: set[str] = set()
+    found, blobs = set[str](), blobs_of(conn, outputs)
     for text, file in rows:
         named = file if isinstance(file, str) and _RECORD.fullmatch(file) else None
         found |= {named} if named else set()
-        body = Blobs(outputs).read(text, named) or text
+        body = blobs.read(text, named) or text
         found.update(
             _KEPT.findall(body.decode(errors="replace") if isinstance(body, bytes) else str(body or ""))
         )

@@ -22,7 +22,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Interrupt
 
-from interlock.engine.store import packed, put, unpacked
+from interlock.engine.store import checkpoint_of, packed, put, unpacked
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.steps import StepLog
 from interlock.engine.store.tables import TABLE
@@ -327,7 +327,13 @@ class Saver(BaseCheckpointSaver[int]):
 _TABLES = ("checkpoints", "writes")
 _COLUMNS = (*TABLE["checkpoints"].key, "parent_checkpoint_id", "type", "checkpoint", "metadata")
 _NAMESPACE = "thread_id = ? and checkpoint_ns = ?"
-typed = Serde().loads_typed
+
+
+def typed(row: tuple[str, bytes]) -> Any:
+    """A row's values, with the contents of objects in their place: their classes may not be imported here."""
+    return checkpoint_of(*row) if row[0].startswith("msgpack") else Serde().loads_typed(row)
+
+
 """Reads a checkpoint's or a write's value: its type, and its bytes."""
 
 

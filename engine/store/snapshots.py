@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.store import put, select
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.packs import keep_commit
 from interlock.engine.store.steps import StepLog
 from interlock.state.calls import CallKey
 from interlock.state.deps import to_its_end
@@ -31,6 +32,8 @@ class SqlSnapshots:
     emit: Emit
     make: "Callable[[], WorkspaceSnapshots] | None"
     """None: disabled in settings."""
+    needed: bool = False
+    """A failure ends the drive: other hosts know the run's files from its snapshots."""
     _made: "WorkspaceSnapshots | None" = None
     _newest: tuple[str, str] = ("", "")
     """Message, and the commit after its latest call: nothing else can have changed files since."""
@@ -77,9 +80,16 @@ class SqlSnapshots:
         if self.make is None:
             return ""
         try:
-            self._made = self._made or self.make()
-            return await to_its_end(asyncio.to_thread(self._made.take, f"refs/runs/{self.run}", changed))
+            self._made = made = self._made or self.make()
+            commit = await to_its_end(asyncio.to_thread(made.take, f"refs/runs/{self.run}", changed))
+            if self.conn.blobs:
+                await to_its_end(asyncio.to_thread(keep_commit, self.conn, made.repository, commit))
+            return commit
         except (RunError, OSError) as error:
+            if self.needed:
+                raise RunError(
+                    f"No snapshots of files: {str(error).rstrip('.')}. Nothing was run."
+                ) from error
             self.make = None
             why = f"{str(error).rstrip('.')}. What this run changes from here on can't be taken back by rewind or undo."
             self.emit(ErrorEvent(severity="warning", message=f"No snapshots of files: {why}"))
@@ -90,8 +100,6 @@ class SqlSnapshots:
 
 
 class Snapshot(NamedTuple):
-    """The snapshots around one call."""
-
     message: str
     idx: int
     attempt: int

@@ -17,6 +17,7 @@ from interlock.services.files.folders import private_file
 from interlock.state.errors import StoreError
 
 ERRORS = (sqlite3.Error,)
+BLOBS = False
 SCHEMA_VERSION = 12
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
 ADDED = (

@@ -88,8 +88,12 @@ def _opened(url: str, serde: Any) -> Generator[BaseCheckpointSaver[Any]]:
         raise UserError(
             f"There is no file {url!r}. Expected one of SqliteSaver's, or postgresql://USER@HOST/DATABASE."
         )
-    from langgraph.checkpoint.sqlite import SqliteSaver
-
+    try:
+        from langgraph.checkpoint.sqlite import SqliteSaver
+    except ImportError:
+        raise UserError(
+            "Reading SqliteSaver's file needs the extra `memory`: install interlock-agent[memory]."
+        ) from None
     with sqlite.another_programs(path) as conn:
         saver = SqliteSaver(conn, serde=serde)
         saver.is_setup = True  # it would write its tables

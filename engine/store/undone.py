@@ -1,11 +1,11 @@
 """undone: what a person took back of a run's changes: kept with the run, and told to the model in its next turn."""
 
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 from interlock.engine.store import Store, select
+from interlock.engine.store.places import add_note
 
 
 class Undone(NamedTuple):
@@ -21,11 +21,7 @@ def note_undone(home: Path, run: str, text: str) -> None:
     store = Store(home)
     store.open()
     with closing(store.connect("FULL")) as conn, conn.transaction():
-        conn.execute(
-            "insert into undone (run, seq, at, text) "
-            "select ?, coalesce(max(seq), 0) + 1, ?, ? from undone where run = ?",
-            (run, time.time(), text, run),
-        )
+        add_note(conn, run, text)
 
 
 def undone(home: Path, run: str) -> list[Undone]:

@@ -1,7 +1,7 @@
 """views: the rows that lists and pages are made of, without a model or a graph: they must be fast to import."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ Row = Any
 _WAITS = "a.answer is null and a.superseded = 0 and a.interrupt is not null"
 """For a request `a`: it waits for a person."""
 _RUNS = f"""
+with chosen as (select * from runs {{}})
 select c.run, c.workflow, c.queue, c.parent, c.workspace, c.title, c.created, c.updated, c.status, c.outcome, c.step,
        c.error, l.host, l.boot, l.pid, l.started, coalesce(l.held, 0) as held,
        (select count(*) from approvals a where a.run = c.run and {_WAITS}) as waiting,
@@ -21,30 +22,62 @@ select c.run, c.workflow, c.queue, c.parent, c.workspace, c.title, c.created, c.
        (select coalesce(sum(input_tokens + output_tokens), 0) from model_calls m
         where m.run = c.run) as tokens,
        (select sum(usd) from model_calls m where m.run = c.run) as usd
-from runs c left join lease l on l.run = c.run
-left join (select parent, count(*) as number from runs where subtask_of = parent
+from chosen c left join lease l on l.run = c.run
+left join (select parent, count(*) as number from runs
+           where parent in (select run from chosen) and subtask_of = parent
            and status not in ('done', 'cancelled') group by parent) s on s.parent = c.run
+order by c.updated desc
 """
+_WAITING = (
+    "select a.id, a.run, a.asked_at, a.request, a.number from approvals a join runs r on r.run = a.run "
+    f"where {_WAITS} and r.status not in ('done', 'failed', 'cancelled') {{}}order by a.asked_at, a.seq"
+)
+_WAITED_LONGEST = (
+    "and a.run in (select a.run from approvals a "
+    f"where {_WAITS} group by a.run order by min(a.asked_at) limit ?) "
+)
 
 
-def runs(home: Path) -> list[Row]:
-    """Every run with its lease, number of waiting requests and subtasks, tokens and cost: newest first."""
-    return select(home, f"{_RUNS} order by c.updated desc")
+def runs(home: Path, status: str | None = None, limit: int | None = None) -> list[Row]:
+    """Runs with their lease, number of waiting requests and subtasks, tokens and cost: newest first.
+
+    `status`: as it is stored, or `running`: those whose lease somebody holds. `limit`: only so many of the newest.
+    """
+    which, values = ("where status = ? ", [status]) if status else ("", [])
+    if status == "running":
+        which, values = "where run in (select run from lease where held = 1) ", []
+    newest, most = ("order by updated desc limit ?", [limit]) if limit is not None else ("", [])
+    return select(home, _RUNS.format(which + newest), *values, *most)
 
 
-def run(home: Path, name: str) -> list[Row]:
-    """The run with exactly this id, if there is one, as `runs` has it."""
-    return select(home, f"{_RUNS} where c.run = ?", name)
-
-
-def waiting(home: Path, run: str | None) -> list[Row]:
-    """Requests of a run, or of all, that wait for a person: id, run, asked_at, request, number; in the order asked."""
-    of, values = ("and a.run = ? ", (run,)) if run is not None else ("", ())
-    sql = (
-        f"select a.id, a.run, a.asked_at, a.request, a.number from approvals a join runs r on r.run = a.run "
-        f"where {_WAITS} and r.status not in ('done', 'failed', 'cancelled') {of}order by a.asked_at, a.seq"
+def named(home: Path, names: Sequence[str]) -> list[Row]:
+    """The runs with these ids, as `runs` has them."""
+    return (
+        select(home, _RUNS.format(f"where run in ({', '.join('?' * len(names))})"), *names) if names else []
     )
-    return select(home, sql, *values)
+
+
+def beginning(home: Path, name: str, limit: int) -> list[Row]:
+    """Runs whose ids begin so, as `runs` has them."""
+    which = "where run >= ? and run < ? order by run limit ?"
+    return select(home, _RUNS.format(which), name, f"{name}\x7f", limit)
+
+
+def latest(home: Path, workspace: str) -> list[Row]:
+    """The most recently changed run of a folder, as `runs` has it."""
+    return select(home, _RUNS.format("where workspace = ? order by updated desc limit 1"), workspace)
+
+
+def waiting(home: Path, run: str | None, limit: int | None = None) -> list[Row]:
+    """Requests of a run, or of all, that wait for a person: id, run, asked_at, request, number; in the order asked.
+
+    `limit`: only those of so many runs that have waited longest.
+    """
+    if run is not None:
+        return select(home, _WAITING.format("and a.run = ? "), run)
+    if limit is not None:
+        return select(home, _WAITING.format(_WAITED_LONGEST), limit)
+    return select(home, _WAITING.format(""))
 
 
 def past(home: Path, run: str) -> list[Row]:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.driver import runner
-from interlock.engine.driver.prepare import prepare, restored
+from interlock.engine.driver.kept import restored
+from interlock.engine.driver.prepare import prepare
 from interlock.engine.driver.settling import settled
 from interlock.engine.driver.stop import stoppable
 from interlock.engine.options import Decision, Options, Outcome, Pending, Renderer

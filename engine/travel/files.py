@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from interlock.engine.read import RunRow, list_runs
 from interlock.engine.store import read_options, reading
+from interlock.engine.store.packs import brought
 from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots
 from interlock.services.snapshots.restore import Work, between, blocked, carry_out, finish_pending
 from interlock.services.snapshots.snapshots import Contents, Kept, Repository, repository_name
@@ -71,7 +72,8 @@ class RunFiles:
             return Work(self.run.workspace, str(self.folder)), now
         name, commit = found
         folder = self.home / "snapshots" / name
-        work = between(now, Repository(folder).contents(commit), Path(self.run.workspace), folder)
+        then = brought(self.home, folder, [commit]).contents(commit)
+        work = between(now, then, Path(self.run.workspace), folder)
         if inside := blocked(work, now):
             raise UserError(
                 f"{_named(inside)} would be overwritten, and isn't in any snapshot (ignored, too large or private). "
@@ -107,7 +109,7 @@ class RunFiles:
 
     def contents(self, commit: str) -> Contents:
         if commit not in self._read:
-            self._read[commit] = self.repository.contents(commit)
+            self._read[commit] = brought(self.home, self.folder, [commit]).contents(commit)
         return self._read[commit]
 
     _read: dict[str, Contents] = field(default_factory=dict[str, Contents])

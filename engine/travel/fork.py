@@ -8,15 +8,17 @@ from typing import Any
 
 from interlock.engine.read import RunRow, find_run
 from interlock.engine.store import Store
+from interlock.engine.store.blobs import copy_plans
 from interlock.engine.store.checkpoints import RootCheckpoint, checkpoint_at
 from interlock.engine.store.forks import copy_run, is_open, unmade
+from interlock.engine.store.packs import brought
 from interlock.engine.store.runs import new_run_id
 from interlock.engine.travel.files import RunFiles, commit_at
 from interlock.graphs._langgraph import is_due
 from interlock.services.files.filesystem import locked
 from interlock.services.files.folders import private_directory
 from interlock.services.snapshots.restore import apply, between
-from interlock.services.snapshots.snapshots import Contents, Repository
+from interlock.services.snapshots.snapshots import Contents
 from interlock.state.errors import UserError
 
 
@@ -114,7 +116,10 @@ def _staged(home: Path, run: RunRow, point: _Point, folder: Path) -> Path:
     try:
         staged.mkdir()
         nothing = Contents({}, {})
-        apply(between(nothing, Repository(repository).contents(found[1]), staged, repository), durable=False)
+        apply(
+            between(nothing, brought(home, repository, [found[1]]).contents(found[1]), staged, repository),
+            durable=False,
+        )
     except OSError as error:
         shutil.rmtree(staged, ignore_errors=True)
         raise _unmakeable(folder, error) from error
@@ -131,9 +136,7 @@ def _recorded(home: Path, run: RunRow, point: _Point, folder: Path, fork: str = 
     row = {"workspace": str(folder), **_ended(point, run)}
     moved = str(folder) != run.workspace
     copy_run(home, run.run, fork, point.at, row, whole=point.parked, moved=moved)
-    plans = home / "plans" / run.run
-    if plans.is_dir():
-        shutil.copytree(plans, home / "plans" / fork, dirs_exist_ok=True)
+    copy_plans(home, run.run, fork)
     return Forked(fork, run.run, point.at.step, str(folder))
 
 

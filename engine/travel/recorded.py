@@ -319,8 +319,6 @@ def _changed(before: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[str,
 
 
 class _Written(NamedTuple):
-    """What a node wrote."""
-
     keys: dict[str, Any]
     whole: bool
     """False: a later node of the superstep overwrote one of its keys, so its own value is unknown."""

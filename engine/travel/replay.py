@@ -125,8 +125,6 @@ class Paths(NamedTuple):
 
 @dataclass(frozen=True)
 class Replayed:
-    """The result of a replay."""
-
     run: str
     points: list[Point]
     """As replayed."""

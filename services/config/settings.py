@@ -276,8 +276,9 @@ def load_settings(
     )
 
 
-_USERS_OWN = ("general.notify", "telemetry", "store")
-"""A project can't choose how the user is notified, where records are sent and how long they are kept."""
+_USERS_OWN = ("general.notify", "telemetry", "store", "fleet")
+"""A project can't choose how the user is notified, where records are sent, how long they are kept, and what a worker
+trusts."""
 
 
 def _without_users_own(layer: Layer, warnings: list[str]) -> Layer:

@@ -14,7 +14,7 @@ from interlock.services.files.filesystem import UnreadableError, is_file, read_t
 from interlock.services.files.protected import RULES, private_part
 from interlock.state.context import AGENT_FILES, IGNORE_FILE, RuleFile
 from interlock.state.text import clean
-from interlock.state.tooling import PathRefused, Workspace
+from interlock.state.workspace import PathRefused, Workspace
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

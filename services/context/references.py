@@ -12,7 +12,7 @@ from interlock.state.deps import StopFlag
 from interlock.state.errors import InputError
 from interlock.state.messages import DataPart, Part, TextPart
 from interlock.state.text import clean
-from interlock.state.tooling import PathRefused, Workspace
+from interlock.state.workspace import PathRefused, Workspace
 from interlock.tools._content import (
     MOST_CHARS,
     MOST_COLUMNS,

@@ -36,7 +36,7 @@ from interlock.state.deps import RunInfo, in_thread
 from interlock.state.errors import ConfigError
 from interlock.state.settings import Settings
 from interlock.state.text import clean
-from interlock.state.tooling import Workspace
+from interlock.state.workspace import Workspace
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _EACH = 20

@@ -23,16 +23,8 @@ from interlock.state.calls import (
     ToolResult,
     failure,
 )
-from interlock.state.tooling import (
-    FileChange,
-    FileNow,
-    PathRefused,
-    Place,
-    Tool,
-    ToolContext,
-    ToolRun,
-    Workspace,
-)
+from interlock.state.tooling import FileChange, FileNow, Tool, ToolContext, ToolRun
+from interlock.state.workspace import PathRefused, Place, Workspace
 from interlock.tools._opening import open_target, read_bytes, status_at
 
 _MOST_FORESEEN = 100_000_000
@@ -150,8 +142,9 @@ class FileCalls:
     def now(self, path: str) -> str | None:
         """See `Toolset.now`. A path that can only be reached through a link counts as unreadable."""
         try:
-            with self.workspace.place(Path(path)) as place:
-                return self._current(place, Path(path))
+            own = self.workspace.plan_file(path) or Path(path)
+            with self.workspace.place(own) as place:
+                return self._current(place, own)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, PathRefused):

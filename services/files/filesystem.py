@@ -9,11 +9,11 @@ import secrets
 import stat
 import time
 import weakref
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from interlock.services.files.folders import (
     CLOSED_FILE,
@@ -27,10 +27,7 @@ from interlock.services.secrets.redaction import SHAPES, Redactor
 
 if TYPE_CHECKING:  # fast commands read chains: keep their imports few
     from interlock.state.calls import CallKey
-    from interlock.state.tooling import Place
-
-
-T = TypeVar("T")
+    from interlock.state.workspace import Place
 
 
 class UnreadableError(Exception):
@@ -143,7 +140,6 @@ def new_file(place: "Place", data: bytes, mode: int, umask: int) -> None:
 
 
 def replace_link(place: "Place", target: str) -> None:
-    """Replace a file, a link or nothing with a link."""
     scratch = _scratch(place)
     _remove(place.directory, scratch)
     os.symlink(target, scratch, dir_fd=place.directory)
@@ -156,7 +152,7 @@ def _scratch(place: "Place") -> str:
 
 def replace_file(path: Path, data: bytes) -> None:
     """Like `write_atomically`, for one of our files readable only by its owner. Writers must hold `locked`."""
-    from interlock.state.tooling import Place
+    from interlock.state.workspace import Place
 
     directory = os.open(path.parent, _DIRECTORY)
     try:
@@ -235,7 +231,7 @@ class Anchor:
     @contextmanager
     def place(self, path: Path, *, make: bool = False) -> Generator["Place"]:
         """See `Workspace.place`; `path` is this directory or below it."""
-        from interlock.state.tooling import Place
+        from interlock.state.workspace import Place
 
         parts = path.relative_to(self.path).parts
         if ".." in parts:
@@ -298,6 +294,8 @@ class OutputFiles:
 
     state_directory: Path
     redact: Redactor = SHAPES
+    keep: Callable[[Path], None] = lambda _: None
+    """Called with each file that is complete."""
 
     @property
     def directory(self) -> Path:
@@ -310,6 +308,7 @@ class OutputFiles:
             data = self.redact.for_bytes()(data.decode("latin-1")).encode("latin-1")
         path = self.directory / (sha256(data)[:_NAME_LENGTH] + suffix)
         store_file(self.directory, path.name, data)
+        self.keep(path)
         return path
 
     def new_spool(self) -> Path:
@@ -319,36 +318,18 @@ class OutputFiles:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, CLOSED_FILE))
         return path
 
+    def named(self, spool: Path, digest: str) -> Path:
+        path = take_name(spool, digest)
+        self.keep(path)
+        return path
+
+    def release(self, spool: Path) -> None:
+        if spool.exists():
+            self.keep(spool)
+
     def _make(self) -> None:
         private_directory(self.directory)
         self.directory.chmod(OWNER_DIRECTORY)
-
-
-INLINE_BYTES = 8192
-"""Longer bodies of rows are stored in files (`design.md`)."""
-
-
-@dataclass(frozen=True)
-class Blobs:
-    """Bodies too long for a row, as files of a store's `outputs/`, named by their own hash."""
-
-    folder: Path
-
-    def keep(self, body: bytes) -> str | None:
-        """Store a long body, durable before a row names it; returns the file's name. None: it fits into the row."""
-        if len(body) <= INLINE_BYTES:
-            return None
-        name = sha256(body) + ".json"
-        store_file(self.folder, name, body)
-        return name
-
-    def read(self, own: T | None, file: str | None) -> T | bytes | None:
-        """The body of a row: its own, or that of the file it names; None: the file is gone."""
-        if file is None:
-            return own
-        with suppress(FileNotFoundError):
-            return (self.folder / file).read_bytes()
-        return None
 
 
 def store_file(folder: Path, name: str, data: bytes) -> None:

@@ -15,8 +15,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from interlock.services.files.regular import read_file
-from interlock.state.tooling import PathRefused
-from interlock.state.workspace import Protection
+from interlock.state.workspace import PathRefused, Protection
 
 SETTINGS_FOLDERS = (".gemini", ".interlock")
 """Looked up in the home directory, then in the workspace; later ones win."""
@@ -101,7 +100,6 @@ def _plain(name: str) -> str:
 
 
 def is_private(name: str) -> bool:
-    """Whether one path segment is private."""
     known = folded(name)
     return known in _NAMES or _CREDENTIALS.fullmatch(known) is not None
 
@@ -283,6 +281,9 @@ def followed(path: str | Path) -> Path:
     raise PathRefused(f"{str(path)!r} changes all the time; wait until what changes it has ended.")
 
 
+_OUTPUT = re.compile(r"^/.*/outputs/((?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt)$")
+
+
 def kept_output(outputs: Path | None, path: str) -> Path | None:
     """Return the real path if `path` is a stored whole tool output; never a directory or a link to elsewhere.
 
@@ -295,9 +296,20 @@ def kept_output(outputs: Path | None, path: str) -> Path | None:
     return real if inside and os.path.isfile(real) else None  # noqa: PTH113 - Path.is_file raises for long names
 
 
+def output_name(path: str) -> str:
+    """Return the name of a stored tool output, in whichever host's `outputs/`; empty: it isn't named like one."""
+    found = _OUTPUT.search(path)
+    return found[1] if found else ""
+
+
 def plan_path(plans: Path | None, path: str) -> Path | None:
-    """Return the real path if `path` is a Markdown file, existing or not, in the run's plans folder."""
+    """Return the real path if `path` is a Markdown file, existing or not, in the run's plans folder.
+
+    A path of another host's state directory means the same file in this one's.
+    """
     if plans is None or not path.endswith(".md") or "\0" in path or not Path(path).is_absolute():
         return None
+    _, theirs, name = path.rpartition(f"/plans/{plans.name}/")
+    path = str(plans / name) if theirs else path
     folder, real = followed(plans), followed(path)
     return real if folder in real.parents and real.suffix == ".md" else None

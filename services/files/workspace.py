@@ -16,6 +16,7 @@ from interlock.services.files.protected import (
     followed,
     is_private,
     kept_output,
+    output_name,
     plan_path,
     private_part,
     private_twin,
@@ -24,8 +25,7 @@ from interlock.services.files.protected import (
 from interlock.state.errors import ConfigError, UserError
 from interlock.state.settings import Settings
 from interlock.state.text import clean
-from interlock.state.tooling import PathRefused, Place
-from interlock.state.workspace import Buffers, LeaveOut, Protection, ignored_text
+from interlock.state.workspace import Buffers, LeaveOut, PathRefused, Place, Protection, ignored_text
 from interlock.tools._opening import Kind, entry_kind, open_directory, status_at
 
 DEPENDENCIES = "node_modules"
@@ -62,6 +62,8 @@ class FolderWorkspace:
         # Whole tool outputs are stored there and may be read too.
         self._outputs = Path(os.path.realpath(outputs)) if outputs else None
         self.plans: Path | None = None  # the run's plans folder, once the run is known
+        self.bring: Callable[[str], None] = lambda _: None
+        """Writes the stored output with this name that another host made."""
         self._roots = tuple(dict.fromkeys(Path(os.path.realpath(d)) for d in (root, *included)))
         self._kernel = tuple(d for d in _KERNEL if any(d.is_relative_to(root) for root in self._roots))
         self._anchors = {d: Anchor(d) for d in self._roots}
@@ -81,7 +83,7 @@ class FolderWorkspace:
 
     def readable(self, path: str) -> Path:
         """See `Workspace.readable`; also refuses ignored files, but not ignored directories."""
-        real = kept_output(self._outputs, path) or self.plan_file(path) or self._allowed(path)
+        real = self._kept_output(path) or self.plan_file(path) or self._allowed(path)
         if os.path.isdir(real):  # noqa: PTH112 - Path.is_dir raises for names that are too long
             return real
         self._refuse_kept(path, real)
@@ -89,6 +91,13 @@ class FolderWorkspace:
         if there and not self._in_dependencies(real) and self.ignored(real):
             raise PathRefused(ignored_text(path, git=True))
         return real
+
+    def _kept_output(self, path: str) -> Path | None:
+        if self._outputs and (name := output_name(path)) and not os.path.lexists(path):
+            path = str(self._outputs / name)  # as another host knows it
+            if not os.path.lexists(path):
+                self.bring(name)
+        return kept_output(self._outputs, path)
 
     def writable(self, path: str) -> Path:
         """See `Workspace.writable`; git-ignored files may be written."""

@@ -21,7 +21,7 @@ from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolError
 from interlock.state.deps import StopFlag, in_thread
 from interlock.state.search import Asked, Candidates, Hit, IndexInfo, Progress
-from interlock.state.tooling import Workspace
+from interlock.state.workspace import Workspace
 from interlock.tools._syntax import LANGUAGES
 
 T = TypeVar("T")

@@ -46,8 +46,6 @@ class NotStreamableError(Exception):
 
 @dataclass(frozen=True)
 class Listing:
-    """What a server offers."""
-
     tools: tuple[ServerTool, ...] = ()
     refused: tuple[str, ...] = ()
     """Tools that can't be offered, each with the reason."""

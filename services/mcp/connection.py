@@ -130,7 +130,6 @@ class Connection:
         return self._session
 
     async def close(self) -> None:
-        """End the session and its process."""
         self._closing = True
         self._wake.set()
         self._asked.set()

@@ -64,7 +64,6 @@ class TokenFile:
         return there
 
     def secrets(self) -> dict[str, str]:
-        """Return the stored secrets by name."""
         if not self.kept:
             self.read()
         named = {**self.kept.get("client", {}), **self.kept.get("tokens", {})}

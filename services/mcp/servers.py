@@ -161,7 +161,6 @@ class Servers:
         return await self._asked([server, name, texts], lambda live: live.prompt(name, texts))
 
     async def close(self) -> None:
-        """Close all servers concurrently."""
         await asyncio.gather(*(one.close() for one in self._connections.values()))
 
     async def _asked(self, asked: list[Any], ask: Callable[[ServerSession], Any]) -> ToolResult:

@@ -19,9 +19,9 @@ from interlock.services.models.request import (
     Budget,
     Chunk,
     ModelLog,
+    ModelRequest,
     PerMessage,
     PerTools,
-    Request,
     RequestHash,
     call_ids,
     tagged,
@@ -42,7 +42,8 @@ from interlock.state.messages import (
 )
 from interlock.state.settings import Settings
 from interlock.state.text import estimate_tokens
-from interlock.tools._json_calls import as_json, schema_of
+from interlock.tools._json_calls import as_json
+from interlock.tools._json_schema import schema_of
 from interlock.tools._tagged_calls import TaggedTools
 from interlock.tools._tags import as_text
 
@@ -106,6 +107,7 @@ class ChatModels:
         self._recorder = ReplyRecorder(record_to) if record_to else None
         self._backoff = Backoff(delay_scale, Random(seed), patience_s)
         self._stall_s = stall_s
+        self._priced: set[str] = set()
         self._hash = RequestHash()
         self._budget = budget
         self._sizes = PerMessage(estimate_message)
@@ -143,7 +145,7 @@ class ChatModels:
                 self._log.unused(self._agent, call.role, request.ordinal)
 
     async def _answered(
-        self, call: ModelCall, request: Request, emit: Emit
+        self, call: ModelCall, request: ModelRequest, emit: Emit
     ) -> AsyncGenerator[ModelItem, None]:
         started, failures = self._clock.monotonic(), 0
         while True:
@@ -203,10 +205,9 @@ class ChatModels:
         return self.facts.protocol_after(model, reply, silent)
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._providers.aclose()
 
-    def _request(self, call: ModelCall) -> Request:
+    def _request(self, call: ModelCall) -> ModelRequest:
         own = self._temperature if call.schema is None else None
         chosen = (call.temperature, own, self._settings.model.temperature)
         model = self.resolve(call.model or role_model(self._settings, call.role))
@@ -217,7 +218,7 @@ class ChatModels:
             messages = texts(messages)
         if call.protocol == "json" and call.tools:
             messages, schema = explained(messages, call.tools), schema_of(call.tools, call.messages)
-        return Request(
+        return ModelRequest(
             model=model,
             messages=messages,
             tools=() if texts else call.tools,
@@ -231,21 +232,21 @@ class ChatModels:
             attempt=call.failures,
         )
 
-    def _estimated(self, request: Request) -> int:
+    def _estimated(self, request: ModelRequest) -> int:
         """Estimate the request's tokens, tools included."""
         return self.facts.estimated(request.model, self._plainly_estimated(request))
 
-    def _plainly_estimated(self, request: Request) -> int:
+    def _plainly_estimated(self, request: ModelRequest) -> int:
         return sum(self._sizes(request.messages)) + self._tool_size(request.tools)
 
-    def _most(self, request: Request, room: int | None) -> int | None:
+    def _most(self, request: ModelRequest, room: int | None) -> int | None:
         """What a budget leaves for the reply, where it is less than the model could write: servers refuse more."""
         if room is None:
             return None
         window = self.facts.limit(request.model) - self._estimated(request)
         return room if room < (self.facts.able(request.model).output or window) else None
 
-    def _sizes_of(self, request: Request) -> tuple[int, int, int]:
+    def _sizes_of(self, request: ModelRequest) -> tuple[int, int, int]:
         """Estimated tokens of the request, those of its tools, and the model's window."""
         return (
             self._estimated(request),
@@ -254,7 +255,7 @@ class ChatModels:
         )
 
     async def _attempt(
-        self, request: Request, call: ModelCall, answer: Answer, emit: Emit
+        self, request: ModelRequest, call: ModelCall, answer: Answer, emit: Emit
     ) -> AsyncGenerator[ModelItem, None]:
         """Make one attempt. Client failures are raised as `ModelError`; our own bugs propagate unchanged."""
         stall_s = self._stall_s if request.attempt == 0 else self._stall_s / 4
@@ -289,10 +290,12 @@ class ChatModels:
             raise explained from error
 
     def _load_prices(self, model: str) -> None:
-        """While the answer comes: nothing before it needs them."""
-        asyncio.get_running_loop().run_in_executor(None, self.facts.prices, model)
+        """While a model's first answer comes: nothing before it needs them, and a thread costs each request time."""
+        if model not in self._priced:
+            self._priced.add(model)
+            asyncio.get_running_loop().run_in_executor(None, self.facts.prices, model)
 
-    def _stages(self, request: Request, call: ModelCall, emit: Emit) -> Callable[[_Stage], None]:
+    def _stages(self, request: ModelRequest, call: ModelCall, emit: Emit) -> Callable[[_Stage], None]:
         """What tells how far a call of the main model has come, with the tokens it sends."""
         sizes = self._sizes_of(request) if call.role == "main" else None
 
@@ -321,7 +324,7 @@ class ChatModels:
         emit(Retry(agent=self._agent, reason=str(error), delay_s=round(delay_s, 3), attempt=failures + 1))
         await asyncio.sleep(delay_s)
 
-    def _record(self, call: ModelCall, request: Request, answer: Answer, started: float) -> Reply:
+    def _record(self, call: ModelCall, request: ModelRequest, answer: Answer, started: float) -> Reply:
         answer.problem = self._redact(answer.problem) if answer.problem else None
         message = self._redact.message(answer.message(request.ordinal, self._taken(call.messages, self)))
         if self._recorder is not None:
@@ -348,14 +351,14 @@ def _is_answer(chunk: Chunk) -> bool:
     return not chunk.progress
 
 
-def _check_feature(request: Request) -> None:
+def _check_feature(request: ModelRequest) -> None:
     if request.feature and provider_of(request.model) not in _ABLE:
         doing = {"picture": "draw", "web": "search the web"}[request.feature]
         text = f"Model {request.model!r} can't {doing}; name one of Gemini's in the setting"
         raise ModelError(f"{text} model.roles.{request.role}.")
 
 
-def _cut_short(request: Request, answer: Answer) -> str:
+def _cut_short(request: ModelRequest, answer: Answer) -> str:
     if answer.finish_reason != "length":
         return ""
     where = (

@@ -21,6 +21,7 @@ from interlock.services.models.names import (
     provider_spec,
     resolve,
 )
+from interlock.services.models.probe import object_of
 from interlock.state.messages import Reply, Usage
 from interlock.state.settings import Settings
 
@@ -89,7 +90,7 @@ def asked(url: str, key: str, model: str) -> Server:
         def fetched(path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
             try:
                 answer = client.post(path, json=body) if body else client.get(path)
-                return _dict(answer.json()) if answer.is_success else {}
+                return object_of(answer.json()) if answer.is_success else {}
             except (httpx.HTTPError, ValueError):
                 return {}
 
@@ -101,7 +102,7 @@ def asked(url: str, key: str, model: str) -> Server:
         kind: Kind = kinds[0] if kinds else ""
         models = {str(one.get("id")): _number(one.get("max_model_len")) for one in listed}
         if kind == "llama.cpp":
-            own = _dict(fetched("/props").get("default_generation_settings"))
+            own = object_of(fetched("/props").get("default_generation_settings"))
             models = dict.fromkeys(models, _number(own.get("n_ctx")))
         elif kind == "ollama":
             models[model] = _of_ollama(fetched("/api/show", {"model": model}))
@@ -117,7 +118,7 @@ def _of_ollama(shown: Mapping[str, Any]) -> int | None:
     given = next((line[1] for line in lines if len(line) == 2 and line[0] == "num_ctx"), "")
     if given.isdecimal():
         return int(given)
-    facts = _dict(shown.get("model_info"))
+    facts = object_of(shown.get("model_info"))
     return next((_number(v) for name, v in facts.items() if name.endswith(".context_length")), None)
 
 
@@ -129,13 +130,8 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and value > 0 else None
 
 
-def _dict(value: Any) -> dict[str, Any]:
-    """The value if it is an object: a server may answer anything."""
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
-
-
 def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [*map(_dict, cast(list[Any], value))] if isinstance(value, list) else []
+    return [*map(object_of, cast(list[Any], value))] if isinstance(value, list) else []
 
 
 _FILE = "models.json"

@@ -25,9 +25,9 @@ from interlock.services.models.request import (
     OWN_ID,
     CallPiece,
     Chunk,
+    ModelRequest,
     PerMessage,
     PerTools,
-    Request,
     base64_of,
     ending,
     usage_of,
@@ -63,7 +63,7 @@ class GeminiBody:
         self._parts = PerMessage(_parts)
         self._tools = PerTools(_declared)
 
-    def __call__(self, request: Request) -> Json:
+    def __call__(self, request: ModelRequest) -> Json:
         system = [m for m in request.messages if m.role == "system"]
         rest = [m for m in request.messages if m.role != "system"]
         body: Json = {"contents": self._contents(rest)}
@@ -222,8 +222,6 @@ _REPLACED: list[BaseMessage] = [HumanMessage(".")]
 
 
 class GeminiProvider:
-    """One model of Gemini's developer API."""
-
     def __init__(self, model: str, key: str, base_url: str, tls: ssl.SSLContext | None = None) -> None:
         """`tls`: the trusted certificates; without it the client loads them itself, twice."""
         turn_tracing_off()
@@ -254,7 +252,7 @@ class GeminiProvider:
         self._body, self._encoded = GeminiBody(model), _Encoded()
         self._fixed = model in FIXED_SAMPLING
 
-    async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Make the request once."""
         body, answers = self._body(request), list[Any]()
         if _BY_HTTPX:

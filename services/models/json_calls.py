@@ -9,13 +9,16 @@ from dataclasses import replace
 from interlock.prompts import render
 from interlock.services.models.request import CallPiece, Chunk
 from interlock.state.messages import Message, TextPart, ToolDeclaration
-from interlock.tools._json_calls import JsonCall, as_call, ends_with, loaded, read_calls, signature
+from interlock.tools._json_calls import JsonCall, as_call, loaded, read_calls, signature
+from interlock.tools._json_schema import ends_with
+
+_DONE = '{"text": "..."}, with what you did or found.'
 
 
 def explained(messages: Sequence[Message], tools: Sequence[ToolDeclaration]) -> list[Message]:
     """The messages with the tools and how to call them after the system prompt, which so stays a fixed beginning."""
     last = ends_with(tools)
-    end = f"When all is done, call {last}." if last else 'When all is done, "call" is null.'
+    end = f"When all is done, call {last}." if last else f"When all is done, answer {_DONE}"
     text = render("run/json_calls", tools="\n".join(map(signature, tools)), end=end)
     first = messages[0] if messages and messages[0].role == "system" else None
     before = f"{first.text}\n\n" if first else ""
@@ -43,7 +46,7 @@ async def constrained(
             yield replace(chunk, text=ready[shown:])
             shown = max(shown, len(ready))
     found = loaded(whole)
-    if found is None or "call" not in found:
+    if found is None or not {"call", "text"} & found.keys():
         rest, calls = (whole[shown:], ()) if shown else read_calls(whole, tools)
         if cut or (shown and not calls):
             yield Chunk(
@@ -52,7 +55,7 @@ async def constrained(
             return
         yield Chunk(text=rest, calls=_pieces(calls))
         return
-    call = as_call(found["call"], {tool.name for tool in tools})
+    call = as_call(found.get("call"), {tool.name for tool in tools})
     yield Chunk(text=str(found.get("text", ""))[shown:], calls=_pieces([call] if call else ()))
 
 

@@ -26,8 +26,8 @@ from interlock.services.models.names import (
 from interlock.services.models.request import (
     CallPiece,
     Chunk,
+    ModelRequest,
     PerMessage,
-    Request,
     base64_of,
     ending,
     usage_of,
@@ -81,8 +81,6 @@ def _sum(pieces: list[AIMessageChunk]) -> AIMessageChunk:
 
 
 class LangChainProvider:
-    """One model of one provider."""
-
     def __init__(self, model: str, env: Mapping[str, str], facts: ModelFacts) -> None:
         turn_tracing_off()
         quiet_clients()
@@ -100,7 +98,7 @@ class LangChainProvider:
         self._model = cls(**options)
         self._messages = PerMessage(converted)
 
-    async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Make the request once. Calls are yielded at the end: their arguments arrive in pieces."""
         pieces: list[AIMessageChunk] = []
         usd: float | None = None
@@ -120,7 +118,7 @@ class LangChainProvider:
     async def aclose(self) -> None:
         """No-op: LangChain's models have no close; their connections go with them."""
 
-    def _bound(self, request: Request) -> Any:
+    def _bound(self, request: ModelRequest) -> Any:
         options: dict[str, Any] = {"temperature": request.temperature}
         if request.thinking != "auto" and self._spec.cls == "ChatOpenAI":
             options["reasoning_effort"] = request.thinking

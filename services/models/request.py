@@ -37,9 +37,7 @@ from interlock.tools._tagged_calls import TaggedTools
 
 
 @dataclass(frozen=True)
-class Request:
-    """One connection attempt."""
-
+class ModelRequest:
     model: str
     """Resolved name."""
     messages: Sequence[Message]
@@ -90,7 +88,7 @@ class Chunk:
 class Provider(Protocol):
     """A source of models. A stream makes one attempt and never retries by itself."""
 
-    def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Yield chunks as they arrive. Client exceptions pass through; `failure.explain` interprets them."""
         ...
 
@@ -187,7 +185,7 @@ class RequestHash:
         self._digests = PerMessage(_digest)
         self._tools = PerTools(lambda tools: b"".join(t.model_dump_json().encode() for t in tools))
 
-    def __call__(self, request: Request) -> str:
+    def __call__(self, request: ModelRequest) -> str:
         total = hashlib.sha256(f"{request.model}\n{request.temperature!r}\n{request.schema!r}\n".encode())
         total.update(request.feature.encode())
         if request.thinking != "auto":  # records made before this setting existed keep their names
@@ -231,7 +229,7 @@ class ModelLog(Protocol):
         """Give an ordinal back: its request got no reply."""
         ...
 
-    def record(self, call: ModelCall, request: Request, reply: Reply, request_hash: str) -> Reply:
+    def record(self, call: ModelCall, request: ModelRequest, reply: Reply, request_hash: str) -> Reply:
         """Append the reply's message to the chain after `call.head` and write its row, in one transaction.
 
         Returns the reply with its record.
@@ -292,7 +290,6 @@ class Answer:
         """Output was streamed to people: the request can't be repeated silently."""
 
     def add(self, chunk: Chunk) -> list[ModelItem]:
-        """Add a chunk and return the items to stream."""
         self._calls.extend(call for call in chunk.calls if not self._refuses(call))
         self._data.extend(chunk.data)
         self._signature = chunk.signature or self._signature

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError, field_validator
 
-from interlock.services.models.request import OWN_ID, Answer, CallPiece, Chunk, PerMessage, Request
+from interlock.services.models.request import OWN_ID, Answer, CallPiece, Chunk, ModelRequest, PerMessage
 from interlock.state.errors import ModelAuthError, ModelError, RunError, UserError
 from interlock.state.messages import Frozen, Message, Usage, estimate_message
 from interlock.state.text import estimate_tokens, first_fault
@@ -171,7 +171,7 @@ class ScriptProvider:
         self._met: dict[tuple[str, str, int], int] = {}
         self._sizes = PerMessage(estimate_message)
 
-    async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Play one entry. Raises `ScriptError` if there is none, or if the request doesn't match `expect`."""
         entry = self._entry(request)
         self._check(entry, request)
@@ -189,7 +189,7 @@ class ScriptProvider:
     async def aclose(self) -> None:
         """No-op: nothing is open."""
 
-    def _entry(self, request: Request) -> Scripted:
+    def _entry(self, request: ModelRequest) -> Scripted:
         """Return the next unused error before the reply with this ordinal, else the reply."""
         key = (request.agent, request.role, request.ordinal)
         groups = self._groups().get(key[:2], [])
@@ -211,7 +211,7 @@ class ScriptProvider:
             self._replies = _grouped(read_script(self._path))
         return self._replies
 
-    def _check(self, entry: Scripted, request: Request) -> None:
+    def _check(self, entry: Scripted, request: ModelRequest) -> None:
         if entry.expect is None:
             return
         text = request_text(request)
@@ -222,7 +222,7 @@ class ScriptProvider:
                 f"match expect {entry.expect!r}; it says {short!r}."
             )
 
-    def _end(self, entry: Scripted, request: Request) -> Chunk:
+    def _end(self, entry: Scripted, request: ModelRequest) -> Chunk:
         return Chunk(
             calls=tuple(CallPiece(c.name, c.args, c.id, c.signature) for c in entry.tool_calls),
             signature=entry.signature,
@@ -231,14 +231,14 @@ class ScriptProvider:
             usage=entry.usage or self._estimated(entry, request),
         )
 
-    def _estimated(self, entry: Scripted, request: Request) -> Usage:
+    def _estimated(self, entry: Scripted, request: ModelRequest) -> Usage:
         calls = "".join(f"{c.name}{c.args}" for c in entry.tool_calls)
         thoughts = estimate_tokens(entry.thought)
         tokens = estimate_tokens(entry.text) + estimate_tokens(calls)
         return Usage(input=sum(self._sizes(request.messages)), output=tokens + thoughts, thoughts=thoughts)
 
 
-def request_text(request: Request) -> str:
+def request_text(request: ModelRequest) -> str:
     """Return the text searched by `expect`: everything after the model's last answer, tool answers as `name: text`."""
     new: list[Message] = []
     for message in reversed(request.messages):
@@ -295,7 +295,7 @@ class ReplyRecorder:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def add(self, request: Request, message: Message, answer: Answer) -> None:
+    def add(self, request: ModelRequest, message: Message, answer: Answer) -> None:
         """Write one reply; it is in the file on return."""
         write_reply(
             self._path,

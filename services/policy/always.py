@@ -22,7 +22,7 @@ from interlock.services.policy.targets import several
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, ShellLine
 from interlock.state.calls import ApprovalMode, CallView, Risk, SavedRules, SessionRule
 from interlock.state.errors import RunError
-from interlock.state.tooling import PathRefused, Workspace
+from interlock.state.workspace import PathRefused, Workspace
 
 _PATH_KEYS = ("file_path", "path", "dir_path", "notebook_path")
 _URLS = ("http://", "https://")
@@ -31,7 +31,6 @@ _URLS = ("http://", "https://")
 def covering(
     grants: Sequence[SessionRule], command: ShellCommand, asked_by: Rule | None, mode: str, reading: Reading
 ) -> SessionRule | None:
-    """Return the session rule that allows this command."""
     if not liftable(asked_by):
         return None
     usable = (r for r in grants if _in_mode(r, mode))

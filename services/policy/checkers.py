@@ -14,7 +14,8 @@ from interlock.services.policy.rule import STRICTNESS, Checker, Rule, RuleBook
 from interlock.services.shell.model import ShellCommand, ShellLine
 from interlock.state.calls import CallView, Decision, Risk, Verdict
 from interlock.state.messages import Frozen
-from interlock.state.tooling import Ended, PathRefused, Processes, Workspace
+from interlock.state.tooling import Ended, Processes
+from interlock.state.workspace import PathRefused, Workspace
 
 _TIME_LIMIT_S = 5.0
 """Default time-out of an external checker in seconds (gemini-cli)."""
@@ -165,8 +166,6 @@ _KEPT = 64
 
 
 class SafetyCheckers:
-    """Runs the checkers after the rules."""
-
     def __init__(self, book: RuleBook, workspace: Workspace, processes: Processes | None) -> None:
         """`processes`: runs external checkers."""
         self._book, self._workspace, self._processes = book, workspace, processes

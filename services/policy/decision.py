@@ -175,7 +175,6 @@ def _of_call(tool: str, risk: Risk, mode: str, outcome: Ruling) -> str:
 
 
 def _of_part(mode: str, part: PartRuling) -> str:
-    """Explain a decision on one command."""
     outcome, text, rule = part.outcome, _quoted(part.command.text), part.outcome.rule
     if outcome.cause == "danger":
         return f"{text} {outcome.detail}; that asks even where a rule allows it."
@@ -315,7 +314,6 @@ class Explanation(Frozen):
 def explanation(
     decided: PolicyDecision, choices: tuple[Choice, ...], always: SessionRule | None
 ) -> Explanation:
-    """Explain a decision with everything that led to it."""
     line, decision, verdict = decided.line, decided.outcome.decision, decided.verdict()
     unspared = decision == "deny" or (decision == "ask" and always is None)
     redirects = line.redirects if line else ()

@@ -15,8 +15,7 @@ from interlock.services.policy.targets import sets_more
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, program_of
 from interlock.state.calls import CallView, Risk
 from interlock.state.text import clean
-from interlock.state.tooling import Workspace
-from interlock.state.workspace import Protection
+from interlock.state.workspace import Protection, Workspace
 from interlock.tools.table import TOOLS
 
 
@@ -234,7 +233,6 @@ def leaves(name: str, value: object) -> Iterator[tuple[str, str]]:
 
 
 def is_path(name: str) -> bool:
-    """Whether an argument's name suggests a path."""
     folded = name.casefold()
     return folded in _PATH_NAMES or any(word in folded for word in _PATH_WORDS)
 

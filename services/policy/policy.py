@@ -54,7 +54,8 @@ from interlock.services.shell.model import ShellLine
 from interlock.services.shell.parse import parse
 from interlock.state.calls import CallView, Choice, Risk, SavedRules, SessionRule, ToolError, Verdict
 from interlock.state.settings import Settings
-from interlock.state.tooling import Processes, Reach, Workspace
+from interlock.state.tooling import Processes, Reach
+from interlock.state.workspace import Workspace
 from interlock.tools._http import private_address, url_problem
 
 _OPENING = frozenset({"web_fetch", "browser_action"})

@@ -21,7 +21,7 @@ from interlock.services.policy.shown import prints_texts, shows_private
 from interlock.services.shell.commands import Options
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal, names, program_of
 from interlock.state.calls import CallView
-from interlock.state.tooling import PathRefused, Workspace
+from interlock.state.workspace import PathRefused, Workspace
 
 _MOVES = frozenset({"cd", "pushd", "popd"})
 _FOLDER_ARGS = ("dir_path", "directory", "cwd")

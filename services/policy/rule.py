@@ -31,8 +31,6 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled pattern."""
-
     text: str
     _match: Callable[[str], Any]
     _search: Callable[[str], Any]
@@ -239,7 +237,6 @@ def canonical(name: str) -> str:
 
 
 def agent_of(tool: str, args: Mapping[str, JsonValue]) -> str | None:
-    """Return the agent that a call starts."""
     name = args.get("agent_name")
     if canonical(tool) == _AGENT and isinstance(name, str):
         return name
@@ -319,7 +316,6 @@ def _counted(rule: Rule, risk: Risk, mode: str) -> Rule | None:
 
 
 def first(rules: Iterable[Rule], met: Callable[[Rule], bool]) -> Rule | None:
-    """Return the deciding rule."""
     lowering: Rule | None = None
     for rule in rules:
         if not met(rule):

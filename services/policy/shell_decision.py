@@ -15,7 +15,7 @@ from interlock.services.policy.rule import STRICTNESS, Rule
 from interlock.services.policy.targets import sets_more, several, spellings
 from interlock.services.shell.model import ShellCommand, ShellLine, Word
 from interlock.state.calls import CallView, SessionRule
-from interlock.state.tooling import PathRefused, Workspace
+from interlock.state.workspace import PathRefused, Workspace
 
 _QUOTES = re.compile(r"[\"'`\\,]+")
 _WORD = re.compile(r"[\w./@%+-]+")
@@ -79,7 +79,6 @@ class _LineCheck:
     reading: Reading
 
     def judged(self, command: ShellCommand, plain: bool) -> Ruling:
-        """Decide on one command."""
         outcome = self._by_rules(command, plain)
         if outcome.decision == "ask":
             rule = covering(self.session, command, outcome.rule, self.mode, self.reading)

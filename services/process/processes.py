@@ -15,7 +15,6 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any, Literal
 
-from interlock.services.files.filesystem import take_name
 from interlock.services.process.supervised import GRACE_S, Supervised, readable
 from interlock.services.sandbox.sandbox import Entered, Sandbox
 from interlock.services.secrets.redaction import SHAPES, RedactingStream, Redactor, redact_file
@@ -155,6 +154,7 @@ class SupervisedProcesses:
         for one in self._background:
             one.child.close()
             redact_file(one.output_file, self._redact)
+            self._outputs.release(one.output_file)
         self._held.close()
 
     async def _entered(self, stack: ExitStack, cwd: Path, *, alone: bool = True) -> Entered | None:
@@ -239,7 +239,7 @@ class ProcessOutput:
         try:
             self._spool.flush()
             os.fsync(self._spool.fileno())
-            named = take_name(Path(self._spool.name), self._digest.hexdigest())
+            named = self._outputs.named(Path(self._spool.name), self._digest.hexdigest())
         except OSError as error:
             self._give_up(error)
             return None

@@ -22,7 +22,7 @@ from interlock.services.files.git_config import is_plain_config
 from interlock.services.files.protected import Kind, ProtectedPaths, folded
 from interlock.services.files.regular import read_file
 from interlock.services.sandbox.repository import NOT_SEARCHED, Survey, is_placeholder, stamp
-from interlock.state.tooling import Place
+from interlock.state.workspace import Place
 
 SUFFIX = ".sandboxed"
 _NOTES = "sandbox"

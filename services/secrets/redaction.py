@@ -245,7 +245,6 @@ class Redactor:
 
 
 def marks_in(text: str) -> Counter[str]:
-    """Count the marks in a text."""
     return Counter(_MARK.findall(text))
 
 
@@ -325,7 +324,6 @@ class RedactingStream:
         return self._hand_out(self._beside(cut) if cut < len(self._waiting) else cut)
 
     def end(self) -> str:
-        """Finish and return the rest."""
         return self._hand_out(len(self._waiting))
 
     def _hand_out(self, cut: int) -> str:

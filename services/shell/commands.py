@@ -159,8 +159,6 @@ def _inner(words: _Words) -> _Inner:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options that a program may have."""
-
     flags: str = ""
     values: str = ""
     """Letters that take a value, in the same word or the next."""

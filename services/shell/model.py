@@ -13,8 +13,6 @@ _MOST_WORDS = 8_000
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word of a command."""
-
     text: str
     """Unquoted if `literal`; otherwise as written."""
     literal: bool = True

@@ -149,7 +149,6 @@ class _Reader(Words):
         self.at = found if found >= 0 else len(self.text)
 
     def _command(self) -> None:
-        """End the current simple command."""
         place, words = self.place, self.place.words
         text = self.text[place.start : place.end]
         if words and words[0].text == "time" and not text.startswith("time"):

@@ -29,6 +29,7 @@ from interlock.state.workspace import Workspace
 NO_GIT = "git isn't installed, and snapshots of files are kept with it: install it (apt install git, brew install git)."
 _FILES, _LAYOUT = "files", "layout.json"
 """In each commit: the folder with the workspace's files, and the file with metadata that git doesn't store."""
+_BORROWED = "interlock-borrowed"
 _KINDS = {"120000": stat.S_IFLNK, "100644": stat.S_IFREG, "100755": stat.S_IFREG | 0o100}
 _SETTINGS = (
     *("core.fsmonitor=false", f"core.hooksPath={os.devnull}", f"core.attributesFile={os.devnull}"),
@@ -79,7 +80,7 @@ class Repository:
     """A shadow repository, created on first write. Methods raise `SnapshotError` with a one-line message."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = self._folder = folder
 
     def commit(
         self, ref: str, parent: str, changes: Iterator[Change], layout: Callable[[], bytes], last: bytes
@@ -105,8 +106,11 @@ class Repository:
             git.stdin.close()
             return git.stdout.read().decode().strip()
 
+    def layout(self, commit: str) -> bytes:
+        return self._output("cat-file", "blob", f"{commit}:{_LAYOUT}")
+
     def contents(self, commit: str) -> Contents:
-        layout = json.loads(self._output("cat-file", "blob", f"{commit}:{_LAYOUT}"))
+        layout = json.loads(self.layout(commit))
         usual, odd = layout["usual"], layout["odd"]
         files: dict[str, Kept] = {}
         for line in self._output("ls-tree", "-r", "-z", "--full-tree", commit, f"{_FILES}/").split(b"\0")[
@@ -148,6 +152,54 @@ class Repository:
         some = (below[i : i + _AT_ONCE] for i in range(0, len(below), _AT_ONCE))
         return b"".join(self._output(*shown, *sides, "--", *part) for part in some).decode(errors="replace")
 
+    @property
+    def name(self) -> str:
+        return self._folder.name
+
+    def ancestors(self, commit: str) -> list[str]:
+        """Earlier snapshots that this one continues, newest first."""
+        return self._output("rev-list", "--first-parent", commit).decode().split()[1:]
+
+    def lacking(self, commits: Sequence[str]) -> list[str]:
+        """Those of the snapshots that aren't here."""
+        if not (self._folder / "HEAD").exists():
+            return [*commits]
+        answers = self._asked("cat-file", "--batch-check", text="".join(f"{c}\n" for c in commits))
+        lines = answers.decode().splitlines()
+        return [c for c, line in zip(commits, lines, strict=True) if line.endswith("missing")]
+
+    def pack_of(self, commit: str, base: str) -> bytes:
+        """All objects of a snapshot that `base`, and the repositories that this one borrows from, don't have."""
+        without = "".join(f"^{name}\n" for name in (*([base] if base else ()), *self._borrowed()))
+        return self._asked("pack-objects", "--revs", "--stdout", "--quiet", text=f"{commit}\n{without}")
+
+    def add_packs(self, packs: Sequence[bytes]) -> None:
+        """Add objects as `pack_of` made them, at once: each call of git takes longer than reading a small pack."""
+        self._make()
+        count = sum(int.from_bytes(pack[8:12], "big") for pack in packs)
+        joined = hashlib.sha1(usedforsecurity=False)
+        with tempfile.TemporaryFile() as file:
+            for part in (b"PACK\0\0\0\2" + count.to_bytes(4, "big"), *(pack[12:-20] for pack in packs)):
+                joined.update(part)
+                file.write(part)
+            file.write(joined.digest())
+            file.seek(0)
+            with self._started("index-pack", "--stdin", stdin=file) as git:
+                assert git.stdout is not None
+                git.stdout.read()
+
+    def borrow(self, objects: Path, tree: str) -> None:
+        """Use the objects of another repository, of which `tree` stays there: packs leave it out."""
+        self._make()
+        replace_file(self._folder / "objects" / "info" / "alternates", f"{objects}\n".encode())
+        replace_file(self._folder / _BORROWED, tree.encode())
+
+    def _borrowed(self) -> list[str]:
+        try:
+            return [(self._folder / _BORROWED).read_text()]
+        except FileNotFoundError:
+            return []
+
     def pack(self) -> None:
         """Pack loose objects if there are many. Safe against kills and concurrent processes."""
         one = self._folder / "objects" / "17"  # holds a 256th of them
@@ -169,6 +221,14 @@ class Repository:
             made.rename(self._folder)
         except OSError:  # another process was faster
             shutil.rmtree(made)
+
+    def _asked(self, *arguments: str, text: str) -> bytes:
+        with tempfile.TemporaryFile() as asked:
+            asked.write(text.encode())
+            asked.seek(0)
+            with self._started(*arguments, stdin=asked) as git:
+                assert git.stdout is not None
+                return git.stdout.read()
 
     def _output(self, *arguments: str) -> bytes:
         with self._started(*arguments, stdin=subprocess.DEVNULL) as git:
@@ -217,13 +277,29 @@ def _line(path: str, mode: int | None, data: bytes) -> bytes:
     return b'M %s inline "%s"\ndata %d\n%s\n' % (kind, name, len(data), data)
 
 
+_INDEX = "interlock-index.json"
+
+
+def continue_after(folder: Path, commit: str) -> None:
+    """Let the next snapshot in this repository continue a commit, whose files the workspace has."""
+    layout = json.loads(Repository(folder).layout(commit))
+    known = {"commit": commit, "layout": json.dumps(layout, sort_keys=True), "folders": dict[str, Any]()}
+    replace_file(folder / _INDEX, json.dumps(known).encode())
+
+
 class WorkspaceSnapshots:
     """Snapshots of one workspace by one process; taken one at a time."""
 
-    def __init__(self, home: Path, workspace: Workspace, limits: SnapshotSettings) -> None:
-        self.name = repository_name(workspace.root)
-        self._folder = home / "snapshots" / self.name
-        self.repository = Repository(self._folder)
+    def __init__(
+        self,
+        home: Path,
+        workspace: Workspace,
+        limits: SnapshotSettings,
+        repository: Repository | None = None,
+    ) -> None:
+        """`repository`: another one than the workspace's own."""
+        self.repository = repository or Repository(home / "snapshots" / repository_name(workspace.root))
+        self.name, self._folder = self.repository.name, self.repository.folder
         self._workspace, self._limits = workspace, limits
         self._tree: Tree | None = None
         self._commit, self._layout = "", b""
@@ -261,7 +337,7 @@ class WorkspaceSnapshots:
 
     @property
     def _index(self) -> Path:
-        return self._folder / "interlock-index.json"
+        return self._folder / _INDEX
 
     def _known(self) -> Tree:
         try:

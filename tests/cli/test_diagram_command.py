@@ -26,7 +26,7 @@ def drawn(folder: Path, *typed: str) -> bytes:
     "typed",
     [
         *(([name, "--depth", str(depth)]) for name in PIPELINES for depth in (1, 2, 3)),
-        *([name] for name in CHARTS),
+        *(["tools", "--depth", "9"], *([name] for name in CHARTS)),
         *(
             ["turn", "--show", shown]
             for shown in ("main", "main,hooks", "main,questions,errors", "main,lists")
@@ -58,6 +58,9 @@ def test_a_fault_in_an_opened_graph_is_seen(tmp_path: Path) -> None:
         inner, outer = around[name], around[name.rpartition(".")[0]]
         assert outer.left < inner.left < inner.right < outer.right, name
         assert outer.top < inner.top < inner.bottom < outer.bottom, name
+    whole = read(drawn(tmp_path, "tools", "--depth", "9"))
+    assert {frame.name for frame in whole.frames} > {"execute.subagent.turn.route"}
+    assert "execute.subagent.tools" in {box.name for box in whole.boxes}  # closed: it stands around it
     line = ("collect->next_group", ((around["decide"].left + 9, around["decide"].top + 9),))
     assert replace(picture, lines=(line,)).faults() == ["'collect->next_group' runs through 'decide'"]
 
@@ -98,8 +101,17 @@ def test_the_main_path_is_a_straight_line(workflow: str, path: str, tmp_path: Pa
             "call_model before_model wait_retry legend_hooks legend_errors legend_graph",
             "legend_questions legend_list legend_taken",
         ),
-        ("system-prompt", "gather legend_list", "legend_graph legend_here"),
-        ("context --depth 2", "system_prompt_gather legend_list", "legend_hooks legend_graph"),
+        (
+            "system-prompt",
+            "gather_task gather_task_then0 legend_then legend_list",
+            "legend_graph legend_here",
+        ),
+        (
+            "system-prompt --show main",
+            "gather_task assemble",
+            "gather_task_if0 gather_task_then0 assemble_list0 legend_if",
+        ),
+        ("context --depth 2", "system_prompt_gather_main legend_list", "legend_hooks legend_graph"),
     ],
 )
 def test_show_draws_only_the_groups_that_are_named(

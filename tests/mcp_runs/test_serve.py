@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,12 +18,32 @@ from interlock.engine.read import list_runs
 WRITE = {"tool_calls": [{"name": "write_file", "args": {"file_path": "a.txt", "content": "hi"}}]}
 
 
-def server(place: Place, *replies: dict[str, Any], mode: str = "default") -> StdioServerParameters:
+GRAPH = '''
+"""Publishes."""
+from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
+from typing_extensions import TypedDict
+
+State = TypedDict("State", {"topic": str, "model": str, "text": str}, total=False)
+
+def ask(state):
+    return {"text": f"{state['model']}: {interrupt({'question': 'Publish?', 'topic': state['topic']})}"}
+
+graph = StateGraph(State).add_node(ask).add_edge(START, "ask").compile()
+'''
+
+
+def server(
+    place: Place,
+    *replies: dict[str, Any],
+    mode: str = "default",
+    names: Sequence[str] = ("main", "next-speaker"),
+) -> StdioServerParameters:
     program = (
         "import os, sys; from pathlib import Path; from interlock.cli.main import main\n"
         "Path(os.environ['SERVER']).write_text(str(os.getpid())); sys.exit(main())"
     )
-    flags = ["mcp", "serve", "main", "next-speaker", "-C", str(place.work), "-m", place.script(*replies)]
+    flags = ["mcp", "serve", *names, "-C", str(place.work), "-m", place.script(*replies)]
     flags += ["--approval-mode", mode]
     env = {**os.environ, "HOME": str(place.user), "INTERLOCK_HOME": str(place.home)}
     env["SERVER"] = str(place.work.parent / "server")
@@ -58,6 +79,39 @@ def test_workflows_are_tools_whose_rights_are_not_the_callers_and_their_person_i
     asyncio.run(played())
     assert (place.work / "a.txt").read_text() == "hi"
     assert len(asked) == 1 and "write_file" in asked[0] and "+hi" in asked[0]
+
+
+def test_somebodys_graph_is_a_tool_with_its_own_fields_and_its_question_reaches_the_clients_user(
+    place: Place,
+) -> None:
+    (place.work / "agent.py").write_text(GRAPH)
+    said: list[ElicitResult] = [
+        ElicitResult(action="decline"),
+        ElicitResult(action="accept", content={"answer": "yes"}),
+    ]
+
+    async def told(context: Any, params: Any) -> ElicitResult:
+        assert "Publish?" in params.message and "topic: tea" in params.message
+        return said.pop(0)
+
+    async def played() -> None:
+        parameters = server(place, names=[f"{place.work / 'agent.py'}:graph"])
+        async with Client(parameters, mode="legacy", elicitation_callback=told) as client:
+            (tool,) = (await client.list_tools()).tools
+            assert (tool.name, tool.description) == ("agent_graph", "Publishes")
+            assert {*tool.input_schema["properties"]} == {"topic", "model", "text"}
+            bad = await client.call_tool("agent_graph", {"topc": "tea"})
+            assert bad.is_error and "Did you mean 'topic'?" in str(bad.content)
+            unknown = await client.call_tool("agent", {})
+            assert unknown.is_error and "There are: agent_graph." in str(unknown.content)
+            asks, answers = [
+                await client.call_tool("agent_graph", {"topic": "tea", "model": "m"}) for _ in range(2)
+            ]
+            run = asks.structured_content["run"]
+            assert f"interlock resume {run} --answer {run}-q1='your answer'" in asks.content[0].text  # type: ignore[union-attr]
+            assert answers.structured_content["output"]["text"] == "m: yes"
+
+    asyncio.run(played())
 
 
 def test_without_a_person_the_run_is_parked_and_says_how_to_go_on(place: Place) -> None:

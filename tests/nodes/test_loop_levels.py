@@ -18,7 +18,7 @@ from patience import lines_run
 from interlock.nodes.loop_check import Replay, check_due, judged, replay
 from interlock.nodes.loop_detectors import Chants, call_key, cycle, remembered
 from interlock.nodes.loop_noise import Noise
-from interlock.nodes.turn_reply import LoopWatch
+from interlock.nodes.turn_reply import StreamWatch
 from interlock.state.loop_check import Judgement, LoopEvent, PromptEvent, ToolCallEvent, TurnEvent
 from interlock.state.messages import Message, TextDelta, ThoughtDelta, ToolCall
 from interlock.state.settings import Settings
@@ -375,7 +375,7 @@ REAL = {
 
 def stopped(text: str, limit: int = 0, thought: bool = False, loops: bool = True) -> tuple[int, str]:
     """Characters after which a reply in pieces of 3 is stopped, and why; 0: it isn't."""
-    watch = LoopWatch([], [], limit, loops)
+    watch = StreamWatch([], [], limit, loops)
     made = ThoughtDelta if thought else TextDelta
     for at in range(0, len(text), 3):
         if why := watch.see(made(text=text[at : at + 3])):

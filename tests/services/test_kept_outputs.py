@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.state.tooling import PathRefused
+from interlock.state.workspace import PathRefused
 
 
 @pytest.fixture

@@ -292,7 +292,7 @@ def test_an_included_directory_is_held_as_the_workspace_is(tmp_path: Path) -> No
 
 def test_a_workspace_of_everything_has_no_inside_of_the_machine() -> None:
     from interlock.services.files.workspace import FolderWorkspace
-    from interlock.state.tooling import PathRefused
+    from interlock.state.workspace import PathRefused
 
     everything = FolderWorkspace(Path("/"))
     for path in ("/proc/self/environ", "/proc/1/cmdline", "/sys/kernel", "/dev/stdin"):

@@ -17,7 +17,8 @@ from interlock.services.toolset import BuiltinToolset, parameters
 from interlock.state.calls import CallKey, CallView, ToolResult
 from interlock.state.events import Event, ToolOutput
 from interlock.state.settings import Settings
-from interlock.state.tooling import PathRefused, Processes, Tool, ToolContext, ToolRun, Toolset
+from interlock.state.tooling import Processes, Tool, ToolContext, ToolRun, Toolset
+from interlock.state.workspace import PathRefused
 from interlock.tools.table import TOOLS
 
 KEY = CallKey(message="m", index=0)

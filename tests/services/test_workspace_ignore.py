@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from interlock.services.files.ignore import IgnoreRules
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.state.settings import Settings
-from interlock.state.tooling import PathRefused
+from interlock.state.workspace import PathRefused
 
 
 def make(root: Path, files: dict[str, str], empty: str = "") -> None:

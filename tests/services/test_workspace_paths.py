@@ -8,7 +8,7 @@ import pytest
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.state.errors import ConfigError, UserError
 from interlock.state.settings import Settings
-from interlock.state.tooling import PathRefused
+from interlock.state.workspace import PathRefused
 
 FILES = {
     **dict.fromkeys(("src/a.py", "a b", "@types", "x.log", "build/out", "private/x", "a.key"), ""),

@@ -45,7 +45,7 @@ def test_looking_at_a_run(folder: Path, opens: Opens) -> None:
         command(terminal, "/export out.md", "Exported run")
         assert "It is written." in (folder / "out.md").read_text()
         command(terminal, "/runs", "write notes.txt")
-        command(terminal, "/undo", "Undoing write_file", "D notes.txt")
+        command(terminal, "/undo", "Undoing the last change (write_file", "D notes.txt")
         assert not (folder / "notes.txt").exists()
         command(terminal, "/undo", "Nothing to undo")
 
@@ -202,6 +202,7 @@ def test_a_run_that_a_loop_has_ended_goes_on_without_loop_detection(folder: Path
         terminal.waits_for("›")
         terminal.type("read it")
         terminal.press("enter", then="Go on without loop detection: /loops off")
+        assert "let it go on: /loops off" in " ".join(terminal.text.split())
         command(terminal, "/loops", "Loop detection?", "nothing stops a model that repeats itself")
         terminal.type("off")
         terminal.press("enter", then="Loop detection is off")

@@ -151,9 +151,10 @@ def test_a_long_diff_is_shown_whole_in_a_pager_and_opens_in_the_difftool(folder:
     (folder.parent / ".gitconfig").write_text(tool)
     (folder / "notes.txt").write_text("the first of all\nold\n")
     long = "the first of all\n" + "".join(f"line {n}\n" for n in range(500))
-    with opens([edit(long), {"text": "Written."}], env={"PAGER": f"tee {paged}"}) as terminal:
+    with opens([edit(long), {"text": "Written."}], rows=40, env={"PAGER": f"tee {paged}"}) as terminal:
         terminal.say("write it", then="more lines: [v]")
         terminal.waits_for("[o] difftool")
+        assert any("notes.txt (+" in line for line in terminal.screen), "its headline is still there"
         terminal.press("v")
         until(lambda: paged.exists() and "line 499" in paged.read_text(), "the pager")
         time.sleep(0.5)

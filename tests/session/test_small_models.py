@@ -14,7 +14,8 @@ from interlock.state.text import estimate_tokens
 
 
 def said(text: str, name: str = "", **args: str) -> str:
-    return json.dumps({"text": text, "call": {"name": name, "args": args} if name else None})
+    call = {"call": {"name": name, "args": args}} if name else {}
+    return json.dumps({**call, "text": text})
 
 
 def test_a_small_model_reads_edits_and_ends_in_a_session(folder: Path, local: Local) -> None:

@@ -33,7 +33,7 @@ def test_an_undo_is_known_to_the_model_and_to_the_next_session(folder: Path, ope
     replies = [edit(), {"tool_calls": [MADE]}, {"text": "Both."}, {"expect": told, "text": "I know."}]
     with opens(replies, "-y") as terminal:
         terminal.say("write it", then="Both.")
-        sent(terminal, "/undo", "Undoing write_file", "D notes.txt")
+        sent(terminal, "/undo", "Undoing the last change (write_file", "D notes.txt")
         sent(terminal, "/quit")
         assert "pyc" not in "\n".join(terminal.scrollback).partition("/undo")[2]
         terminal.ends()
@@ -74,6 +74,8 @@ def test_keys_and_servers_are_seen_tested_and_removed_here(folder: Path, opens: 
         sent(terminal, "/auth test openai", "127.0.0.1:9 can't be reached")
         sent(terminal, "/auth remove groq", "Removed what ~/.gemini/.env had of groq.")
         assert own.read_text() == "OPENAI_BASE_URL='http://127.0.0.1:9/v1'\n"
+        sent(terminal, "/auth remove openai", "Removed what ~/.gemini/.env had of openai.")
+        sent(terminal, "/auth", "No key and no server is set. Set one: /auth set PROVIDER")
         sent(terminal, "/model nonsense", "like", "/model openai:gpt-5.")
 
 

@@ -10,7 +10,8 @@ from patience import lines_run
 from interlock.tools._content import TextFile, decode
 from interlock.tools._diff import Comparison, unified_diff
 from interlock.tools.matcher.edit import Problem, placed_or_repaired, raw_after
-from interlock.tools.matcher.find import Match, Miscount, find, replaced
+from interlock.tools.matcher.find import find
+from interlock.tools.matcher.windows import Match, Miscount, replaced
 
 CODE = "def f():\n    if x:\n        a()\n\n        b()\n    return 1\n"
 TABS = CODE.replace("    ", "\t")

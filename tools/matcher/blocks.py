@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from interlock.tools._content import line_at
 from interlock.tools.matcher.edit import Placed, Problem, nearest_text, repaired
-from interlock.tools.matcher.find import Match, Miscount, find
-from interlock.tools.matcher.windows import Work
+from interlock.tools.matcher.find import find
+from interlock.tools.matcher.windows import Match, Miscount, Work
 
 _MARKER = re.compile(r"<{7}|>{7}|={7}\s*$|:(?:start|end)_line:")
 _SEARCH = re.compile(r"<{7} SEARCH>?\s*")

@@ -12,8 +12,8 @@ from rapidfuzz.distance import Indel
 
 from interlock.tools._content import TextFile, line_at, lines_of
 from interlock.tools._diff import Comparison
-from interlock.tools.matcher.find import Match, Miscount, Span, Strategy, find, find_exact
-from interlock.tools.matcher.windows import TooMuchWork, Work
+from interlock.tools.matcher.find import find, find_exact
+from interlock.tools.matcher.windows import Match, Miscount, Span, Strategy, TooMuchWork, Work
 
 _MOST_NAMED = 20
 _HOW = {
@@ -137,7 +137,6 @@ def raw_after(file: TextFile, spans: tuple[Span, ...]) -> str:
 
 
 def _smallest(text: str, span: Span) -> list[Span]:
-    """The changed lines."""
     old = text[span.start : span.end].splitlines(keepends=True)
     new = span.new.splitlines(keepends=True)
     at = [span.start]

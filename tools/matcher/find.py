@@ -28,8 +28,6 @@ from interlock.tools.matcher.windows import (
     token_windows,
 )
 
-__all__ = ["STRATEGIES", "Match", "Miscount", "Span", "Strategy", "find", "find_exact", "replaced"]
-
 _STRATEGIES: tuple[tuple[Strategy, Callable[[str, str, Work], Windows]], ...] = (
     ("whitespace", line_windows),
     ("tokens", token_windows),

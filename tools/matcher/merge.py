@@ -159,7 +159,6 @@ def _by_first_line(known: tuple[Pair, ...], new: Sequence[str]) -> Indenter | No
 
 
 def merged(text: str, window: Window, old: str, new: str) -> str:
-    """The replacement of one window."""
     ours = text[window.start : window.end]
     plain = plainer(old, ours)
     if window.pairs is None:

@@ -27,8 +27,6 @@ class Window:
 
 @dataclass(frozen=True)
 class Span:
-    """A window and its replacement."""
-
     start: int
     end: int
     new: str

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.state.calls import ToolError
-from interlock.state.tooling import Ended, PathRefused, ToolContext, Workspace
+from interlock.state.tooling import Ended, ToolContext
+from interlock.state.workspace import PathRefused, Workspace
 from interlock.tools._opening import LARGEST, open_directory, open_file, real_file
 
 LINE_CHARS = 2000

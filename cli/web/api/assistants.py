@@ -31,8 +31,6 @@ class Chosen:
 
 
 class Assistants:
-    """Answers about assistants."""
-
     def __init__(self, client: Client) -> None:
         self.client, self.home = client, client.home
         self._begun = time.time()

@@ -13,8 +13,6 @@ from interlock.engine.client import Client, threads
 
 
 class Items:
-    """Answers about items."""
-
     def __init__(self, client: Client) -> None:
         self._home = client.home
 

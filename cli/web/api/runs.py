@@ -22,8 +22,6 @@ from interlock.state.errors import InterlockError
 
 
 class Runs:
-    """Answers about drives."""
-
     def __init__(self, lanes: Lanes) -> None:
         self.lanes, self.about = lanes, lanes.about
         self._client, self._home = lanes.client, lanes.home

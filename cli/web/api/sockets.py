@@ -18,8 +18,6 @@ from interlock.state.errors import bug
 
 
 class Sockets:
-    """Answers the protocol's WebSocket."""
-
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
 
@@ -46,8 +44,6 @@ class Sockets:
 
 
 class _Talk:
-    """One connection."""
-
     def __init__(self, commands: Commands, socket: WebSocket, thread: str, person: Person) -> None:
         self._commands, self._socket, self._thread, self._person = commands, socket, thread, person
         self._wanted: dict[str, Mapping[str, Any]] = {}
@@ -72,7 +68,6 @@ class _Talk:
                         await self._send(made)
 
     async def listen(self) -> None:
-        """Answer commands."""
         while True:
             text = await self._socket.receive_text()
             try:

@@ -41,8 +41,6 @@ _STATUS = {
 
 
 class Threads:
-    """Answers about threads."""
-
     def __init__(self, client: Client) -> None:
         self.client, self.options, self.home = client, client.options, client.home
 

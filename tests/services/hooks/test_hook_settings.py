@@ -51,14 +51,7 @@ def test_hooks_of_project_and_user_add_up_and_the_users_come_last() -> None:
 
 
 def test_names_of_claude_code_are_the_same_events() -> None:
-    names = {
-        "PreToolUse": 0,
-        "PostToolUse": 0,
-        "UserPromptSubmit": 0,
-        "Stop": 0,
-        "PreCompact": 0,
-        "SessionEnd": 0,
-    }
+    names = ("PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd")
     found = book(layer(dict.fromkeys(names, one(command="c"))))
     assert found.configured == "AfterAgent,AfterTool,BeforeAgent,BeforeTool,PreCompress,SessionEnd"
     assert found.problems == ()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.services.models.gemini import NO_SIGNATURE, GeminiBody
-from interlock.services.models.request import PerMessage, Request, RequestHash
+from interlock.services.models.request import ModelRequest, PerMessage, RequestHash
 from interlock.state.messages import Message, ToolCall
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
@@ -80,7 +80,7 @@ def meant(history: list[Message]) -> list[Any]:
 
 
 def body(model: str, history: list[Message]) -> dict[str, Any]:
-    return GeminiBody(model)(Request(model, history, (), None, 1.0, "", "main", 0))
+    return GeminiBody(model)(ModelRequest(model, history, (), None, 1.0, "", "main", 0))
 
 
 @given(history=histories)
@@ -128,10 +128,10 @@ def test_a_record_is_converted_once_and_forgotten_when_it_is_no_longer_asked_wit
 
 
 def test_the_request_hash_tells_requests_apart() -> None:
-    def request(**changes: Any) -> Request:
+    def request(**changes: Any) -> ModelRequest:
         fields = {"model": "m", "messages": [Message(role="user", content="x")], "tools": (), "schema": None}
         rest = {"temperature": 1.0, "agent": "", "role": "main", "ordinal": 0}
-        return Request(**{**fields, **rest, **changes})
+        return ModelRequest(**{**fields, **rest, **changes})
 
     hashes = [
         RequestHash()(r)

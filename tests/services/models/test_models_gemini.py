@@ -7,7 +7,7 @@ import pytest
 from fake_gemini.fake import FakeGemini
 
 from interlock.services.models.gemini import NO_SIGNATURE, GeminiBody
-from interlock.services.models.request import Request
+from interlock.services.models.request import ModelRequest
 from interlock.state.messages import (
     DataPart,
     Message,
@@ -174,7 +174,7 @@ async def test_the_body_says_what_the_clients_own_would_say() -> None:
         Message(role="assistant", content="done"),
         Message(role="user", content="thanks"),
     ]
-    request = Request("gemini-2.5-pro", history, (), None, 1.0, "", "main", 0)
+    request = ModelRequest("gemini-2.5-pro", history, (), None, 1.0, "", "main", 0)
     system, contents = _parse_chat_history([converted(m) for m in history], model="gemini-2.5-pro")
     ours = GeminiBody("gemini-2.5-pro")(request)
     assert [Content.model_validate(c) for c in ours["contents"]] == contents
@@ -183,6 +183,6 @@ async def test_the_body_says_what_the_clients_own_would_say() -> None:
 
 async def test_the_clients_deep_copies_share_the_history() -> None:
     body = GeminiBody("gemini-2.5-pro")(
-        Request("gemini-2.5-pro", [Message(role="user", content="x")], (), None, 1.0, "", "main", 0)
+        ModelRequest("gemini-2.5-pro", [Message(role="user", content="x")], (), None, 1.0, "", "main", 0)
     )
     assert copy.deepcopy(body)["contents"][0] is body["contents"][0]

@@ -140,6 +140,7 @@ def test_settings_allow_and_exclude_tools(make, call, shell) -> None:
     assert policy.check(call("write_file"), "write", "default").rule == "settings tools.allowed 'write_file'"
     assert policy.check(shell("npm test -- -x"), "execute", "default").decision == "allow"
     assert policy.check(shell("npm test; ls"), "execute", "default").decision == "ask"
+    assert policy.check(shell("npm test > x"), "execute", "default").decision == "ask"
     assert policy.check(shell("ls; rm x"), "execute", "yolo").decision == "deny"
     assert policy.check(call("web_fetch"), "network", "yolo").decision == "deny"
 

@@ -308,7 +308,7 @@ TARGETS = {
             *("uv run make deploy", "uv run --with x make test deploy", "poetry run make -k deploy"),
         ),
         ("make test lint", "make test lint -j4", "make test PYTHON=x", "make test SHELL=./x"),
-        ("make test", "make test -j4 V=1", "make test CI=true"),
+        ("make test", "make test -j 4 V=1", "make test CI=true"),
     ),
     ("make test", "./deploy.sh"): (
         (),

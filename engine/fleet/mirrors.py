@@ -1,0 +1,184 @@
+"""mirrors: a worker's copies of git repositories, one for each address, and what it asks their servers.
+
+Git runs here in bare repositories that this program made, and where files are checked out without the host's settings:
+no hook, filter or setting of a repository is ever executed. Servers are asked with the host's own credentials.
+"""
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from interlock.services.files.filesystem import locked
+from interlock.services.files.folders import private_directory
+from interlock.state.errors import RunError
+from interlock.state.repository import FleetSettings, Repository
+
+_PATIENCE_S = 900
+_ALWAYS = (
+    *(f"core.hooksPath={os.devnull}", f"core.attributesFile={os.devnull}", "core.fsmonitor=false"),
+    *("protocol.ext.allow=never", "submodule.recurse=false", "gc.auto=0", "fetch.unpackLimit=1"),
+    *("advice.detachedHead=false", "init.defaultBranch=main", "push.recurseSubmodules=no"),
+)
+_ALONE = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
+_OF_HOST = (
+    "HOME",
+    "PATH",
+    "USER",
+    "LOGNAME",
+    "SSH_AUTH_SOCK",
+    "SSH_AGENT_PID",
+    "XDG_CONFIG_HOME",
+    "XDG_RUNTIME_DIR",
+)
+"""Besides what begins with GIT_, and names of proxies."""
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ssl_cert_file", "ssl_cert_dir")
+_REASONS = {
+    "could not read Username": "it asks for credentials, and this host has none: set up git's credential helper",
+    "Authentication failed": "its server refused this host's credentials",
+    "Permission denied": "its server refused this host's key",
+    "Host key verification failed": "its host key isn't known here: add it to ~/.ssh/known_hosts",
+    "non-fast-forward": "the branch there has commits that this run doesn't know",
+    "fetch first": "the branch there has commits that this run doesn't know",
+    "No space left": "no space left on the disk of the worker",
+}
+"""What git says → what it means; the rest is shown as git says it."""
+
+
+def git(
+    *arguments: str, at: Path, alone: bool = True, env: dict[str, str] | None = None, text: str = ""
+) -> str:
+    """Run git in a repository of ours; `alone`: without the host's settings. Raises `RunError` with git's reason."""
+    settings = (part for setting in _ALWAYS for part in ("-c", setting))
+    own = {
+        k: v for k, v in os.environ.items() if k in _OF_HOST or k.startswith("GIT_") or k.lower() in _PROXIES
+    }
+    own = {
+        k: v for k, v in own.items() if k not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_TRACE")
+    }
+    ssh = {"GIT_SSH_COMMAND": own.get("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")}
+    fixed = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "https:http:ssh:git:file", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            ("git", *settings, *arguments),
+            cwd=at,
+            env={**own, **ssh, **fixed, **(_ALONE if alone else {}), **(env or {})},
+            input=text,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=_PATIENCE_S,
+            start_new_session=True,
+            umask=0o022,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise RunError("git isn't installed on this worker (apt install git).") from error
+    except OSError as error:
+        raise RunError(f"git can't be run in {str(at)!r}: {error.strerror}.") from error
+    except subprocess.TimeoutExpired as error:
+        raise RunError(f"git {arguments[0]} took longer than {_PATIENCE_S // 60} minutes.") from error
+    if done.returncode:
+        raise RunError(_reason(done.stderr) or f"git {arguments[0]} failed with {done.returncode}")
+    return done.stdout.strip()
+
+
+def _reason(said: str) -> str:
+    known = next((why for part, why in _REASONS.items() if part in said), "")
+    lines = [line for line in said.splitlines() if line.startswith(("fatal:", "error:", " ! ", "remote:"))]
+    return known or " ".join(" ".join(lines[:3] or said.splitlines()[:1]).split())[:300]
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """One repository's, in a worker's folder."""
+
+    repository: Repository
+    folder: Path
+
+    @classmethod
+    def of(cls, repository: Repository, workspaces: Path, settings: FleetSettings) -> "Mirror":
+        """Raises `RunError` for an address of this host's files that its settings don't allow."""
+        if settings.refuses(repository.url):
+            raise RunError(
+                f"Repository {repository.url!r} is a folder of the worker. Allow it there, in "
+                "~/.interlock/settings.json: fleet.localRepositories"
+            )
+        name = hashlib.sha256(repository.url.encode()).hexdigest()[:16]
+        return cls(repository, workspaces / ".mirrors" / f"{name}.git")
+
+    @property
+    def objects(self) -> Path:
+        return self.folder / "objects"
+
+    def commit(self, known: str = "") -> str:
+        """Bring the mirror up to date; returns the commit that the reference names, or `known` if it is there.
+
+        Raises `RunError`.
+        """
+        private_directory(self.folder)
+        with locked(self.folder):
+            if not (self.folder / "HEAD").exists():
+                git("init", "--quiet", "--bare", "--template=", ".", at=self.folder)
+            if known and self._found(known):
+                return known
+            try:
+                self._fetch("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", more=("--prune",))
+                return self._resolved(known)
+            except RunError as error:
+                raise RunError(f"Repository {self.repository.url!r} can't be cloned: {error}") from error
+
+    def _fetch(self, *wanted: str, more: Sequence[str] = ()) -> None:
+        flags = ("--quiet", "--no-recurse-submodules", "--no-write-fetch-head", *more)
+        git("fetch", *flags, "--", self.repository.url, *wanted, at=self.folder, alone=False)
+
+    def _resolved(self, known: str) -> str:
+        if wanted := known or self.repository.ref:
+            for name in (f"refs/heads/{wanted}", f"refs/tags/{wanted}", wanted):
+                if found := self._found(name):
+                    return found
+            raise RunError(f"it has no branch, tag or commit {wanted!r}.")
+        said = git("ls-remote", "--", self.repository.url, "HEAD", at=self.folder, alone=False)
+        if not said:
+            raise RunError("it is empty.")
+        return said.split()[0]
+
+    def _found(self, name: str) -> str:
+        try:
+            return git(
+                "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", at=self.folder
+            )
+        except RunError:
+            return ""
+
+    def is_branch(self) -> bool:
+        return bool(self.repository.ref and self._found(f"refs/heads/{self.repository.ref}"))
+
+    def tree_of(self, commit: str) -> str:
+        return git("rev-parse", f"{commit}^{{tree}}", at=self.folder)
+
+    def check_out(self, commit: str, folder: Path) -> None:
+        """Make a repository of its own in this folder, with the commit's files. Raises `RunError`."""
+        git("init", "--quiet", "--template=", ".", at=folder)
+        git("fetch", "--quiet", "--no-tags", str(self.folder), commit, at=folder)
+        git("remote", "add", "origin", self.repository.url, at=folder)
+        branch = ("-B", self.repository.ref) if self.is_branch() else ("--detach",)
+        git("checkout", "--quiet", "--force", *branch, commit, at=folder)
+
+    def push(self, commit: str, branch: str, borrowed: Path) -> None:
+        """Push a commit of which some objects are in another repository (`borrowed`). Raises `RunError`."""
+        env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(borrowed)}
+        wanted = f"{commit}:refs/heads/{branch}"
+        git(
+            "push",
+            "--quiet",
+            "--no-verify",
+            "--",
+            self.repository.url,
+            wanted,
+            at=self.folder,
+            alone=False,
+            env=env,
+        )

@@ -1,0 +1,152 @@
+"""blobs: what is too long for a row: files beside SQLite, rows beside PostgreSQL, where no host's files are needed."""
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+
+from interlock.engine.store import Store, reading
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.database import explained
+from interlock.services.files.blobs import Blobs
+from interlock.services.files.filesystem import replace_file, store_file
+from interlock.services.files.folders import private_directory
+
+SCHEMA = """
+create table if not exists blobs (
+    name text not null,               -- outputs/NAME, plans/RUN/NAME, snapshots/COMMIT
+    part integer not null,
+    body blob not null,
+    owner text not null,              -- a plan's run, a snapshot's repository; '' for outputs
+    base text not null,               -- the snapshot that this one continues; '' for none
+    at real not null,
+    primary key (name, part)
+)
+"""
+"""In PostgreSQL only."""
+_PIECE = 1 << 20
+"""Longer ones are stored in pieces of this size."""
+
+
+@dataclass(frozen=True)
+class RowBlobs(Blobs):
+    """`Blobs` as rows; each is committed with the row that names it."""
+
+    conn: Connection
+
+    def store(self, name: str, body: bytes) -> None:
+        put_blob(self.conn, f"outputs/{name}", body)
+
+    def load(self, name: str) -> bytes | None:
+        return blob(self.conn, f"outputs/{name}")
+
+
+def blobs_of(conn: Connection, outputs: Path) -> Blobs:
+    """Where a store's long bodies are. `outputs`: its folder for them."""
+    return RowBlobs(outputs, conn) if conn.blobs else Blobs(outputs)
+
+
+def body_of(home: Path, own: str | bytes | None, file: str | None) -> str | bytes | None:
+    """The body of a row: its own, or that of the file it names; None: the file is gone."""
+    if file is None:
+        return own
+    with reading(home) as conn:
+        return blobs_of(conn, home / "outputs").load(file) if conn else None
+
+
+def put_blob(conn: Connection, name: str, body: bytes | BinaryIO, owner: str = "", base: str = "") -> None:
+    """With the connection's next commit. A plan replaces the one before; others with the name have the same bytes."""
+    if name.startswith("plans/"):
+        conn.later("blobs", "delete from blobs where name = ? and part > 0", (name,))
+    sql = (
+        "insert into blobs (name, part, body, owner, base, at) values (?, ?, ?, ?, ?, ?) "
+        "on conflict (name, part) do update set body = excluded.body, at = excluded.at"
+    )
+    file = BytesIO(body) if isinstance(body, bytes) else body
+    part, piece = 0, file.read(_PIECE)
+    while piece or not part:
+        conn.later("blobs", sql, (name, part, piece, owner, base, time.time()))
+        part, piece = part + 1, file.read(_PIECE)
+
+
+def blob(conn: Connection, name: str) -> bytes | None:
+    rows = conn.execute("select body from blobs where name = ? order by part", (name,)).fetchall()
+    return b"".join(bytes(body) for (body,) in rows) if rows else None
+
+
+def forget_outputs(conn: Connection, names: Iterable[str], since: float) -> None:
+    """Remove these unless they were stored after `since` (Unix time): then a row is about to name them."""
+    for name in names:
+        conn.execute("delete from blobs where name = ? and at <= ?", (f"outputs/{name}", since))
+
+
+def forget_owned(conn: Connection, kind: str, owner: str) -> None:
+    conn.execute("delete from blobs where owner = ? and name like ?", (owner, f"{kind}/%"))
+
+
+def keep_output(store: Store, path: Path) -> None:
+    """Store a file that a tool wrote to `outputs/`, durable on return."""
+    if store.blobs:
+        with ExitStack() as stack:
+            stack.enter_context(explained(store.path))
+            file = stack.enter_context(path.open("rb"))
+            conn = stack.enter_context(closing(store.connect_driver()))
+            with conn.transaction(synced=True):
+                put_blob(conn, f"outputs/{path.name}", file)
+
+
+def bring_output(store: Store, name: str) -> None:
+    """Write the file of `outputs/` with this name that another host stored, if there is one."""
+    if store.blobs:
+        with explained(store.path), closing(store.connect()) as conn:
+            body = RowBlobs(store.outputs, conn).load(name)
+        if body is not None:
+            store_file(store.outputs, name, body)
+
+
+def keep_plans(conn: Connection, run: str, plans: Path, kept: dict[Path, int]) -> None:
+    """Store the plans that changed, with the connection's next commit. `kept`: when those that are stored changed."""
+    for path in plans.rglob("*.md") if conn.blobs else ():
+        with suppress(FileNotFoundError):
+            if kept.get(path) != (changed := path.stat().st_mtime_ns):
+                put_blob(conn, f"plans/{run}/{path.relative_to(plans)}", path.read_bytes(), owner=run)
+                kept[path] = changed
+
+
+def plans_of(conn: Connection, home: Path, run: str) -> Iterator[tuple[str, bytes]]:
+    """The name below `plans/RUN`, and the bytes, of each plan."""
+    if not conn.blobs:
+        folder = home / "plans" / run
+        yield from ((str(p.relative_to(folder)), p.read_bytes()) for p in folder.rglob("*") if p.is_file())
+        return
+    prefix = f"plans/{run}/"
+    for (name,) in conn.execute(
+        "select name from blobs where owner = ? and part = 0 and name like ?", (run, f"{prefix}%")
+    ).fetchall():
+        yield name.removeprefix(prefix), blob(conn, name) or b""
+
+
+def bring_plans(conn: Connection, home: Path, run: str) -> None:
+    """Write the run's plans to its folder of them, as the store has them."""
+    for name, body in plans_of(conn, home, run) if conn.blobs else ():
+        put_plan(None, home, run, name, body)
+
+
+def put_plan(conn: Connection | None, home: Path, run: str, name: str, body: bytes) -> None:
+    """Store a plan; with a connection, in its store."""
+    if conn is not None and conn.blobs:
+        put_blob(conn, f"plans/{run}/{name}", body, owner=run)
+        return
+    file = home / "plans" / run / name
+    private_directory(file.parent)
+    replace_file(file, body)
+
+
+def copy_plans(home: Path, run: str, fork: str) -> None:
+    """Give a fork the plans of its parent."""
+    with closing(Store(home).connect()) as conn, conn.transaction():
+        for name, body in [*plans_of(conn, home, run)]:
+            put_plan(conn, home, fork, name, body)

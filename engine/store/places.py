@@ -1,0 +1,100 @@
+"""places: where the files of a run on a git repository are, and what changes in its rows when a host takes it over."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from interlock.engine.store import read_options
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.lineage import RELATED
+
+
+class Place(NamedTuple):
+    folder: str
+    at: str
+    """`HOST:DIR` of the worker that has it; empty: none had it yet."""
+
+
+def place_of(conn: Connection, run: str) -> Place:
+    (folder,) = conn.execute("select workspace from runs where run = ?", (run,)).fetchone()
+    repository: Mapping[str, str] = read_options(conn, run).get("repository") or {}
+    return Place(folder, repository.get("at", ""))
+
+
+def _in_folder(conn: Connection, run: str) -> list[str]:
+    """The run, and those that work in the same folder: its subtasks and its parents, and what carries out its plan."""
+    query = f"{RELATED} select r.run from runs r join related on r.run = related.run where r.workspace = ?"
+    return [name for (name,) in conn.execute(query, (run, place_of(conn, run).folder)).fetchall()]
+
+
+def newest_snapshot(conn: Connection, run: str) -> str:
+    """The last snapshot of the run's folder: the one that no other continues; empty: there is none yet."""
+    runs = _in_folder(conn, run)
+    places = ", ".join("?" * len(runs))
+    query = (
+        f"select s.at, s.seq, b.name, b.base from snapshots s join blobs b on b.part = 0 "
+        f"and b.name in ('snapshots/' || s.before, 'snapshots/' || s.after) where s.run in ({places})"
+    )
+    rows = conn.execute(query, runs).fetchall()
+    continued = {f"snapshots/{base}" for *_, base in rows}
+    last = [(at, seq, name) for at, seq, name, _ in rows if name not in continued]
+    return max(last)[2].removeprefix("snapshots/") if last else ""
+
+
+def move(
+    conn: Connection, run: str, old: Place, folder: str, repository: Mapping[str, str], note: str
+) -> None:
+    """Inside a transaction: the run, and those that work with it, have their files in another folder.
+
+    `note`: what their models are told.
+    """
+    for name in _in_folder(conn, run):
+        options = {**read_options(conn, name), "repository": dict(repository)}
+        conn.execute(
+            "update runs set workspace = ?, options = ? where run = ?", (folder, json.dumps(options), name)
+        )
+        move_requests(conn, name, old.folder, folder)
+        _move_intents(conn, name, old.folder, folder)
+        if note:
+            add_note(conn, name, note)
+
+
+def add_note(conn: Connection, run: str, text: str) -> None:
+    """Inside a transaction: tell the run's model in its next turn."""
+    conn.execute(
+        "insert into undone (run, seq, at, text) "
+        "select ?, coalesce(max(seq), 0) + 1, ?, ? from undone where run = ?",
+        (run, time.time(), text, run),
+    )
+
+
+def move_requests(conn: Connection, run: str, old: str, new: str) -> None:
+    """Move the file paths in pending requests to another folder."""
+    rows = conn.execute("select id, request from approvals where run = ? and answer is null", (run,))
+    for name, text in rows.fetchall():
+        request = json.loads(text)
+        for file in request.get("files", ()):
+            file["path"] = _moved(file["path"], old, new)
+        conn.execute("update approvals set request = ? where id = ?", (json.dumps(request), name))
+
+
+def _move_intents(conn: Connection, run: str, old: str, new: str) -> None:
+    """Move the paths of changes that a kill may have cut off."""
+    rows = conn.execute(
+        "select message, idx, attempt, planned from journal where run = ? and state = 'intent' "
+        "and planned is not null",
+        (run,),
+    )
+    for message, idx, attempt, text in rows.fetchall():
+        planned: dict[str, Any] = json.loads(text)
+        planned["path"] = _moved(planned["path"], old, new)
+        conn.execute(
+            "update journal set planned = ? where run = ? and message = ? and idx = ? and attempt = ?",
+            (json.dumps(planned), run, message, idx, attempt),
+        )
+
+
+def _moved(path: str, old: str, new: str) -> str:
+    return str(Path(new, Path(path).relative_to(old))) if Path(path).is_relative_to(old) else path

@@ -1,0 +1,89 @@
+"""The statements of a run's life in PostgreSQL: each finds its rows by an index, however many runs there are.
+
+Not among them, because they read the whole store: `runs --all`, `runs rm`, `stats`, `audit verify`, `doctor --store`.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from commands import Run, run
+from databases import fresh_database
+
+__all__ = ["run"]
+
+SCRIPT = [
+    {"tool_calls": [{"name": "write_file", "args": {"file_path": "made.txt", "content": "made\n"}}]},
+    {"tool_calls": [{"name": "run_shell_command", "args": {"command": "true"}}]},
+    {"text": "Made it."},
+]
+_PLACE = re.compile(r"'[^']*'|\?|(?<![:\w]):([a-z_]+)")
+
+
+def test_every_statement_of_a_runs_life_has_an_index(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    from interlock.engine.store import postgres
+
+    monkeypatch.setenv("INTERLOCK_STORE", fresh_database())
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(SCRIPT))
+    assert run("fleet", "init").code == 0
+    seen = dict[str, None]()
+    translated = postgres.translated
+    monkeypatch.setattr(postgres, "translated", lambda sql: seen.setdefault(sql) or translated(sql))
+    _life(run, f"script:{script}")
+    assert len(seen) > 60
+    with psycopg.connect(os.environ["INTERLOCK_STORE"], autocommit=True) as conn:
+        conn.execute("set enable_seqscan = off; set plan_cache_mode = force_generic_plan")
+        slow = {sql: plan for sql in seen if "Seq Scan" in (plan := _plan(conn, postgres.dialect(sql)))}
+    assert not slow, "\n\n".join(f"{sql}\n{plan}" for sql, plan in slow.items())
+
+
+def _life(run: Run, model: str) -> None:
+    assert run("-p", "make it", "-m", model).code == 75
+    (name,) = [row["run"] for row in run("runs", "--status", "waiting", "--json").json]
+    run("approvals")
+    while run("resume", "latest", "--approve", "all").code == 75:
+        pass
+    begun = run("run", "main", "--detach", "-m", model, "make it").out.strip()
+    for words in (
+        ("runs",),
+        ("runs", "--status", "waiting"),
+        ("approvals", name),
+        ("fleet",),
+        ("logs", begun),
+        ("wait", name),
+        ("cancel", begun),
+        ("resume", begun),
+        ("show", name, "--calls"),
+        ("show", name[:5]),
+        ("history", name),
+        ("export", name),
+        ("diff", name, "--files"),
+        ("replay", name),
+        ("fork", name, "--at", "1"),
+        ("undo", name),
+    ):
+        assert run(*words).code in (0, 1, 75), words
+
+
+def _plan(conn: "psycopg.Connection[tuple[str]]", sql: str) -> str:  # noqa: F821 - an extra
+    names = dict[str, int]()
+
+    def number(found: re.Match[str]) -> str:
+        if found[0] == "?":
+            return f"${names.setdefault(f'{len(names)}', len(names) + 1)}"
+        return f"${names.setdefault(found[1], len(names) + 1)}" if found[1] else found[0]
+
+    numbered = _PLACE.sub(number, sql)
+    if numbered.split()[0].lower() not in ("select", "insert", "update", "delete", "with"):
+        return ""
+    conn.execute(f"prepare one as {numbered}")
+    given = ", ".join(["null"] * len(names))
+    rows = conn.execute(f"explain execute one{f'({given})' if names else ''}").fetchall()
+    conn.execute("deallocate one")
+    return "\n".join(line for (line,) in rows)
