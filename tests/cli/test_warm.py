@@ -72,7 +72,7 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in found]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def as_from_a_shell() -> Generator[None]:
     """Commands get the signals that a shell gives them, also where the tests themselves run in the background."""
     numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
@@ -87,12 +87,23 @@ def as_from_a_shell() -> Generator[None]:
 @pytest.fixture
 def place(tmp_path: Path) -> Generator[Place]:
     made = Place(tmp_path)
+    own = {**made.env}
+    yield made
+    if (tmp_path / "run" / "interlock").exists():
+        made.run("warm", "--stop", env=own)
+
+
+@pytest.fixture(scope="module")
+def shared(as_from_a_shell: None, tmp_path_factory: pytest.TempPathFactory) -> Generator[Place]:
+    made = Place(tmp_path_factory.mktemp("warm"))
     yield made
     made.run("warm", "--stop")
 
 
 @pytest.fixture
-def warmed(place: Place) -> Place:
+def warmed(place: Place, shared: Place) -> Place:
+    """A place of one's own, and a warm process for all tests that leave it alone."""
+    place.env["XDG_RUNTIME_DIR"] = shared.env["XDG_RUNTIME_DIR"]
     done = place.run("warm")
     assert done.stdout.startswith("Commands start warm from here (process "), done
     return place
@@ -227,7 +238,7 @@ def test_it_keeps_no_secret_no_file_and_no_thread(warmed: Place) -> None:
     assert SECRET not in Path(f"/proc/{pid}/environ").read_text()
     kinds = [str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()]
     files = [kind for kind in kinds if not kind.startswith(("/dev/null", "socket:"))]
-    assert files == [str(warmed.folder.parent / "run" / "interlock")]
+    assert files == [f"{warmed.env['XDG_RUNTIME_DIR']}/interlock"]
     assert len([*Path(f"/proc/{pid}/task").iterdir()]) == 1
 
 

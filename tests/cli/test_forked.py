@@ -1,0 +1,90 @@
+"""Programs of ours that are forked, for drives of `serve` and of workers: what they get, and what a kill leaves."""
+
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from patience import until
+
+from interlock.cli.forked import Child, Fork, Forker
+
+PROGRAM = """
+import os, sys, tempfile, time
+from pathlib import Path
+
+def main(word):
+    Path("began").touch()
+    while word == "wait" and not Path("go").exists():
+        time.sleep(0.01)
+    print(word, os.environ["FOO"], os.getcwd(), tempfile.gettempdir(), sys.stdin.read(), os.getsid(0) == os.getpid())
+    return 7
+"""
+SECRET = "sk-" + "forked0123456789abcdef" * 2
+
+if not sys.platform.startswith("linux"):
+    pytest.skip("forks need Linux", allow_module_level=True)
+
+
+@pytest.fixture
+def forker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Forker]:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("GEMINI_API_KEY", SECRET)
+    made = Forker()
+    yield made
+    made.end()
+
+
+def started(forker: Forker, word: str) -> tuple[Child, int]:
+    """The fork, and what it says."""
+    told, stdout = os.pipe()
+    with tempfile.TemporaryFile() as given:
+        given.write(SECRET.encode())
+        given.seek(0)
+        env = {**os.environ, "FOO": "bar", "TMPDIR": str(Path.cwd())}
+        child = forker.start("program", word, env=env, stdin=given.fileno(), stdout=stdout)
+    os.close(stdout)
+    return child, told
+
+
+def said(told: int) -> str:
+    with os.fdopen(told) as file:
+        return file.read()
+
+
+def test_a_fork_has_what_its_starter_gave_and_outlives_a_kill_of_what_forks_which_knows_nothing(
+    forker: Forker, tmp_path: Path
+) -> None:
+    words = f"bar {tmp_path} {tmp_path} {SECRET} True\n"
+    child, told = started(forker, "now")
+    assert isinstance(child, Fork) and said(told) == f"now {words}" and child.wait() == 7
+    child, told = started(forker, "wait")
+    parent = int(Path(f"/proc/{child.pid}/stat").read_text().split()[3])
+    until((tmp_path / "began").exists)
+    for kept in (SECRET, str(tmp_path / "began")):
+        assert kept not in memory(parent)
+    assert SECRET in memory(child.pid)
+    os.kill(parent, signal.SIGKILL)
+    again, _ = started(forker, "wait")
+    assert int(Path(f"/proc/{again.pid}/stat").read_text().split()[3]) not in (parent, os.getpid())
+    again.send_signal(signal.SIGTERM)
+    assert again.wait() == -signal.SIGTERM and child.poll() is None
+    (tmp_path / "go").touch()
+    assert said(told) == f"wait {words}" and child.wait() == 7
+
+
+def memory(pid: int) -> str:
+    """What a process can write to, one region after the other."""
+    found: list[bytes] = []
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as file:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            if "rw-p" in line:
+                start, end = (int(part, 16) for part in line.split()[0].split("-"))
+                file.seek(start)
+                found.append(file.read(end - start))
+    return b"".join(found).decode("latin-1")
