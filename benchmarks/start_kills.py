@@ -111,7 +111,8 @@ def one(place: Place, dice: random.Random) -> str:
             status = json.loads(place.told("show", row["run"], "--json"))["status"]
             if status in ("done", "failed"):
                 break
-            place.told("resume", row["run"], "-y", "--approve", "all")
+            waits = ("--approve", "all") if status == "waiting" else ()
+            place.told("resume", row["run"], "-y", *waits)
         assert status == "done", (whom, row["run"], status)
         count = (place.work / "count.txt").read_text().count("once")
         calls = place.told("show", row["run"], "--calls")
