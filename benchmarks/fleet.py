@@ -144,27 +144,29 @@ class Matrix:
 
     # What happens to them
 
-    def fault(self) -> None:
-        """Do something bad to a random host, worker or drive."""
+    def fault(self) -> bool:
+        """Do something bad to a random host, worker or drive; returns whether there was one."""
         kinds = ["kill a worker", "stop a worker", "kill a drive", "pause a drive"]
         kinds += ["cut a host", "pause a host", "kill a host"] if self.network else ["pause a worker"]
-        kind, host = self.chance.choice(kinds), self.chance.choice(self.hosts)
-        if host.cut or host.paused or host.worker_pid() is None:
-            return
+        kind = self.chance.choice(kinds)
+        well = [host for host in self.hosts if not host.cut and not host.paused and host.worker_pid()]
+        if not well:
+            return False
+        host = self.chance.choice(well)
+        drives, seconds = self.drives(host), 0.0
         if kind.endswith("drive"):
-            self._to_a_drive(kind, host)
-            return
-        drives, seconds = host.drives(), 0.0
+            return self._to_a_drive(kind, drives)
         if kind == "stop a worker":
             os.kill(host.worker_pid() or 0, signal.SIGTERM)
         elif kind.startswith("kill"):
             self._note(drives, 0)
             host.kill() if kind == "kill a host" else os.kill(host.worker_pid() or 0, signal.SIGKILL)
         else:
-            seconds = self.chance.uniform(5, 90 if kind == "cut a host" else 60)
+            seconds = self.chance.uniform(5, 90 if kind == "cut a host" else 40)
             self._note(drives, seconds)
             self._away(kind, host, seconds)
         self.faults[kind] += 1
+        return True
 
     def _away(self, kind: str, host: Host, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -185,24 +187,34 @@ class Matrix:
         _each(host.paused, signal.SIGCONT)
         host.cut, host.paused = False, set()
 
-    def _to_a_drive(self, kind: str, host: Host) -> None:
-        drives = host.drives()
+    def _to_a_drive(self, kind: str, drives: dict[str, int]) -> bool:
         if not drives:
-            return
+            return False
         run, pid = self.chance.choice([*drives.items()])
         seconds = self.chance.uniform(3, 25) if kind.startswith("pause") else 0
         self._note({run: pid}, seconds)
-        with contextlib.suppress(ProcessLookupError):
+        try:
             os.kill(pid, signal.SIGSTOP if seconds else signal.SIGKILL)
-            self.faults[kind] += 1
+        except ProcessLookupError:
+            return False
+        self.faults[kind] += 1
         if seconds:
             self.later.append((time.monotonic() + seconds, lambda: _each({pid}, signal.SIGCONT)))
+        return True
 
     def _note(self, drives: dict[str, int], away_s: float) -> None:
         now = time.monotonic()
         with contextlib.suppress(Exception):  # the database may be away, too: then this one isn't measured
             for run, epoch in self.epochs([*drives]).items():
                 self.hurt[run] = (epoch, now, now + away_s if away_s else float("inf"))
+
+    def drives(self, host: Host) -> dict[str, int]:
+        import psycopg
+
+        try:
+            return host.drives(self.rows("select run, host, pid from lease where held = 1"))
+        except psycopg.Error:  # the database is away, too
+            return {}
 
     def end_faults(self, *, all_of_them: bool = False) -> None:
         now = time.monotonic()
@@ -357,8 +369,7 @@ def _shaken(args: argparse.Namespace, matrix: Matrix, server: Server, proxy: Pro
                 host.start()
         if now - begun < args.seconds:
             next(disasters, None)
-            if now >= next_fault:
-                matrix.fault()
+            if now >= next_fault and matrix.fault():
                 next_fault = now + args.every
         matrix.end_faults(all_of_them=now - begun >= args.seconds + 90)
         try:

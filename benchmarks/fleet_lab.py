@@ -185,9 +185,11 @@ class Host:
             (pid for pid in self.processes() if b"\0worker\0" in _words(pid) + b"\0" and _is_ours(pid)), None
         )
 
-    def drives(self) -> dict[str, int]:
-        """Run → the process that drives it."""
-        return dict(driving for pid in self.processes() if (driving := _drive(pid)))
+    def drives(self, held: list[tuple[str, str, int]]) -> dict[str, int]:
+        """Run → the process that drives it. `held`: run, host and process of each lease that is held."""
+        own = f"host{self.number}/" if self.namespace else os.uname().nodename
+        runs = {pid: run for run, host, pid in held if host.startswith(own)}
+        return {runs[inside]: pid for pid in self.processes() if (inside := _pid_inside(pid)) in runs}
 
     def signal(self, number: int) -> None:
         for pid in self.processes():
@@ -223,11 +225,13 @@ def _is_ours(pid: int) -> bool:
     return b"python" in _words(pid).split(b"\0")[0]
 
 
-def _drive(pid: int) -> tuple[str, int] | None:
-    words = _words(pid).split(b"\0")
-    if b"interlock.engine.fleet.job" not in words:
-        return None
-    return words[words.index(b"interlock.engine.fleet.job") + 1].decode(), pid
+def _pid_inside(pid: int) -> int:
+    """Its number in its own process table."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return 0
+    return int(status.partition("NSpid:")[2].partition("\n")[0].split()[-1])
 
 
 def left_in(folder: Path) -> list[int]:

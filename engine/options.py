@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
+from interlock.state.names import LISTING as LISTING
+
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
@@ -23,8 +25,6 @@ WORKFLOWS_FOLDER = Path(".interlock") / "workflows"
 """Where users' workflows live, relative to a workspace or the user's home."""
 WORKFLOWS_GROUP = "interlock.workflows"
 """Entry-point group."""
-LISTING = "langgraph.json"
-"""Names a project's LangGraph graphs."""
 
 HEARTBEAT_STALE_S = 30.0
 """Seconds without a heartbeat, on the challenger's monotonic clock, before a live owner is replaced (`engine.md` 17).

@@ -22,6 +22,7 @@ from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.scripts import scripts_of
 from interlock.services.policy.load import workspace_files
 from interlock.state.errors import ConfigError
+from interlock.state.names import LISTING
 from interlock.state.text import listed
 
 SEEN_FILE = Path(".interlock") / "seen_hooks.json"
@@ -183,6 +184,13 @@ def project_files(root: Path, home: Path) -> list[ProjectFile]:
     return [ProjectFile(file, tuple(_runs(file))) for file in found]
 
 
+def shown_files(root: Path, home: Path) -> list[ProjectFile]:
+    """What a person sees before the folder is trusted: those, and the graphs that could then be run by name."""
+    listing = root / LISTING
+    graphs = [ProjectFile(listing, tuple(_runs(listing)))] if listing.is_file() else []
+    return [*project_files(root, home), *graphs]
+
+
 def _brought(path: Path) -> Iterator[Path]:
     """Yield the parts of a protected name that apply only in a trusted folder."""
     for pattern in PROTECTED[path.name].trusted:
@@ -218,7 +226,7 @@ def _named(file: ProjectFile, root: Path) -> str:
 
 
 def _runs(file: Path) -> Iterator[str]:
-    """Yield hooks' commands and MCP servers as written, or one line saying why the file can't be read."""
+    """Yield hooks' commands, MCP servers and graphs as written, or one line saying why the file can't be read."""
     if file.suffix != ".json":
         return
     try:
@@ -232,6 +240,8 @@ def _runs(file: Path) -> Iterator[str]:
             yield from (f"hook {event}: {_dict(h).get('command', h)}" for h in _list(hooks))
     for name, server in _dict(data.get("mcpServers")).items():
         yield f"MCP server {name}: {_server(_dict(server))}"
+    for name, place in _dict(data.get("graphs")).items() if file.name == LISTING else ():
+        yield f"graph {name}: {_dict(place).get('path', place)}"
 
 
 def _server(server: dict[str, Any]) -> str:

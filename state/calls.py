@@ -136,7 +136,7 @@ class SessionRule(Frozen):
             return "; ".join([*([f"exactly {' and '.join(exact)}"] if exact else []), *known])
         if self.server:
             return f"every tool of the MCP server {self.server}"
-        return f"every call of {self.tool} on {self.path}" if self.path else f"every call of {self.tool}"
+        return f"{self.tool} on {self.path}" if self.path else f"every call of {self.tool}"
 
 
 class Verdict(Frozen):

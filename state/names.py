@@ -13,6 +13,8 @@ ALIASES = {
 GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 GEMINI_URL = "https://generativelanguage.googleapis.com"
 
+LISTING = "langgraph.json"
+"""Names a project's LangGraph graphs."""
 
 WAIT = "wait_for_previous"
 """Accepted by every tool that can run in parallel: run it after the preceding calls (gemini-cli)."""

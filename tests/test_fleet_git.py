@@ -12,6 +12,10 @@ from commands import Run, run
 from patience import until
 from test_fleet import Worker, fleet
 
+from interlock.engine.fleet.mirrors import Mirror
+from interlock.state.errors import RunError
+from interlock.state.repository import FleetSettings, repository
+
 __all__ = ["fleet", "run"]
 
 MAKE = "echo made > made.txt; chmod 750 made.txt; ln -s made.txt link; mkdir -p deep/empty; rm old.txt; touch x.o"
@@ -94,6 +98,90 @@ def test_a_host_that_takes_over_has_the_same_files_and_no_effect_is_doubled(
     assert count.read_text() == "once\n"
     assert fleet("show", name, "--verify").code == 0
     assert "moved to another host" in fleet("export", name, "--format", "markdown").out
+
+
+@pytest.mark.sweep
+def test_a_run_pushes_a_branch_with_what_it_changed_and_leaves_a_patch(
+    fleet: Run, begin: Begin, tmp_path: Path, origin: Path
+) -> None:
+    (clones := tmp_path / "one").mkdir()
+    name = begin("--deliver", "branch")
+    worker = Worker("--workspaces", str(clones))
+    try:
+        assert fleet("wait", name).code == 0
+        until(lambda: f"interlock/{name}" in git("branch", at=origin))
+        until(lambda: not (clones / name).exists())
+    finally:
+        assert worker.end() == 0
+    branch = f"interlock/{name}"
+    assert git("diff", "--name-status", "main", branch, at=origin).split() == [
+        *("A", "link", "A", "made.txt", "D", "old.txt")
+    ]
+    assert git("show", f"{branch}:made.txt", at=origin) == "made\nmore"
+    assert git("log", "-1", "--format=%s", branch, at=origin) == "make it"
+    git("clone", "-q", str(origin), "again", at=tmp_path)
+    (tmp_path / "changes.patch").write_text(fleet("export", name, "--format", "patch").out)
+    git("apply", "../changes.patch", at=tmp_path / "again")
+    assert (tmp_path / "again" / "made.txt").read_text() == "made\nmore\n"
+
+
+REFUSED = {
+    "ext::sh -c 'touch /tmp/x'": "is no address of a repository",
+    "ext::sh": "uses a transport that isn't allowed",
+    "/srv/repository": "is no address of a repository",
+    "-uhttps://example.com/a": "is no address of a repository",
+    "https://example.com/a@-x": "is no branch, tag or commit",
+    "https://me:secret@example.com/a": "holds a password or a token",
+    "https://secret@example.com/a": "holds a password or a token",
+}
+
+
+def test_an_address_that_no_worker_may_clone_is_refused_without_its_password(fleet: Run, home: Path) -> None:
+    for address, why in REFUSED.items():
+        told = fleet("run", "main", "--detach", f"--repo={address}", "do it")
+        assert (told.code, why in told.err, "secret" in told.err) == (2, True, False), told.err
+        assert told.err.count("\n") == 1
+    for flags in (["-C", "."], ["--include-directories", "."], ["-m", "script:x.json"]):
+        told = fleet("run", "main", "--detach", "--repo", "https://example.com/a", *flags, "do it")
+        assert (told.code, "names a file of this host" in told.err) == (2, True), told.err
+    assert "Add --detach" in fleet("run", "main", "--repo", "https://example.com/a", "do it").err
+    assert fleet("runs", "--json").json == []
+
+
+def test_a_repository_that_cannot_be_cloned_says_why(tmp_path: Path, origin: Path) -> None:
+    mine = FleetSettings.model_validate({"localRepositories": [str(tmp_path)]})
+
+    def cloned(address: str, settings: FleetSettings = mine) -> str:
+        with pytest.raises(RunError) as refused:
+            Mirror.of(repository(address), tmp_path / "clones", settings).commit()
+        return str(refused.value)
+
+    assert "is a folder of the worker" in cloned(f"file://{origin}", FleetSettings.model_validate({}))
+    assert "can't be cloned" in cloned(f"file://{tmp_path}/missing")
+    assert "has no branch, tag or commit 'nope'" in cloned(f"file://{origin}@nope")
+    git("init", "-q", "--bare", "empty.git", at=tmp_path)
+    assert "it is empty" in cloned(f"file://{tmp_path}/empty.git")
+
+
+def test_nothing_of_a_repository_is_executed_when_it_is_checked_out(
+    home: Path, tmp_path: Path, origin: Path
+) -> None:
+    evil = tmp_path / "evil"
+    (home / ".gitconfig").write_text(f'[filter "evil"]\nsmudge = touch {evil}\nclean = touch {evil}\n')
+    source = tmp_path / "source"
+    (source / ".gitattributes").write_text("* filter=evil\n")
+    (source / ".gitmodules").write_text('[submodule "x"]\npath = x\nurl = ext::sh -c touch% evil\n')
+    git("add", ".gitmodules", ".gitattributes", at=source)
+    git("commit", "-qm", "evil", at=source)
+    evil.unlink(missing_ok=True)  # the filter ran here: it works
+    git("push", "-q", str(origin), "main", at=source)
+    (origin / "hooks").mkdir(exist_ok=True)
+    mine = FleetSettings.model_validate({"localRepositories": [str(tmp_path)]})
+    mirror = Mirror.of(repository(f"file://{origin}@main"), tmp_path / "clones", mine)
+    (folder := tmp_path / "clone").mkdir()
+    mirror.check_out(mirror.commit(), folder)
+    assert (folder / "a.txt").read_text() == "one\n"
+    assert not evil.exists()
 
 
 def _tree(folder: Path) -> dict[str, object]:

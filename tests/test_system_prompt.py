@@ -214,6 +214,23 @@ def test_output_and_history_say_of_each_section_why_it_stands_or_not(
     assert all(f"{name} ({why})" in without for name, why in out.items()), reason
 
 
+@pytest.mark.parametrize(
+    ("flavour", "node", "stand"),
+    [
+        ("main", "gather_small", ["small", "small_answer"]),
+        ("task", "gather_small_task", ["small", "small_task"]),
+    ],
+)
+def test_a_small_prompt_is_gathered_in_a_node_of_its_own(
+    place: Place, flavour: str, node: str, stand: list[str]
+) -> None:
+    small = {"model": {"promptProfile": "small"}}
+    outcome = place.run("system-prompt", {"flavour": flavour}, overrides=small)
+    assert [section["name"] for section in outcome.output["sections"]] == stand
+    assert outcome.output["left_out"]["appended"] == "needs --append-system-prompt"
+    assert node in [step.node for step in steps(place.folder / "home", outcome.run)]
+
+
 def test_the_diagram_draws_every_section_as_a_branch_behind_its_condition() -> None:
     drawn = str(render("system-prompt"))
     texts = dict(re.findall(r'(\w+)(?:\[|\{\{)"(.*)"', drawn))

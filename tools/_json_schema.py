@@ -20,6 +20,8 @@ _LOOKS = frozenset({_READ, "list_directory"}) | _SEARCHES
 _RANGE = frozenset({"start_line", "end_line"})
 _MOST_LINES, _MOST_IN_BLOCK = 300, 20
 """In longer files, and for longer blocks, `old_string` is free."""
+_SHORT, _OPENS = 40, (":", "{")
+"""Lines of a file that a small model can write anew, and what a line that opens a block ends with."""
 _MOST_BESIDE = 200
 """Characters beside a call: before it calls anything, a small model tells at length what it has done."""
 
@@ -104,10 +106,20 @@ def _call_schemas(tool: ToolDeclaration, seen: _Seen) -> Iterator[dict[str, Any]
 
 
 def _places(text: str) -> list[str]:
-    """What can be replaced in a short file: each line and block that stands there once."""
+    """What can be replaced in a file: each line and block that stands there once.
+
+    In a short file no line that opens a block: a small model prefers it, and then writes the block again with its
+    fault. `write_file` changes such lines.
+    """
     lines = text.splitlines()
     if len(lines) > _MOST_LINES:
         return []
+    if len(lines) <= _SHORT:
+        return [
+            line
+            for line in lines
+            if line.strip() and not line.rstrip().endswith(_OPENS) and text.count(line) == 1
+        ]
     blocks = [block.strip("\n") for block in text.split("\n\n") if block.count("\n") < _MOST_IN_BLOCK]
     return [part for part in dict.fromkeys([*lines, *blocks]) if part.strip() and text.count(part) == 1]
 

@@ -169,25 +169,26 @@ def _put(data: bytes, file: Path | None) -> None:
         raise UserError(f"Can't write {str(file)!r}: {error.strerror}.") from error
 
 
-_FORMATS = {"md": ("markdown",), "html": ("htm",), "json": ()}
+_FORMATS = {"md": ("markdown",), "html": ("htm",), "json": (), "patch": ("diff",)}
 
 
 def export_parser() -> Parser:
     made = Parser(
         "export",
-        "RUN [--format html|md|json] [-o FILE]",
+        "RUN [--format html|md|json|patch] [-o FILE]",
         "Export a run: the conversation with every call and who decided it, then changed files, decisions,\n"
         "diagram, path, tokens and cost. The HTML page is self-contained: it needs no network and no script.",
         [
             ("interlock export latest -o run.html", "write an HTML page"),
             ("interlock export 4k2 --format md", "print Markdown on stdout"),
+            ("interlock export 4k2 --format patch | git apply", "apply what it changed"),
         ],
     )
     made.run_flag()
     formats = one_of(
         tuple(_FORMATS), {synonym: name for name, others in _FORMATS.items() for synonym in others}
     )
-    flag(made, "--format FORMAT", "html (default), md or json", type=formats)
+    flag(made, "--format FORMAT", "html (default), md, json or patch", type=formats)
     flag(made, "-o --output FILE", "output file; its extension sets the format", type=Path)
     return made
 
@@ -196,7 +197,10 @@ def export(args: Args) -> int | None:
     run = Client.at_home().run(args.run)
     ending = args.output.suffix.lstrip(".").lower() if args.output else ""
     known = next((name for name, others in _FORMATS.items() if ending in (name, *others)), "html")
-    data = written(run, args.format or known).encode(errors="replace")
+    shape = args.format or known
+    data = (
+        Client.at_home().patch(run.run) if shape == "patch" else written(run, shape).encode(errors="replace")
+    )
     _put(data, args.output)
     if args.output:
         err().print(f"Exported run {run.run} to {place(str(args.output))}.")

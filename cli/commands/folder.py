@@ -34,14 +34,14 @@ def trust_parser() -> Parser:
 
 
 def trust(args: Args) -> int | None:
-    from interlock.services.trust import answer_for, answers, project_files, remember
+    from interlock.services.trust import answer_for, answers, remember, shown_files
 
     home = Path.home()
     if args.list:
         _show_answers(answers(home), args.json)
         return None
     root = _trusted_folder(args)
-    known, files = answer_for(root, home), project_files(root, home)
+    known, files = answer_for(root, home), shown_files(root, home)
     wanted = not args.untrust
     same = known is not None and known.trusted == wanted
     if not args.json:

@@ -151,6 +151,17 @@ class Views:
 
         return record_of(self.home, self.run(run))
 
+    def patch(self, run: str) -> bytes:
+        """What a run changed, for `git apply`. Raises `UserError` if there is nothing."""
+        from interlock.engine.store.blobs import patch_of
+
+        row = self.run(run)
+        if (kept := patch_of(self.home, row.run)) is not None:
+            return kept
+        if not Path(row.workspace).is_dir():
+            raise UserError(f"Run {row.run!r} has no patch: it isn't done, or changed nothing.")
+        return self.diff(row.run).encode(errors="surrogateescape")
+
     def diff(self, run: str, call: str | None = None, until: int | None = None) -> str:
         """What a run's conversation, or one call, changed in the workspace's files, as git shows it.
 

@@ -1,12 +1,12 @@
 """shape: a diagram as data: the actual nodes and edges of a compiled graph or a statechart."""
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Container, Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from langgraph.graph import END, START
 
-from interlock.engine.diagrams.path import Place, RunPath
+from interlock.engine.diagrams.path import Counts, Place, RunPath
 from interlock.graphs._fusing import Branch, Task
 from interlock.graphs._pipeline import Compiled
 from interlock.graphs._subgraph import Subgraph
@@ -177,11 +177,9 @@ def extract(
 ) -> Diagram:
     """Draw `depth` levels of graphs expanded, marked with a run's path; `place`: the nodes around the graph.
 
-    A graph in another of its name (`around`), like the tools of a sub-agent in those of its parent, stays closed
-    unless a run went through it.
+    A graph in one of its name (`around`), like a sub-agent's tools in its parent's, is closed unless a run took it.
     """
-    inner = subgraphs(graph)
-    around = around | {graph.name}
+    inner, around = subgraphs(graph), around | {graph.name}
     opened = tuple(n for n, part in inner.items() if depth > 1 and (path or part.name not in around))
     declared = connections(graph)
     counts = path.through(place, {(e.source, e.target) for e in declared}) if path else None
@@ -198,27 +196,31 @@ def extract(
         for n in _names(graph)
         if n not in opened
     ]
-    edges = tuple(
-        replace(
-            e,
-            source=_id((*place, e.source), END) if e.source in opened else _id(place, e.source),
-            target=_id((*place, e.target), START) if e.target in opened else _id(place, e.target),
-            count=counts.edges[e.source, e.target] if counts else None,
-        )
-        for e in declared
-    )
     beside = [*_lists(graph, place), *_notes(nodes, path)]
-    nodes += [node for _, node in beside]
-    edges += tuple(Edge(of, node.id, part=node.kind) for of, node in beside)
-    start = Node(_id(place, START), "start", "start", count(START))
-    end = Node(_id(place, END), "end", "end", count(END))
+    edges = [*_placed(declared, place, opened, counts)]
+    edges += [Edge(of, node.id, part=node.kind) for of, node in beside]
+    nodes.insert(0, Node(_id(place, START), "start", "start", count(START)))
+    nodes += [*(node for _, node in beside), Node(_id(place, END), "end", "end", count(END))]
     return Diagram(
         id=".".join(place),
         name=place[-1] if place else graph.name or "",
-        nodes=(start, *nodes, end),
-        edges=edges,
+        nodes=tuple(nodes),
+        edges=tuple(edges),
         clusters=tuple(extract(inner[n], depth - 1, path, (*place, n), around) for n in opened),
     )
+
+
+def _placed(
+    declared: Iterable[Edge], place: Place, opened: Container[str], counts: Counts | None
+) -> Iterator[Edge]:
+    """The edges between what is drawn: an opened graph is entered at its start and left at its end."""
+    for edge in declared:
+        yield replace(
+            edge,
+            source=_id((*place, edge.source), END) if edge.source in opened else _id(place, edge.source),
+            target=_id((*place, edge.target), START) if edge.target in opened else _id(place, edge.target),
+            count=counts.edges[edge.source, edge.target] if counts else None,
+        )
 
 
 def _notes(nodes: Iterable[Node], path: RunPath | None) -> Iterator[tuple[str, Node]]:

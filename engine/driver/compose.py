@@ -125,7 +125,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     servers = OnFirstUse(partial(open_servers, prepared, outputs, emit, journal.keep_reply))
     policy = _policy(prepared, processes, servers)
     models = cast(ChatModels, lazy := OnFirstUse(partial(_models, prepared, info, transcript, connections)))
-    tools, approvals = _tools(prepared), SqlApprovals(conn, info.run, prepared.redact, store)
+    tools, approvals = _tools(prepared, info), SqlApprovals(conn, info.run, prepared.redact, store)
     toolset = partial(_toolset, prepared, commands, outputs, servers, models, emit, index)
     hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, processes)
     agents = RunAgents(prepared.agents, tools, transcript, models, policy, toolset, hooks)
@@ -299,7 +299,7 @@ def _toolset(
     return JoinedToolset(own, servers(), counts)
 
 
-def _tools(prepared: RunConfig) -> dict[str, Tool]:
+def _tools(prepared: RunConfig, info: RunInfo) -> dict[str, Tool]:
     tools = {**TOOLS, **agent_tools(prepared.agents), **skill_tools(prepared.skills)}
     tools |= {**mode_tools(prepared.modes), **prepared.discovered}
     task = prepared.settings.task
@@ -308,6 +308,10 @@ def _tools(prepared: RunConfig) -> dict[str, Tool]:
         update_todo_list.TOOL.name: not task.todo_list,
         apply_diff.TOOL.name: not task.diff,
     }
+    if prepared.options.repository and info.workflow == "tools":
+        from interlock.engine.fleet.delivery import with_push
+
+        with_push(tools, prepared.options.home, info.workspace, prepared.options.repository)
     return {name: tool for name, tool in tools.items() if not off.get(name)}
 
 

@@ -36,7 +36,7 @@ def as_option(text: str, deliver: str) -> dict[str, str]:
 
 def submitted(options: Options) -> Options:
     """Options of a run that names a repository, in a folder without files. Raises `UserError`."""
-    if not options.repository:
+    if not options.repository or "at" in options.repository:
         return options
     if not options.queue:
         raise UserError("--repo: a worker clones the repository. Add --detach.")
@@ -60,7 +60,7 @@ def needs_model(chosen: Pipeline, options: Options) -> bool:
 def place_of(options: Options) -> str:
     """What stands for the folder of such a run, until a worker has one."""
     found = options.repository
-    return str(Repository(found["url"], found["ref"])) if found else ""
+    return str(Repository(found["url"], found["ref"])) if found and "at" not in found else ""
 
 
 def check_prompt(store: Store, row: RunRow, prompt: str | None, by_worker: bool) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from interlock import engine
 from interlock.engine.driver.runner import WORKER
 from interlock.engine.fleet.checkout import Checkout, check_out, workspaces_of
+from interlock.engine.fleet.delivery import deliver
 from interlock.engine.options import Options
 from interlock.engine.store import Store
 from interlock.engine.store.queue import give_up
@@ -45,6 +46,8 @@ def main(run: str, at: str) -> int:
     if outcome.error and outcome.error["type"] in (BusyError.kind, StoreError.kind):
         print(outcome.error["message"], file=sys.stderr)
         return TRY_AGAIN
+    if files:
+        deliver(home, files, outcome, options)
     return 0
 
 

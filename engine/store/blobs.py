@@ -77,6 +77,12 @@ def blob(conn: Connection, name: str) -> bytes | None:
     return b"".join(bytes(body) for (body,) in rows) if rows else None
 
 
+def patch_of(home: Path, run: str) -> bytes | None:
+    """The patch that a run on a git repository left; None: it left none."""
+    with reading(home) as conn:
+        return blob(conn, f"patches/{run}") if conn is not None and conn.blobs else None
+
+
 def forget_outputs(conn: Connection, names: Iterable[str], since: float) -> None:
     """Remove these unless they were stored after `since` (Unix time): then a row is about to name them."""
     for name in names:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from interlock.engine.store import read_options
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.lineage import RELATED
 
 
 class Place(NamedTuple):
@@ -24,13 +23,32 @@ def place_of(conn: Connection, run: str) -> Place:
 
 
 def _in_folder(conn: Connection, run: str) -> list[str]:
-    """The run, and those that work in the same folder: its subtasks and its parents, and what carries out its plan."""
-    query = f"{RELATED} select r.run from runs r join related on r.run = related.run where r.workspace = ?"
-    return [name for (name,) in conn.execute(query, (run, place_of(conn, run).folder)).fetchall()]
+    """The run, and those that work in the same clone: subtasks, what carries out its plan, what delivers it."""
+    place = place_of(conn, run)
+    if not place.at:
+        return [run]
+    rows = conn.execute("select run from runs where workspace = ?", (place.folder,)).fetchall()
+    return [name for (name,) in rows]
+
+
+def is_begun(conn: Connection, run: str) -> bool:
+    return conn.execute("select 1 from runs where run = ?", (run,)).fetchone() is not None
 
 
 def newest_snapshot(conn: Connection, run: str) -> str:
     """The last snapshot of the run's folder: the one that no other continues; empty: there is none yet."""
+    rows = _kept(conn, run)
+    continued = {base for *_, base in rows}
+    return max((row[:3] for row in rows if row[2] not in continued), default=(0.0, 0, ""))[2]
+
+
+def first_snapshot(conn: Connection, run: str) -> str:
+    """The snapshot of the files as they were cloned; empty: there is none."""
+    return min((row[:3] for row in _kept(conn, run) if not row[3]), default=(0.0, 0, ""))[2]
+
+
+def _kept(conn: Connection, run: str) -> list[tuple[float, int, str, str]]:
+    """Time, place in the run, name and base of each snapshot of the run's folder."""
     runs = _in_folder(conn, run)
     places = ", ".join("?" * len(runs))
     query = (
@@ -38,9 +56,7 @@ def newest_snapshot(conn: Connection, run: str) -> str:
         f"and b.name in ('snapshots/' || s.before, 'snapshots/' || s.after) where s.run in ({places})"
     )
     rows = conn.execute(query, runs).fetchall()
-    continued = {f"snapshots/{base}" for *_, base in rows}
-    last = [(at, seq, name) for at, seq, name, _ in rows if name not in continued]
-    return max(last)[2].removeprefix("snapshots/") if last else ""
+    return [(at, seq, name.removeprefix("snapshots/"), base) for at, seq, name, base in rows]
 
 
 def move(

@@ -97,6 +97,7 @@ def remove_run(home: Path, run: str) -> None:
             if conn.blobs:
                 forget_outputs(conn, unnamed, last)
                 forget_owned(conn, "plans", run)
+                forget_owned(conn, "patches", run)
                 for name in lonely:
                     forget_owned(conn, "snapshots", name)
     shutil.rmtree(home / "plans" / run, ignore_errors=True)

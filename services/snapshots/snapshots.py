@@ -200,6 +200,30 @@ class Repository:
         except FileNotFoundError:
             return []
 
+    @property
+    def objects(self) -> Path:
+        return self.folder / "objects"
+
+    def patch(self, old: str, new: str) -> bytes:
+        """What changed, as a patch that `git apply` takes."""
+        shown = (
+            "diff",
+            "--binary",
+            "--full-index",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--no-color",
+            "--no-renames",
+        )
+        return self._output(*shown, f"{old}:{_FILES}", f"{new}:{_FILES}")
+
+    def changed_entries(self, old: str, new: str) -> str:
+        """What changed, as `git update-index -z --index-info` takes it."""
+        raw = self._output("diff-tree", "-r", "-z", "--no-renames", f"{old}:{_FILES}", f"{new}:{_FILES}")
+        parts = os.fsdecode(raw).split("\0")
+        lines = zip(parts[::2], parts[1::2], strict=False)
+        return "".join("{1} {3}\t{path}\0".format(*about.split(" "), path=path) for about, path in lines)
+
     def pack(self) -> None:
         """Pack loose objects if there are many. Safe against kills and concurrent processes."""
         one = self._folder / "objects" / "17"  # holds a 256th of them

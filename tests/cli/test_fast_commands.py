@@ -96,7 +96,7 @@ def test_twenty_runs_are_shown_unless_all_are_asked_for(made: Any, cli: Any) -> 
         made.run(f"run{number:02}", status="done")
     short, full = cli("runs"), cli("runs", "--all")
     assert len(short.stdout.splitlines()) == 21
-    assert "3 older" in short.stderr
+    assert "older ones: interlock runs --all" in short.stderr
     assert len(full.stdout.splitlines()) == 24
 
 

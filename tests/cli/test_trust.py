@@ -84,7 +84,8 @@ def test_a_trusted_folder_counts_without_a_word_but_for_its_new_hooks(
     assert "new or changed hook" not in run(*prompt(tmp_path)).err
 
 
-def test_what_would_count_is_shown_to_be_judged(run: Run) -> None:
+def test_what_would_count_is_shown_to_be_judged(run: Run, work: Path) -> None:
+    put(work / "langgraph.json", {"graphs": {"tea": "./a.py:graph", "ink": {"path": "./b.py:make"}}})
     shown = run("trust")
     assert shown.code == 2
     assert shown.err.count("\n") == 1 and "--yes" in shown.err
@@ -92,6 +93,8 @@ def test_what_would_count_is_shown_to_be_judged(run: Run) -> None:
         "hook BeforeAgent: sh check.sh",
         "MCP server db: no-such-server -y db",
         "MCP server web: http://127.0.0.1:9/mcp",
+        "graph tea: ./a.py:graph",
+        "graph ink: ./b.py:make",
     ):
         assert line in shown.out
     assert "MCP server more: no-more-servers" in shown.out

@@ -40,7 +40,7 @@ def test_a_run_parks_is_decided_one_by_one_and_goes_on(run: Run, tmp_path: Path)
     ]
     name = approve[1]
     assert f"interlock resume {name} --approve 1\n" in parked.err
-    covers = "every call of write_file on a.txt"
+    covers = "write_file on a.txt"
     assert f"  Always: {covers}\n  Saved:  {covers}, in this folder\n" in parked.err
     assert [r["id"] for r in json.loads(run("approvals", "--json").out)] == [f"{name}-1.1", f"{name}-1.2"]
     assert json.loads(run("runs", "--json").out)[0]["status"] == "waiting"

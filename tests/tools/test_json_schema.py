@@ -53,14 +53,11 @@ def test_what_wasnt_read_cant_be_edited() -> None:
 
 
 def test_an_edit_takes_a_line_or_a_block_that_the_file_has_once() -> None:
-    once = [
-        "def f(a):",
-        "def g(a):",
-        "    # end",
-        "def f(a):\n    return a",
-        "def g(a):\n    return a\n    # end",
-    ]
-    assert offered(READ)["replace"]["old_string"]["enum"] == once
+    assert offered(READ)["replace"]["old_string"]["enum"] == ["    # end"], "no line that opens a block"
+    more = TEXT + "".join(f"x{n:02} = 1\n" for n in range(40))
+    once = {*offered(made("read_file", more, file_path="a.py"))["replace"]["old_string"]["enum"]}
+    assert {"def f(a):", "def g(a):", "    # end", "def f(a):\n    return a"} < once
+    assert "    return a" not in once, "it stands there twice"
     after = offered(READ, EDIT)["replace"]["old_string"]["enum"]
     assert "    # over" in after and "    # end" not in after
     written = made("write_file", file_path="b.py", content="x = 1\n")

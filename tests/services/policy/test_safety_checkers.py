@@ -158,7 +158,7 @@ def test_allowed_path_keeps_every_path_among_the_arguments_inside(
 
 def test_allowed_path_can_be_told_which_arguments_are_paths(decide, call) -> None:
     config = "\n[safety_checker.checker.config]\nincluded_args = ['where']\nexcluded_args = ['path']"
-    assert decide(checker(PATHS + config), call("t", where="/etc")).decision == "deny"
+    assert decide(checker(PATHS + config), call("t", path="/etc", where="/etc")).decision == "deny"
     assert decide(checker(PATHS + config), call("t", path="/etc")).decision == "allow"
 
 

@@ -68,6 +68,9 @@ def test_it_holds_in_a_later_run_for_what_was_shown_and_in_its_modes(place: Plac
     assert later.check(shell("git status"), "execute", "auto_edit").decision == "allow"
     assert later.check(shell("git status --ignore-submodules"), "execute", "auto_edit").decision == "ask"
     assert later.check(shell("git status"), "execute", "auto_edit").rule == f"user rule {place.file}:6"
+    for line, met in (("git status", "yes"), ("git log", "no")):
+        considered = later.explain(shell(line), "execute", "auto_edit").considered
+        assert [c.met for c in considered if c.rule.startswith("user rule")] == [met]
     assert later.check(shell("git status"), "execute", "default").decision == "ask"
     assert later.check(shell("git log"), "execute", "auto_edit").decision == "ask"
     assert later.check(shell("git status; rm -rf x"), "execute", "auto_edit").decision == "ask"
@@ -149,7 +152,7 @@ def test_it_is_offered_exactly_where_a_narrow_rule_exists(place: Place, line: st
         (shell("make x"), "execute", "`make x` (also with -j and flags of output), in this folder"),
         (shell("a && b c"), "execute", "exactly `a` and `b c`, in this folder"),
         (shell("a | b"), "execute", "exactly the line `a | b`, in this folder"),
-        (edit("a.py"), "write", "every call of replace on a.py, in this folder"),
+        (edit("a.py"), "write", "replace on a.py, in this folder"),
     ],
 )
 def test_the_request_says_where_a_saved_choice_will_count(

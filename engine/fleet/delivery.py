@@ -1,0 +1,168 @@
+"""delivery: what becomes of the changes that a run made in a clone: a patch in the store, and a branch that is pushed.
+
+The push is a run of `tools` with one command, so the policy decides on it and people approve it as any other. But git
+runs in this worker's mirror, not in the clone, whose settings and hooks the run may have changed.
+"""
+
+import asyncio
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from interlock import engine
+from interlock.engine.driver.kept import restored
+from interlock.engine.fleet.checkout import Checkout, fleet_settings, workspaces_of
+from interlock.engine.fleet.mirrors import Mirror, git
+from interlock.engine.options import Options, Outcome
+from interlock.engine.read import find_run
+from interlock.engine.store import Store, explained, read_options, reading
+from interlock.engine.store.blobs import put_blob
+from interlock.engine.store.packs import brought
+from interlock.engine.store.places import first_snapshot, is_begun, newest_snapshot
+from interlock.engine.store.queue import give_up
+from interlock.engine.store.runs import ALPHABET
+from interlock.services.snapshots.snapshots import Repository as Snapshots
+from interlock.services.snapshots.snapshots import repository_name
+from interlock.state.calls import ToolResult, failure
+from interlock.state.errors import InterlockError, RunError
+from interlock.state.repository import Repository
+from interlock.state.tooling import Tool, ToolContext
+from interlock.tools.run_shell_command import TOOL, RunShellCommandArgs
+
+_AUTHOR = "Interlock"
+
+
+def deliver(home: Path, files: Checkout, outcome: Outcome, options: Options) -> None:
+    """Deliver what a run that is done has changed; the clone isn't needed any more then."""
+    if outcome.status != "done":
+        return
+    try:
+        pushing = _delivered(home, files, outcome, options)
+    except InterlockError as error:
+        _failed(home, outcome.run, str(error))
+        return
+    if not pushing:
+        shutil.rmtree(files.folder, ignore_errors=True)
+
+
+def _delivered(home: Path, files: Checkout, outcome: Outcome, options: Options) -> bool:
+    """Returns whether a run that pushes was begun."""
+    if "pushes" in files.options:
+        (response,) = outcome.output["responses"]
+        if response["status"] != "success":
+            raise RunError(str(response.get("content") or "The push was refused."))
+        return False
+    with reading(home) as conn:
+        assert conn is not None
+        first, last = first_snapshot(conn, outcome.run), newest_snapshot(conn, outcome.run)
+    if files.options["deliver"] == "none" or first == last:
+        return False
+    patch = _snapshots(home, files.folder, first, last).patch(first, last)
+    store = Store(home)
+    with explained(store.path), closing(store.connect()) as conn, conn.transaction():
+        put_blob(conn, f"patches/{outcome.run}", patch, owner=outcome.run)
+    if files.options["deliver"] != "branch" or not patch:
+        return False
+    _begin_push(home, files, outcome.run, (first, last), options)
+    return True
+
+
+def _snapshots(home: Path, folder: Path, *commits: str) -> Snapshots:
+    return brought(home, home / "snapshots" / repository_name(folder), commits)
+
+
+def _failed(home: Path, run: str, why: str) -> None:
+    with closing(Store(home).connect()) as conn, conn.transaction():
+        give_up(conn, run, "delivery", why)
+
+
+def _begin_push(home: Path, files: Checkout, run: str, ends: tuple[str, str], options: Options) -> None:
+    """Queue the run that pushes, unless that was done before a kill."""
+    digest = hashlib.sha256(f"delivery of {run} at {ends[1]}".encode()).digest()
+    name = "".join(ALPHABET[byte % 32] for byte in digest[:8])
+    row = find_run(home, run)
+    with reading(home) as conn:
+        assert conn is not None
+        if is_begun(conn, name):
+            return
+        kept = restored(options, read_options(conn, run), str(files.folder))
+    what = {**files.options, "deliver": "none", "pushes": run, "first": ends[0], "last": ends[1]}
+    begun = replace(kept, queue=row.queue or "", repository=what, placed=None)
+    call = {"name": TOOL.name, "args": {"command": command(what), "description": f"deliver run {run}"}}
+    asyncio.run(engine.run("tools", {"calls": [call]}, options=begun, run_id=name))
+
+
+def command(what: Mapping[str, str]) -> str:
+    """The push as people and the policy see it."""
+    return f"git push {what['url']} HEAD:refs/heads/{_branch(what)}"
+
+
+def _branch(what: Mapping[str, str]) -> str:
+    return f"interlock/{what['pushes']}"
+
+
+def push_tool(home: Path, folder: Path, what: Mapping[str, str]) -> Tool:
+    """Takes the place of the shell in the run that pushes."""
+
+    async def run(args: RunShellCommandArgs, _context: ToolContext) -> ToolResult:
+        if args.command != command(what):
+            return failure(
+                "changed", "A push can be approved or refused, but not changed. Nothing was pushed."
+            )
+        try:
+            commit = await asyncio.to_thread(_pushed, home, folder, what)
+        except RunError as error:
+            return failure("push", f"Branch {_branch(what)!r} wasn't pushed to {what['url']!r}: {error}")
+        return ToolResult(
+            status="success", content=f"Pushed {commit[:12]} to {_branch(what)} of {what['url']}."
+        )
+
+    return replace(TOOL, run=run)
+
+
+def _pushed(home: Path, folder: Path, what: Mapping[str, str]) -> str:
+    workspaces = workspaces_of(os.environ)
+    assert workspaces is not None
+    repository = Repository(what["url"], what["ref"])
+    mirror = Mirror.of(repository, workspaces, fleet_settings(os.environ))
+    snapshots = _snapshots(home, folder, what["first"], what["last"])
+    commit = _commit(mirror, snapshots, find_run(home, what["pushes"]).title, what)
+    mirror.push(commit, _branch(what), snapshots.objects)
+    return commit
+
+
+def _commit(mirror: Mirror, snapshots: Snapshots, title: str, what: Mapping[str, str]) -> str:
+    """The commit that was cloned, with the run's changes: files that no snapshot has stay as they are there."""
+    with tempfile.TemporaryDirectory() as scratch:
+        alternates = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(snapshots.objects)}
+        env = {**alternates, "GIT_INDEX_FILE": str(Path(scratch, "index"))}
+        author = {
+            f"GIT_{who}_{part}": value for who in ("AUTHOR", "COMMITTER") for part, value in _identity(mirror)
+        }
+        git("read-tree", what["commit"], at=mirror.folder, env=env)
+        changes = snapshots.changed_entries(what["first"], what["last"])
+        git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=changes)
+        tree = git("write-tree", at=mirror.folder, env=env)
+        about = f"{title}\n\nInterlock-Run: {what['pushes']}\n"
+        parent = ("-p", what["commit"])
+        return git("commit-tree", tree, *parent, at=mirror.folder, env={**env, **author}, text=about)
+
+
+def _identity(mirror: Mirror) -> list[tuple[str, str]]:
+    """Name and address of whoever the worker's git settings name."""
+
+    def setting(name: str, default: str) -> str:
+        return git("config", "--default", default, "--get", name, at=mirror.folder, alone=False)
+
+    return [("NAME", setting("user.name", _AUTHOR)), ("EMAIL", setting("user.email", "interlock@localhost"))]
+
+
+def with_push(tools: dict[str, Tool], home: Path, folder: Path, what: Mapping[str, str]) -> None:
+    """Let the shell push, in the run that delivers another."""
+    if "pushes" in what:
+        tools[TOOL.name] = push_tool(home, folder, what)
