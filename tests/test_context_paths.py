@@ -26,14 +26,18 @@ def place(tmp_path: Path) -> Place:
 def test_every_declared_edge_is_taken_by_some_scene(place: Place) -> None:
     (place.work / "own.md").write_text("my own words")
     system = [{"role": "system", "content": "older words"}]
-    scenes: list[tuple[str, dict[str, Any], dict[str, str]]] = [
+    small = {"overrides": {"model": {"promptProfile": "small"}}}
+    scenes: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         ("context", {"prompt": "go", "history": ASKED}, {}),
         ("context", {"prompt": "go", "history": [*system, *ASKED]}, {}),
         ("context", {"prompt": "go", "parts": {"system-prompt": False}}, {}),
-        ("context", {"prompt": "go"}, {"GEMINI_SYSTEM_MD": "own.md"}),
+        ("context", {"prompt": "go"}, {"env": {"GEMINI_SYSTEM_MD": "own.md"}}),
         ("system-prompt", {}, {}),
+        ("system-prompt", {"flavour": "task"}, {}),
+        ("system-prompt", {}, small),
+        ("system-prompt", {"flavour": "task"}, small),
     ]
-    taken = {e for name, given, env in scenes for e in place.taken(place.run(name, given, env=env))}
+    taken = {e for name, given, options in scenes for e in place.taken(place.run(name, given, **options))}
     assert declared_edges("context") - taken == set()
 
 

@@ -371,7 +371,7 @@ def test_an_always_in_plan_mode_ends_with_the_plan(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "stage", [tools(WRITE), tools(HAND_IN)])
     outcome = stage.run("main", {"prompt": "go"}, approval_mode="plan")
     rule = SessionRule(tool="web_fetch", path="a.invalid", modes=LOOSER["plan"])
-    assert rule.covers == "web_fetch with a.invalid, until the plan ends"
+    assert rule.covers == "web_fetch on a.invalid, until the plan ends"
     with closing(Store(stage.folder / "home").connect()) as conn:
         conn.execute("update approvals set seq = 9")
         conn.execute(

@@ -13,6 +13,7 @@ from kill_runs.scene import RUN, Scene
 from interlock.engine.rebuild import rebuild
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.damage import damage
+from interlock.engine.store.sqlite import SqliteConnection
 from interlock.services.transcript import ChainTranscript
 
 
@@ -84,7 +85,9 @@ def tree_ending(
 
 
 def conversation(conn: sqlite3.Connection, scene: Scene, run: str, record: str) -> str:
-    messages = ChainTranscript(SqlChain(conn), scene.folder / "home" / "outputs", run).read(record)
+    messages = ChainTranscript(
+        SqlChain(SqliteConnection(scene.store, conn)), scene.folder / "home" / "outputs", run
+    ).read(record)
     return json.dumps([m.model_dump(mode="json") for m in messages if m.origin != "context"])
 
 

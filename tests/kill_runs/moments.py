@@ -37,14 +37,15 @@ class Moments:
 
     def _patch(self) -> None:
         from interlock.engine.store import sqlite, steps
+        from interlock.services.files import blobs, filesystem
         from interlock.services.files import calls as file_calls
-        from interlock.services.files import filesystem
         from interlock.services.mcp import servers
         from interlock.services.process import processes
 
         self._around(sqlite, "commit", "commit")
         self._around(file_calls, "write_atomically", "write")
-        self._around(filesystem, "store_file", "output file")
+        for written in (blobs, filesystem):
+            self._around(written, "store_file", "output file")
         # Between two nodes, when the first one's writes wait for a commit.
         self._around(steps.StepLog, "ended", "the end of a node")
         self._around_async(processes.SupervisedProcesses, "run", "command")
