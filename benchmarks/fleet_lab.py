@@ -24,6 +24,7 @@ QUEUE = "bench"
 KINDS = ("edit", "asks", "task", "server")
 """What a run does: edits and counts; the same, with approvals; in a subtask; by an MCP server, too."""
 _WORK = re.compile(r"work (\d+) (\w+)( part)?")
+_DRIVEN = re.compile(r"^(\w+): driven by process (\d+)$", re.MULTILINE)
 _FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 
 
@@ -169,7 +170,7 @@ class Host:
             )
 
     def processes(self) -> list[int]:
-        """The worker and everything below it, the worker's own first."""
+        """The worker and everything below it, or in its process table; the worker's own first."""
         if self.worker is None or self.worker.poll() is not None:
             return []
         below = _below()
@@ -186,10 +187,18 @@ class Host:
         )
 
     def drives(self, held: list[tuple[str, str, int]]) -> dict[str, int]:
-        """Run → the process that drives it. `held`: run, host and process of each lease that is held."""
-        own = f"host{self.number}/" if self.namespace else os.uname().nodename
-        runs = {pid: run for run, host, pid in held if host.startswith(own)}
-        return {runs[inside]: pid for pid in self.processes() if (inside := _pid_inside(pid)) in runs}
+        """Run → the process that drives it for this worker. `held`: run, host and process of each held lease.
+
+        A process that forks for all workers of a host may have made it, so it needn't be below this one.
+        """
+        worker = self.worker_pid()
+        if worker is None:
+            return {}
+        log = (self.folder / f"worker{self.number}.log").read_text(encoding="utf-8", errors="replace")
+        ours = {(run, int(pid)) for run, pid in _DRIVEN.findall(log)}
+        table = _table(worker)
+        outside = {_pid_inside(pid): pid for pid in _processes() if _table(pid) == table}
+        return {run: outside[pid] for run, _, pid in held if (run, pid) in ours and pid in outside}
 
     def signal(self, number: int) -> None:
         for pid in self.processes():
@@ -223,6 +232,18 @@ def _words(pid: int) -> bytes:
 
 def _is_ours(pid: int) -> bool:
     return b"python" in _words(pid).split(b"\0")[0]
+
+
+def _processes() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _table(pid: int) -> str:
+    """Which process table it is in."""
+    try:
+        return str(Path(f"/proc/{pid}/ns/pid").readlink())
+    except OSError:
+        return ""
 
 
 def _pid_inside(pid: int) -> int:
