@@ -4,6 +4,7 @@
 import LangGraph themselves, because commands that only read rows need the names of channels, too.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache
@@ -25,6 +26,13 @@ _PULLED = "~__pregel_pull, "
 """The channel of the graph's input, and the node that turns it into state."""
 BOOKKEEPING = frozenset({"__interrupt__", "__error__", "__resume__", "__scheduled__", "__pregel_resuming"})
 """Channels of a task's writes that aren't its update."""
+
+
+def node_before(error: BaseException) -> str:
+    """The node whose state couldn't be made, as a note on the error names it; empty: none."""
+    notes = "\n".join(getattr(error, "__notes__", ()))
+    found = re.search(r"^Before task with name '(.+?)'", notes, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def pending_nodes(values: Mapping[str, Any]) -> Iterator[str]:

@@ -6,7 +6,6 @@ handler that turns its nodes, models and tools into events (`_watch.py`), and re
 """
 
 import asyncio
-import re
 import sysconfig
 import traceback
 from collections.abc import Iterable, Mapping
@@ -27,6 +26,7 @@ from interlock.graphs._langgraph import (
     fields_of,
     is_graph,
     named_types,
+    node_before,
     time_limits,
     tool_nodes,
     with_saver,
@@ -245,14 +245,12 @@ class Workflow(Pipeline):
 _FRAMES = 3
 """Of their own code, in an error's line."""
 _STDLIB = sysconfig.get_path("stdlib")
+_ENGINES = frozenset({"langgraph", "langchain_core", "pydantic"})
 
 
 def _blamed(error: Exception, failed: str) -> str:
     """The node that failed, or couldn't be given its state; empty: the graph did, between its nodes."""
-    given = re.search(
-        r"^Before task with name '(.+?)'", "\n".join(getattr(error, "__notes__", ())), re.MULTILINE
-    )
-    return error.node if isinstance(error, NodeTimeoutError) else failed or (given[1] if given else "")
+    return error.node if isinstance(error, NodeTimeoutError) else failed or node_before(error)
 
 
 def _line(node: str, error: Exception) -> str:
@@ -273,12 +271,8 @@ _SLOW = "it took longer than it may (its step_timeout, if it sets one)"
 def _is_engine(file: str) -> bool:
     """Whether it is LangGraph, what it stands on, or Python: its lines say nothing to who wrote the graph."""
     parts = Path(file).parts
-    return (
-        file.startswith(("<frozen", _STDLIB)) and "site-packages" not in parts
-    ) or not _ENGINES.isdisjoint(parts)
-
-
-_ENGINES = frozenset({"langgraph", "langchain_core", "pydantic"})
+    python = file.startswith(("<frozen", _STDLIB)) and "site-packages" not in parts
+    return python or not _ENGINES.isdisjoint(parts)
 
 
 def _is_library(file: str) -> bool:

@@ -7,12 +7,9 @@ from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.system_prompt import (
+    GATHERS,
     assemble,
     compare,
-    gather_main,
-    gather_small,
-    gather_small_task,
-    gather_task,
     load_override,
 )
 from interlock.nodes.system_sections import SECTIONS
@@ -27,14 +24,12 @@ from interlock.state.workflow import WorkflowContext
 
 def build() -> Graph:
     g = Graph("system-prompt", SystemPromptState)
-    g.nodes(load_override, gather_main, gather_task, gather_small, gather_small_task, assemble, compare)
+    g.nodes(load_override, *GATHERS.values(), assemble, compare)
 
     g.edge(START, "load_override")
-    tables = {"main": "gather_main", "task": "gather_task"}
-    tables |= {"small main": "gather_small", "small task": "gather_small_task"}
-    g.by_label("load_override", {"file": END, **tables})
-    for gathers in tables.values():
-        g.edge(gathers, "assemble")
+    g.by_label("load_override", {"file": END, **{table: node.__name__ for table, node in GATHERS.items()}})
+    for node in GATHERS.values():
+        g.edge(node.__name__, "assemble")
     g.edge("assemble", "compare", END)
     return g
 

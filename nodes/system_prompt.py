@@ -3,7 +3,6 @@
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from langgraph.runtime import Runtime
@@ -257,32 +256,23 @@ async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> Sys
 
 
 _TABLES = {"main": MAIN, "task": TASK, "small main": SMALL, "small task": SMALL_TASK}
-_gathers = partial(
-    node,
-    reads=("agent", "flavour", "mode", "protocol", "has"),
-    writes=("sections", "left_out"),
-    fusable=True,
-)
 
 
-@_gathers(parts=branches(MAIN))
-async def gather_main(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
-    return await _gathered(MAIN, state, runtime.context)
+def _gathers(table: Sequence[Section], name: str) -> Callable[..., Any]:
+    """A node that says which of the table's sections stand; a diagram draws them as its branches."""
+
+    async def gather(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
+        return await _gathered(table, state, runtime.context)
+
+    gather.__name__ = name
+    reads, writes = ("agent", "flavour", "mode", "protocol", "has"), ("sections", "left_out")
+    return node(reads=reads, writes=writes, fusable=True, parts=branches(table))(gather)
 
 
-@_gathers(parts=branches(TASK))
-async def gather_task(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
-    return await _gathered(TASK, state, runtime.context)
-
-
-@_gathers(parts=branches(SMALL))
-async def gather_small(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
-    return await _gathered(SMALL, state, runtime.context)
-
-
-@_gathers(parts=branches(SMALL_TASK))
-async def gather_small_task(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
-    return await _gathered(SMALL_TASK, state, runtime.context)
+GATHERS = {
+    table: _gathers(sections, f"gather_{table.replace(' ', '_')}") for table, sections in _TABLES.items()
+}
+"""Table, as `load_override` names it → the node that gathers its sections."""
 
 
 async def _gathered(table: Sequence[Section], state: SystemPromptState, deps: Deps) -> SystemPromptState:

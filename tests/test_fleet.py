@@ -137,13 +137,18 @@ def test_a_run_of_a_worker_that_was_killed_is_taken_over_and_what_the_kill_hid_i
     second = Worker()
     try:
         assert fleet("wait", name).code == 75
-        (request,) = fleet("approvals", "--json").json
-        assert request["kind"] == "outcome"
-        fleet("resume", name, "--answer", f"{request['number']}=skip")
-        assert fleet("wait", name).code == 0
+        is_told(fleet, name)
     finally:
         assert second.end() == 0
     assert count.read_text() == "once\n"
+
+
+def is_told(fleet: Run, name: str) -> None:
+    """The one request is what became of a command: it is told that nothing did, and the run ends."""
+    (request,) = fleet("approvals", "--json").json
+    assert request["kind"] == "outcome"
+    fleet("resume", name, "--answer", f"{request['number']}=skip")
+    assert fleet("wait", name).code == 0
 
 
 def test_a_run_that_no_worker_drives_waits_and_is_taken_back(fleet: Run, tmp_path: Path) -> None:

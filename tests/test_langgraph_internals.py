@@ -247,6 +247,21 @@ def test_a_copy_of_a_compiled_graph_takes_another_saver_and_leaves_the_original(
     assert (copied.get_state(CONFIG).values, app.checkpointer) == ({"done": ["a"]}, None)
 
 
+def test_a_refused_state_names_the_node_that_it_was_for() -> None:
+    class Strict(BaseModel):
+        many: int = 0
+
+    def wrong(_: Strict) -> dict[str, Any]:
+        return {"many": "few"}
+
+    graph = StateGraph(Strict).add_node("first", wrong).add_node("second", wrong)
+    app = graph.add_edge(START, "first").add_edge("first", "second").compile()
+    with pytest.raises(ValueError) as refused:
+        app.invoke({"many": 1})
+    assert _langgraph.node_before(refused.value) == "second"
+    assert _langgraph.node_before(ValueError()) == ""
+
+
 def test_tuples_wherever_they_are_come_back_as_tuples() -> None:
     serde = JsonPlusSerializer(allowed_msgpack_modules=[_langgraph.TUPLE])
     held: Any = {"a": (1, [(2,)]), "set": {(3, 4)}, "send": Send("node", (5,)), "none": ()}

@@ -217,7 +217,7 @@ def test_output_and_history_say_of_each_section_why_it_stands_or_not(
 @pytest.mark.parametrize(
     ("flavour", "node", "stand"),
     [
-        ("main", "gather_small", ["small", "small_answer"]),
+        ("main", "gather_small_main", ["small", "small_answer"]),
         ("task", "gather_small_task", ["small", "small_task"]),
     ],
 )
@@ -238,7 +238,7 @@ def test_the_diagram_draws_every_section_as_a_branch_behind_its_condition() -> N
     found = {
         (texts[when], name) for when, then in branches for name in re.findall(r"\d+\. (\w+)", texts[then])
     }
-    tables = {"main": MAIN, "task": TASK, "small": SMALL, "small_task": SMALL_TASK}
+    tables = {"main": MAIN, "task": TASK, "small_main": SMALL, "small_task": SMALL_TASK}
     assert found == {(section.when, section.name) for table in tables.values() for section in table}
     for name, table in tables.items():
         of_it = [texts[then] for when, then in branches if re.fullmatch(rf"gather_{name}_if\d+", when)]

@@ -7,14 +7,15 @@ import asyncio
 import json
 import os
 import pickle
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from interlock.cli.forked import FORKER
+from interlock.cli.forked import FORKER, Child
 from interlock.engine.client import Client, Options
 from interlock.state.errors import InterlockError, UserError, bug
 
@@ -58,25 +59,32 @@ class Apart:
     async def done(self, asked: Asked) -> dict[str, Any]:
         """The answer. Raises `UserError` with why there is none."""
         async with self._gate:
-            answer = await asyncio.to_thread(_answer, asked)
-        made = json.loads(answer) if answer else {"error": f"The process for {asked.what} died."}
+            child, answer = await asyncio.to_thread(_asked, asked)
+            try:
+                told = await asyncio.to_thread(answer.read)
+            finally:
+                child.send_signal(signal.SIGKILL)  # also if nobody waits for the answer any more
+                await asyncio.to_thread(child.wait)
+                answer.close()
+        made = json.loads(told) if told else {"error": f"The process for {asked.what} died."}
         if "error" in made:
             raise UserError(made["error"])
         return made
 
 
-def _answer(asked: Asked) -> bytes:
-    told, stdout = os.pipe()
-    with tempfile.TemporaryFile() as work, os.fdopen(told, "rb") as answer:
-        try:
+def _asked(asked: Asked) -> tuple[Child, BinaryIO]:
+    """The process, and where its answer comes from."""
+    answer, stdout = os.pipe()
+    try:
+        with tempfile.TemporaryFile() as work:
             work.write(pickle.dumps(asked))
             work.seek(0)
-            child = FORKER.start(__name__, stdin=work.fileno(), stdout=stdout)
-        finally:
-            os.close(stdout)
-        found = answer.read()
-        child.wait()
-        return found
+            return FORKER.start(__name__, stdin=work.fileno(), stdout=stdout), os.fdopen(answer, "rb")
+    except BaseException:
+        os.close(answer)
+        raise
+    finally:
+        os.close(stdout)
 
 
 def _stamps(folder: Path) -> list[float]:

@@ -24,16 +24,11 @@ _ALWAYS = (
 )
 _ALONE = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
 _OF_HOST = (
-    "HOME",
-    "PATH",
-    "USER",
-    "LOGNAME",
-    "SSH_AUTH_SOCK",
-    "SSH_AGENT_PID",
-    "XDG_CONFIG_HOME",
-    "XDG_RUNTIME_DIR",
+    *("HOME", "PATH", "USER", "LOGNAME"),
+    *("SSH_AUTH_SOCK", "SSH_AGENT_PID", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"),
 )
 """Besides what begins with GIT_, and names of proxies."""
+_ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_TRACE")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ssl_cert_file", "ssl_cert_dir")
 _REASONS = {
     "could not read Username": "it asks for credentials, and this host has none: set up git's credential helper",
@@ -52,12 +47,7 @@ def git(
 ) -> str:
     """Run git in a repository of ours; `alone`: without the host's settings. Raises `RunError` with git's reason."""
     settings = (part for setting in _ALWAYS for part in ("-c", setting))
-    own = {
-        k: v for k, v in os.environ.items() if k in _OF_HOST or k.startswith("GIT_") or k.lower() in _PROXIES
-    }
-    own = {
-        k: v for k, v in own.items() if k not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_TRACE")
-    }
+    own = {name: value for name, value in os.environ.items() if _is_for_git(name)}
     ssh = {"GIT_SSH_COMMAND": own.get("GIT_SSH_COMMAND", "ssh -oBatchMode=yes")}
     fixed = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "https:http:ssh:git:file", "LC_ALL": "C"}
     try:
@@ -83,6 +73,11 @@ def git(
     if done.returncode:
         raise RunError(_reason(done.stderr) or f"git {arguments[0]} failed with {done.returncode}")
     return done.stdout.strip()
+
+
+def _is_for_git(name: str) -> bool:
+    ours = name in _OF_HOST or name.startswith("GIT_") or name.lower() in _PROXIES
+    return ours and name not in _ELSEWHERE
 
 
 def _reason(said: str) -> str:
@@ -170,15 +165,5 @@ class Mirror:
     def push(self, commit: str, branch: str, borrowed: Path) -> None:
         """Push a commit of which some objects are in another repository (`borrowed`). Raises `RunError`."""
         env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(borrowed)}
-        wanted = f"{commit}:refs/heads/{branch}"
-        git(
-            "push",
-            "--quiet",
-            "--no-verify",
-            "--",
-            self.repository.url,
-            wanted,
-            at=self.folder,
-            alone=False,
-            env=env,
-        )
+        what = ("--", self.repository.url, f"{commit}:refs/heads/{branch}")
+        git("push", "--quiet", "--no-verify", *what, at=self.folder, alone=False, env=env)
