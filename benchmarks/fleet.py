@@ -25,234 +25,19 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 sys.path.insert(0, str(Path(__file__).parent))
-from fleet_lab import KINDS, QUEUE, Host, Model, Network, Proxy, left_in
+from fleet_lab import KINDS, Host, Model, Network, Proxy, left_in
+from fleet_matrix import Matrix
 from postgres_server import Server, installed
 
 SERVER = Path(__file__).parents[1] / "tests" / "mcp_servers" / "odd.py"
 _PATIENCE_S = 600
 """Seconds after the last fault within which every run must be over."""
-_SETTLED_S = 20.0
-"""Seconds a host must be well again before a person believes what its disk says."""
-
-
-@dataclass
-class Matrix:
-    """A fleet, what is done to it, and what became of the runs."""
-
-    folder: Path
-    address: str
-    env: dict[str, str]
-    chance: random.Random
-    hosts: list[Host]
-    network: Network | None
-    runs: dict[str, int] = field(default_factory=dict[str, int])
-    faults: Counter[str] = field(default_factory=Counter[str])
-    asked: Counter[str] = field(default_factory=Counter[str])
-    hurt: dict[str, tuple[int, float, float]] = field(default_factory=dict[str, tuple[int, float, float]])
-    """Run whose driver was killed, paused or cut off: its epoch, when, and until when it stays away."""
-    takeovers: list[float] = field(default_factory=list[float])
-    later: list[tuple[float, Callable[[], object]]] = field(
-        default_factory=list[tuple[float, Callable[[], object]]]
-    )
-    """What ends a fault, and when."""
-    away_until: float = 0.0
-    """When the last paused or cut-off host is well again."""
-    troubles: Counter[str] = field(default_factory=Counter[str])
-
-    @property
-    def counted(self) -> Path:
-        return self.folder / "count.txt"
-
-    # What people do
-
-    def submit(self, number: int) -> None:
-        """Start a run; its number says what it does."""
-        from interlock.engine.client import Client, Options
-
-        kind = KINDS[number % len(KINDS)]
-        work = self.folder / "work" / str(number)
-        work.mkdir(exist_ok=True)
-        # The try before may have been cut off after its commit.
-        if there := self.rows("select run from runs where workspace = %s and parent is null", [str(work)]):
-            self.runs[there[0][0]] = number
-            return
-        options = Options(
-            home=self._home(),
-            user_home=Path(self.env["HOME"]),
-            workspace=work,
-            env=self.env,
-            model="gemini-2.5-flash",
-            approval_mode="default" if kind == "asks" else "yolo",
-            skip_trust=True,
-            queue=QUEUE,
-        )
-        given = {"prompt": f"work {number} {kind}"} | ({"mode": "orchestrator"} if kind == "task" else {})
-        outcome = Client(options).start_sync("task" if kind == "task" else "main", given)
-        self.runs[outcome.run] = number
-
-    def _home(self) -> Path:
-        from interlock.engine.client import state_home
-
-        return state_home(self.env)
-
-    def decide(self) -> None:
-        """Approve what waits; answer what a kill has hidden as a person would who looks at the disk."""
-        from interlock.engine.client import Client, Decision, Options
-        from interlock.engine.read import waiting_requests
-
-        client = Client(Options(home=self._home(), user_home=Path(self.env["HOME"]), env=self.env))
-        for request in waiting_requests(self._home()):
-            fields = request.fields
-            if fields["kind"] != "outcome":
-                decision = Decision(request.id, "proceed_once")
-            elif time.monotonic() < self.away_until + _SETTLED_S:
-                continue  # a host that is away may still do it
-            else:
-                self.asked[request.run] += 1
-                decision = Decision(request.id, "proceed_once", text=self._happened(fields))
-            self._tried("decide", partial(client.go_on_sync, request.run, decisions=[decision]))
-
-    def _happened(self, fields: Any) -> str:
-        args = fields["args"]
-        text = str(args.get("text") or args.get("command", "").partition("echo ")[2].partition(" ")[0])
-        where = self.folder / "odd.log" if "text" in args else self.counted
-        words = where.read_text().split() if where.exists() else []
-        return "skip" if text in words else "redo"
-
-    def _tried(self, what: str, act: Callable[[], object]) -> bool:
-        """As people do: an error of the database or a decision that came too late is told, and tried again."""
-        import psycopg
-
-        from interlock.state.errors import InterlockError
-
-        try:
-            act()
-        except (InterlockError, psycopg.Error) as error:
-            self.troubles[f"{what}: {type(error).__name__}"] += 1
-            with (self.folder / "troubles.log").open("a") as log:
-                log.write(f"{what}: {error}\n")
-            return False
-        return True
-
-    # What happens to them
-
-    def fault(self) -> bool:
-        """Do something bad to a random host, worker or drive; returns whether there was one."""
-        kinds = ["kill a worker", "stop a worker", "kill a drive", "pause a drive"]
-        kinds += ["cut a host", "pause a host", "kill a host"] if self.network else ["pause a worker"]
-        kind = self.chance.choice(kinds)
-        well = [host for host in self.hosts if not host.cut and not host.paused and host.worker_pid()]
-        if not well:
-            return False
-        host = self.chance.choice(well)
-        drives, seconds = self.drives(host), 0.0
-        if kind.endswith("drive"):
-            return self._to_a_drive(kind, drives)
-        if kind == "stop a worker":
-            os.kill(host.worker_pid() or 0, signal.SIGTERM)
-        elif kind.startswith("kill"):
-            self._note(drives, 0)
-            host.kill() if kind == "kill a host" else os.kill(host.worker_pid() or 0, signal.SIGKILL)
-        else:
-            seconds = self.chance.uniform(5, 90 if kind == "cut a host" else 40)
-            self._note(drives, seconds)
-            self._away(kind, host, seconds)
-        self.faults[kind] += 1
-        return True
-
-    def _away(self, kind: str, host: Host, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        self.away_until = max(self.away_until, end)
-        if kind == "cut a host":
-            assert self.network
-            self.network.cut(host.number)
-            host.cut = True
-        else:
-            worker = host.worker_pid()
-            host.paused = {worker} if kind == "pause a worker" and worker else set(host.processes())
-            _each(host.paused, signal.SIGSTOP)
-        self.later.append((end, lambda: self._back(host)))
-
-    def _back(self, host: Host) -> None:
-        if host.cut and self.network:
-            self.network.heal(host.number)
-        _each(host.paused, signal.SIGCONT)
-        host.cut, host.paused = False, set()
-
-    def _to_a_drive(self, kind: str, drives: dict[str, int]) -> bool:
-        if not drives:
-            return False
-        run, pid = self.chance.choice([*drives.items()])
-        seconds = self.chance.uniform(3, 25) if kind.startswith("pause") else 0
-        self._note({run: pid}, seconds)
-        try:
-            os.kill(pid, signal.SIGSTOP if seconds else signal.SIGKILL)
-        except ProcessLookupError:
-            return False
-        self.faults[kind] += 1
-        if seconds:
-            self.later.append((time.monotonic() + seconds, lambda: _each({pid}, signal.SIGCONT)))
-        return True
-
-    def _note(self, drives: dict[str, int], away_s: float) -> None:
-        now = time.monotonic()
-        with contextlib.suppress(Exception):  # the database may be away, too: then this one isn't measured
-            for run, epoch in self.epochs([*drives]).items():
-                self.hurt[run] = (epoch, now, now + away_s if away_s else float("inf"))
-
-    def drives(self, host: Host) -> dict[str, int]:
-        import psycopg
-
-        try:
-            return host.drives(self.rows("select run, host, pid from lease where held = 1"))
-        except psycopg.Error:  # the database is away, too
-            return {}
-
-    def end_faults(self, *, all_of_them: bool = False) -> None:
-        now = time.monotonic()
-        due = [end for end in self.later if all_of_them or end[0] <= now]
-        for one in due:
-            self.later.remove(one)
-            one[1]()
-
-    def epochs(self, runs: list[str]) -> dict[str, int]:
-        rows = self.rows("select run, epoch from lease where run = any(%s) and held = 1", [runs])
-        return dict(rows)
-
-    def look(self) -> None:
-        """Note which runs were taken over."""
-        now = time.monotonic()
-        newer = self.epochs([*self.hurt])
-        for run, (epoch, since, back) in [*self.hurt.items()]:
-            if newer.get(run, epoch) > epoch:
-                self.takeovers.append(now - since)
-                del self.hurt[run]
-            elif now > back:
-                del self.hurt[run]  # its own driver goes on
-
-    def rows(self, sql: str, values: list[Any] | None = None) -> list[Any]:
-        import psycopg
-
-        with psycopg.connect(self.address, connect_timeout=5) as conn:
-            return conn.execute(sql.encode(), values).fetchall()
-
-    def statuses(self) -> dict[str, str]:
-        """Every run that was submitted → what its row says."""
-        return dict(self.rows("select run, status from runs where run = any(%s)", [[*self.runs]]))
-
-
-def _each(pids: set[int], number: int) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
 
 
 def main() -> int:
@@ -356,7 +141,7 @@ def _made(
 def _shaken(args: argparse.Namespace, matrix: Matrix, server: Server, proxy: Proxy | None) -> int:
     from interlock.engine.client.fleet import Fleet
 
-    Fleet(matrix._home()).set_up()
+    Fleet(matrix.home()).set_up()
     begun, over = time.monotonic(), threading.Event()
     people = threading.Thread(target=_people, args=(args, matrix, over), daemon=True)
     people.start()
@@ -394,9 +179,9 @@ def _people(args: argparse.Namespace, matrix: Matrix, over: threading.Event) -> 
     while not over.is_set():
         due = args.runs * min(1.0, (time.monotonic() - begun + 5) / (args.seconds * 2 / 3))
         if number < due:
-            number += matrix._tried("submit", partial(matrix.submit, number))
+            number += matrix.tried("submit", partial(matrix.submit, number))
         if number >= due or number % 10 == 0:
-            matrix._tried("look", matrix.decide)
+            matrix.tried("look", matrix.decide)
             over.wait(0.3)
 
 
@@ -419,62 +204,69 @@ def _disasters(
 def _told(
     args: argparse.Namespace, matrix: Matrix, server: Server, statuses: dict[str, str], passed: float
 ) -> int:
-    for host in matrix.hosts:
-        pid = host.worker_pid()
-        if pid:
-            os.kill(pid, signal.SIGTERM)
-    for host in matrix.hosts:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            if host.worker is not None:
-                host.worker.wait(timeout=45)
-    time.sleep(1)
-    left = left_in(matrix.folder)
-    count = Counter(matrix.counted.read_text().split())
-    notes = (
-        Counter(w for w in (matrix.folder / "odd.log").read_text().split() if w.isdigit())
-        if (matrix.folder / "odd.log").exists()
-        else Counter[str]()
-    )
-    numbers = {number: run for run, number in matrix.runs.items()}
-    done = [n for n, run in numbers.items() if statuses.get(run) == "done"]
-    served = [n for n in numbers if KINDS[n % len(KINDS)] == "server"]
-    made = {n for n in numbers if (matrix.folder / "work" / str(n) / f"made-{n}.txt").exists()}
-    lost = [n for n in done if not count[str(n)] or n not in made] + [
-        n for n in served if n in done and not notes[str(n)]
-    ]
-    lost += [n for n in range(args.runs) if n not in numbers]
-    doubled = [n for n in numbers if count[str(n)] > 1 or notes[str(n)] > 1]
-    failed = [n for n, run in numbers.items() if statuses.get(run) == "failed"]
-    stuck = [n for n, run in numbers.items() if statuses.get(run) not in ("done", "failed")]
+    _stop(matrix.hosts)
+    left, wrong = left_in(matrix.folder), _wrong(args.runs, matrix, statuses)
+    done = sum(status == "done" for status in statuses.values())
     times = sorted(matrix.takeovers)
-    kills = sum(number for kind, number in matrix.faults.items())
     log = (server.folder / "log").read_text(errors="replace")
     seen = {
         "recovered": log.count("was not properly shut down"),
         "clients lost": log.count("unexpected EOF") + log.count("could not receive data"),
     }
+    found = ", ".join(f"{len(numbers)} {what}" for what, numbers in wrong.items())
+    asked = sum(matrix.asked.values())
     print(
-        f"{len(numbers)} runs in {passed:.0f} s: {len(done)} done, {len(lost)} lost, {len(doubled)} doubled, "
-        f"{len(stuck)} stuck, {len(failed)} failed, {sum(matrix.asked.values())} asked, {len(left)} processes left"
+        f"{len(matrix.runs)} runs in {passed:.0f} s: {done} done, {found}, {asked} asked, {len(left)} processes left"
     )
-    print(f"{kills} faults: {json.dumps(matrix.faults)}; in PostgreSQL's log: {json.dumps(seen)}")
+    kinds = json.dumps(matrix.faults)
+    print(f"{matrix.faults.total()} faults: {kinds}; in PostgreSQL's log: {json.dumps(seen)}")
     if matrix.troubles:
         print(f"what people were told: {json.dumps(matrix.troubles)}")
     if times:
-        print(
-            f"{len(times)} takeovers: p50 {times[len(times) // 2]:.1f} s, p95 {times[int(len(times) * 0.95)]:.1f} s, "
-            f"longest {times[-1]:.1f} s"
-        )
-    _explained(matrix, {"lost": lost, "doubled": doubled, "failed": failed, "stuck": stuck})
-    if left:
-        for pid in left:
-            with contextlib.suppress(OSError):
-                print("left:", pid, Path(f"/proc/{pid}/cmdline").read_bytes()[:200])
-                os.kill(pid, signal.SIGKILL)
+        p50, p95 = times[len(times) // 2], times[int(len(times) * 0.95)]
+        print(f"{len(times)} takeovers: p50 {p50:.1f} s, p95 {p95:.1f} s, longest {times[-1]:.1f} s")
+    _explained(matrix, wrong)
+    for pid in left:
+        with contextlib.suppress(OSError):
+            print("left:", pid, Path(f"/proc/{pid}/cmdline").read_bytes()[:200])
+            os.kill(pid, signal.SIGKILL)
     nothing = not done or not times or not seen["recovered"] or len(matrix.faults) < 4
     if nothing:
         print("Nothing happened: too few faults, takeovers or runs to show anything.")
-    return int(bool(lost or doubled or stuck or failed or left or nothing))
+    return int(bool(any(wrong.values()) or left or nothing))
+
+
+def _stop(hosts: list[Host]) -> None:
+    for host in hosts:
+        if pid := host.worker_pid():
+            os.kill(pid, signal.SIGTERM)
+    for host in hosts:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if host.worker is not None:
+                host.worker.wait(timeout=45)
+    time.sleep(1)
+
+
+def _wrong(runs: int, matrix: Matrix, statuses: dict[str, str]) -> dict[str, list[int]]:
+    """What went wrong → the numbers of the runs, by what stands on the disk."""
+    notes = matrix.folder / "odd.log"
+    count = Counter(matrix.counted.read_text().split())
+    noted = Counter(notes.read_text().split()) if notes.exists() else Counter[str]()
+    numbers = {number: statuses.get(run) for run, number in matrix.runs.items()}
+
+    def is_lost(number: int) -> bool:
+        made = (matrix.folder / "work" / str(number) / f"made-{number}.txt").exists()
+        served = KINDS[number % len(KINDS)] != "server" or noted[str(number)]
+        return number not in numbers or (
+            numbers[number] == "done" and not (count[str(number)] and made and served)
+        )
+
+    return {
+        "lost": [n for n in range(runs) if is_lost(n)],
+        "doubled": [n for n in numbers if count[str(n)] > 1 or noted[str(n)] > 1],
+        "stuck": [n for n, status in numbers.items() if status not in ("done", "failed")],
+        "failed": [n for n, status in numbers.items() if status == "failed"],
+    }
 
 
 def _explained(matrix: Matrix, wrong: dict[str, list[int]]) -> None:
