@@ -97,15 +97,29 @@ def test_a_host_that_takes_over_has_the_same_files_and_no_effect_is_doubled(
     assert "moved to another host" in fleet("export", name, "--format", "markdown").out
 
 
+ASKS = """[[rule]]
+toolName = "run_shell_command"
+commandPrefix = "git push"
+decision = "ask_user"
+priority = 900
+"""
+
+
 @pytest.mark.sweep
-def test_a_run_pushes_a_branch_with_what_it_changed_and_leaves_a_patch(
+def test_a_run_pushes_a_branch_with_what_it_changed_once_a_person_approves_and_leaves_a_patch(
     fleet: Run, begin: Begin, tmp_path: Path, origin: Path
 ) -> None:
     (clones := tmp_path / "one").mkdir()
-    name = begin("--deliver", "branch")
+    (rules := tmp_path / "asks.toml").write_text(ASKS)
+    name = begin("--deliver", "branch", "--policy", str(rules))
     worker = Worker("--workspaces", str(clones))
     try:
         assert fleet("wait", name).code == 0
+        until(lambda: fleet("approvals", "--json").json)
+        (request,) = fleet("approvals", "--json").json
+        assert request["args"]["command"] == f"git push file://{origin} HEAD:refs/heads/interlock/{name}"
+        assert git("branch", at=origin) == "* main"
+        fleet("resume", request["run"], "--approve", str(request["number"]))
         until(lambda: f"interlock/{name}" in git("branch", at=origin))
         until(lambda: not (clones / name).exists())
     finally:
