@@ -80,7 +80,7 @@ def import_all() -> None:
 
 
 def close_all_but(kept: set[int]) -> None:
-    for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208
+    for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 - names, not paths
         if number not in kept:
             with suppress(OSError):  # the listing's own
                 os.close(number)

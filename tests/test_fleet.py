@@ -403,7 +403,7 @@ def test_the_set_ups_for_compose_systemd_and_kubernetes_start_commands_that_exis
         *(compose["services"][name]["command"] for name in ("tables", "worker", "page")),
         container["args"],
         container["readinessProbe"]["exec"]["command"][1:],
-        *(re.search("ExecStart=(.*)", text)[1].split()[1:] for text in units.values()),  # type: ignore[index]
+        *(re.findall("ExecStart=(.*)", text)[0].split()[1:] for text in units.values()),
     ]
     for command, *words in started:
         {"fleet": fleet_parser, "worker": worker_parser, "serve": serve_parser}[command]().parse_args(words)
@@ -412,7 +412,7 @@ def test_the_set_ups_for_compose_systemd_and_kubernetes_start_commands_that_exis
     for grace in (
         compose["services"]["worker"]["stop_grace_period"].rstrip("s"),
         pods[0]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"],
-        re.search(r"TimeoutStopSec=(\d+)", units["interlock-worker.service"])[1],  # type: ignore[index]
+        re.findall(r"TimeoutStopSec=(\d+)", units["interlock-worker.service"])[0],
     ):
         assert int(grace) > 35, "a worker kills what doesn't stop within 30 s"
     if not (verify := shutil.which("systemd-analyze")):
