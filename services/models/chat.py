@@ -12,7 +12,7 @@ from typing import Literal
 
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
-from interlock.services.models.json_calls import by_habit, constrained, explained
+from interlock.services.models.json_calls import asked_for, by_habit, constrained, explained
 from interlock.services.models.names import Providers, provider_of, resolve, role_model
 from interlock.services.models.request import (
     Answer,
@@ -271,9 +271,25 @@ class ChatModels:
             comes("connecting")
             source = (await self._providers.get(request.model)).stream(request)
             comes("reading")
-            limited = partial(raced, stall_s=stall_s, first_s=first_s, total_s=call.timeout_s)
-            pieces = limited(source, begins=_is_answer, on_silence=silent)
-            async with aclosing(_read(pieces, call)) as pieces:
+            limited = partial(
+                raced,
+                stall_s=stall_s,
+                first_s=first_s,
+                total_s=call.timeout_s,
+                begins=_is_answer,
+                on_silence=silent,
+            )
+
+            async def write(path: str, text: str) -> AsyncGenerator[Chunk, None]:
+                messages = asked_for(path, text, self._redacted(call.messages))
+                source = (await self._providers.get(request.model)).stream(
+                    replace(request, messages=messages, schema=None)
+                )
+                async with aclosing(limited(source)) as pieces:
+                    async for chunk in pieces:
+                        yield chunk
+
+            async with aclosing(_read(limited(source), call, write)) as pieces:
                 async for chunk in pieces:
                     if not answer.begun_s and not chunk.progress:
                         answer.begun_s = self._clock.monotonic() - started
@@ -369,10 +385,14 @@ def _cut_short(request: ModelRequest, answer: Answer) -> str:
     return f"The answer of {request.model!r} was cut off {where}. It may be incomplete."
 
 
-def _read(pieces: AsyncGenerator[Chunk, None], call: ModelCall) -> AsyncGenerator[Chunk, None]:
+def _read(
+    pieces: AsyncGenerator[Chunk, None],
+    call: ModelCall,
+    write: Callable[[str, str], AsyncGenerator[Chunk, None]],
+) -> AsyncGenerator[Chunk, None]:
     """The chunks with the calls that the protocol finds in the text."""
     if call.protocol == "json" and call.tools:
-        return constrained(pieces, call.tools)
+        return constrained(pieces, call.tools, write)
     if call.protocol in ("xml", "auto") and call.tools:
         found = tagged(pieces, TaggedTools(call.tools, call.withheld))
         return by_habit(found, call.tools)
