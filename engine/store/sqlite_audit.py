@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,16 @@ def _texts(*values: object) -> str:
 def _part(text: Any, *names: str) -> str | None:
     """A value inside JSON; null where there is none, and in a damaged row."""
     with suppress(ValueError, TypeError, KeyError):
-        value: Any = json.loads(text)
+        value = _parsed(text)
         for name in names:
             value = value[name]
         return value if value is None or isinstance(value, str) else json.dumps(value)
     return None
+
+
+@lru_cache(maxsize=1)  # several parts of one text are asked for in turn
+def _parsed(text: Any) -> Any:
+    return json.loads(text)
 
 
 def add_functions(conn: sqlite3.Connection) -> None:
