@@ -183,8 +183,9 @@ def memory_below(path: str, workspace: Workspace, names: Sequence[str]) -> Itera
     try:
         real = followed(written_path(path, workspace.root))
         root = next((r for r in workspace.roots if real.is_relative_to(r)), real)
-        way = accumulate(real.relative_to(root).parts, Path.joinpath, initial=root)
-        found = [file for d in islice(way, 1, None) for name in names if is_file(file := d / name)]
+        way = accumulate(real.relative_to(root).parts, os.path.join, initial=str(root))
+        tried = (os.path.join(folder, name) for folder in islice(way, 1, None) for name in names)  # noqa: PTH118 - each call that names a file pays for it
+        found = [Path(file) for file in tried if os.path.isfile(file)]  # noqa: PTH113 - as above
         if found and workspace.readable(path) != real:  # asked only then: most folders have none
             return
     except PathRefused:

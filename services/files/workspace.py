@@ -128,7 +128,7 @@ class FolderWorkspace:
             return None
         if plan_path(self.plans, path) is not None:
             return None
-        ways = (real, Path(os.path.normpath(absolute)))
+        ways = dict.fromkeys((real, Path(os.path.normpath(absolute))))
         return next((found for way in ways if (found := self.protected_paths.of(way, self._roots))), None)
 
     def plan_file(self, path: str) -> Path | None:
