@@ -134,7 +134,8 @@ class ChatModels:
         try:
             _check_feature(request)
             room = await self._budget.reserve(call, self._agent, request.model, self._estimated(request))
-            request = replace(request, most=self._most(request, room))
+            if room is not None:
+                request = replace(request, most=self._most(request, room))
             replies = counted(self._budget, call.task, self._answered(call, request, emit))
             async with aclosing(replies):
                 async for item in replies:
@@ -218,10 +219,11 @@ class ChatModels:
             messages = texts(messages)
         if call.protocol == "json" and call.tools:
             messages, schema = explained(messages, call.tools), schema_of(call.tools, call.messages)
+        tools = () if texts else call.tools
         return ModelRequest(
             model=model,
             messages=messages,
-            tools=() if texts else call.tools,
+            tools=tools,
             schema=schema,
             temperature=next((t for t in chosen if t is not None), default),
             agent=self._agent,
@@ -229,20 +231,16 @@ class ChatModels:
             ordinal=self._log.ordinal(self._agent, call.role),
             feature=call.feature,
             thinking=self._settings.model.thinking if call.schema is None else "auto",
+            size=sum(self._sizes(messages)) + self._tool_size(tools),
             attempt=call.failures,
         )
 
     def _estimated(self, request: ModelRequest) -> int:
         """Estimate the request's tokens, tools included."""
-        return self.facts.estimated(request.model, self._plainly_estimated(request))
+        return self.facts.estimated(request.model, request.size)
 
-    def _plainly_estimated(self, request: ModelRequest) -> int:
-        return sum(self._sizes(request.messages)) + self._tool_size(request.tools)
-
-    def _most(self, request: ModelRequest, room: int | None) -> int | None:
+    def _most(self, request: ModelRequest, room: int) -> int | None:
         """What a budget leaves for the reply, where it is less than the model could write: servers refuse more."""
-        if room is None:
-            return None
         window = self.facts.limit(request.model) - self._estimated(request)
         return room if room < (self.facts.able(request.model).output or window) else None
 
@@ -347,7 +345,7 @@ class ChatModels:
             # Before the row: a kill in between repeats the request, and the later entry for an ordinal wins.
             self._recorder.add(request, message, answer)
         self.facts.read(request.model, answer.usage.input - answer.usage.cached, answer.begun_s)
-        self.facts.counted(request.model, answer.usage.input, self._plainly_estimated(request))
+        self.facts.counted(request.model, answer.usage.input, request.size)
         cost = {"usd": self.facts.cost(request.model, answer.usage)}
         self._budget.settle(call.task)  # in the same commit as the reply: a kill leaves both or neither
         reply = Reply(
