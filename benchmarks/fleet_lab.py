@@ -198,7 +198,11 @@ class Host:
         ours = {(run, int(pid)) for run, pid in _DRIVEN.findall(log)}
         table = _table(worker)
         outside = {_pid_inside(pid): pid for pid in _processes() if _table(pid) == table}
-        return {run: outside[pid] for run, _, pid in held if (run, pid) in ours and pid in outside}
+        here = f"host{self.number}" if self.namespace else os.uname().nodename
+        mine = (
+            (run, pid) for run, host, pid in held if host.partition("/")[0] == here and (run, pid) in ours
+        )
+        return {run: outside[pid] for run, pid in mine if pid in outside}
 
     def signal(self, number: int) -> None:
         for pid in self.processes():
@@ -253,6 +257,11 @@ def _pid_inside(pid: int) -> int:
     except OSError:
         return 0
     return int(status.partition("NSpid:")[2].partition("\n")[0].split()[-1])
+
+
+def runs_somewhere(words: str) -> bool:
+    """Whether a process has these words in its command line."""
+    return any(words.encode() in _words(pid) for pid in _processes() if pid != os.getpid())
 
 
 def left_in(folder: Path) -> list[int]:
