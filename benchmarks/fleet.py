@@ -32,11 +32,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 sys.path.insert(0, str(Path(__file__).parent))
-from fleet_lab import KINDS, Host, Model, Network, Proxy, left_in
+from fleet_lab import KINDS, Host, Model, Network, Proxy, laid_out, left_in
 from fleet_matrix import SIGNS, Matrix, planned
 from postgres_server import Server, installed
 
-SERVER = Path(__file__).parents[1] / "tests" / "mcp_servers" / "odd.py"
 _PATIENCE_S = 600
 """Seconds after the last fault within which every run must be over."""
 _AHEAD = 0.2
@@ -51,7 +50,7 @@ def main() -> int:
     if args.figures:
         import fleet_figures
 
-        return fleet_figures.main(args.runs)
+        return fleet_figures.main()
     if args.namespaces and os.getuid() != 0:
         sys.exit("--namespaces makes networks and needs root.")
     print(f"seed {args.seed}", flush=True)
@@ -117,25 +116,10 @@ def _made(
     proxy: Proxy | None,
     network: Network | None,
 ) -> Matrix:
-    for part in ("work", "home/.interlock"):
-        (folder / part).mkdir(parents=True)
-    (folder / "count.txt").touch()
-    odd = {
-        "command": sys.executable,
-        "args": ["-I", "-S", str(SERVER)],
-        "env": {"ODD_LOG": str(folder / "odd.log")},
-    }
-    (folder / "home/.interlock/settings.json").write_text(json.dumps({"mcpServers": {"odd": odd}}))
     model = Model(folder / "count.txt", (20, 60) if args.sample else (20, 200))
     at = f"{network.address}.1" if network else "127.0.0.1"
     store = address.replace(f"127.0.0.1:{server.port}", f"{at}:{proxy.port if proxy else server.port}")
-    env = {
-        **{k: v for k, v in os.environ.items() if not k.startswith(("INTERLOCK_", "GEMINI_", "GOOGLE_"))},
-        "HOME": str(folder / "home"),
-        "GEMINI_API_KEY": "a-key-for-loopback",
-        "GOOGLE_GEMINI_BASE_URL": f"http://{at}:{model.server_address[1]}",
-        "INTERLOCK_STORE": store,
-    }
+    env = laid_out(folder, model, store, at)
     hosts = [
         Host(
             n,
@@ -223,7 +207,7 @@ def _told(args: argparse.Namespace, matrix: Matrix, statuses: dict[str, str], pa
         with contextlib.suppress(OSError):
             print("left:", pid, Path(f"/proc/{pid}/cmdline").read_bytes()[:200])
             os.kill(pid, signal.SIGKILL)
-    unseen = [kind for kind in matrix.faults if not seen[SIGNS[kind][1]]]
+    unseen = [kind for kind, before in matrix.before.items() if seen[SIGNS[kind][1]] <= before]
     if unseen or not times or not done:
         print(f"Nothing happened: faults that show in no log: {unseen}, {len(times)} takeovers, {done} done.")
     return int(bool(any(wrong.values()) or left or unseen or not times or not done))

@@ -16,7 +16,7 @@ from fleet_lab import KINDS, QUEUE, Host, Network, Proxy, runs_somewhere
 from postgres_server import Server
 
 _SETTLED_S = 10.0
-"""Seconds a host must be well again before a person believes what its disk says."""
+"""Seconds after a kill, or the end of a pause, before a person believes what the disk says about a run."""
 HURTS = ("kill a worker", "stop a worker", "kill a drive", "pause a drive")
 APART, TOGETHER = ("cut a host", "pause a host", "kill a host"), ("pause a worker",)
 CRASH, CUT = "crash of the database", "cut of everybody"
@@ -26,7 +26,7 @@ SIGNS = {
     "kill a drive": ("workers", "its process died (SIGKILL)"),
     "stop a worker": ("workers", "Stopping: no new runs"),
     CRASH: ("server", "was not properly shut down"),
-    CUT: ("workers", "connection"),
+    CUT: ("workers", "connection failed"),
 }
 """Fault → in whose log it shows, and by what."""
 
@@ -68,8 +68,10 @@ class Matrix:
         default_factory=list[tuple[float, Callable[[], object]]]
     )
     """What ends a fault, and when."""
-    away_until: float = 0.0
-    """When the last paused or cut-off host is well again."""
+    quiet: dict[str, float] = field(default_factory=dict[str, float])
+    """Run → when the last of those who drove it died, or comes back."""
+    before: dict[str, int] = field(default_factory=dict[str, int])
+    """Fault → how often the logs showed its like before it came first."""
     troubles: Counter[str] = field(default_factory=Counter[str])
 
     @property
@@ -118,18 +120,19 @@ class Matrix:
             fields = request.fields
             if fields["kind"] != "outcome":
                 decision = Decision(request.id, "proceed_once")
-            elif (outcome := self._happened(fields)) is None:
+            elif (outcome := self._happened(request.run, fields)) is None:
                 continue
             else:
                 self.asked[request.run] += 1
+                self.note(f"{request.run}: {outcome} {fields['args']}")
                 decision = Decision(request.id, "proceed_once", text=outcome)
             self.tried("decide", partial(client.go_on_sync, request.run, decisions=[decision]))
 
-    def _happened(self, fields: Any) -> str | None:
-        """What the disk says; None: a host that is away, or that has just come back, may still do it."""
+    def _happened(self, run: str, fields: Any) -> str | None:
+        """What the disk says; None: who drove the run before, or what that one started, may still do it."""
         args = fields["args"]
         text = str(args.get("text") or args.get("command", "").partition("echo ")[2].partition(" ")[0])
-        if time.monotonic() < self.away_until + _SETTLED_S or runs_somewhere(f"echo {text} >>"):
+        if time.monotonic() < self.quiet.get(run, 0) + _SETTLED_S or runs_somewhere(f"echo {text} >>"):
             return None
         where = self.folder / "odd.log" if "text" in args else self.counted
         words = where.read_text().split() if where.exists() else []
@@ -150,13 +153,31 @@ class Matrix:
             return False
         return True
 
+    def note(self, line: str) -> None:
+        with (self.folder / "events.log").open("a") as log:
+            log.write(f"{time.strftime('%H:%M:%S')} {line}\n")
+
     # What happens to them
 
     def fault(self, kind: str) -> bool:
         """Do something bad to whoever drives a run, or to all; returns whether there was somebody."""
-        if kind in (CRASH, CUT):
-            self._to_all(kind)
-            return True
+        before = self.seen()[SIGNS[kind][1]]
+        if kind not in (CRASH, CUT):
+            if not self._to_one(kind):
+                return False
+        elif kind == CRASH:
+            self.server.restart()
+        elif self.proxy:
+            self.proxy.cut(self.cut_s)
+        else:
+            for host in self.hosts:
+                if not host.cut:
+                    self._away("cut a host", host, self.cut_s)
+        self.before.setdefault(kind, before)
+        self.faults[kind] += 1
+        return True
+
+    def _to_one(self, kind: str) -> bool:
         well = [host for host in self.hosts if not host.cut and not host.paused]
         found = [(host, drives) for host in well if (drives := self.drives(host))]
         if not found:
@@ -167,30 +188,18 @@ class Matrix:
         if kind == "stop a worker":
             os.kill(host.worker_pid() or 0, signal.SIGTERM)
         elif kind.startswith("kill"):
-            self._note(drives, 0)
+            self._hurt(host, drives, 0)
             host.kill() if kind == "kill a host" else os.kill(host.worker_pid() or 0, signal.SIGKILL)
         else:
             shortest, longest = self.pauses
             seconds = self.chance.uniform(shortest, max(longest, 90) if kind == "cut a host" else longest)
-            self._note(drives, seconds)
             self._away(kind, host, seconds)
-        self.faults[kind] += 1
+        self.note(f"{kind}: host {host.number}, {[*drives]}")
         return True
-
-    def _to_all(self, kind: str) -> None:
-        self.faults[kind] += 1
-        if kind == CRASH:
-            self.server.restart()
-        elif self.proxy:
-            self.proxy.cut(self.cut_s)
-        else:
-            for host in self.hosts:
-                if not host.cut:
-                    self._away("cut a host", host, self.cut_s)
 
     def _away(self, kind: str, host: Host, seconds: float) -> None:
         end = time.monotonic() + seconds
-        self.away_until = max(self.away_until, end)
+        self._hurt(host, self.drives(host), seconds)
         if kind == "cut a host":
             assert self.network
             self.network.cut(host.number)
@@ -210,20 +219,20 @@ class Matrix:
     def _to_a_drive(self, kind: str, drives: dict[str, int]) -> bool:
         run, pid = self.chance.choice([*drives.items()])
         seconds = self.chance.uniform(*self.pauses) if kind.startswith("pause") else 0
-        self._note({run: pid}, seconds)
+        self._hurt(None, {run: pid}, seconds)
         try:
             os.kill(pid, signal.SIGSTOP if seconds else signal.SIGKILL)
         except ProcessLookupError:
             return False
-        self.faults[kind] += 1
         if seconds:
-            end = time.monotonic() + seconds
-            self.away_until = max(self.away_until, end)
-            self.later.append((end, lambda: _each({pid}, signal.SIGCONT)))
+            self.later.append((time.monotonic() + seconds, lambda: _each({pid}, signal.SIGCONT)))
+        self.note(f"{kind}: {run}, {seconds:.0f} s")
         return True
 
-    def _note(self, drives: dict[str, int], away_s: float) -> None:
+    def _hurt(self, host: Host | None, drives: dict[str, int], away_s: float) -> None:
         now = time.monotonic()
+        for run in {*drives, *(host.driven() if host else ())}:
+            self.quiet[run] = max(self.quiet.get(run, 0), now + away_s)
         with contextlib.suppress(Exception):  # the database may be away, too: then this one isn't measured
             for run, epoch in self.epochs([*drives]).items():
                 self.hurt[run] = (epoch, now, now + away_s if away_s else float("inf"))
@@ -254,6 +263,7 @@ class Matrix:
         for run, (epoch, since, back) in [*self.hurt.items()]:
             if newer.get(run, epoch) > epoch:
                 self.takeovers.append(now - since)
+                self.note(f"{run}: taken over after {now - since:.0f} s")
                 del self.hurt[run]
             elif now > back:
                 del self.hurt[run]  # its own driver goes on
