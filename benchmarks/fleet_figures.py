@@ -156,10 +156,17 @@ def _large_store(server: Server, folder: Path) -> None:
 
 def _lists(home: Path, address: str) -> dict[str, Callable[[], object]]:
     from interlock.engine.read import list_runs, waiting_requests
+    from interlock.engine.store import Store
     from interlock.engine.store.database import placed
+    from interlock.engine.store.queue import unsure
 
     store = placed(home, address)
-    return {"runs": lambda: list_runs(store, limit=20), "approvals": lambda: waiting_requests(store)}
+    conn = Store(store).connect()
+    return {
+        "runs": lambda: list_runs(store, limit=20),
+        "approvals": lambda: waiting_requests(store),
+        "a worker's sweep": lambda: unsure(conn, 12.0),
+    }
 
 
 def _median_ms(act: Callable[[], object]) -> float:

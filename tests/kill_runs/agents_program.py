@@ -76,7 +76,7 @@ def agents_ending(scene: Scene) -> TreeEnding:
 def _again(conn: Connection) -> list[str]:
     """Steps that were completed, and run once more."""
     rows = conn.execute(
-        "select workflow || '.' || node from steps where workflow <> '' "
+        "select min(workflow) || '.' || min(node) from steps where workflow <> '' "
         "group by namespace, task having count(*) > 1"
     )
     return [name for (name,) in rows]
