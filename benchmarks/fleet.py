@@ -85,6 +85,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--concurrency", type=int, default=2, help="runs at a time on each worker")
     parser.add_argument("--faults", type=int, default=100)
+    parser.add_argument("--minutes", type=float, default=60, help="after these no more faults come")
     parser.add_argument("--every", type=float, default=2, help="least seconds between two faults")
     parser.add_argument(
         "--sample", action="store_true", help="50 runs, 14 short faults; skipped without PostgreSQL"
@@ -98,7 +99,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
     args = parser.parse_args()
     if args.sample:
-        args.runs, args.faults = 50, 14
+        args.runs, args.faults, args.minutes = 50, 14, 4
     return args
 
 
@@ -131,7 +132,7 @@ def _made(
         )
         for n in range(args.workers)
     ]
-    short = {"pauses": (15, 18), "cut_s": 8} if args.sample else {}
+    short = {"pauses": (18, 20), "cut_s": 8} if args.sample else {}
     return Matrix(folder, address, env, random.Random(args.seed), hosts, network, server, proxy, **short)
 
 
@@ -152,6 +153,8 @@ def _shaken(args: argparse.Namespace, matrix: Matrix) -> int:
         if plan and now - last_fault >= args.every and matrix.fault(plan[0]):
             last_fault = time.monotonic()
             del plan[0]
+        if now - begun > args.minutes * 60:
+            plan.clear()
         matrix.end_faults()
         matrix.tried("look", matrix.look)
         if matrix.tried("look", lambda: statuses.update(matrix.statuses())):
@@ -194,7 +197,7 @@ def _told(args: argparse.Namespace, matrix: Matrix, statuses: dict[str, str], pa
     print(
         f"{len(matrix.runs)} runs in {passed:.0f} s: {done} done, {found}, {asked} asked, {len(left)} processes left"
     )
-    print(f"{matrix.faults.total()} faults: {json.dumps(matrix.faults)}")
+    print(f"{matrix.faults.total()} faults: {json.dumps(matrix.faults)}; load {os.getloadavg()[0]:.1f}")
     seen = matrix.seen()
     print(f"in the logs: {json.dumps(seen)}")
     if matrix.troubles:
