@@ -9,9 +9,9 @@ Starts PostgreSQL in a temporary folder (`docs/postgres_server.py`), a server on
 200 ms, and workers as processes. Each run edits a file and runs a command that counts itself on disk; a quarter of
 them waits for a person's approval at each step, a quarter does its work in a subtask, a quarter also calls an MCP
 server. Where a kill hides whether an effect happened, a person looks at the disk and answers. The next fault comes once
-somebody drives a run, and the last runs are submitted after the last fault. Prints how many runs were lost, doubled,
-stuck and asked about, which faults came, how long takeovers took, and which processes are left; exit code 1 if anything
-was lost, doubled, stuck or left, if a fault shows in no log, or if nothing was taken over.
+runs got further and somebody drives one, and the last run is submitted after the last fault. Prints how many runs were
+lost, doubled, stuck and asked about, which faults came, how long takeovers took, and which processes are left; exit
+code 1 if anything was lost, doubled, stuck or left, if a fault shows in no log, or if nothing was taken over.
 """
 
 import argparse
@@ -36,8 +36,10 @@ from fleet_lab import KINDS, Host, Model, Network, Proxy, laid_out, left_in
 from fleet_matrix import SIGNS, Matrix, planned
 from postgres_server import Server, installed
 
-_PATIENCE_S = 600
+_PATIENCE_S = 1200
 """Seconds after the last fault within which every run must be over."""
+_STEPS, _SLOW_S = 4, 60.0
+"""Requests to the model between two faults, so that runs get on however busy the machine is; most seconds without."""
 _AHEAD = 0.2
 """Part of the runs that is submitted before the faults that it takes part in."""
 
@@ -133,7 +135,9 @@ def _made(
         for n in range(args.workers)
     ]
     short = {"pauses": (18, 20), "cut_s": 8} if args.sample else {}
-    return Matrix(folder, address, env, random.Random(args.seed), hosts, network, server, proxy, **short)
+    return Matrix(
+        folder, address, env, random.Random(args.seed), hosts, network, server, proxy, model, **short
+    )
 
 
 def _shaken(args: argparse.Namespace, matrix: Matrix) -> int:
@@ -144,14 +148,15 @@ def _shaken(args: argparse.Namespace, matrix: Matrix) -> int:
     plan = planned(args.faults, bool(matrix.network), matrix.chance)
     people = threading.Thread(target=_people, args=(args.runs, matrix, plan, over), daemon=True)
     people.start()
-    last_fault, statuses = begun, dict[str, str]()
+    last_fault, asked, statuses = begun, 0, dict[str, str]()
     while True:
         now = time.monotonic()
         for host in matrix.hosts:
             if not host.paused:
                 host.start()
-        if plan and now - last_fault >= args.every and matrix.fault(plan[0]):
-            last_fault = time.monotonic()
+        idle = now - last_fault < args.every or matrix.model.asked < asked + _STEPS
+        if plan and not (idle and now - last_fault < _SLOW_S) and matrix.fault(plan[0]):
+            last_fault, asked = time.monotonic(), matrix.model.asked
             del plan[0]
         if now - begun > args.minutes * 60:
             plan.clear()

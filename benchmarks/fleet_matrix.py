@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fleet_lab import KINDS, QUEUE, Host, Network, Proxy, runs_somewhere
+from fleet_lab import KINDS, QUEUE, Host, Model, Network, Proxy, runs_somewhere
 from postgres_server import Server
 
 _SETTLED_S = 10.0
@@ -54,6 +54,7 @@ class Matrix:
     network: Network | None
     server: Server
     proxy: Proxy | None
+    model: Model
     pauses: tuple[float, float] = (5, 40)
     """Seconds for which a worker or a host is away."""
     cut_s: float = 20
