@@ -148,7 +148,7 @@ def _shaken(args: argparse.Namespace, matrix: Matrix) -> int:
     plan = planned(args.faults, bool(matrix.network), matrix.chance)
     people = threading.Thread(target=_people, args=(args.runs, matrix, plan, over), daemon=True)
     people.start()
-    last_fault, asked, statuses = begun, 0, dict[str, str]()
+    last_fault, asked, calm, statuses = begun, 0, 0, dict[str, str]()
     while True:
         now = time.monotonic()
         for host in matrix.hosts:
@@ -166,7 +166,8 @@ def _shaken(args: argparse.Namespace, matrix: Matrix) -> int:
             ended = [run for run, status in statuses.items() if status in ("done", "failed")]
             if not plan and not matrix.hurt and not matrix.takeovers and len(ended) < args.runs:
                 plan.append("kill a worker")  # whoever was hurt had just ended
-            if not plan and len(ended) == args.runs:
+            calm = calm + 1 if not plan and len(ended) == args.runs else 0
+            if calm > 15:  # a person may still resume what was given up
                 break
         if now - last_fault > _PATIENCE_S:
             break
@@ -205,6 +206,8 @@ def _told(args: argparse.Namespace, matrix: Matrix, statuses: dict[str, str], pa
     print(f"{matrix.faults.total()} faults: {json.dumps(matrix.faults)}; load {os.getloadavg()[0]:.1f}")
     seen = matrix.seen()
     print(f"in the logs: {json.dumps(seen)}")
+    if matrix.given_up:
+        print(f"given up after three deaths, and resumed by a person: {json.dumps(matrix.given_up)}")
     if matrix.troubles:
         print(f"what people were told: {json.dumps(matrix.troubles)}")
     if times:
@@ -234,9 +237,10 @@ def _stop(hosts: list[Host]) -> None:
 
 def _wrong(runs: int, matrix: Matrix, statuses: dict[str, str]) -> dict[str, list[int]]:
     """What went wrong → the numbers of the runs, by what stands on the disk."""
-    notes = matrix.folder / "odd.log"
+    log = matrix.folder / "odd.log"
     count = Counter(matrix.counted.read_text().split())
-    noted = Counter(notes.read_text().split()) if notes.exists() else Counter[str]()
+    lines = log.read_text().splitlines() if log.exists() else []
+    noted = Counter(line.removeprefix("note ") for line in lines if line.startswith("note "))
     numbers = {number: statuses.get(run) for run, number in matrix.runs.items()}
 
     def is_lost(number: int) -> bool:

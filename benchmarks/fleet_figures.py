@@ -26,6 +26,7 @@ _ASKS = [
     {"text": "Done."},
 ]
 _TURNS, _ROUNDS = 40, 5
+_SMALL = 10
 _RUNS, _PARKED = 100_000, 10_000
 _DECISIONS, _DECIDERS = 400, 2
 _THROUGHPUT, _STEP = 40, 9
@@ -45,10 +46,7 @@ insert into model_calls select 'r' || lpad(n::text, 7, '0'), agent, role, ordina
     model, finish_reason, problem, input_tokens, output_tokens, cached_tokens, written_tokens, thought_tokens, usd,
     duration_ms, at - n from calls, generate_series(1, {runs}) n;
 """
-_SIZES = """
-select relname, n_live_tup, pg_total_relation_size(relid), pg_total_relation_size(relid) / greatest(n_live_tup, 1)
-from pg_stat_user_tables where n_live_tup > 0 order by 3 desc
-"""
+_TABLES = "select relname from pg_stat_user_tables where relname not like 'procrastinate%' order by relname"
 
 
 def main() -> int:
@@ -103,23 +101,25 @@ def _turns(server: Server, folder: Path) -> None:
 
 
 def _one_run(server: Server, folder: Path) -> None:
-    """Rows and bytes that a run with an edit and a command leaves, over a hundred of them."""
+    """Rows and bytes that a run with an edit and a command leaves."""
     import psycopg
 
     env = _commands(server, folder)
     script = folder / "script.json"
     edit = {"name": "write_file", "args": {"file_path": "a.txt", "content": "a\n"}}
     script.write_text(json.dumps([{"tool_calls": [edit]}, _ASKS[0], {"text": "Done."}]))
-    runs = 20
-    for _ in range(runs):
+    for _ in range(_SMALL):
         _run(env, folder, "-p", "release it", "-y", "--skip-trust", "-m", f"script:{script}")
     with psycopg.connect(env["INTERLOCK_STORE"], autocommit=True) as conn:
-        conn.execute("vacuum full analyze")
-        found = conn.execute(_SIZES).fetchall()
-    rows, size = sum(row[1] for row in found) / runs, sum(row[2] for row in found) / runs
-    print(f"a run with an edit and a command: {rows:.0f} rows, {size / 1000:.0f} KB with indexes", flush=True)
-    for name, number, taken, _ in found[:6]:
-        print(f"  {name:24} {number / runs:6.1f} rows {taken / runs / 1000:8.1f} KB")
+        names = [name for (name,) in conn.execute(_TABLES)]
+        sized = "select '{0}', count(*), coalesce(sum(pg_column_size(t.*)), 0) from {0} t"
+        found = [row for name in names for row in conn.execute(sized.format(name).encode())]
+    rows, size = (sum(row[place] for row in found) / _SMALL for place in (1, 2))
+    print(
+        f"a run with an edit and a command: {rows:.0f} rows, {size / 1000:.1f} KB without indexes", flush=True
+    )
+    for name, number, taken in sorted(found, key=lambda row: -row[2])[:6]:
+        print(f"  {name:24} {number / _SMALL:6.1f} rows {taken / _SMALL / 1000:8.1f} KB")
 
 
 def _large_store(server: Server, folder: Path) -> None:

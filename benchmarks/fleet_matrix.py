@@ -26,7 +26,7 @@ SIGNS = {
     "kill a drive": ("workers", "its process died (SIGKILL)"),
     "stop a worker": ("workers", "Stopping: no new runs"),
     CRASH: ("server", "was not properly shut down"),
-    CUT: ("workers", "connection failed"),
+    CUT: ("workers", "Can't reach the store"),
 }
 """Fault → in whose log it shows, and by what."""
 
@@ -62,6 +62,8 @@ class Matrix:
     runs: dict[str, int] = field(default_factory=dict[str, int])
     faults: Counter[str] = field(default_factory=Counter[str])
     asked: Counter[str] = field(default_factory=Counter[str])
+    given_up: Counter[str] = field(default_factory=Counter[str])
+    """Runs that died too often, and how often a person resumed them."""
     hurt: dict[str, tuple[int, float, float]] = field(default_factory=dict[str, tuple[int, float, float]])
     """Run whose driver was killed, paused or cut off: its epoch, when, and until when it stays away."""
     takeovers: list[float] = field(default_factory=list[float])
@@ -128,6 +130,9 @@ class Matrix:
                 self.note(f"{request.run}: {outcome} {fields['args']}")
                 decision = Decision(request.id, "proceed_once", text=outcome)
             self.tried("decide", partial(client.go_on_sync, request.run, decisions=[decision]))
+        given_up = "select run from runs where run = any(%s) and status = 'failed' and error like %s"
+        for (run,) in self.rows(given_up, [[*self.runs], '%"died"%']):
+            self.given_up[run] += self.tried("resume", partial(client.go_on_sync, run))
 
     def _happened(self, run: str, fields: Any) -> str | None:
         """What the disk says; None: who drove the run before, or what that one started, may still do it."""
@@ -136,8 +141,8 @@ class Matrix:
         if time.monotonic() < self.quiet.get(run, 0) + _SETTLED_S or runs_somewhere(f"echo {text} >>"):
             return None
         where = self.folder / "odd.log" if "text" in args else self.counted
-        words = where.read_text().split() if where.exists() else []
-        return "skip" if text in words else "redo"
+        lines = where.read_text().splitlines() if where.exists() else []
+        return "skip" if text in lines or f"note {text}" in lines else "redo"
 
     def tried(self, what: str, act: Callable[[], object]) -> bool:
         """As people do: an error of the database or a decision that came too late is told, and tried again."""
@@ -176,6 +181,7 @@ class Matrix:
                     self._away("cut a host", host, self.cut_s)
         self.before.setdefault(kind, before)
         self.faults[kind] += 1
+        self.note(kind)
         return True
 
     def _to_one(self, kind: str) -> bool:
