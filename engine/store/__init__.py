@@ -94,8 +94,6 @@ class Store:
         self.home = home
         self.path = home / "interlock.db"
         self._database = adapter_of(self.path)
-        self.errors = self._database.ERRORS
-        """What its database raises."""
         self.blobs = self._database.BLOBS
         """Whether it keeps long bodies, plans and snapshots in rows (`blobs.py`)."""
         self.outputs = home / "outputs"
