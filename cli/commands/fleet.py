@@ -182,7 +182,8 @@ def _code(client: Client, run: str) -> int:
     row = client.run(run)
     if row.status == "done":
         return 0
-    return EXIT_CODES.get(row.outcome or row.status, EXIT_CODES.get(row.status, 1))
+    why = row.error["type"] if row.status == "interrupted" and row.error else row.outcome or row.status
+    return EXIT_CODES.get(why, EXIT_CODES.get(row.status, 1))
 
 
 def cancel_parser() -> Parser:

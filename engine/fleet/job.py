@@ -19,7 +19,7 @@ from interlock.engine.fleet.checkout import Checkout, check_out, workspaces_of
 from interlock.engine.fleet.delivery import deliver
 from interlock.engine.options import Options
 from interlock.engine.store import Store
-from interlock.engine.store.queue import give_up
+from interlock.engine.store.queue import give_up, note_stopped
 from interlock.state.errors import BusyError, InterlockError, StoreError
 
 TRY_AGAIN = 3
@@ -46,6 +46,9 @@ def main(run: str, at: str) -> int:
     if outcome.error and outcome.error["type"] in (BusyError.kind, StoreError.kind):
         print(outcome.error["message"], file=sys.stderr)
         return TRY_AGAIN
+    if outcome.status == "timeout":
+        with closing(Store(home).connect()) as conn, conn.transaction():
+            note_stopped(conn, run, "timeout", "Its running time is used up.")
     if files:
         deliver(home, files, outcome, options)
     return 0

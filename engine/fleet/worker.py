@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -135,6 +136,8 @@ class Worker:
         code, aborted, said = await self._process(context, run)
         if aborted:
             self.report(f"{run}: stopped on request")
+            stopped = partial(queue.note_stopped, run=run, kind="cancelled", why="Stopped on request.")
+            await self._stored(stopped)
             raise JobAborted
         if self._stopping or code == drive_process.TRY_AGAIN:
             # A job of its own, so that deaths alone are counted.

@@ -15,7 +15,7 @@ from interlock.engine.store import note_error
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.lineage import with_subtasks
 from interlock.engine.store.runs import set_status
-from interlock.state.errors import ConfigError, StoreError
+from interlock.state.errors import PASSING, ConfigError, StoreError
 
 if TYPE_CHECKING:
     from procrastinate import App
@@ -136,12 +136,15 @@ def hand_to_workers(
     due = _IS_DUE if if_due else "true"
     row = conn.execute(f"select r.queue from runs r where r.run = ? and {due}", (run,)).fetchone()
     if row and row[0]:
+        if not if_due:
+            note_error(conn, run, None)
         put_job(conn, run, row[0], after_s, deaths)
     return bool(row and row[0])
 
 
 def take_back(conn: Connection, run: str) -> bool:
     """Remove the run's waiting job, and ask a worker that drives it to stop; returns whether one does."""
+    note_stopped(conn, run, "cancelled", "Stopped on request.")
     query = (
         "select id, status = 'doing' from procrastinate_jobs where lock = ? and status in ('todo', 'doing')"
     )
@@ -173,6 +176,12 @@ def got_further(conn: Connection, run: str, steps: int) -> bool:
     return _steps(conn, run) > steps
 
 
+def note_stopped(conn: Connection, run: str, kind: str, why: str) -> None:
+    """Inside a transaction: leave a run that has work left to whoever resumes it."""
+    if conn.execute(f"select 1 from runs r where r.run = ? and {_IS_DUE}", (run,)).fetchone():
+        note_error(conn, run, {"type": kind, "message": f"{why} Go on with: interlock resume {run}"})
+
+
 def note_death(conn: Connection, run: str, how: str) -> None:
     """Inside a transaction: keep how the run's process died, for whoever gives the run up."""
     note_error(conn, run, {"type": "died", "message": how})
@@ -201,6 +210,7 @@ def standing(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
 _ASKED = "a.answer is null and a.superseded = 0 and a.interrupt is not null"
 _IS_DUE = (
     "r.status not in ('done', 'cancelled') "
+    f"and coalesce(cast(r.error as json) ->> 'type', 'died') in {PASSING} "
     f"and not exists (select 1 from approvals a where a.run = r.run and {_ASKED})"
 )
 _UNSURE = f"""
