@@ -17,9 +17,11 @@ from interlock import engine
 from interlock.engine.driver.runner import WORKER
 from interlock.engine.fleet.checkout import Checkout, check_out, workspaces_of
 from interlock.engine.fleet.delivery import deliver
+from interlock.engine.fleet.limited import FleetLimits
 from interlock.engine.options import Options
 from interlock.engine.store import Store
-from interlock.engine.store.queue import give_up, note_stopped
+from interlock.engine.store.admission import put_back
+from interlock.engine.store.queue import give_up, note_stopped, submitted
 from interlock.state.errors import BusyError, InterlockError, StoreError
 
 TRY_AGAIN = 3
@@ -31,7 +33,8 @@ STALE_S = 8.0
 def main(run: str, at: str) -> int:
     home = Path(at)
     threading.Thread(target=_leave_with_worker, daemon=True).start()
-    options = Options(home=home, door=WORKER, env=dict(os.environ), stale_after_s=STALE_S)
+    limits = FleetLimits()
+    options = Options(home=home, door=WORKER, env=dict(os.environ), stale_after_s=STALE_S, limited=limits)
     try:
         if files := check_out(home, run, workspaces_of(os.environ)):
             options = on_clone(options, run, files)
@@ -46,9 +49,12 @@ def main(run: str, at: str) -> int:
     if outcome.error and outcome.error["type"] in (BusyError.kind, StoreError.kind):
         print(outcome.error["message"], file=sys.stderr)
         return TRY_AGAIN
-    if outcome.status == "timeout":
+    if outcome.status in ("budget", "timeout"):
         with closing(Store(home).connect()) as conn, conn.transaction():
-            note_stopped(conn, run, "timeout", "Its running time is used up.")
+            if limits.wait:
+                put_back(conn, run, submitted(conn, run), limits.wait, model=limits.model)
+            elif outcome.status == "timeout":
+                note_stopped(conn, run, "timeout", "Its running time is used up.")
     if files:
         deliver(home, files, outcome, options)
     return 0

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.engine.fleet import job as drive_process
 from interlock.engine.store import Store, queue
+from interlock.engine.store.admission import admit, leave, release
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.database import address_of
 from interlock.state.errors import BusyError, StoreError
@@ -79,6 +80,8 @@ class Worker:
     concurrency: int
     report: Callable[[str], None]
     start: Start
+    _taken: set[str] = field(default_factory=set[str])
+    """Runs whose job it has; on a busy machine a process takes its time to start."""
     _driving: dict[str, Process] = field(default_factory=dict[str, Any])
     _stopping: bool = False
     _seen: dict[queue.Unsure, float] = field(default_factory=dict[queue.Unsure, float])
@@ -123,16 +126,33 @@ class Worker:
                 process.send_signal(signal.SIGTERM)
             worker.cancel()
 
-    async def _drive(self, context: "JobContext", run: str, steps: int = 0, deaths: int = 0) -> None:
-        """A job. `steps`: how far the run was when the job was put; `deaths`: of its process before that."""
-        from procrastinate.exceptions import JobAborted
+    async def _drive(
+        self, context: "JobContext", run: str, steps: int = 0, deaths: int = 0, model: str = "", **_: Any
+    ) -> None:
+        """A job. `steps`: how far the run was when the job was put; `deaths`: of its process before that.
 
+        `model`: for whose limit it waited.
+        """
         if context.job.worker_id is not None:
             self._own.add(context.job.worker_id)
         deaths += context.job.attempts  # those of workers: the sweep put the job back
         if deaths and (said := await self._stored(lambda conn: _given_up(conn, run, steps, deaths))):
             self.report(said)
             return
+        job = context.job.id or 0
+        self._taken.add(run)
+        try:
+            if waits := await self._stored(lambda conn: admit(conn, job, run, deaths, model)):
+                self.report(f"{run}: waits. {waits}")
+                return
+            await self._driven(context, run, steps, deaths)
+        finally:
+            self._taken.discard(run)
+            await self._stored(lambda conn: leave(conn, job))
+
+    async def _driven(self, context: "JobContext", run: str, steps: int, deaths: int) -> None:
+        from procrastinate.exceptions import JobAborted
+
         code, aborted, said = await self._process(context, run)
         if aborted:
             self.report(f"{run}: stopped on request")
@@ -199,6 +219,7 @@ class Worker:
         while True:
             await asyncio.sleep(_SWEEP_S)
             await self._stored(self._take_over)
+            await self._stored(release)
 
     def _take_over(self, conn: Connection) -> None:
         now = time.monotonic()
@@ -211,7 +232,7 @@ class Worker:
                 self.report(f"{one.run}: nobody drives it; put back")
 
     def _may_be_abandoned(self, one: queue.Unsure) -> bool:
-        if one.run in self._driving:
+        if one.run in self._taken:
             return False
         # A job without a lease may be about to take it; only the worker that has the job knows.
         return one.stalled or one.job is None or bool(one.held) or one.worker in self._own
