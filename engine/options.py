@@ -100,6 +100,8 @@ class Options:
     stale_after_s: float = HEARTBEAT_STALE_S
     submitted: Mapping[str, Any] | None = None
     """Of a run that workers drive: its `user`, and its `priority`."""
+    schedule: Mapping[str, str] | None = None
+    """The run is started again and again by workers: `name`, `cron` and `zone` of its schedule."""
     limited: "FleetLimits | None" = None
     """For a worker's drive: the limits over all workers."""
     queue: str = ""

@@ -3,7 +3,8 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -19,7 +20,7 @@ __all__ = ["fleet", "run"]
 
 
 @contextmanager
-def writing() -> Iterator[Connection]:
+def writing() -> Generator[Connection]:
     with closing(Store(state_home()).connect()) as conn, conn.transaction():
         yield conn
 
@@ -87,36 +88,34 @@ def test_a_run_over_the_limit_of_its_user_waits_without_a_process_until_another_
     assert "limit" not in fleet("runs").out
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--requests", "3"), "3 of 3 requests a minute"),
-        (("--tokens", "350"), "300 of 350 tokens a minute"),
-        (("--usd-per-day", "0.5"), "0.6000 of 0.5 US dollars a day"),
-        (("--usd-per-month", "0.6"), "0.6000 of 0.6 US dollars a month"),
-    ],
-)
-def test_each_figure_is_counted_over_all_runs_by_the_databases_clock(
-    fleet: Run, flags: tuple[str, str], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import time
+FIGURES = {
+    "requests": ("3", "3 of 3 requests a minute"),
+    "tokens": ("350", "300 of 350 tokens a minute"),
+    "usd_per_day": ("0.5", "0.6000 of 0.5 US dollars a day"),
+    "usd_per_month": ("0.6", "0.6000 of 0.6 US dollars a month"),
+}
 
+
+def test_each_figure_is_counted_over_all_runs_by_the_databases_clock(
+    fleet: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from interlock.engine.store.limits import applying, count, wait_for
 
-    assert fleet("limits", "user=anna", *flags).code == 0
     monkeypatch.setattr(time, "time", lambda: 0.0)
-    with writing() as conn:
-        limits = applying(conn, {"user": "anna", "workflow": "main", "model": "m"})
-        for _ in range(3):
-            assert wait_for(conn, limits, 50) is None
-            count(conn, limits, 1, 100, 0.2)
-        assert (wait := wait_for(conn, limits, 100)) and said in wait.why
-        assert wait.seconds and 0 < wait.seconds <= 31 * 86400
-        assert not applying(conn, {"user": "bob", "workflow": "main", "model": "m"})
-        conn.execute("update limit_use set since = since - 100 * 86400")  # the period is over
-        assert wait_for(conn, limits, 100) is None
-    figure = flags[0].removeprefix("--").replace("-", "_")
-    assert fleet("limits", "--json").json[0]["used"] == {figure: 0}
+    for number, (figure, (most, said)) in enumerate(FIGURES.items()):
+        user = f"anna{number}"
+        assert fleet("limits", f"user={user}", f"--{figure.replace('_', '-')}", most).code == 0
+        with writing() as conn:
+            limits = applying(conn, {"user": user, "workflow": "main", "model": "m"})
+            for _ in range(3):
+                assert wait_for(conn, limits, 50) is None
+                count(conn, limits, 1, 100, 0.2)
+            assert (wait := wait_for(conn, limits, 100)) and said in wait.why
+            assert wait.seconds and 0 < wait.seconds <= 31 * 86400
+            assert not applying(conn, {"user": "bob", "workflow": "main", "model": "m"})
+            conn.execute("update limit_use set since = since - 100 * 86400")  # the period is over
+            assert wait_for(conn, limits, 100) is None
+        assert fleet("limits", f"user={user}", "--json").json[0]["used"] == {figure: 0}
 
 
 def test_a_run_that_meets_the_limit_of_a_model_goes_on_once_it_has_room(fleet: Run, tmp_path: Path) -> None:
@@ -151,27 +150,22 @@ def test_a_limit_in_dollars_needs_the_price_of_the_model(fleet: Run, tmp_path: P
         worker.end(signal.SIGTERM)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("user=anna", "--runs", "0"), "--runs: '0' isn't a whole number of 1 or more"),
-        (("user=anna", "--usd-per-day", "0"), "--usd-per-day: '0' isn't a number of 0.01 or more"),
-        (("anna", "--runs", "1"), "'anna': expected user=NAME, workflow=NAME or model=NAME"),
-        (("--runs", "1"), "Say whose limit"),
-        (("model=m", "--runs", "1"), "--runs is for a user or a workflow"),
-        (("workflow=mian", "--runs", "1"), "No workflow 'mian'. Did you mean 'main'?"),
-        (("user=anna", "--remove"), "No limit of user 'anna'"),
-    ],
+REFUSED = (
+    (("user=anna", "--runs", "0"), "--runs: '0' isn't a whole number of 1 or more"),
+    (("user=anna", "--usd-per-day", "0"), "--usd-per-day: '0' isn't a number of 0.01 or more"),
+    (("anna", "--runs", "1"), "'anna': expected user=NAME, workflow=NAME or model=NAME"),
+    (("--runs", "1"), "Say whose limit"),
+    (("model=m", "--runs", "1"), "--runs is for a user or a workflow"),
+    (("workflow=mian", "--runs", "1"), "No workflow 'mian'. Did you mean 'main'?"),
+    (("user=anna", "--remove"), "No limit of user 'anna'"),
 )
-def test_a_limit_that_cannot_be_set_is_refused_in_one_line(
-    fleet: Run, words: tuple[str, ...], said: str
-) -> None:
-    refused = fleet("limits", *words)
-    assert refused.code != 0 and said in refused.err and refused.err.count("\n") == 1, refused
+
+
+def test_a_limit_that_cannot_be_set_is_refused_in_one_line(fleet: Run) -> None:
+    for words, said in REFUSED:
+        refused = fleet("limits", *words)
+        assert refused.code != 0 and said in refused.err and refused.err.count("\n") == 1, refused
     assert fleet("limits", "--json").json == []
-
-
-def test_a_priority_needs_a_worker(fleet: Run) -> None:
     for words, said in (
         (("--priority", "1", "-p", "x"), "--priority is for runs that workers drive. Add --detach."),
         (("run", "main", "--detach", "--priority", "500", "x"), "isn't a whole number of -100 to 100"),

@@ -1,15 +1,20 @@
 """fleet: what front ends do with runs that workers drive: set up, work, look, stop, and copy between stores."""
 
 import asyncio
+import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from interlock.engine.read import named_runs
 from interlock.engine.store import Store, explained, reading
 from interlock.engine.store.database import address_of, placed
+from interlock.engine.store.runs import new_run_id
 from interlock.state.errors import UserError
+from interlock.state.text import nearest
 
 if TYPE_CHECKING:
     from interlock.engine.fleet.worker import Start
@@ -17,6 +22,7 @@ if TYPE_CHECKING:
     from interlock.engine.store.limits import Limit
     from interlock.engine.store.queue import Job
 
+_NAME = re.compile(r"[\w-]{1,40}", re.ASCII)
 _NO_SERVER = (
     "Workers drive runs that are in PostgreSQL, and this store is a file. Name the database with "
     "INTERLOCK_STORE=postgresql://USER@HOST/DATABASE, and set it up with: interlock fleet init"
@@ -58,6 +64,16 @@ def submitted_here(priority: int) -> dict[str, Any]:
     from interlock.engine.store.approvals import this_user
 
     return {"user": this_user(), "priority": priority}
+
+
+def schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:
+    """`Options.schedule`. Raises `UserError` for a name, a cron line or a time zone that can't be used."""
+    from interlock.engine.store.schedules import next_time
+
+    if name and not _NAME.fullmatch(name):
+        raise UserError(f"--name {name!r}: expected letters, digits, - and _, at most 40.")
+    next_time(cron, zone, datetime.now(UTC))
+    return {"name": name or new_run_id(), "cron": cron, "zone": zone}
 
 
 def migrate(home: Path) -> None:
@@ -158,6 +174,36 @@ class Fleet:
             if not remove_limit(conn, kind, name):
                 raise UserError(f"No limit of {kind} {name!r}. List them with: interlock limits")
             look_again(conn)
+
+    def schedules(self) -> list[dict[str, Any]]:
+        """Each schedule, with its next time and how its last run stands."""
+        from interlock.engine.store.schedules import listed
+
+        with reading(self.home) as conn:
+            assert conn is not None
+            found = listed(conn)
+        rows = {row.run: row for row in named_runs(self.home, [one.run for one, _ in found if one.run])}
+        return [
+            {
+                **{
+                    name: getattr(one, name)
+                    for name in ("name", "cron", "zone", "workflow", "title", "queue", "run", "said")
+                },
+                "user": one.user,
+                "next": at.timestamp() if at else None,
+                "status": rows[one.run].status if one.run in rows else "",
+            }
+            for one, at in found
+        ]
+
+    def remove_schedule(self, name: str) -> None:
+        """Raises `UserError` if there is none."""
+        from interlock.engine.store.schedules import listed, remove
+
+        with self._writing() as conn:
+            if not remove(conn, name):
+                hint = nearest(name, [one.name for one, _ in listed(conn)])
+                raise UserError(f"No schedule {name!r}.{hint} List them with: interlock schedule list")
 
     @contextmanager
     def _writing(self) -> "Generator[Connection]":

@@ -32,7 +32,7 @@ STALE_S = 8.0
 
 def main(run: str, at: str) -> int:
     home = Path(at)
-    threading.Thread(target=_leave_with_worker, daemon=True).start()
+    threading.Thread(target=leave_with_worker, daemon=True).start()
     limits = FleetLimits()
     options = Options(home=home, door=WORKER, env=dict(os.environ), stale_after_s=STALE_S, limited=limits)
     try:
@@ -66,7 +66,7 @@ def on_clone(options: Options, run: str, files: Checkout) -> Options:
     return replace(options, **where, skip_trust=files.trusted)
 
 
-def _leave_with_worker() -> None:
+def leave_with_worker() -> None:
     """The worker holds the other end of stdin: its end is a kill of this process, too."""
     while os.read(0, 1):
         pass

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.engine.fleet import job as drive_process
-from interlock.engine.store import Store, queue
+from interlock.engine.fleet import scheduled as start_process
+from interlock.engine.store import Store, queue, schedules
 from interlock.engine.store.admission import admit, leave, release
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.database import address_of
@@ -93,6 +94,7 @@ class Worker:
         """Work until SIGTERM or Ctrl-C: no new jobs then, what runs stops at its next commit and is put back."""
         app = queue.app(address_of(Store(self.home).path))
         app.task(name=queue.DRIVE, pass_context=True)(self._drive)
+        app.task(name=schedules.START, pass_context=True)(self._begin)
         logging.basicConfig(level=logging.WARNING, handlers=[_Lines(self.report)])
         async with app.open_async():
             worker = asyncio.ensure_future(
@@ -127,7 +129,7 @@ class Worker:
             worker.cancel()
 
     async def _drive(
-        self, context: "JobContext", run: str, steps: int = 0, deaths: int = 0, model: str = "", **_: Any
+        self, context: "JobContext", run: str, steps: int = 0, deaths: int = 0, model: str = "", **_more: Any
     ) -> None:
         """A job. `steps`: how far the run was when the job was put; `deaths`: of its process before that.
 
@@ -153,7 +155,7 @@ class Worker:
     async def _driven(self, context: "JobContext", run: str, steps: int, deaths: int) -> None:
         from procrastinate.exceptions import JobAborted
 
-        code, aborted, said = await self._process(context, run)
+        code, aborted, said = await self._process(context, run, drive_process.__name__, run)
         if aborted:
             self.report(f"{run}: stopped on request")
             stopped = partial(queue.note_stopped, run=run, kind="cancelled", why="Stopped on request.")
@@ -169,23 +171,37 @@ class Worker:
             self.report(f"{run}: {how}")
             await self._stored(lambda conn: _after_death(conn, run, steps, deaths, how))
 
-    async def _process(self, context: "JobContext", run: str) -> tuple[int, bool, str]:
-        """Exit code of the run's process, whether somebody asked it to stop, and the last line that it printed."""
+    async def _begin(
+        self, context: "JobContext", schedule: str, due: int, deaths: int = 0, **_more: Any
+    ) -> None:
+        """A job: start a run of a schedule whose time has come."""
+        what = f"schedule {schedule}"
+        code, _, said = await self._process(context, what, start_process.__name__, schedule, str(due))
+        if code:
+            died = code != drive_process.TRY_AGAIN and not self._stopping
+            self.report(f"{what}: put back: {said or _how(code)}")
+            again = partial(schedules.try_again, name=schedule, due=due, deaths=deaths + died)
+            await self._stored(again)
+
+    async def _process(
+        self, context: "JobContext", what: str, module: str, *words: str
+    ) -> tuple[int, bool, str]:
+        """Exit code of a process, whether somebody asked it to stop, and the last line that it printed."""
         env = {**os.environ, "INTERLOCK_HOME": str(self.home), "INTERLOCK_STORE": ""}  # the folder names it
         stdin, lifeline = os.pipe()
         try:
             with tempfile.TemporaryFile() as said:  # a pipe would stay open in what the process leaves behind
                 streams = {"stdin": stdin, "stderr": said.fileno()}
                 process = await asyncio.to_thread(
-                    lambda: self.start(drive_process.__name__, run, str(self.home), env=env, **streams)
+                    lambda: self.start(module, *words, str(self.home), env=env, **streams)
                 )
-                self._driving[run] = process
-                self.report(f"{run}: driven by process {process.pid}")
+                self._driving[what] = process
+                self.report(f"{what}: driven by process {process.pid}")
                 return *await self._ended(process, context), _last_line(said)
         finally:
             for end in (stdin, lifeline):
                 os.close(end)
-            self._driving.pop(run, None)
+            self._driving.pop(what, None)
 
     async def _ended(self, process: Process, context: "JobContext") -> tuple[int, bool]:
         deadline, aborted = 0.0, False
@@ -220,6 +236,7 @@ class Worker:
             await asyncio.sleep(_SWEEP_S)
             await self._stored(self._take_over)
             await self._stored(release)
+            await self._stored(lambda conn: schedules.take_over(conn, _STALLED_S))
 
     def _take_over(self, conn: Connection) -> None:
         now = time.monotonic()

@@ -8,6 +8,7 @@ from interlock.engine.store.audit import SCHEMA
 from interlock.engine.store.blobs import SCHEMA as BLOBS
 from interlock.engine.store.limits import SCHEMA as LIMITS
 from interlock.engine.store.postgres_audit import FUNCTIONS, triggers
+from interlock.engine.store.schedules import SCHEMA as SCHEDULES
 from interlock.engine.store.sqlite import ADDED
 from interlock.engine.store.sqlite import SCHEMA_VERSION as OF_TABLES
 
@@ -56,7 +57,7 @@ def definitions() -> Iterator[str]:
     for changed, table, name, kind, _ in ADDED:
         if changed > _FIRST:
             yield f"alter table {table} add column if not exists " + schema_of(f"{name} {kind}")
-    for own in (BLOBS, LIMITS):
+    for own in (BLOBS, LIMITS, SCHEDULES):
         yield from (part.strip() for part in schema_of(own).split(";\n"))
     yield from (f"create index if not exists {index}" for index in _INDEXES)
     yield from (FUNCTIONS.strip(), schema_of(SCHEMA).strip(), *triggers())

@@ -6,7 +6,7 @@ Procrastinate is imported where it is used: one of its packages starts a process
 
 import json
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -132,21 +132,28 @@ def put_job(
     (found,) = conn.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()
     if not found:
         raise StoreError("The store has no queue yet. Set it up with: interlock fleet init")
-    own = _own(conn)
     (now,) = conn.execute("select now()").fetchone()
     later: Any = {"schedule_at": now + timedelta(seconds=after_s)} if after_s else {}
     whose = submitted(conn, run)
     later["priority"] = _priority(conn, run, whose, queue)
-    drive = app().configure_task(DRIVE, lock=run, queueing_lock=run, queue=queue, connection=own, **later)
-    waits = {} if model is None else {"model": model, "waits": 1}
+    args = {"run": run, "steps": _steps(conn, run), "deaths": deaths}
+    args |= {"user": whose.user, "workflow": whose.workflow}
+    defer(conn, DRIVE, run, queue, args | ({} if model is None else {"model": model, "waits": 1}), **later)
+
+
+def defer(
+    conn: Connection, task: str, lock: str, queue: str, args: Mapping[str, Any], **options: Any
+) -> None:
+    """Inside a transaction: put a job; nothing if one with this lock waits: whoever takes that sees what changed."""
     from procrastinate.exceptions import AlreadyEnqueued
 
+    own = _own(conn)
+    job = app().configure_task(task, lock=lock, queueing_lock=lock, queue=queue, connection=own, **options)
     try:
         with own.transaction():
-            about = {"user": whose.user, "workflow": whose.workflow, **waits}
-            drive.defer(run=run, steps=_steps(conn, run), deaths=deaths, **about)
+            job.defer(**args)
     except AlreadyEnqueued:
-        pass  # whoever takes that one sees what was decided since
+        pass
 
 
 def submitted(conn: Connection, run: str) -> Submitted:
