@@ -11,6 +11,8 @@ from patience import until
 from test_fleet import Worker, fleet
 from test_fleet_limits import writing
 
+from interlock.state.errors import StoreError
+
 __all__ = ["fleet", "run"]
 
 
@@ -103,6 +105,10 @@ def test_a_worker_starts_a_run_when_its_time_comes_but_none_beside_one_that_is_u
     assert (len(fleet("runs", "--json").json), fleet("schedule", "--json").json) == (1, [])
 
 
+def _cut(*_: object) -> None:
+    raise StoreError("the run is stored, and its schedule doesn't know")
+
+
 def test_a_time_whose_worker_was_killed_is_tried_again_and_starts_one_run(
     fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,9 +125,13 @@ def test_a_time_whose_worker_was_killed_is_tried_again_and_starts_one_run(
         schedules.take_over(conn, 12)
         assert conn.execute(jobs).fetchall() == [("todo", int(due), True)]
     monkeypatch.setattr(scheduled, "leave_with_worker", lambda: None)
-    for _ in range(2):  # before and after the kill
-        assert scheduled.main(name, due, str(state_home())) == 0
-    assert len(fleet("runs", "--json").json) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(scheduled.schedules, "started", _cut)
+        assert scheduled.main(name, due, str(state_home())) == scheduled.TRY_AGAIN
+    assert scheduled.main(name, due, str(state_home())) == 0
+    (row,) = fleet("runs", "--json").json
+    (schedule,) = fleet("schedule", "--json").json
+    assert (schedule["run"], schedule["said"]) == (row["run"], "")
     with writing() as conn:
         conn.execute("delete from procrastinate_jobs")  # whatever lost it
         schedules.take_over(conn, 12)
