@@ -346,15 +346,15 @@ class ChatModels:
             self._recorder.add(request, message, answer)
         self.facts.read(request.model, answer.usage.input - answer.usage.cached, answer.begun_s)
         self.facts.counted(request.model, answer.usage.input, request.size)
-        cost = {"usd": self.facts.cost(request.model, answer.usage)}
-        self._budget.settle(call.task)  # in the same commit as the reply: a kill leaves both or neither
+        usage = answer.usage.model_copy(update={"usd": self.facts.cost(request.model, answer.usage)})
+        self._budget.settle(call.task, usage)  # in the same commit as the reply: a kill leaves both or neither
         reply = Reply(
             record="",
             message=message,
             model=request.model,
             finish_reason=answer.finish_reason,
             problem=answer.problem,
-            usage=answer.usage.model_copy(update=cost),
+            usage=usage,
             duration_ms=round((self._clock.monotonic() - started) * 1000),
             called=answer.called,
         )

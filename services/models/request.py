@@ -207,8 +207,8 @@ class Budget(Protocol):
         """
         ...
 
-    def settle(self, task: str) -> None:
-        """Record that usage is known: the call was answered, or refused by the provider."""
+    def settle(self, task: str, usage: Usage | None = None) -> None:
+        """Record that usage is known: of an answered call, or none: the provider refused it."""
         ...
 
     def lose(self, task: str) -> None:
