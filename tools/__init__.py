@@ -1,1 +1,1 @@
-"""tools: what a model can call, one tool per file; `table` lists them all."""
+"""tools: what a model can call, one kind of tool per file; `table` lists them all."""

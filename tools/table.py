@@ -1,4 +1,4 @@
-"""table: every tool a model can call, one per file."""
+"""table: every tool a model can call, and which are offered where."""
 
 from importlib import import_module
 
@@ -23,8 +23,21 @@ _NAMES = (
     *("update_todo_list", "ask_followup_question", "use_mcp_tool", "access_mcp_resource", "switch_mode"),
     *("new_task", "attempt_completion"),
 )
-TOOLS: dict[str, Tool] = {name: import_module(f"interlock.tools.{name}").TOOL for name in _NAMES}
-"""In the order in which models see them; the module is `tools/<name>.py`."""
+_MODULES = (
+    *("apply_diff", "browser_action", "codebase_search", "control", "generate_image", "glob", "grep_search"),
+    *("list_code_definition_names", "list_directory", "progress", "questions", "read_file"),
+    *("read_many_files", "replace", "run_shell_command", "save_memory", "web", "write_file"),
+)
+
+
+def _found() -> dict[str, Tool]:
+    modules = (import_module(f"interlock.tools.{name}") for name in _MODULES)
+    return {tool.name: tool for module in modules for tool in vars(module).values() if isinstance(tool, Tool)}
+
+
+_FOUND = _found()
+TOOLS: dict[str, Tool] = {name: _FOUND[name] for name in _NAMES}
+"""In the order in which models see them."""
 ALIASES = {**OTHER_NAMES, **{alias: tool.name for tool in TOOLS.values() for alias in tool.aliases}}
 """Other programs' and earlier names of tools → ours."""
 TASK_LOOP = frozenset(

@@ -38,7 +38,9 @@ from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Deps, RunInfo, Token
 from interlock.state.events import Emit
 from interlock.state.tooling import Tool, Toolset
-from interlock.tools import activate_skill, apply_diff, update_todo_list
+from interlock.tools.apply_diff import TOOL as APPLY_DIFF
+from interlock.tools.control import ACTIVATE_SKILL
+from interlock.tools.progress import UPDATE_TODO_LIST
 from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, few_tools
 
 if TYPE_CHECKING:
@@ -304,9 +306,9 @@ def _tools(prepared: RunConfig, info: RunInfo) -> dict[str, Tool]:
     tools |= {**mode_tools(prepared.modes), **prepared.discovered}
     task = prepared.settings.task
     off = {
-        activate_skill.TOOL.name: not prepared.skills,
-        update_todo_list.TOOL.name: not task.todo_list,
-        apply_diff.TOOL.name: not task.diff,
+        ACTIVATE_SKILL.name: not prepared.skills,
+        UPDATE_TODO_LIST.name: not task.todo_list,
+        APPLY_DIFF.name: not task.diff,
     }
     if prepared.options.repository and info.workflow == "tools":
         from interlock.engine.fleet.delivery import with_push
