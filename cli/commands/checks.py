@@ -23,8 +23,8 @@ from interlock.cli.render.output import (
     write_json,
 )
 from interlock.state.errors import InputError, UserError
-from interlock.state.output_rules import SHELL
 from interlock.state.text import visible_json
+from interlock.state.tooling import SHELL
 
 if TYPE_CHECKING:
     from interlock.engine.client.check import Checked, HookCheck, PolicyCheck

@@ -289,7 +289,7 @@ def _due() -> Iterator[Finding]:
 
 def _closed(home: Path) -> Iterator[Finding]:
     """Close to other users what is ours in the state directory, and the directory if nothing else is in it."""
-    from interlock.services.files.folders import close_to_others
+    from interlock.services.files.disk import close_to_others
 
     try:
         repaired = [part for part in PARTS if close_to_others(home / part)]

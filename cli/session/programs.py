@@ -24,8 +24,8 @@ from interlock.cli.catalog import execute
 from interlock.cli.render.output import elapsed, one_line, plain, redacted, written_to
 from interlock.cli.session.wording import in_session
 from interlock.engine.client.requests import Request, brief
+from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import replace_file, sha256
-from interlock.services.files.folders import private_directory
 from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:

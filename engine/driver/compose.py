@@ -18,9 +18,8 @@ from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.blobs import bring_output, bring_plans, keep_output
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.effects import effects_of
 from interlock.engine.store.hook_calls import HookLog
-from interlock.engine.store.journal import SqlJournal
+from interlock.engine.store.journal import SqlJournal, effects_of
 from interlock.engine.store.model_calls import SqlModelLog
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog

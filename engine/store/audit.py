@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from interlock.engine.store.tables import TABLE
-from interlock.services.files.folders import CLOSED_FILE, private_directory
+from interlock.services.files.disk import CLOSED_FILE, private_directory
 from interlock.state.errors import StoreError
 
 if TYPE_CHECKING:

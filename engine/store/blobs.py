@@ -12,8 +12,8 @@ from interlock.engine.store import Store, reading
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.database import explained
 from interlock.services.files.blobs import Blobs
+from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import replace_file, store_file
-from interlock.services.files.folders import private_directory
 
 if TYPE_CHECKING:
     from interlock.services.snapshots.snapshots import Repository

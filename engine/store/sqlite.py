@@ -23,7 +23,7 @@ from interlock.engine.store.audit import (
 from interlock.engine.store.connection import BufferedConnection, Column, Connection, Values
 from interlock.engine.store.tables import TABLE
 from interlock.services import faults
-from interlock.services.files.folders import private_file
+from interlock.services.files.disk import private_file
 from interlock.state.errors import StoreError
 
 ERRORS = (sqlite3.Error,)

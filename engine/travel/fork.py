@@ -14,8 +14,8 @@ from interlock.engine.store.forks import copy_run, is_open, unmade
 from interlock.engine.store.runs import new_run_id
 from interlock.engine.travel.files import RunFiles, commit_at
 from interlock.graphs._langgraph import is_due
+from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import locked
-from interlock.services.files.folders import private_directory
 from interlock.services.snapshots.restore import apply, between
 from interlock.services.snapshots.snapshots import Contents
 from interlock.state.errors import UserError

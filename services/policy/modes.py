@@ -19,8 +19,8 @@ from pydantic import (
 from interlock.prompts import render
 from interlock.services.config.formats import parse_yaml
 from interlock.services.config.settings import shown
+from interlock.services.files.disk import read_file
 from interlock.services.files.protected import SETTINGS_FOLDERS
-from interlock.services.files.regular import read_file
 from interlock.services.policy.rule import PatternError, compile_pattern
 from interlock.state.calls import CallView
 from interlock.state.mode import ALWAYS, BUILT_IN, Group, Mode
