@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.render.pending import commands
 from interlock.engine.client import Client, Decision, Outcome, Pending, stopper
-from interlock.engine.client.forms import filled, form
-from interlock.engine.client.requests import Request, Way, asked, decided, headline, ways
+from interlock.engine.client.requests import Request, Way, asked, decided, filled, form, headline, ways
 from interlock.graphs import PIPELINES
 from interlock.state.errors import EXIT_CODES, InterlockError, UserError
 from interlock.state.events import Event, ToolStart

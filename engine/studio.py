@@ -24,8 +24,8 @@ from langgraph.types import Command
 
 from interlock.engine.driver.drive import Drive, pending
 from interlock.engine.driver.event_bus import EventBus
-from interlock.engine.driver.kept import kept_options, restored
 from interlock.engine.driver.lease import acquire
+from interlock.engine.driver.of_run import kept_options, restored
 from interlock.engine.driver.passes import context_of, first_state
 from interlock.engine.driver.prepare import RunConfig, prepare, with_input
 from interlock.engine.driver.stop import Stop

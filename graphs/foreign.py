@@ -2,17 +2,19 @@
 
 It keeps its own state, context and nodes. What is ours comes from outside: the saver, the memory store, a callback
 handler that turns its nodes, models and tools into events (`_watch.py`), and requests for its interrupts
-(`_asking.py`).
+(`_asking.py`). What its nodes print goes to stderr: stdout is for a run's answer.
 """
 
 import asyncio
+import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TextIO, cast
 
 from langgraph.errors import GraphDrained, NodeTimeoutError
 from pydantic import ConfigDict
@@ -32,7 +34,6 @@ from interlock.graphs._langgraph import (
     with_saver,
 )
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs._printing import printed_aside
 from interlock.graphs._tap import custom_parts
 from interlock.graphs._watch import Watch
 from interlock.nodes.here import DRIVE, Drive
@@ -41,6 +42,30 @@ from interlock.state.errors import InterlockError, RunError, SetupError
 from interlock.state.events import CustomEvent
 from interlock.state.run import WorkflowInput, WorkflowOutput
 from interlock.state.workflow import WorkflowContext
+
+_INSIDE: ContextVar[bool] = ContextVar("inside a foreign graph", default=False)
+
+
+class _Split:
+    """Stands for stdout: writes from inside a graph, also from its threads, go to stderr; others as before."""
+
+    def __init__(self, out: TextIO) -> None:
+        self.out = out
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr if _INSIDE.get() else self.out, name)
+
+
+@contextmanager
+def printed_aside() -> Generator[None]:
+    """Within it, and in tasks and threads started there, stdout is stderr."""
+    if not isinstance(sys.stdout, _Split):
+        sys.stdout = cast(Any, _Split(sys.stdout))
+    token = _INSIDE.set(True)
+    try:
+        yield
+    finally:
+        _INSIDE.reset(token)
 
 
 class ForeignInput(WorkflowInput):

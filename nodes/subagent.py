@@ -26,7 +26,7 @@ from interlock.state.subagent import (
     SubagentState,
 )
 from interlock.state.text import counted
-from interlock.tools.update_scratchpad import UpdateScratchpadArgs
+from interlock.tools.progress import UpdateScratchpadArgs
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}|\$\{(\w+)\}")
 _FRESH: SubagentState = {

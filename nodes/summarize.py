@@ -15,10 +15,10 @@ from interlock.state.calls import key_of
 from interlock.state.deps import Deps
 from interlock.state.messages import Message
 from interlock.state.node import node
-from interlock.state.output_rules import PAGED, SHELL, is_long, rule_of
 from interlock.state.settings import OutputRule, Settings
 from interlock.state.summarize import HEAD_SHARE, SummarizeState
 from interlock.state.text import clean, estimate_tokens
+from interlock.state.tooling import PAGED, SHELL, is_long, rule_of
 
 _TIMEOUT_S = 60.0
 _ATTEMPTS = 2

@@ -34,8 +34,7 @@ from interlock.state.hooks import HookOutcome
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message
 from interlock.state.node import node, task_of
-from interlock.state.output_rules import is_long, rule_of
-from interlock.state.tooling import Reach, ToolInfo, ToolRun
+from interlock.state.tooling import Reach, ToolInfo, ToolRun, is_long, rule_of
 from interlock.state.tools import ExecuteState
 
 _CAUSE = 1000

@@ -25,9 +25,9 @@ from interlock.state.messages import (
     open_calls,
 )
 from interlock.state.node import node
-from interlock.state.output_rules import SHELL
 from interlock.state.run import HookEvent
 from interlock.state.text import clean, estimate_tokens, first_fault, is_visible
+from interlock.state.tooling import SHELL
 from interlock.state.turn import TurnState
 
 WORTH_TOKENS = 30_000

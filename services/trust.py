@@ -14,10 +14,9 @@ from typing import Any, NamedTuple, cast
 
 from interlock.services.config.formats import load_dotenv
 from interlock.services.config.settings import FOLDERS, read_object
+from interlock.services.files.disk import private_directory, read_file
 from interlock.services.files.filesystem import locked, replace_file
-from interlock.services.files.folders import private_directory
 from interlock.services.files.protected import PROTECTED
-from interlock.services.files.regular import read_file
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.scripts import scripts_of
 from interlock.services.policy.load import workspace_files

@@ -1,4 +1,4 @@
-"""grep_search: find lines matching a regular expression."""
+"""grep_search: find lines matching a regular expression; also by the task loop's name and parameters."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -181,4 +181,45 @@ TOOL = Tool(
     run=run,
     paths=lambda args: [(args.dir_path, "read")],
     aliases=("search_file_content",),
+)
+
+
+_MOST_MATCHES = 300
+"""Roo Code's limit."""
+
+
+class SearchFilesArgs(Args):
+    path: str = Field(
+        min_length=1,
+        description="Directory or file to search, relative to the workspace or absolute inside it.",
+    )
+    regex: str = Field(
+        min_length=1, description="Regular expression (Rust's syntax) to search for in each line."
+    )
+    file_pattern: str | None = Field(
+        default=None, min_length=1, description="Glob of files to search, such as '*.ts'. Default: all files."
+    )
+
+
+def _as_grep(args: SearchFilesArgs) -> GrepSearchArgs:
+    return GrepSearchArgs(
+        pattern=args.regex,
+        dir_path=args.path,
+        include_pattern=args.file_pattern,
+        case_sensitive=True,
+        context=1,
+        total_max_matches=_MOST_MATCHES,
+    )
+
+
+def _search_summary(args: SearchFilesArgs) -> str:
+    return f"Search for {args.regex!r} in {args.path}"
+
+
+SEARCH_FILES = replace(
+    TOOL.renamed("search_files", SearchFilesArgs, _as_grep),
+    description="Searches the files below a directory with a regular expression, line by line. Each match is shown with"
+    " the lines around it: 'NUMBER:line' for the match, 'NUMBER-line' for the others. What git or the user's ignore"
+    " files ignore is left out, and so are binary files.",
+    summary=_search_summary,
 )

@@ -147,3 +147,19 @@ TOOL = Tool(
     preview=preview,
     paths=lambda args: [(args.dir_path, "read")],
 )
+
+
+class ExecuteCommandArgs(Args):
+    command: str = Field(min_length=1, description="The command line, as for `bash -c`.")
+    cwd: str = Field(
+        default=".",
+        min_length=1,
+        description="Directory to run it in, relative to the workspace or absolute inside it. Default: the workspace.",
+    )
+
+
+EXECUTE_COMMAND = TOOL.renamed(
+    "execute_command",
+    ExecuteCommandArgs,
+    lambda args: RunShellCommandArgs(command=args.command, dir_path=args.cwd),
+)

@@ -1,30 +1,26 @@
-"""table: every tool a model can call, one per file."""
+"""table: every tool a model can call, and which are offered where."""
 
 from importlib import import_module
 
 from interlock.state.names import OTHER_NAMES
 from interlock.state.tooling import Tool
+from interlock.tools import NAMES
 
-_NAMES = (
-    *(
-        "list_directory",
-        "read_file",
-        "read_many_files",
-        "glob",
-        "grep_search",
-        "codebase_search",
-        "write_file",
-    ),
-    *("replace", "run_shell_command", "web_fetch", "web_search", "save_memory", "write_todos", "ask_user"),
-    *("enter_plan_mode", "exit_plan_mode", "codebase_investigator", "invoke_agent", "activate_skill"),
-    *("complete_task", "update_scratchpad"),
-    *("apply_diff", "insert_content", "search_files", "list_files", "list_code_definition_names"),
-    *("fetch_instructions", "browser_action", "generate_image", "execute_command", "write_to_file"),
-    *("update_todo_list", "ask_followup_question", "use_mcp_tool", "access_mcp_resource", "switch_mode"),
-    *("new_task", "attempt_completion"),
+_MODULES = (
+    *("apply_diff", "browser_action", "codebase_search", "control", "generate_image", "glob", "grep_search"),
+    *("list_code_definition_names", "list_directory", "progress", "questions", "read_file"),
+    *("read_many_files", "replace", "run_shell_command", "save_memory", "web", "write_file"),
 )
-TOOLS: dict[str, Tool] = {name: import_module(f"interlock.tools.{name}").TOOL for name in _NAMES}
-"""In the order in which models see them; the module is `tools/<name>.py`."""
+
+
+def _found() -> dict[str, Tool]:
+    modules = (import_module(f"interlock.tools.{name}") for name in _MODULES)
+    return {tool.name: tool for module in modules for tool in vars(module).values() if isinstance(tool, Tool)}
+
+
+_FOUND = _found()
+TOOLS: dict[str, Tool] = {name: _FOUND[name] for name in NAMES}
+"""In the order in which models see them."""
 ALIASES = {**OTHER_NAMES, **{alias: tool.name for tool in TOOLS.values() for alias in tool.aliases}}
 """Other programs' and earlier names of tools → ours."""
 TASK_LOOP = frozenset(

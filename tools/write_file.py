@@ -1,15 +1,17 @@
-"""write_file: create a file or replace its whole text."""
+"""write_file: create a file or replace its whole text; insert lines before one of its lines, or at its end."""
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
 from interlock.state.calls import ToolError
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
-from interlock.tools._content import lines_of
+from interlock.tools._content import TextFile, lines_of
 from interlock.tools._opening import Target, open_target
-from interlock.tools.matcher.edit import omission, omission_message
+from interlock.tools.matcher.edit import omission, omission_message, with_final_newline
 
 
 class WriteFileArgs(Args):
@@ -49,4 +51,97 @@ TOOL = Tool(
     summary=lambda args: f"Write {args.file_path}",
     plan=plan,
     paths=lambda args: [(args.file_path, "write")],
+)
+
+
+_FENCE = "```"
+
+
+class WriteToFileArgs(Args):
+    path: FilePath
+    content: str = Field(
+        description="The whole text that the file shall have, every line written out: never a placeholder such as"
+        " '... rest of code ...'. Line endings, encoding and mode of an existing file are kept."
+    )
+    line_count: SkipJsonSchema[int | str | None] = Field(
+        default=None, description="Lines of the content; other programs ask for it, here it isn't needed."
+    )
+
+
+def _whole(args: WriteToFileArgs) -> WriteFileArgs:
+    return WriteFileArgs(file_path=args.path, content=_unfenced(args.content, args.path))
+
+
+def _unfenced(text: str, path: str) -> str:
+    """Strip fences around a whole file, as added by models that answer in Markdown; Markdown files keep them."""
+    lines = text.strip().splitlines()
+    whole = len(lines) > 1 and lines[0].startswith(_FENCE) and lines[-1] == _FENCE
+    if not whole or path.lower().endswith((".md", ".mdx", ".markdown")):
+        return text
+    return "".join(f"{line}\n" for line in lines[1:-1])
+
+
+WRITE_TO_FILE = replace(
+    TOOL.renamed("write_to_file", WriteToFileArgs, _whole),
+    description="Writes a whole text file: creates it, with its directories, or replaces all of its text."
+    " To change a part of an existing file use a tool that edits parts, which is shorter and safer.",
+)
+
+
+class InsertContentArgs(Args):
+    path: FilePath
+    line: int = Field(
+        ge=0,
+        description="The line, counted from 1, before which the content comes. 0: it comes at the end of the file.",
+    )
+    content: str = Field(min_length=1, description="The lines to put in, with their indentation.")
+
+
+async def _insertion(
+    args: InsertContentArgs, context: ToolContext, earlier: Mapping[str, bytes]
+) -> FileChange:
+    return await asyncio.to_thread(_inserted, args, context, earlier)
+
+
+def _inserted(args: InsertContentArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
+    target = open_target(args.path, context, earlier)
+    file = target.file or TextFile("")
+    if line := omission(args.content, allowed=file.text):
+        raise ToolError("omission_placeholder", omission_message(line))
+    new = args.content.replace("\r\n", "\n").removesuffix("\n") + "\n"
+    count = len(lines_of(new))
+    what = f"{count} {'line' if count == 1 else 'lines'}"
+    if target.file is None:
+        if args.line > 1:
+            raise ToolError("file_not_found", f"No file {target.shown!r}; to create it give line 0 or 1.")
+        return target.change(target.encode(new), f"Created {target.shown!r}: {what}.")
+    at = _offset(target, file, args.line)
+    # A last line without a line break gets one, but the file still ends as before.
+    text = "\n" + new if at == len(file.text) and file.text and not file.text.endswith("\n") else new
+    raw = with_final_newline(file, file.splice([(at, at, text)]))
+    where = f"before line {args.line}" if args.line else "at its end"
+    return target.change(target.encode(raw), f"Put {what} into {target.shown!r} {where}.")
+
+
+def _offset(target: Target, file: TextFile, line: int) -> int:
+    lines = lines_of(file.text) if file.text else []
+    if line == 0 or line == len(lines) + 1:
+        return len(file.text)
+    if line > len(lines):
+        has = f"{target.shown!r} has {len(lines)} {'line' if len(lines) == 1 else 'lines'}"
+        raise ToolError(
+            "invalid_tool_params", f"{has}, so nothing can be put before line {line}; 0 is its end."
+        )
+    return sum(len(before) + 1 for before in lines[: line - 1])
+
+
+INSERT_CONTENT = Tool(
+    name="insert_content",
+    description="Puts new lines into a file before the given line, or at its end, and changes nothing else: for"
+    " imports, functions, list entries. Line endings, encoding and mode of the file are kept.",
+    args=InsertContentArgs,
+    risk="write",
+    summary=lambda args: f"Insert into {args.path}" + (f" before line {args.line}" if args.line else ""),
+    plan=_insertion,
+    paths=lambda args: [(args.path, "write")],
 )

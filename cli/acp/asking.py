@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from interlock.cli.acp.drawing import Drawing, Update, diffs, text
 from interlock.cli.acp.wire import Wire, mapping
 from interlock.engine.client import Decision, Pending
-from interlock.engine.client.forms import filled, form
-from interlock.engine.client.requests import Asked, Way, answered, asked, decided, ways
+from interlock.engine.client.requests import Asked, Way, answered, asked, decided, filled, form, ways
 from interlock.state.text import visible
 
 _KINDS = {"proceed_once": "allow_once", "reject": "reject_once"}

@@ -3,6 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ from typing import Any
 from interlock.cli import quick_start
 from interlock.cli.acp import asking, commands
 from interlock.cli.acp.drawing import Drawing, Update, said
-from interlock.cli.acp.files import ClientFiles
 from interlock.cli.acp.prompts import Block, Given, given, take_file
 from interlock.cli.acp.settings import Chosen
 from interlock.cli.acp.wire import INTERNAL, INVALID, NO_LOGIN, PARAMS, RpcError, Wire, mapping
@@ -322,3 +322,37 @@ def _usage(result: Result | None) -> dict[str, Any]:
         return {}
     names = {"totalTokens": "total_tokens", "inputTokens": "input_tokens", "outputTokens": "output_tokens"}
     return {"usage": {name: int(stats.get(key) or 0) for name, key in names.items()}}
+
+
+_PATIENCE_S = 10.0
+"""Seconds for the client's answer; then the file on disk counts."""
+
+
+class ClientFiles:
+    """The client's `fs/*` methods, as far as it offers them (`Buffers`). Not for use in the wire's own event loop."""
+
+    def __init__(self, wire: Wire, session: str, client: Mapping[str, Any]) -> None:
+        self._offers = mapping(client.get("fs"))
+        self._wire, self._session, self._loop = wire, session, asyncio.get_running_loop()
+
+    def text(self, path: Path) -> str | None:
+        answer = self._asked("readTextFile", "fs/read_text_file", path)
+        content = mapping(answer).get("content")
+        return content if isinstance(content, str) else None
+
+    def write(self, path: Path, text: str) -> None:
+        self._asked("writeTextFile", "fs/write_text_file", path, content=text)
+
+    def _asked(self, offer: str, method: str, path: Path, **more: str) -> Any:
+        """The client's answer; None: it doesn't offer this, refuses, knows no such file, or doesn't answer."""
+        if self._offers.get(offer) is not True:
+            return None
+        request = self._wire.request(method, {"sessionId": self._session, "path": str(path), **more})
+        answer = asyncio.run_coroutine_threadsafe(request, self._loop)
+        try:
+            return answer.result(_PATIENCE_S)
+        except (RpcError, CancelledError):
+            return None
+        except TimeoutError:
+            answer.cancel()
+            return None

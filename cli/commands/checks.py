@@ -23,11 +23,11 @@ from interlock.cli.render.output import (
     write_json,
 )
 from interlock.state.errors import InputError, UserError
-from interlock.state.output_rules import SHELL
 from interlock.state.text import visible_json
+from interlock.state.tooling import SHELL
 
 if TYPE_CHECKING:
-    from interlock.engine.check import Checked, HookCheck, PolicyCheck
+    from interlock.engine.client.check import Checked, HookCheck, PolicyCheck
 
 _LABEL = 12
 """Columns of the label before each line."""
@@ -101,7 +101,7 @@ def policy(args: Args) -> int | None:
         raise UserError("Give a TOOL with its arguments, or --batch FILE.jsonl. See: interlock policy --help")
     import asyncio
 
-    from interlock.engine.check import PolicyCheck
+    from interlock.engine.client.check import PolicyCheck
 
     mode = "yolo" if args.yolo else None
     options = options_here(args, approval_mode=mode, **permissions(args))
@@ -260,7 +260,7 @@ def hooks(args: Args) -> int | None:
         raise UserError("--run and --input need an event: interlock hooks test EVENT")
     event = _event(args.event) if args.action else None
     payload = json_object(read_spec(args.input, "--input"), "--input") if args.input is not None else {}
-    from interlock.engine.check import HookCheck
+    from interlock.engine.client.check import HookCheck
 
     check = HookCheck(options_here(args))
     if event is None:

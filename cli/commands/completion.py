@@ -195,11 +195,9 @@ def _workflows(_: Sequence[str]) -> list[Word]:
 
 
 def _tools(_: Sequence[str]) -> list[Word]:
-    """The names of the tools' files: importing the tool table would import them all."""
-    from interlock import tools
+    from interlock.tools import NAMES
 
-    files = (file for folder in tools.__path__ for file in Path(folder).glob("[a-z]*.py"))
-    return [Word(name) for name in sorted(file.stem for file in files) if name != "table"]
+    return [Word(name) for name in sorted(NAMES)]
 
 
 def _models(_: Sequence[str]) -> list[Word]:

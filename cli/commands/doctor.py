@@ -6,12 +6,12 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import amount, counted, out, place, show_json
 from interlock.engine.client import Client
-from interlock.engine.store import PARTS, reading, state_home
+from interlock.engine.client.health import PARTS, Finding, damaged_pages, examined
 from interlock.state.errors import InterlockError, SandboxError
 
 if TYPE_CHECKING:
@@ -29,13 +29,6 @@ _PACKAGES = (
 _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
 
 
-class Finding(NamedTuple):
-    level: str
-    """ok | note | problem"""
-    what: str
-    text: str
-
-
 def doctor_parser() -> Parser:
     made = Parser(
         "doctor",
@@ -49,7 +42,7 @@ def doctor_parser() -> Parser:
 
 
 def doctor(args: Args) -> int | None:
-    home = state_home()
+    home = Client.at_home().home
     findings = [*_workflow(args)] if args.workflow else [*_machine(), *_settings(), *_state(home)]
     findings += _records(home) if args.store else ()
     if args.json:
@@ -261,8 +254,6 @@ def _state(home: Path) -> Iterator[Finding]:
     if not home.exists():
         yield Finding("ok", "state", f"{place(str(home))}: nothing has run yet")
         return
-    from interlock.engine.store.damage import damaged_pages
-
     yield from _closed(home)
     try:
         runs = Client.at_home().runs()
@@ -298,7 +289,7 @@ def _due() -> Iterator[Finding]:
 
 def _closed(home: Path) -> Iterator[Finding]:
     """Close to other users what is ours in the state directory, and the directory if nothing else is in it."""
-    from interlock.services.files.folders import close_to_others
+    from interlock.services.files.disk import close_to_others
 
     try:
         repaired = [part for part in PARTS if close_to_others(home / part)]
@@ -316,24 +307,7 @@ def _closed(home: Path) -> Iterator[Finding]:
 
 
 def _records(home: Path) -> Iterator[Finding]:
-    from interlock.engine.rebuild import rebuild
-    from interlock.engine.store import diagnosed
-    from interlock.engine.store.damage import damage, damaged_pages, unreadable
-
     try:
-        with reading(home) as conn:
-            if conn is None:
-                return
-            damaged = damaged_pages(home)
-            yield from (Finding("problem", "pages", line) for line in damaged)
-            if not damaged:
-                yield Finding("ok", "pages", "ok")
-            rows = list(unreadable(conn, home / "outputs"))
-        yield from (Finding("problem", "rows", f"{line} can't be read") for line in rows)
-        if not rows:
-            yield from (Finding("note", "mended", line) for line in rebuild(home))
-        with diagnosed(home / "interlock.db"):
-            records = [(run.run, line) for run in Client.at_home().runs() for line in damage(home, run.run)]
-        yield from (Finding("problem", "records", f"run {run}: {line}") for run, line in records)
+        yield from examined(home)
     except InterlockError as error:
         yield Finding("problem", "store", str(error))

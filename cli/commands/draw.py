@@ -17,7 +17,7 @@ from interlock.engine.client.requests import headline
 from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:
-    from interlock.engine.diagrams import RunPath
+    from interlock.engine.client.diagrams import RunPath
     from interlock.graphs._pipeline import Pipeline
 
 _ENDINGS = {"dot": "dot", "gv": "dot", "svg": "svg", "png": "png"}
@@ -67,7 +67,7 @@ def diagram_parser() -> Parser:
 
 
 def _groups(text: str) -> tuple[str, ...]:
-    from interlock.engine.diagrams import GROUPS
+    from interlock.engine.client.diagrams import GROUPS
 
     wanted = tuple(one.strip() for one in text.split(","))
     for one in wanted:
@@ -122,7 +122,7 @@ def _drawn(
     call: str | None = None,
     show: Sequence[str] | None = None,
 ) -> str | bytes:
-    from interlock.engine.diagrams import GROUPS, render
+    from interlock.engine.client.diagrams import GROUPS, render
     from interlock.state.charts import CHARTS
 
     if isinstance(workflow, str) and workflow in CHARTS:
@@ -133,7 +133,7 @@ def _drawn(
 
 
 def _path(run: RunRow) -> "RunPath":
-    from interlock.engine.diagrams import path_of
+    from interlock.engine.client.diagrams import path_of
 
     client = Client.at_home()
     return path_of(client.step_rows(run.run), run.status, client.waits(run.run), _asks(run.run))
@@ -234,7 +234,7 @@ def diagrams_parser() -> Parser:
 
 
 def diagrams(args: Args) -> int | None:
-    from interlock.engine.diagrams import check, write
+    from interlock.engine.client.diagrams import check, write
 
     if args.write:
         for path in write(args.folder):

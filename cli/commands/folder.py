@@ -177,9 +177,8 @@ def _show_memory(args: Args, root: Path) -> int:
 
 
 def _add_memory(args: Args, root: Path) -> int:
+    from interlock.services.files.disk import make_directories, read_text_file
     from interlock.services.files.filesystem import replace_file
-    from interlock.services.files.folders import make_directories
-    from interlock.services.files.regular import read_text_file
     from interlock.tools.save_memory import with_fact
 
     name = _memory_names(root)[0]

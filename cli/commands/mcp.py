@@ -111,7 +111,7 @@ def mcp(args: Args) -> int:
 
 
 def _views(args: Args, server: str | None = None) -> list[dict[str, Any]]:
-    from interlock.engine.check import McpCheck
+    from interlock.engine.client.check import McpCheck
 
     check = McpCheck(options_here(args))
     found = asyncio.run(check.views(server))
@@ -224,7 +224,7 @@ def _remove(args: Args) -> int:
 
 
 def _auth(args: Args) -> int:
-    from interlock.engine.check import McpCheck
+    from interlock.engine.client.check import McpCheck
 
     name = _named(args)
     check = McpCheck(options_here(args))

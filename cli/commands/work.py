@@ -52,7 +52,7 @@ def prompt(args: Args) -> int | None:
     if name:
         found = Client(options).run(name)
     if _opens_session(args):
-        from interlock.cli.session.keyboard import held
+        from interlock.cli.session.first_start import held
 
         workflow, options = "task" if args.mode else "main", replace(options, interactive=True)
         with held():

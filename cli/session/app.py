@@ -25,14 +25,13 @@ from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.widgets import SearchToolbar
 
 from interlock.cli.render.output import close_stdout, redacted, ring
-from interlock.cli.session import deciding, viewing
+from interlock.cli.session import deciding, programs
 from interlock.cli.session.asking import Picker, Row
 from interlock.cli.session.choices import dress
 from interlock.cli.session.commands import is_command, offers, typed
 from interlock.cli.session.completion import Files, SessionCompleter, files_of
-from interlock.cli.session.deciding import Panel
+from interlock.cli.session.deciding import MenuKeys, Panel
 from interlock.cli.session.editing import STYLE, InputHistory, Pastes, input_buffer, input_control, input_keys
-from interlock.cli.session.menu_keys import MenuKeys
 from interlock.cli.session.painting import HeldOutput, cut_lines, once, size
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.session import Session
@@ -173,11 +172,11 @@ class App:
     async def view(self, requests: Sequence[Request], /) -> None:
         lines = [*deciding.whole(requests, self.screen.width)]
         text = self.screen.drawn(lines)
-        if not await self.handed_over(lambda: viewing.page(text)):
+        if not await self.handed_over(lambda: programs.page(text)):
             self.screen.lines(lines)
 
     async def compare(self, requests: Sequence[Request], /) -> None:
-        await self.handed_over(lambda: viewing.compare(requests, self.session.workspace))
+        await self.handed_over(lambda: programs.compare(requests, self.session.workspace))
 
     def still_asked(self, waiting: Collection[str]) -> None:
         """Withdraw the question if its request was decided elsewhere."""

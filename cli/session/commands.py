@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from interlock.cli.catalog import nearest
-from interlock.cli.session import choices, travel
+from interlock.cli.session import choices
 from interlock.cli.session.completion import Offer
 from interlock.cli.session.programs import run_shell_line, show_printed, words
 from interlock.engine.client import Outcome
@@ -179,24 +179,24 @@ _LISTED = (
     Slash(
         "clear",
         "Start a new conversation; /resume returns to this one",
-        travel.clear,
+        choices.clear,
         aliases="new reset",
         waits=True,
     ),
     Slash(
         "resume [RUN]",
         "Resume another run of this folder",
-        travel.resume,
-        travel.runs,
+        choices.resume,
+        choices.runs,
         aliases="continue chat",
         waits=True,
     ),
-    Slash("fork [STEP]", "Fork this run here; with STEP in a folder of its own", travel.fork, waits=True),
-    Slash("rewind [STEP]", "Go back to one of your prompts, with the files", travel.rewind, waits=True),
+    Slash("fork [STEP]", "Fork this run here; with STEP in a folder of its own", choices.fork, waits=True),
+    Slash("rewind [STEP]", "Go back to one of your prompts, with the files", choices.rewind, waits=True),
     Slash(
         "undo [CALL|all]",
         "Undo the last file change, one call, or all changes",
-        travel.undo,
+        choices.undo,
         aliases="restore",
         waits=True,
     ),

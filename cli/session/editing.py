@@ -27,9 +27,9 @@ from prompt_toolkit.layout.controls import BufferControl, SearchBufferControl
 from prompt_toolkit.layout.processors import HighlightIncrementalSearchProcessor, Processor
 from prompt_toolkit.styles import Style
 
-from interlock.cli.session.clipboard import image_from_clipboard, image_named
+from interlock.cli.session.programs import image_from_clipboard, image_named
+from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import locked, replace_file, sha256
-from interlock.services.files.folders import private_directory
 from interlock.state.errors import InterlockError
 
 if TYPE_CHECKING:

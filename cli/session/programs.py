@@ -1,15 +1,21 @@
-"""programs: shows other programs' output in the session: `interlock NAME …`, and the user's `!command`."""
+"""programs: what other programs do for a session: `interlock NAME …`, `!command`, the clipboard, pager, difftool."""
 
 import asyncio
 import codecs
 import io
 import os
+import re
 import shlex
+import shutil
 import signal
+import subprocess
+import sys
+import tempfile
 from asyncio import to_thread
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -17,6 +23,9 @@ from rich.text import Text
 from interlock.cli.catalog import execute
 from interlock.cli.render.output import elapsed, one_line, plain, redacted, written_to
 from interlock.cli.session.wording import in_session
+from interlock.engine.client.requests import Request, brief
+from interlock.services.files.disk import private_directory
+from interlock.services.files.filesystem import replace_file, sha256
 from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:
@@ -182,3 +191,145 @@ def _show_output(session: "Session", line: str, text: str, facts: str) -> None:
     for part in lines if cut <= 0 else [*lines[:_HEAD], f"… {cut:,} lines …", *lines[-_TAIL:]]:
         shown.append(f"\n  {part}", "")
     session.screen.show(shown)
+
+
+_READERS = (
+    ("wl-paste", "--no-newline", "--type", "image/png"),
+    ("xclip", "-selection", "clipboard", "-target", "image/png", "-out"),
+    ("pngpaste", "-"),
+)
+_APPLE = (
+    "write (the clipboard as «class PNGf») to (open for access POSIX file {file!r} with write permission)"
+)
+_WINDOWS = (
+    "Add-Type -AssemblyName System.Windows.Forms; $i = [Windows.Forms.Clipboard]::GetImage(); if ($i) { "
+    "$m = New-Object IO.MemoryStream; $i.Save($m, [Drawing.Imaging.ImageFormat]::Png); "
+    "$o = [Console]::OpenStandardOutput(); $o.Write($m.ToArray(), 0, $m.Length) }"
+)
+_PNG = b"\x89PNG"
+_WAIT_S = 5.0
+IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+
+
+def image_from_clipboard(folder: Path) -> Path:
+    """Save the clipboard's image in `folder`, under a name made of its content. Raises `UserError`."""
+    data, names = b"", [reader[0] for reader in _READERS]
+    for command in [*_READERS, ("powershell.exe", "-NoProfile", "-Command", _WINDOWS)]:
+        if shutil.which(command[0]) and (data := _read_by(command)).startswith(_PNG):
+            return _saved(data, folder)
+    if sys.platform == "darwin" and (data := _from_apple(folder)):
+        return _saved(data, folder)
+    if not any(map(shutil.which, [*names, "powershell.exe"])) and sys.platform != "darwin":
+        raise UserError(
+            f"No program reads the clipboard here. Install one of {', '.join(names)}; or name a file: @PATH"
+        )
+    raise UserError("The clipboard holds no image. Copy one, or name a file: @PATH")
+
+
+def image_named(text: str) -> Path | None:
+    """The image file that a pasted text names, as terminals paste a file dropped on them."""
+    name = text.strip().strip("'\"").replace("\\ ", " ").removeprefix("file://")
+    if "\n" in name or not name.startswith("/") or not name.lower().endswith(IMAGES):
+        return None
+    return file if (file := Path(name)).is_file() else None
+
+
+def _read_by(command: tuple[str, ...]) -> bytes:
+    try:
+        return subprocess.run(command, capture_output=True, check=False, timeout=_WAIT_S).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return b""
+
+
+def _from_apple(folder: Path) -> bytes:
+    private_directory(folder)
+    file = folder / "clipboard.png"
+    _read_by(("osascript", "-e", _APPLE.format(file=str(file))))
+    data = file.read_bytes() if file.exists() else b""
+    file.unlink(missing_ok=True)
+    return data
+
+
+def _saved(data: bytes, folder: Path) -> Path:
+    private_directory(folder)
+    replace_file(file := folder / f"{sha256(data)[:16]}.png", data)
+    return file
+
+
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+
+
+def page(text: str) -> bool:
+    """Show coloured lines in $PAGER, by default less; False: there is none."""
+    pager = os.environ.get("PAGER") or next((name for name in ("less", "more") if shutil.which(name)), "")
+    if not pager:
+        return False
+    env = {"LESS": "-R", **os.environ}
+    try:
+        subprocess.run(shlex.split(pager), input=text.encode(), env=env, check=False)
+    except (OSError, ValueError) as error:
+        raise UserError(f"Can't start the pager {pager!r}: {error}. Set PAGER.") from error
+    return True
+
+
+def compare(requests: Sequence[Request], workspace: Path) -> None:
+    """Open each edit in `git difftool`, which the person's own git settings name. Raises `UserError`."""
+    with tempfile.TemporaryDirectory(prefix="interlock-diff-") as folder:
+        for number, request in enumerate(requests, 1):
+            name = Path(brief(request["args"])).name or "file"
+            files = [Path(folder, side, str(number), name) for side in ("before", "after")]
+            for file, text in zip(files, sides(request["preview"], _now(request, workspace)), strict=True):
+                file.parent.mkdir(parents=True)
+                file.write_text(text, encoding="utf-8")
+            # Not in the workspace: settings of a repository may name any program.
+            command = ["git", "difftool", "--no-index", "--no-prompt", *map(str, files)]
+            try:
+                done = subprocess.run(command, cwd=folder, check=False)
+            except OSError as error:
+                raise UserError(f"Can't start git difftool: {error.strerror}. Install git.") from error
+            if done.returncode > 1:
+                raise UserError("git difftool failed. Name a tool: git config --global diff.tool vimdiff")
+
+
+def _now(request: Request, workspace: Path) -> str:
+    try:
+        return (workspace / brief(request["args"])).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
+
+
+def sides(diff: str, now: str) -> tuple[str, str]:
+    """The text before and after a diff: whole where it fits `now`, else its hunks alone."""
+    before: list[str] = []
+    after: list[str] = []
+    lines, at = now.splitlines(keepends=True), 0
+    for start, old, new in _hunks(diff):
+        if lines[start : start + len(old)] != old:
+            return _alone(diff)
+        before += [*lines[at:start], *old]
+        after += [*lines[at:start], *new]
+        at = start + len(old)
+    return "".join([*before, *lines[at:]]), "".join([*after, *lines[at:]])
+
+
+def _alone(diff: str) -> tuple[str, str]:
+    found = [*_hunks(diff)]
+    return "".join(x for _, old, _ in found for x in old), "".join(x for _, _, new in found for x in new)
+
+
+def _hunks(diff: str) -> Iterator[tuple[int, list[str], list[str]]]:
+    """Each hunk's place in the old text, from 0, with its lines before and after."""
+    found: list[tuple[int, list[str], list[str]]] = []
+    last: list[list[str]] = []
+    for line in diff.splitlines(keepends=True):
+        if head := _HUNK.match(line):
+            found.append((max(int(head[1]) - (head[2] != "0"), 0), [], []))
+        elif found and line[:1] in (" ", "-", "+"):
+            _, old, new = found[-1]
+            last = {" ": [old, new], "-": [old], "+": [new]}[line[0]]
+            for side in last:
+                side.append(line[1:].rstrip("\n") + "\n")
+        elif line.startswith("\\"):  # the line before it has no line end
+            for side in last:
+                side[-1] = side[-1].rstrip("\n")
+    yield from found

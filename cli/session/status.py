@@ -10,7 +10,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from rich.cells import cell_len, set_cell_size
 
 from interlock.cli.render.output import amount, one_line
-from interlock.services.files.regular import read_file
+from interlock.services.files.disk import read_file
 from interlock.state.errors import InterlockError
 
 if TYPE_CHECKING:

@@ -113,7 +113,7 @@ def _form(asked: Asked) -> dict[str, Any]:
 
 def _diagram(asked: Asked) -> dict[str, Any]:
     """A workflow's drawing; that of a run is marked by the page, which knows its steps."""
-    from interlock.engine.diagrams import GROUPS, render
+    from interlock.engine.client.diagrams import GROUPS, render
 
     groups = [group for group in asked.given["show"] if group in GROUPS] or GROUPS
     drawn = render(_pipeline(asked), "svg", asked.given["depth"], show=groups)

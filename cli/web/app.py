@@ -1,10 +1,15 @@
-"""app: the application of `interlock serve`: the page, and the addresses of its data and of what a person does."""
+"""app: the application of `interlock serve`, run on loopback until Ctrl-C: the page, its data, what a person does."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import os
+import socket
+import sys
+import webbrowser
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
@@ -15,11 +20,12 @@ from interlock.cli.web import acts, looks
 from interlock.cli.web.answers import RefusedError, Served, answering, failed, run_of, whole
 from interlock.cli.web.apart import Apart
 from interlock.cli.web.api.routes import routes as api_routes
-from interlock.cli.web.guard import Access, Guard, Tokens, is_shell
+from interlock.cli.web.guard import BODY_LIMIT, Access, Guard, Tokens, is_shell
 from interlock.cli.web.stats import stats
 from interlock.cli.web.stream import EventStream, changes, events
 from interlock.engine.client import Client, Options
 from interlock.engine.client.record import Cursor
+from interlock.state.errors import UserError
 
 _STATIC = Path(__file__).parent / "static"
 _SIGNED_S = 30 * 24 * 3600
@@ -133,3 +139,68 @@ async def _shell(request: Request) -> Response:
     if not is_shell(request.url.path):
         return JSONResponse({"detail": "Not Found"}, 404)
     return FileResponse(_STATIC / "index.html", media_type="text/html")
+
+
+_LEAVE_S = 1
+"""Seconds that open requests have at the end."""
+_SENDING = 128 * 1024
+"""Bytes that the system holds for a reader that takes nothing; by default it lets that grow to some megabytes."""
+
+
+def run(options: Options, access: Access, opened: bool) -> int:
+    """Serve, and print the address first. Raises `UserError` if the port is taken."""
+    listening = _listening(access.port)
+    port = listening.getsockname()[1]
+    page = Page(options, access._replace(port=port))
+    at = f"http://127.0.0.1:{port}"
+    address = f"{at}/#token={page.tokens.page}"
+    sys.stdout.write(f"Serving this user's runs. Open: {address}\n")
+    if access.proxy:
+        sys.stdout.write(f"Through the proxy: https://{access.proxy.host}/#token={page.tokens.page}\n")
+    sys.stdout.write("Stop with Ctrl-C; runs go on.\n")
+    sys.stdout.flush()
+    if opened and not webbrowser.open(f"{at}/#token={page.tokens.once()}"):
+        sys.stdout.write("No browser was found. Open the address yourself.\n")
+        sys.stdout.flush()
+    with _found(options.home, at):
+        uvicorn.Server(_config(page)).run(sockets=[listening])
+    return 0
+
+
+def _config(page: Page) -> uvicorn.Config:
+    return uvicorn.Config(
+        page.guard,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=_LEAVE_S,
+        ws="websockets-sansio",
+        ws_max_size=BODY_LIMIT,
+        lifespan="on",
+    )
+
+
+def _listening(port: int) -> socket.socket:
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENDING)
+    try:
+        made.bind(("127.0.0.1", port))
+        made.listen()  # before the address is printed: whoever reads it may connect at once
+    except OSError as error:
+        made.close()
+        raise UserError(f"Can't serve on port {port}: {error.strerror}. Choose another: --port N") from error
+    return made
+
+
+@contextmanager
+def _found(home: Path, at: str) -> Generator[None]:
+    """Lets `interlock` say where a run that parks can be decided (`served_at`)."""
+    file = home / "server.address"
+    file.write_text(f"{os.getpid()} {at}\n")
+    try:
+        yield
+    finally:
+        if file.exists() and file.read_text().startswith(f"{os.getpid()} "):
+            file.unlink()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.engine.client import Client, Options
-from interlock.services.files.folders import private_directory, private_file
+from interlock.services.files.disk import private_directory, private_file
 from interlock.state.errors import InterlockError, bug
 
 if TYPE_CHECKING:

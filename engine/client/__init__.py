@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from interlock.engine.client.changes import Change, Rewind
     from interlock.engine.client.following import Followed, LiveDrives
     from interlock.engine.driver.stop import Stop
-    from interlock.engine.store.sessions import Shown
+    from interlock.engine.store.runs import Shown
     from interlock.engine.travel.another_model import GoneOn
     from interlock.engine.travel.fork import Forked
     from interlock.engine.travel.replay import Replayed
@@ -267,25 +267,25 @@ class Client(Views):
 
     def open_session(self, workspace: Path, run: str = "") -> str:
         """A session of an editor, which shows `run`, by default one to be started under the session's id."""
-        from interlock.engine.store.sessions import open_session
+        from interlock.engine.store.runs import open_session
 
         return open_session(self.home, workspace, run)
 
     def point_session(self, session: str, run: str, workspace: Path, chosen: Mapping[str, str]) -> None:
         """Let a session show another run, or keep what was chosen for its next prompt: options by name."""
-        from interlock.engine.store.sessions import point_session
+        from interlock.engine.store.runs import point_session
 
         point_session(self.home, session, run, workspace, chosen)
 
     def sessions(self) -> "dict[str, Shown]":
         """What each session of an editor shows."""
-        from interlock.engine.store.sessions import sessions
+        from interlock.engine.store.runs import sessions
 
         return sessions(self.home)
 
     def session(self, name: str) -> "Shown | None":
         """What a session of an editor shows, its run empty before it has begun; any run is a session by its id."""
-        from interlock.engine.store.sessions import Shown
+        from interlock.engine.store.runs import Shown
 
         shown = self.sessions().get(name)
         row = self.exact(shown.run if shown else name)
@@ -312,7 +312,7 @@ class Client(Views):
 
         It works in `workspace`, in place, or by default in a new folder beside the run's own. Raises `UserError`.
         """
-        from interlock.engine.store.undone import carry_over
+        from interlock.engine.store.places import carry_over
         from interlock.engine.travel.fork import fork_run
 
         run = self.run(run, self.options.workspace).run

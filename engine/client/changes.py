@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from interlock.engine.client.requests import brief
 from interlock.engine.read import RunRow
 from interlock.engine.read.calls import Call, calls, of_call
+from interlock.engine.store.places import note_undone
 from interlock.engine.store.snapshots import snapshots
-from interlock.engine.store.undone import note_undone
 from interlock.engine.travel.files import RunFiles, chosen_of, marks, refuse_unkept
 from interlock.engine.travel.fork import fork_run
 from interlock.state.errors import UserError

@@ -14,8 +14,7 @@ from interlock.engine.client import Client, Decision, Options, Outcome, Pending,
 from interlock.engine.client.following import Standing
 from interlock.engine.client.front import UNFINISHED, Front, Given, Used
 from interlock.engine.client.record import MOST, events, newest, unsaid
-from interlock.engine.client.thread import EngineThread
-from interlock.engine.client.work import Line
+from interlock.engine.client.work import EngineThread, Line
 from interlock.engine.driver.settling import settled
 from interlock.engine.store import changes
 from interlock.state.errors import UserError

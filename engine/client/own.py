@@ -66,7 +66,7 @@ class Available:
     def _asked(self, server: str) -> dict[str, str]:
         import asyncio
 
-        from interlock.engine.check import McpCheck
+        from interlock.engine.client.check import McpCheck
 
         try:
             (view,) = asyncio.run(McpCheck(self._options).views(server))

@@ -296,3 +296,23 @@ def _chosen(request: Request, text: str) -> str:
     if text.isdecimal() and 1 <= int(text) <= len(options):
         return options[int(text) - 1].label
     return text
+
+
+def form(request: Request) -> dict[str, Any]:
+    """The JSON Schema of a question's form: one text for each question."""
+    fields = {name: {"type": "string", "title": title} for name, title in _form_fields(request).items()}
+    return {"type": "object", "properties": fields, "required": [*fields]}
+
+
+def filled(request: Request, content: Mapping[str, Any]) -> Decision | None:
+    """The decision that the fields make; None while one of them is empty."""
+    texts = [str(content.get(name) or "") for name in _form_fields(request)]
+    return answered(request, texts) if all(text.strip() for text in texts) else None
+
+
+def _form_fields(request: Request) -> dict[str, str]:
+    """Field → what it asks."""
+    titles = [question.text for question in asked(request).questions]
+    if len(titles) > 1:
+        return {f"answer{number}": title for number, title in enumerate(titles, 1)}
+    return {"answer": titles[0] if titles else str(request["preview"] or request["reason"])}

@@ -13,7 +13,7 @@ from interlock.engine.read import RunRow
 from interlock.engine.read import calls as of_calls
 from interlock.engine.read.calls import Call
 from interlock.engine.store import checkpoints as of_states
-from interlock.engine.store import undone as of_undone
+from interlock.engine.store.places import undone as undone_of
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from interlock.engine.read.lives import Life
     from interlock.engine.store.audit import Record
     from interlock.engine.store.keeping import Due, Plan
-    from interlock.engine.store.statistics import By
-    from interlock.engine.store.statistics import Sums as Sums
+    from interlock.engine.store.usage import By
+    from interlock.engine.store.usage import Sums as Sums
     from interlock.engine.workflows import Listed
     from interlock.graphs._pipeline import Pipeline
     from interlock.state.events import Event
@@ -61,7 +61,7 @@ class Views:
 
     runs = _at_home(read.list_runs)
     named_runs = _at_home(read.named_runs)
-    undone = _at_home(of_undone.undone)
+    undone = _at_home(undone_of)
     requests = _at_home(read.waiting_requests)
     past_requests = _at_home(read.past_requests)
     idle = _at_home(read.idle)
@@ -203,7 +203,7 @@ class Views:
 
     def statistics(self, by: "By", since: float = 0.0) -> "dict[str, Sums]":
         """What runs did and cost since a time (unix, seconds), by day, model, workflow or repository."""
-        from interlock.engine.store.statistics import statistics
+        from interlock.engine.store.usage import statistics
 
         return statistics(self.home, by, since)
 

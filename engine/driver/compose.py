@@ -18,9 +18,8 @@ from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.blobs import bring_output, bring_plans, keep_output
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.effects import effects_of
 from interlock.engine.store.hook_calls import HookLog
-from interlock.engine.store.journal import SqlJournal
+from interlock.engine.store.journal import SqlJournal, effects_of
 from interlock.engine.store.model_calls import SqlModelLog
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
@@ -38,7 +37,9 @@ from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Deps, RunInfo, Token
 from interlock.state.events import Emit
 from interlock.state.tooling import Tool, Toolset
-from interlock.tools import activate_skill, apply_diff, update_todo_list
+from interlock.tools.apply_diff import TOOL as APPLY_DIFF
+from interlock.tools.control import ACTIVATE_SKILL
+from interlock.tools.progress import UPDATE_TODO_LIST
 from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, few_tools
 
 if TYPE_CHECKING:
@@ -304,9 +305,9 @@ def _tools(prepared: RunConfig, info: RunInfo) -> dict[str, Tool]:
     tools |= {**mode_tools(prepared.modes), **prepared.discovered}
     task = prepared.settings.task
     off = {
-        activate_skill.TOOL.name: not prepared.skills,
-        update_todo_list.TOOL.name: not task.todo_list,
-        apply_diff.TOOL.name: not task.diff,
+        ACTIVATE_SKILL.name: not prepared.skills,
+        UPDATE_TODO_LIST.name: not task.todo_list,
+        APPLY_DIFF.name: not task.diff,
     }
     if prepared.options.repository and info.workflow == "tools":
         from interlock.engine.fleet.delivery import with_push

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from interlock.engine.driver.hooks import RunHooks
-from interlock.engine.driver.kept import kept_options
+from interlock.engine.driver.of_run import kept_options
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store import Store, read_options
 from interlock.engine.store.chain import SqlChain

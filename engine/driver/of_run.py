@@ -1,16 +1,27 @@
-"""of_run: the workflow of a run, as it is now, and what a drive of it needs."""
+"""of_run: what a run was begun with, by which it goes on: its workflow, and its own nodes from files and packages.
 
+A file named in settings, or an entry point of `interlock.processors`, holds `PROCESSORS = {PLACE: [node, …]}`; inside a
+workspace it counts only if that is trusted.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
 
-from interlock.engine.driver.kept import restored
 from interlock.engine.driver.prepare import RunConfig, prepare
 from interlock.engine.options import Options
-from interlock.engine.processors import placed, processor_files
 from interlock.engine.read import find_run
 from interlock.engine.store import Store, read_options
-from interlock.engine.workflows import begun_with
+from interlock.engine.workflows import MisdeclaredError, begun_with, executed, installed, line_of
+from interlock.graphs._additions import COMPRESS, PLACES, Processor, with_processors
 from interlock.graphs._pipeline import Pipeline
+from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError
+from interlock.state.node import spec_of
+from interlock.state.settings import Settings
 
 
 def workflow_of(run: str, options: Options) -> tuple[Pipeline, RunConfig]:
@@ -32,3 +43,150 @@ def with_own_nodes(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
     """Add the processors from settings and installed packages."""
     root, home = prepared.workspace.root, prepared.options.user_home
     return placed(chosen, processor_files(prepared.settings, root, home, prepared.trusted))
+
+
+_KEPT = (
+    "model",
+    "approval_mode",
+    "prompt_profile",
+    "overrides",
+    "include_directories",
+    "allowed_tools",
+    "policy_files",
+    "limits",
+    "record_to",
+    "fake",
+    "system_prompt",
+    "append_system_prompt",
+    "ide_context",
+    "sandbox",
+    "rights",
+    "source",
+    "context",
+    "guard",
+    "task_path",
+    "repository",
+    "submitted",
+)
+"""Options a resumed run keeps unless overridden. Not `skip_trust`: a later drive may meet other files."""
+_OF_HOST = ("include_directories", "policy_files", "record_to", "fake", "ide_context", "source")
+"""Those that name files of the host that started the run. A run on a git repository names none of a worker's."""
+
+
+def kept_options(options: Options) -> dict[str, Any]:
+    """The options persisted in a run's row, JSON-like."""
+    kept: dict[str, Any] = {}
+    for name in _KEPT:
+        value: Any = getattr(options, name)
+        if isinstance(value, tuple):
+            value = [str(item) for item in cast(tuple[Any, ...], value)]
+        kept[name] = str(value) if isinstance(value, Path) else value
+    return kept
+
+
+def restored(options: Options, kept: Mapping[str, Any], workspace: str) -> Options:
+    """The run's persisted options, overridden by those passed now."""
+    changes: dict[str, Any] = {"workspace": options.workspace or Path(workspace)}
+    left = _OF_HOST if kept.get("repository") else ()
+    for name in (name for name in _KEPT if name not in left):
+        mine, old = getattr(options, name), kept.get(name)
+        if mine or not old:
+            continue
+        if name in ("include_directories", "policy_files"):
+            old = tuple(Path(item) for item in old)
+        elif name == "allowed_tools":
+            old = tuple(old)
+        elif name in ("record_to", "fake", "ide_context"):
+            old = Path(old)
+        changes[name] = old
+    if options.limits and kept.get("limits"):
+        changes["limits"] = {**kept["limits"], **options.limits}
+    return replace(options, **changes)
+
+
+_PROCESSORS_GROUP = "interlock.processors"
+
+_HOW_PROCESSORS = "expected `PROCESSORS = {PLACE: [node, …]}` with the places " + ", ".join(PLACES)
+_TALKING = ("main", "task")
+"""Workflows that have these places."""
+
+
+def processor_files(settings: Settings, root: Path, home: Path, trusted: bool) -> list[Path]:
+    """Real paths; relative ones start at the workspace. Files inside it count only if it is trusted."""
+    paths = (Path(os.path.realpath(path)) for path in settings.processor_files(root, home))
+    return [path for path in paths if trusted or not path.is_relative_to(root)]
+
+
+def placed(chosen: Pipeline, files: Sequence[Path]) -> Pipeline:
+    """Return the workflow with its active processors. Raises `ConfigError`: one line with file, line, expected."""
+    if chosen.name not in _TALKING:
+        return chosen
+    found = [p for source in (*map(_processors_in, files), *_installed_processors()) for p in source]
+    if twice := next((p.name for p in found if sum(p.name == o.name for o in found) > 1), None):
+        raise ConfigError(
+            f"Two processors are called {twice!r} (place and function). Rename one of the functions."
+        )
+    if not found:
+        return chosen
+    try:
+        made = with_processors(chosen, tuple(found))
+        made.declared()  # checks that every node fits the state
+        return made
+    except SetupError as error:
+        raise ConfigError(f"A processor doesn't fit {chosen.name!r}: {error}") from error
+
+
+def _installed_processors() -> Iterator[list[Processor]]:
+    for point in installed(_PROCESSORS_GROUP):
+        try:
+            yield [*_declared_processors(point.load())]
+        except THEIR_ERRORS as error:
+            what = " ".join(str(error).split())
+            raise ConfigError(
+                f"Entry point {point.value} of {_PROCESSORS_GROUP}: {type(error).__name__}: {what}; {_HOW_PROCESSORS}."
+            ) from error
+
+
+def _processors_in(file: Path) -> list[Processor]:
+    try:
+        code = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"{file}: can't be read ({error.strerror}); setting `processors` names it."
+        ) from None
+    return _loaded_processors(file, code)
+
+
+@cache
+def _loaded_processors(file: Path, code: bytes) -> list[Processor]:
+    """Cached by content."""
+    try:
+        return [*_declared_processors(executed(file, code).__dict__.get("PROCESSORS"))]
+    except THEIR_ERRORS as error:
+        line = line_of(file, code, error, "PROCESSORS")
+        kind = "" if isinstance(error, MisdeclaredError) else f"{type(error).__name__}: "
+        raise ConfigError(
+            f"{file}:{line}: {kind}{' '.join(str(error).split())}; {_HOW_PROCESSORS}."
+        ) from error
+
+
+def _declared_processors(found: Any) -> Iterator[Processor]:
+    if not isinstance(found, Mapping):
+        raise MisdeclaredError(f"PROCESSORS is {found!r}" if found is not None else "there is no PROCESSORS")
+    for place, nodes in cast(Mapping[Any, Any], found).items():
+        if place not in PLACES:
+            raise MisdeclaredError(f"there is no place {place!r}")
+        several = isinstance(nodes, list | tuple)
+        for node in cast(Sequence[Any], nodes) if several else [nodes]:
+            yield _processor(place, node)
+
+
+def _processor(place: str, node: Any) -> Processor:
+    if node == COMPRESS:
+        if place != "after_tool":
+            raise MisdeclaredError(f"{COMPRESS!r} may stand at after_tool, not at {place}")
+        return Processor(place, f"{place}_{COMPRESS}", None)
+    spec = spec_of(node) if callable(node) else None
+    if spec is None or spec.labels or not node.__name__.isidentifier():
+        raise MisdeclaredError(f"{node!r} at {place} is no function under @node without labels")
+    return Processor(place, f"{place}_{node.__name__}", cast(Any, node))

@@ -11,10 +11,9 @@ from langgraph.types import StateSnapshot
 from interlock.engine.driver.compose import DriveServices, with_discovered
 from interlock.engine.driver.drive import Drive, is_due
 from interlock.engine.driver.event_bus import EventBus
-from interlock.engine.driver.kept import kept_options
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.driver.notify import announced, watched
-from interlock.engine.driver.of_run import with_own_nodes, workflow_of
+from interlock.engine.driver.of_run import kept_options, with_own_nodes, workflow_of
 from interlock.engine.driver.outcome import (
     answered,
     conclude,

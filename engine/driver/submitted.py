@@ -7,7 +7,7 @@ from interlock.engine.options import Options
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store, read_options
 from interlock.graphs._pipeline import Pipeline
-from interlock.services.files.folders import private_directory
+from interlock.services.files.disk import private_directory
 from interlock.services.secrets.redaction import SHAPES
 from interlock.state.errors import UserError
 from interlock.state.repository import Repository, RepositoryError, repository, without_user

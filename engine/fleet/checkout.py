@@ -11,12 +11,12 @@ from pathlib import Path
 
 from interlock.engine.fleet.mirrors import Mirror
 from interlock.engine.store import read_options, reading
+from interlock.engine.store.blobs import bring_commit
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.packs import bring_commit
 from interlock.engine.store.places import Place, move, newest_snapshot, place_of
 from interlock.engine.travel.files import settings_of
 from interlock.services.config.settings import load_settings
-from interlock.services.files.folders import private_directory
+from interlock.services.files.disk import private_directory
 from interlock.services.files.workspace import open_workspace
 from interlock.services.snapshots.restore import apply, between
 from interlock.services.snapshots.snapshots import Repository as Snapshots

@@ -15,14 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from interlock import engine
-from interlock.engine.driver.kept import restored
+from interlock.engine.driver.of_run import restored
 from interlock.engine.fleet.checkout import Checkout, fleet_settings, workspaces_of
 from interlock.engine.fleet.mirrors import Mirror, git
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, find_run
 from interlock.engine.store import Store, explained, read_options, reading
-from interlock.engine.store.blobs import put_blob
-from interlock.engine.store.packs import brought
+from interlock.engine.store.blobs import brought, put_blob
 from interlock.engine.store.places import first_snapshot, is_begun, newest_snapshot
 from interlock.engine.store.queue import give_up
 from interlock.engine.store.runs import ALPHABET

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import locked
-from interlock.services.files.folders import private_directory
 from interlock.state.errors import RunError
 from interlock.state.repository import FleetSettings, Repository
 

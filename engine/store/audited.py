@@ -13,14 +13,17 @@ from interlock.engine.store.audit import (
     AUDITED,
     CUT_OFF,
     REMOVED,
+    Key,
     Record,
     body_of,
+    is_signed,
     kept_head,
     key_expression,
+    key_of,
     mac_of,
     sha,
+    sign,
 )
-from interlock.engine.store.audit_key import Key, is_signed, key_of, sign
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLE

@@ -7,10 +7,9 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from interlock.engine.store import Store, explained, reading
-from interlock.engine.store.blobs import blobs_of, plans_of, put_plan
+from interlock.engine.store.blobs import blobs_of, bring_commit, keep_commit, plans_of, put_plan
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.lineage import with_subtasks
-from interlock.engine.store.packs import bring_commit, keep_commit
 from interlock.engine.store.runs import files_of, refuse_driven
 from interlock.engine.store.tables import TABLES, Table
 from interlock.services.snapshots.snapshots import Repository

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from interlock.engine.store import sqlite
 from interlock.engine.store.connection import Adapter, Changes
-from interlock.services.files.folders import private_directory
+from interlock.services.files.disk import private_directory
 from interlock.state.errors import ConfigError
 
 ADDRESS = "store.url"

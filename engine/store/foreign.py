@@ -14,7 +14,7 @@ from langgraph.types import Interrupt
 
 from interlock.engine.store import packed
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.effects import unstorable
+from interlock.engine.store.journal import unstorable
 from interlock.engine.store.saver import Saver, Serde
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import _langgraph

@@ -3,10 +3,11 @@
 import json
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.store import read_options
+from interlock.engine.store import Store, read_options, select
 from interlock.engine.store.connection import Connection
 
 
@@ -114,3 +115,32 @@ def _move_intents(conn: Connection, run: str, old: str, new: str) -> None:
 
 def _moved(path: str, old: str, new: str) -> str:
     return str(Path(new, Path(path).relative_to(old))) if Path(path).is_relative_to(old) else path
+
+
+class Undone(NamedTuple):
+    at: float
+    """Unix time."""
+    text: str
+    told: bool
+    """Whether the conversation has it."""
+
+
+def note_undone(home: Path, run: str, text: str) -> None:
+    """Keep what a person took back."""
+    store = Store(home)
+    store.open()
+    with closing(store.connect("FULL")) as conn, conn.transaction():
+        add_note(conn, run, text)
+
+
+def undone(home: Path, run: str) -> list[Undone]:
+    """What was taken back, in order."""
+    rows = select(home, "select at, text, record is not null from undone where run = ? order by seq", run)
+    return [Undone(at, text, bool(told)) for at, text, told in rows]
+
+
+def carry_over(home: Path, run: str, fork: str) -> None:
+    """Let a fork in the same folder tell its model, too, what the run's own hasn't heard yet."""
+    if all(one.told for one in undone(home, fork)):
+        for text in [one.text for one in undone(home, run) if not one.told]:
+            note_undone(home, fork, text)

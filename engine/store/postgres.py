@@ -23,8 +23,7 @@ except ImportError as error:
     ) from error
 
 from interlock.engine.store.audit import begin
-from interlock.engine.store.buffered import BufferedConnection
-from interlock.engine.store.connection import Column, Connection, Rows, Values
+from interlock.engine.store.connection import BufferedConnection, Column, Connection, Rows, Values
 from interlock.engine.store.database import address_of, shown
 from interlock.engine.store.postgres_audit import NOTES, dialect
 from interlock.engine.store.postgres_schema import SCHEMA_VERSION, definitions

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from interlock.engine.store import Store, explained, put, reading, select
 from interlock.engine.store.blobs import blobs_of, forget_outputs, forget_owned
@@ -223,3 +223,35 @@ def end_run(conn: Connection, run: str) -> None:
     """Note that a run is done, where its checkpoints alone don't say so."""
     with conn.transaction():
         conn.execute("update runs set status = 'done', outcome = 'done' where run = ?", (run,))
+
+
+class Shown(NamedTuple):
+    """What a session shows."""
+
+    run: str
+    """It may not have begun."""
+    workspace: str
+    chosen: Mapping[str, str]
+    """Options that count from the next prompt on, by name."""
+
+
+def open_session(home: Path, workspace: Path, run: str = "") -> str:
+    """A new session, which shows `run`, by default one to be started under the session's id."""
+    name = run or new_run_id()
+    point_session(home, name, name, workspace, {})
+    return name
+
+
+def point_session(home: Path, session: str, run: str, workspace: Path, chosen: Mapping[str, str]) -> None:
+    """Let a session show another run, or keep what was chosen for its next prompt."""
+    store = Store(home)
+    store.open()
+    row = {"session": session, "run": run, "workspace": str(workspace), "at": time.time()}
+    with closing(store.connect("FULL")) as conn, conn.transaction():
+        put(conn, "sessions", row | {"chosen": json.dumps({**chosen})}, "replace")
+
+
+def sessions(home: Path) -> dict[str, Shown]:
+    """Each session by its id, the newest first."""
+    rows = select(home, "select session, run, workspace, chosen from sessions order by at desc")
+    return {session: Shown(run, place, json.loads(chosen)) for session, run, place, chosen in rows}

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.store import put, select
+from interlock.engine.store.blobs import keep_commit
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.packs import keep_commit
 from interlock.engine.store.steps import StepLog
 from interlock.state.calls import CallKey
 from interlock.state.deps import to_its_end

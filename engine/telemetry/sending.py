@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from interlock.engine.telemetry.figures import Figure
 from interlock.engine.telemetry.spans import Attributes, Span
-from interlock.services.files.folders import private_file
+from interlock.services.files.disk import private_file
 from interlock.state.accounting import TelemetrySettings
 
 if TYPE_CHECKING:

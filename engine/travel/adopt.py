@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from interlock.engine.driver.drive import check_stored, pending
-from interlock.engine.driver.kept import kept_options
+from interlock.engine.driver.of_run import kept_options
 from interlock.engine.driver.prepare import prepare
 from interlock.engine.options import Options
 from interlock.engine.store import Store, explained, put

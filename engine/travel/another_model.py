@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.driver import runner
-from interlock.engine.driver.kept import restored
+from interlock.engine.driver.of_run import restored
 from interlock.engine.driver.prepare import prepare
 from interlock.engine.driver.settling import settled
 from interlock.engine.driver.stop import stoppable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from interlock.engine.read import RunRow, list_runs
 from interlock.engine.store import read_options, reading
-from interlock.engine.store.packs import brought
+from interlock.engine.store.blobs import brought
 from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots
 from interlock.services.snapshots.restore import Work, between, blocked, carry_out, finish_pending
 from interlock.services.snapshots.snapshots import Contents, Kept, Repository, repository_name

@@ -8,15 +8,14 @@ from typing import Any
 
 from interlock.engine.read import RunRow, find_run
 from interlock.engine.store import Store
-from interlock.engine.store.blobs import copy_plans
+from interlock.engine.store.blobs import brought, copy_plans
 from interlock.engine.store.checkpoints import RootCheckpoint, checkpoint_at
 from interlock.engine.store.forks import copy_run, is_open, unmade
-from interlock.engine.store.packs import brought
 from interlock.engine.store.runs import new_run_id
 from interlock.engine.travel.files import RunFiles, commit_at
 from interlock.graphs._langgraph import is_due
+from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import locked
-from interlock.services.files.folders import private_directory
 from interlock.services.snapshots.restore import apply, between
 from interlock.services.snapshots.snapshots import Contents
 from interlock.state.errors import UserError

@@ -18,8 +18,7 @@ from interlock.engine.read import RunRow, steps
 from interlock.engine.store import Store, read_options
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.effects import RecordedEffects
-from interlock.engine.store.journal import SqlJournal
+from interlock.engine.store.journal import RecordedEffects, SqlJournal
 from interlock.engine.store.replays import (
     never_begun,
     recorded_hooks,

@@ -13,9 +13,8 @@ from typing import Any, NoReturn, cast
 
 from dotenv.parser import parse_stream
 
+from interlock.services.files.disk import private_directory, read_file, read_text_file
 from interlock.services.files.filesystem import is_file, locked, replace_file
-from interlock.services.files.folders import private_directory
-from interlock.services.files.regular import read_file, read_text_file
 from interlock.state.errors import ConfigError
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|//[^\n\r]*|/\*.*?\*/|[^\s]', re.DOTALL)

@@ -13,8 +13,8 @@ from typing import Any, TypeGuard, cast, get_args
 from pydantic import BaseModel, ValidationError
 
 from interlock.services.config.formats import parse_json
+from interlock.services.files.disk import read_file
 from interlock.services.files.protected import SETTINGS_FOLDERS
-from interlock.services.files.regular import read_file
 from interlock.state.errors import ConfigError
 from interlock.state.settings import Settings
 from interlock.state.text import clean_json

@@ -25,7 +25,14 @@ from interlock.state.names import ELSEWHERE
 from interlock.state.subagent import BUILT_IN, INVESTIGATOR, AgentDefinition, Report
 from interlock.state.text import clean, estimate_tokens, first_fault, misfit, nearest
 from interlock.state.tooling import Tool, ToolContext, naming
-from interlock.tools import activate_skill, codebase_investigator, complete_task, invoke_agent
+from interlock.tools.control import (
+    ACTIVATE_SKILL,
+    CODEBASE_INVESTIGATOR,
+    INVOKE_AGENT,
+    ActivateSkillArgs,
+    InvokeAgentArgs,
+)
+from interlock.tools.progress import COMPLETE_TASK
 from interlock.tools.table import ALIASES, TASK_LOOP, TOOLS
 
 T = TypeVar("T")
@@ -42,15 +49,13 @@ def agent_tools(definitions: Mapping[str, AgentDefinition]) -> dict[str, Tool]:
     listed = "\n".join(f"- {d.name}: {d.description}{_inputs(d)}" for d in definitions.values())
     tools = {
         "invoke_agent": replace(
-            invoke_agent.TOOL,
-            description=f"{invoke_agent.TOOL.description}\nAgents:\n{listed}",
-            args=naming(
-                invoke_agent.InvokeAgentArgs, "agent_name", tuple(definitions), "no agent has this name"
-            ),
+            INVOKE_AGENT,
+            description=f"{INVOKE_AGENT.description}\nAgents:\n{listed}",
+            args=naming(InvokeAgentArgs, "agent_name", tuple(definitions), "no agent has this name"),
         )
     }
     if INVESTIGATOR in definitions:
-        tools[INVESTIGATOR] = codebase_investigator.TOOL
+        tools[INVESTIGATOR] = CODEBASE_INVESTIGATOR
     return tools
 
 
@@ -69,7 +74,7 @@ def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int
     else:
         wanted = {n if n in tools else ALIASES.get(n, n) for n in definition.tools}
         chosen = [n for n in tools if n in wanted and n not in never]
-    end, schema = complete_task.TOOL, definition.output_schema
+    end, schema = COMPLETE_TASK, definition.output_schema
     end = end if schema is None else replace(end, args=_report_args(schema))
     return {**{name: tools[name] for name in chosen}, "complete_task": end}
 
@@ -244,17 +249,13 @@ def skill_tools(skills: Mapping[str, Skill]) -> dict[str, Tool]:
     if not skills:
         return {}
     listed = "\n".join(f"- {skill.name}: {skill.description}" for skill in skills.values())
-    description = f"{activate_skill.TOOL.description}\nSkills:\n{listed}"
+    description = f"{ACTIVATE_SKILL.description}\nSkills:\n{listed}"
     run = partial(_run, skills)
-    args = naming(activate_skill.ActivateSkillArgs, "name", tuple(skills), "no skill has this name")
-    return {
-        activate_skill.TOOL.name: replace(activate_skill.TOOL, description=description, args=args, run=run)
-    }
+    args = naming(ActivateSkillArgs, "name", tuple(skills), "no skill has this name")
+    return {ACTIVATE_SKILL.name: replace(ACTIVATE_SKILL, description=description, args=args, run=run)}
 
 
-async def _run(
-    skills: Mapping[str, Skill], args: activate_skill.ActivateSkillArgs, _: ToolContext
-) -> ToolResult:
+async def _run(skills: Mapping[str, Skill], args: ActivateSkillArgs, _: ToolContext) -> ToolResult:
     skill = skills[args.name]
     folder, name = Path(os.path.realpath(skill.folder)), args.file or NAME
     try:

@@ -21,7 +21,7 @@ from interlock.services.context.memory import (
     read_memory,
 )
 from interlock.services.context.references import resolve, shown_file
-from interlock.services.files.regular import read_text_file
+from interlock.services.files.disk import read_text_file
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.context import (
     Commands,

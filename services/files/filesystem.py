@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interlock.services.files.folders import (
+from interlock.services.files.disk import (
     CLOSED_FILE,
     OWNER_DIRECTORY,
     make_directories,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from interlock.services.files.regular import read_file
+from interlock.services.files.disk import read_file
 
 AGENT_FILES = (".geminiignore", ".rooignore")
 _GIT_FILE = ".gitignore"

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from interlock.services.faults import BUSY_TIMEOUT_S, explain_disk, explained
-from interlock.services.files.folders import private_directory, private_file
+from interlock.services.files.disk import private_directory, private_file
 from interlock.state.errors import StoreError
 from interlock.tools._syntax import installed
 

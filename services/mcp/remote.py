@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
+from interlock.services.files.disk import private_directory, read_file
 from interlock.services.files.filesystem import locked, replace_file
-from interlock.services.files.folders import private_directory
-from interlock.services.files.regular import read_file
 from interlock.services.mcp.endpoint import needed
 from interlock.services.mcp.spec import ServerSpec
 from interlock.state.errors import UserError

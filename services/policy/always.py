@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import locked, replace_file
-from interlock.services.files.folders import private_directory
 from interlock.services.policy.fields import SAVED_FILE, SAVED_PRIORITY, to_rule
 from interlock.services.policy.harmless import Shown, row_of
 from interlock.services.policy.load import RuleTextError, read_rules

@@ -19,14 +19,14 @@ from pydantic import (
 from interlock.prompts import render
 from interlock.services.config.formats import parse_yaml
 from interlock.services.config.settings import shown
+from interlock.services.files.disk import read_file
 from interlock.services.files.protected import SETTINGS_FOLDERS
-from interlock.services.files.regular import read_file
 from interlock.services.policy.rule import PatternError, compile_pattern
 from interlock.state.calls import CallView
 from interlock.state.mode import ALWAYS, BUILT_IN, Group, Mode
 from interlock.state.text import clean_json
 from interlock.state.tooling import Tool, naming
-from interlock.tools import new_task, switch_mode
+from interlock.tools.control import NEW_TASK, SWITCH_MODE
 
 PROJECT_FILE = ".roomodes"
 GLOBAL_FILE = Path(SETTINGS_FOLDERS[-1]) / "custom_modes.yaml"
@@ -155,7 +155,7 @@ def _listed(mode: Mode) -> str:
 def mode_tools(book: ModeBook) -> dict[str, Tool]:
     """Return the tools with a mode parameter, restricted to the available modes."""
     slugs = tuple(mode.slug for mode in book.all())
-    named = {"switch_mode": (switch_mode.TOOL, "mode_slug"), "new_task": (new_task.TOOL, "mode")}
+    named = {"switch_mode": (SWITCH_MODE, "mode_slug"), "new_task": (NEW_TASK, "mode")}
     return {
         name: replace(tool, args=naming(tool.args, field, slugs, "no mode has this slug"))
         for name, (tool, field) in named.items()

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from interlock.services.files.protected import is_private
-from interlock.services.policy.repositories import runs_nothing, shows_nothing_private
-from interlock.services.policy.shown import prints_texts, shows_private
+from interlock.services.policy.git import prints_texts, runs_nothing, shows_nothing_private, shows_private
 from interlock.services.shell.commands import Options
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal, names, program_of
 from interlock.state.calls import CallView

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from interlock.services.files.disk import read_file
 from interlock.services.files.protected import (
     Kind,
     ProtectedPaths,
@@ -18,7 +19,6 @@ from interlock.services.files.protected import (
     named_by_git,
     program_folders,
 )
-from interlock.services.files.regular import read_file
 from interlock.state.errors import SandboxError
 
 

@@ -19,8 +19,8 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
+from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import replace_file
-from interlock.services.files.folders import private_directory
 from interlock.services.snapshots.tree import Change, Tree, kind_of
 from interlock.state.errors import RunError
 from interlock.state.settings import SnapshotSettings

@@ -21,8 +21,8 @@ sys.argv = ["interlock", "-p", "go", "-m", "gemini-2.5-pro"]
 assert main.main() == 0
 found = [name for name in READ if name.startswith((
     "genai_prices", "cryptography", "opentelemetry.sdk", "opentelemetry.exporter", "interlock.engine.telemetry",
-    "interlock.engine.store.audited", "interlock.engine.store.statistics", "interlock.engine.store.traces",
-    "interlock.engine.store.keeping", "interlock.cli.commands.stats", "interlock.cli.commands.audit",
+    "interlock.engine.store.audited", "interlock.engine.store.usage", "interlock.engine.store.traces",
+    "interlock.engine.store.keeping", "interlock.cli.commands.store", "interlock.cli.commands.audit",
 ))]
 print(len(READ) > 100, found)
 """

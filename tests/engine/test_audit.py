@@ -11,7 +11,8 @@ from kill_runs.scene import Scene
 
 from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.client import Client, Options
-from interlock.engine.store import Store, audit_key, put
+from interlock.engine.store import Store, put
+from interlock.engine.store import audit as audit_key
 from interlock.engine.store.audit import AUDITED, hash_of
 from interlock.engine.store.audited import head, records, verify
 

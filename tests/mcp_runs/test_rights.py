@@ -10,7 +10,7 @@ from fake_gemini.fake import FakeGemini
 from mcp_servers.place import SERVER, Place, calls
 
 from interlock.engine import Decision, run_sync
-from interlock.engine.check import PolicyCheck
+from interlock.engine.client.check import PolicyCheck
 from interlock.state.errors import InputError
 
 LOOK = calls(("mcp_odd_look", {}))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from interlock.services.files.disk import make_directories
 from interlock.services.files.filesystem import (
     Anchor,
     OutputFiles,
@@ -21,7 +22,6 @@ from interlock.services.files.filesystem import (
 )
 from interlock.services.files.filesystem import remove_leftover as remove_leftover_at
 from interlock.services.files.filesystem import write_atomically as write_at
-from interlock.services.files.folders import make_directories
 from interlock.state.calls import CallKey
 
 KEY = CallKey(message="m1", index=0)

@@ -11,8 +11,8 @@ import pytest
 from interlock.services.config.formats import changed_settings, set_variables
 from interlock.services.config.settings import read_object
 from interlock.services.context.source import of_mode, read_ide, replacement
+from interlock.services.files.disk import read_file
 from interlock.services.files.protected import named_by_git
-from interlock.services.files.regular import read_file
 from interlock.services.policy.modes import load_modes
 from interlock.state.errors import ConfigError
 

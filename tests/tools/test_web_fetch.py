@@ -20,7 +20,8 @@ from tool_calls import Calls
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.tooling import Reach
 from interlock.tools import _http
-from interlock.tools.web_fetch import TOOL, WebFetchArgs, preview, run
+from interlock.tools.web import FETCH as TOOL
+from interlock.tools.web import WebFetchArgs, preview, run
 
 HTML = """<!doctype html><html><head><title> A  &amp; B </title><style>p{}</style><script>alert(1)</script></head>
 <body><nav><a href="/home">Home</a> <a href="#top">Top</a></nav>
@@ -281,7 +282,7 @@ def test_a_proxy_may_be_named_without_a_scheme_and_one_that_can_not_be_used_is_t
 
 
 def test_a_hostile_page_is_given_up_on(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.tools.web_fetch._HTML_S", 1)
+    monkeypatch.setattr("interlock.tools.web._HTML_S", 1)
     result = web("/hostile", max_chars=1000)
     assert result.status == "success" and "text" in result.content
 

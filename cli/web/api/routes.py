@@ -11,11 +11,10 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from interlock.cli.web.answers import RefusedError
 from interlock.cli.web.api.answers import answer
 from interlock.cli.web.api.assistants import Assistants
-from interlock.cli.web.api.commands import Commands
+from interlock.cli.web.api.commands import Commands, Sockets
 from interlock.cli.web.api.items import Items
 from interlock.cli.web.api.lanes import Lanes
 from interlock.cli.web.api.runs import Runs
-from interlock.cli.web.api.sockets import Sockets
 from interlock.cli.web.api.threads import Threads
 from interlock.engine.client import Client
 

@@ -1,0 +1,38 @@
+"""health: what is wrong with the store: its pages, its rows, and the records of every run."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from interlock.engine.client import Client
+from interlock.engine.store import PARTS, diagnosed, reading
+from interlock.engine.store.damage import damage, damaged_pages, unreadable
+
+__all__ = ["PARTS", "Finding", "damaged_pages", "examined"]
+
+
+class Finding(NamedTuple):
+    level: str
+    """ok | note | problem"""
+    what: str
+    text: str
+
+
+def examined(home: Path) -> Iterator[Finding]:
+    """Read every record of the store; rows that disagree with the checkpoints are made again."""
+    with reading(home) as conn:
+        if conn is None:
+            return
+        damaged = damaged_pages(home)
+        yield from (Finding("problem", "pages", line) for line in damaged)
+        if not damaged:
+            yield Finding("ok", "pages", "ok")
+        rows = list(unreadable(conn, home / "outputs"))
+    yield from (Finding("problem", "rows", f"{line} can't be read") for line in rows)
+    if not rows:
+        from interlock.engine.rebuild import rebuild
+
+        yield from (Finding("note", "mended", line) for line in rebuild(home))
+    with diagnosed(home / "interlock.db"):
+        records = [(run.run, line) for run in Client.at_home().runs() for line in damage(home, run.run)]
+    yield from (Finding("problem", "records", f"run {run}: {line}") for run, line in records)

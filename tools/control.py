@@ -1,0 +1,256 @@
+"""control: tools that the graph answers: plan mode, modes of work, agents, tasks, skills, MCP servers by name."""
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
+from pydantic.json_schema import SkipJsonSchema
+
+from interlock.state.calls import ToolResult, failure
+from interlock.state.task import all_steps
+from interlock.state.tooling import Args, Tool, ToolContext, always
+
+
+class EnterPlanModeArgs(Args):
+    reason: str = Field(default="", description="Why a plan is worth making first.")
+
+
+_BEGINS = (
+    "Plan mode begins. You can read, search and ask; everything else is refused until the user has approved a plan. "
+    "Find out what is wanted, read the code that the change touches, then write the plan with write_file to a relative "
+    "path that ends in .md (it lands in the run's plans folder): the goal, what you found, the steps as check boxes "
+    "(- [ ] …), how it is verified. Then call exit_plan_mode with that name."
+)
+
+
+ENTER_PLAN_MODE = Tool(
+    name="enter_plan_mode",
+    description="Switches to plan mode: you read, ask and write a plan, and nothing is changed until the user has"
+    " approved it. For work that is large, vague, or costly to undo.",
+    args=EnterPlanModeArgs,
+    risk="state",
+    summary=lambda args: f"Plan first{': ' if args.reason else ''}{args.reason}",
+    # The batch's join switches the mode, which applies from the next batch on.
+    run=always(ToolResult(status="success", content=_BEGINS)),
+)
+
+
+class ExitPlanModeArgs(Args):
+    plan_filename: str = Field(
+        min_length=1, description="Name of the plan file (*.md) in the plans folder, as you wrote it."
+    )
+    plan: SkipJsonSchema[str | None] = Field(
+        default=None, description="By a person's edit only: the plan's new text."
+    )
+    approval_mode: SkipJsonSchema[Literal["default", "auto_edit"] | None] = Field(
+        default=None, description="By a person's edit only: the mode to go on in."
+    )
+
+
+EXIT_PLAN_MODE = Tool(
+    name="exit_plan_mode",
+    description="Hands the finished plan in for the user's review. Approved, plan mode ends; otherwise you are told"
+    " what to change.",
+    args=ExitPlanModeArgs,
+    risk="state",
+    kind="review",
+    summary=lambda args: f"Review the plan {args.plan_filename}",
+    # Only reached if nobody can review: normally the graph asks a person.
+    run=always(failure("no_review", "The plan can't be reviewed here; say in your answer what it is.")),
+)
+
+
+class SwitchModeArgs(Args):
+    mode_slug: str = Field(min_length=1, description="Slug of the mode.")
+    reason: str = Field(default="", description="Why it fits better, in one sentence.")
+
+
+async def _switch_mode(args: SwitchModeArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
+    because = f" because: {args.reason.strip()}" if args.reason.strip() else ""
+    text = f"You go on in mode {args.mode_slug!r}{because}. Its tools and its rules hold from now on."
+    return ToolResult(
+        status="success", content=text, meta={"switch_to_mode": args.mode_slug, "summary": args.mode_slug}
+    )
+
+
+SWITCH_MODE = Tool(
+    name="switch_mode",
+    description="Goes on in another mode of work, with its tools and its rules; the user is asked.",
+    args=SwitchModeArgs,
+    risk="state",
+    summary=lambda args: f"Switch to mode {args.mode_slug}" + (f": {args.reason}" if args.reason else ""),
+    run=_switch_mode,
+)
+
+
+class FetchInstructionsArgs(Args):
+    task: Literal["create_mcp_server", "create_mode"] = Field(
+        description="What is to be made: create_mcp_server (tools of a server of your own), create_mode (a mode with"
+        " its own role and tools)."
+    )
+
+
+async def _instructions(args: FetchInstructionsArgs, context: ToolContext) -> ToolResult:
+    return ToolResult(status="success", content=context.instructions(args.task), meta={"summary": args.task})
+
+
+FETCH_INSTRUCTIONS = Tool(
+    name="fetch_instructions",
+    description="Returns the instructions for one of a few tasks that are about this program itself. Read them before"
+    " you begin such a task.",
+    args=FetchInstructionsArgs,
+    risk="read",
+    summary=lambda args: f"Read how to {args.task.replace('_', ' ')}",
+    run=_instructions,
+)
+
+
+class InvokeAgentArgs(Args):
+    agent_name: str = Field(min_length=1, description="Name of the agent.")
+    prompt: str = Field(
+        default="",
+        description="What it shall do, whole: it sees nothing of this conversation. Say what is wanted, what is known,"
+        " and what the result shall hold.",
+    )
+    inputs: dict[str, JsonValue] = Field(
+        default_factory=dict[str, JsonValue],
+        description="Instead of a prompt, for agents that name their inputs.",
+    )
+
+    @model_validator(mode="after")
+    def _has_work(self) -> "InvokeAgentArgs":
+        if not self.prompt.strip() and not self.inputs:
+            raise ValueError("'prompt' is missing: say what the agent shall do")
+        return self
+
+
+NO_LEVEL_LEFT = always(failure("too_deep", "No sub-agent can be started from here; do the work yourself."))
+"""Only reached if the depth limit is used up: normally the graph runs the sub-agent and answers the call."""
+INVOKE_AGENT = Tool(
+    name="invoke_agent",
+    description="Hands a piece of work to a sub-agent, which works by itself with a history of its own and returns its"
+    " result. Several calls in one message run side by side.",
+    args=InvokeAgentArgs,
+    risk="state",
+    kind="agent",
+    summary=lambda args: f"Agent {args.agent_name}: {args.prompt}",
+    run=NO_LEVEL_LEFT,
+)
+
+
+class InvestigatorArgs(Args):
+    objective: str = Field(
+        min_length=1,
+        description="The user's request word for word, then what else you want to know about the code base.",
+    )
+
+
+CODEBASE_INVESTIGATOR = Tool(
+    name="codebase_investigator",
+    description="A sub-agent that finds out how the code base does something and where a change belongs. It only reads,"
+    " and returns a report: findings, what it looked at, relevant locations with reasons and symbols. Use it before"
+    " changes that reach across the code base, for root causes, and for vague requests.",
+    args=InvestigatorArgs,
+    risk="state",
+    kind="agent",
+    summary=lambda args: f"Investigate: {args.objective}",
+    run=NO_LEVEL_LEFT,
+)
+
+
+class NewTaskArgs(Args):
+    mode: str = Field(min_length=1, description="Slug of the mode that the task begins in.")
+    message: str = Field(
+        min_length=1,
+        description="The task, with everything that it needs to know: it sees nothing of this conversation.",
+    )
+    todos: Annotated[str, AfterValidator(all_steps)] = Field(
+        default="", description="Its first list of steps, one `[ ] step` a line; may be left out."
+    )
+
+    @field_validator("message")
+    @classmethod
+    def _unescaped(cls, value: str) -> str:
+        """Unescape mentions: escaped for this conversation, they count in the next (Roo Code)."""
+        return value.replace("\\\\@", "\\@")
+
+
+async def _new_task(args: NewTaskArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
+    task = {"mode": args.mode, "message": args.message, "todos": args.todos}
+    text = f"The task begins in mode {args.mode!r}. Its result comes as the next message."
+    return ToolResult(status="success", content=text, meta={"subtask": {**task}, "summary": args.mode})
+
+
+NEW_TASK = Tool(
+    name="new_task",
+    description="Has a part of the work done as a task of its own, with its own conversation, in the mode that fits;"
+    " the user is asked. This task waits for its result.",
+    args=NewTaskArgs,
+    risk="state",
+    summary=lambda args: f"New task in mode {args.mode}: {args.message}",
+    run=_new_task,
+)
+
+
+class ActivateSkillArgs(Args):
+    name: str = Field(min_length=1, description="Name of the skill.")
+    file: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Another file of the skill, by its path in the skill's folder. Default: the instructions.",
+    )
+
+
+ACTIVATE_SKILL = Tool(
+    name="activate_skill",
+    description="Returns the instructions of a skill: how the user wants a kind of work to be done here.",
+    args=ActivateSkillArgs,
+    risk="read",
+    summary=lambda args: f"Skill {args.name}" + (f": {args.file}" if args.file else ""),
+    run=always(failure("no_skill", "There are no skills here.")),
+)
+
+
+class UseMcpToolArgs(Args):
+    server_name: str = Field(min_length=1, description="Name of the server.")
+    tool_name: str = Field(min_length=1, description="Name of its tool, as the server has it.")
+    arguments: dict[str, JsonValue] = Field(
+        default_factory=dict[str, JsonValue], description="The tool's arguments."
+    )
+
+    @field_validator("arguments", mode="before")
+    @classmethod
+    def _read(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value) if value.strip() else {}
+        except (ValueError, RecursionError):
+            raise ValueError("expected one JSON object") from None
+
+
+USE_MCP_TOOL = Tool(
+    name="use_mcp_tool",
+    description="Calls a tool of an MCP server.",
+    args=UseMcpToolArgs,
+    risk="execute",
+    summary=lambda args: f"{args.server_name}: {args.tool_name}",
+    # Normally the graph calls the server's tool instead; this answers if there is none.
+    run=always(failure("mcp_unavailable", "There is no such server here.")),
+)
+
+
+class AccessMcpResourceArgs(Args):
+    server_name: str = Field(min_length=1, description="Name of the server.")
+    uri: str = Field(min_length=1, description="The resource's address.")
+
+
+ACCESS_MCP_RESOURCE = Tool(
+    name="access_mcp_resource",
+    description="Reads a resource of an MCP server.",
+    args=AccessMcpResourceArgs,
+    risk="network",
+    summary=lambda args: f"{args.server_name}: {args.uri}",
+    # As with use_mcp_tool.
+    run=always(failure("mcp_unavailable", "There is no such server here.")),
+)
