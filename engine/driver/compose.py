@@ -37,6 +37,7 @@ from interlock.services.toolset import BuiltinToolset
 from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Deps, RunInfo, Token
 from interlock.state.events import Emit
+from interlock.state.mcp import ServerView
 from interlock.state.tooling import Tool, Toolset
 from interlock.tools import activate_skill, apply_diff, update_todo_list
 from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, few_tools
@@ -76,6 +77,18 @@ class OnFirstUse(Generic[T]):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self(), name)
+
+
+class _NoServers(OnFirstUse["Servers"]):
+    """Answers what every run asks without importing what connects to servers."""
+
+    async def ready(self, server: str | None = None) -> None: ...
+
+    def names(self) -> list[str]:
+        return []
+
+    def views(self) -> list[ServerView]:
+        return []
 
 
 @dataclass(frozen=True)
@@ -122,7 +135,8 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     transcript, journal = _record(prepared, info, store, connections)
     outputs, index = _outputs(prepared, store), OnFirstUse(partial(_index, prepared, store))
     processes, commands = _processes(prepared, outputs)
-    servers = OnFirstUse(partial(open_servers, prepared, outputs, emit, journal.keep_reply))
+    kind: type[OnFirstUse[Servers]] = OnFirstUse if prepared.settings.mcp_servers else _NoServers
+    servers = kind(partial(open_servers, prepared, outputs, emit, journal.keep_reply))
     policy = _policy(prepared, processes, servers)
     models = cast(ChatModels, lazy := OnFirstUse(partial(_models, prepared, info, transcript, connections)))
     tools, approvals = _tools(prepared, info), SqlApprovals(conn, info.run, prepared.redact, store)
