@@ -135,8 +135,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     transcript, journal = _record(prepared, info, store, connections)
     outputs, index = _outputs(prepared, store), OnFirstUse(partial(_index, prepared, store))
     processes, commands = _processes(prepared, outputs)
-    kind: type[OnFirstUse[Servers]] = OnFirstUse if prepared.settings.mcp_servers else _NoServers
-    servers = kind(partial(open_servers, prepared, outputs, emit, journal.keep_reply))
+    servers = _servers(prepared, partial(open_servers, prepared, outputs, emit, journal.keep_reply))
     policy = _policy(prepared, processes, servers)
     models = cast(ChatModels, lazy := OnFirstUse(partial(_models, prepared, info, transcript, connections)))
     tools, approvals = _tools(prepared, info), SqlApprovals(conn, info.run, prepared.redact, store)
@@ -262,6 +261,10 @@ def open_servers(
         learn=prepared.redact.learn,
         keep=keep,
     )
+
+
+def _servers(prepared: RunConfig, make: "Callable[[], Servers]") -> "OnFirstUse[Servers]":
+    return OnFirstUse(make) if prepared.settings.mcp_servers else _NoServers(make)
 
 
 def _policy(
