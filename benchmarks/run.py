@@ -7,6 +7,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PARTS = {
+    "figures": "figures.py",
     "startup": "startup.py",
     "turns": "turns.py",
     "modules": "modules.py",

@@ -18,7 +18,6 @@ from types import ModuleType
 from typing import Any, cast
 
 from dotenv import dotenv_values
-from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import BaseModel
 
 from interlock.engine.options import LISTING
@@ -117,6 +116,8 @@ def _prepare(listing: Path) -> None:
 
 def _check_installed(listing: Path, dependency: str) -> None:
     """Raises `ConfigError` if a package that the project names isn't there, or in a version that it refuses."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
     try:
         wanted = Requirement(dependency)
     except InvalidRequirement:

@@ -30,7 +30,7 @@ from interlock.engine.driver.passes import context_of, first_state
 from interlock.engine.driver.prepare import RunConfig, prepare, with_input
 from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Options
-from interlock.engine.read import RunRow, list_runs
+from interlock.engine.read import RunRow, exact_run
 from interlock.engine.store import Store, read_options, state_home
 from interlock.engine.store.approvals import decide
 from interlock.engine.store.runs import NewRun, insert_run
@@ -100,7 +100,7 @@ async def _driven(workflow: Pipeline, run: str, input: Any) -> AsyncGenerator[tu
     store.open()
     lease = await acquire(store, run)
     try:
-        begun = next((row for row in list_runs(store.home) if row.run == run), None)
+        begun = exact_run(store.home, run)
         prepared = prepare(_options(store, begun, workflow, input), workflow.needs_model)
         drive = Drive(store, lease, workflow, prepared, EventBus([], redact=prepared.redact), Stop())
         try:

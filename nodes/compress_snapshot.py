@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
-from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 from interlock.state.compress import GROWTH, CompressState
@@ -44,12 +43,11 @@ SECTIONS = (
 _ROOT = "state_snapshot"
 _BEGIN, _END = f"<{_ROOT}>", f"</{_ROOT}>"
 _CDATA_END = "]]>"
-_MARKUP = re.compile(
+_MARKUP = (
     rf"</?(?:{'|'.join((_ROOT, *SECTIONS))})>"  # our tags
     r"|<!\[CDATA\[.*?\]\]>"
     r"|&(?:amp|lt|gt|quot|apos);"
-    r"|([<&]|\]\]>)",  # any other markup: generics, shell operators, entities, declarations
-    re.DOTALL,
+    r"|([<&]|\]\]>)"  # any other markup: generics, shell operators, entities, declarations
 )
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters XML 1.0 can't contain, not even escaped."""
@@ -155,6 +153,8 @@ def sections_of(answer: str) -> dict[str, str]:
 
 def _read(snapshot: str) -> dict[str, str]:
     """Parse flat sections of text: no nesting, no duplicates. Declarations count as text, see `_plain`."""
+    from xml.etree import ElementTree
+
     try:
         root = ElementTree.fromstring(_plain(_NO_XML.sub("\ufffd", snapshot)))
     except ElementTree.ParseError as error:
@@ -183,9 +183,8 @@ def xml_of(sections: dict[str, str]) -> str:
 def _plain(snapshot: str) -> str:
     """Our tags and text. Stop looking for CDATA sections after the last end of one, to stay linear."""
     last = snapshot.rfind(_CDATA_END) + len(_CDATA_END) if _CDATA_END in snapshot else 0
-    return _MARKUP.sub(_escaped, snapshot[:last]) + _MARKUP.sub(
-        _escaped, snapshot[last:].replace("<![CDATA[", "&lt;![CDATA[")
-    )
+    parts = (snapshot[:last], snapshot[last:].replace("<![CDATA[", "&lt;![CDATA["))
+    return "".join(re.sub(_MARKUP, _escaped, part, flags=re.DOTALL) for part in parts)
 
 
 def _escaped(match: re.Match[str]) -> str:

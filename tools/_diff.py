@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import Match, SequenceMatcher
 
-from rapidfuzz.distance import LCSseq
-
 from interlock.tools._content import decode, lines_of
 
 _MOST_CHARS = 100_000
@@ -40,6 +38,8 @@ class Comparison(SequenceMatcher[str]):
 
 
 def _common(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+    from rapidfuzz.distance import LCSseq
+
     start = _alike(old, new)
     end = min(_alike(old[::-1], new[::-1]), min(len(old), len(new)) - start)
     yield 0, 0, start

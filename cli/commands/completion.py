@@ -48,7 +48,8 @@ def script(shell: str) -> str:
 
 _LISTED = frozenset({"63", "33", "64"})
 """Values of bash's COMP_TYPE that only list candidates, so that descriptions may follow them."""
-_TITLE = 60
+_TITLE, _MOST = 60, 1_000
+"""Characters of a run's title, and how many of the newest runs are offered."""
 
 
 class Word(NamedTuple):
@@ -157,7 +158,8 @@ def _fitting(words: Sequence[Word], current: str) -> Answer:
 
 
 def _runs(_: Sequence[str]) -> list[Word]:
-    runs = [Word(row.run, one_line(f"{row.status}: {row.title}", _TITLE)) for row in Client.at_home().runs()]
+    newest = Client.at_home().runs(limit=_MOST)
+    runs = [Word(row.run, one_line(f"{row.status}: {row.title}", _TITLE)) for row in newest]
     return [*runs, Word("latest", "the newest of this folder")] if runs else []
 
 

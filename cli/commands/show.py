@@ -286,7 +286,7 @@ def _tasks(client: Client, run: RunRow) -> Iterator[str]:
     if run.parent:
         how = "requested by" if run.subtask else "forked from"
         yield f"{how} run {run.parent}: interlock show {run.parent}"
-    below = (r for r in client.runs() if r.parent == run.run and r.subtask)
+    below = (r for r in client.runs(parent=run.run) if r.subtask)
     for task in sorted(below, key=lambda r: r.created):
         yield f"requested {task.run} · {task.status} · {one_line(task.title, 80)}"
 

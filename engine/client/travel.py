@@ -19,7 +19,7 @@ _FIRST = ("waiting", "interrupted")
 
 def runs_here(talk: "Conversation") -> list[RunRow]:
     """This workspace's runs: unfinished ones first, then the newest; a subtask is continued by its parent."""
-    rows = [row for row in talk.client.runs() if row.workspace == str(talk.workspace)]
+    rows = talk.client.runs(workspace=str(talk.workspace))
     there = {row.run for row in rows}
     tops = [row for row in rows if not (row.workflow == "task" and row.parent in there)]
     return sorted(tops, key=lambda row: row.status not in _FIRST)

@@ -36,6 +36,7 @@ from interlock.services.toolset import BuiltinToolset
 from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Deps, RunInfo, Token
 from interlock.state.events import Emit
+from interlock.state.mcp import ServerView
 from interlock.state.tooling import Tool, Toolset
 from interlock.tools.apply_diff import TOOL as APPLY_DIFF
 from interlock.tools.control import ACTIVATE_SKILL
@@ -77,6 +78,18 @@ class OnFirstUse(Generic[T]):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self(), name)
+
+
+class _NoServers(OnFirstUse["Servers"]):
+    """Answers what every run asks without importing what connects to servers."""
+
+    async def ready(self, server: str | None = None) -> None: ...
+
+    def names(self) -> list[str]:
+        return []
+
+    def views(self) -> list[ServerView]:
+        return []
 
 
 @dataclass(frozen=True)
@@ -123,7 +136,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     transcript, journal = _record(prepared, info, store, connections)
     outputs, index = _outputs(prepared, store), OnFirstUse(partial(_index, prepared, store))
     processes, commands = _processes(prepared, outputs)
-    servers = OnFirstUse(partial(open_servers, prepared, outputs, emit, journal.keep_reply))
+    servers = _servers(prepared, partial(open_servers, prepared, outputs, emit, journal.keep_reply))
     policy = _policy(prepared, processes, servers)
     models = cast(ChatModels, lazy := OnFirstUse(partial(_models, prepared, info, transcript, connections)))
     tools, approvals = _tools(prepared, info), SqlApprovals(conn, info.run, prepared.redact, store)
@@ -249,6 +262,10 @@ def open_servers(
         learn=prepared.redact.learn,
         keep=keep,
     )
+
+
+def _servers(prepared: RunConfig, make: "Callable[[], Servers]") -> "OnFirstUse[Servers]":
+    return OnFirstUse(make) if prepared.settings.mcp_servers else _NoServers(make)
 
 
 def _policy(

@@ -58,13 +58,13 @@ class Request(NamedTuple):
     fields: Pending
 
 
-def list_runs(home: Path, status: str | None = None, limit: int | None = None) -> list[RunRow]:
+def list_runs(home: Path, status: str | None = None, limit: int | None = None, **like: str) -> list[RunRow]:
     """Runs, most recently changed first; empty if there is no store. Raises `StoreError`.
 
-    `limit`: of all, only so many of the newest.
+    `limit`: of all, only so many of the newest. `like`: values of `workspace`, `parent` or another stored field.
     """
     stored = "open" if status in ("waiting", "queued", "interrupted") else status
-    rows = [_run_row(row) for row in views.runs(home, stored, None if status else limit)]
+    rows = [_run_row(row) for row in views.runs(home, stored, None if status else limit, **like)]
     return [r for r in rows if status is None or r.status == status][:limit]
 
 
@@ -110,13 +110,13 @@ def exact_run(home: Path, name: str) -> RunRow | None:
 
 def _latest(home: Path, newest: RunRow, workspace: Path) -> RunRow:
     """Never another folder's run: resuming it would let it act there."""
-    here = views.latest(home, str(workspace))
+    here = list_runs(home, limit=1, workspace=str(workspace))
     if not here:
         raise UserError(
             f"No run in {str(workspace)!r}. The newest is {newest.run!r}, in {newest.workspace!r}: name it, or "
             "list all with: interlock runs"
         )
-    return _run_row(here[0])
+    return here[0]
 
 
 def waiting_requests(home: Path, run: str | None = None, limit: int | None = None) -> list[Request]:

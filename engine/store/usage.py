@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
+from math import gcd
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -117,8 +118,8 @@ def _among(runs: Sequence[str]) -> str:
 
 
 By = Literal["day", "model", "workflow", "repository"]
-_QUARTER_S = 900
-"""Days begin at a multiple of it, in every time zone."""
+_UNIT_S = gcd(3_600, time.timezone, time.altzone)
+"""Days begin at a multiple of it in this machine's time zone."""
 
 
 @dataclass
@@ -197,7 +198,7 @@ def _requests(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
 
 def _key(by: By, at: str) -> str:
     if by == "day":
-        return f"cast(round({at} / {_QUARTER_S}.0 - 0.5) as integer)"
+        return f"cast(round({at} / {_UNIT_S}.0 - 0.5) as integer)"
     return {"workflow": "r.workflow", "repository": "r.workspace", "model": "''"}[by]
 
 
@@ -208,8 +209,8 @@ def _shown(by: By, key: Any) -> str:
 
 
 @lru_cache(maxsize=10_000)
-def _day(quarter: int) -> str:
-    return datetime.fromtimestamp(quarter * _QUARTER_S).date().isoformat()
+def _day(unit: int) -> str:
+    return datetime.fromtimestamp(unit * _UNIT_S).date().isoformat()
 
 
 @lru_cache

@@ -38,16 +38,21 @@ _WAITED_LONGEST = (
 )
 
 
-def runs(home: Path, status: str | None = None, limit: int | None = None) -> list[Row]:
+def runs(home: Path, status: str | None = None, limit: int | None = None, **like: str) -> list[Row]:
     """Runs with their lease, number of waiting requests and subtasks, tokens and cost: newest first.
 
     `status`: as it is stored, or `running`: those whose lease somebody holds. `limit`: only so many of the newest.
+    `like`: columns and their values.
     """
-    which, values = ("where status = ? ", [status]) if status else ("", [])
-    if status == "running":
-        which, values = "where run in (select run from lease where held = 1) ", []
+    held = status == "running"
+    wanted = {**like, **({"status": status} if status and not held else {})}
+    parts = [
+        *(f"{column} = ?" for column in wanted),
+        *["run in (select run from lease where held = 1)"] * held,
+    ]
+    which = f"where {' and '.join(parts)} " if parts else ""
     newest, most = ("order by updated desc limit ?", [limit]) if limit is not None else ("", [])
-    return select(home, _RUNS.format(which + newest), *values, *most)
+    return select(home, _RUNS.format(which + newest), *wanted.values(), *most)
 
 
 def named(home: Path, names: Sequence[str]) -> list[Row]:
@@ -61,11 +66,6 @@ def beginning(home: Path, name: str, limit: int) -> list[Row]:
     """Runs whose ids begin so, as `runs` has them."""
     which = "where run >= ? and run < ? order by run limit ?"
     return select(home, _RUNS.format(which), name, f"{name}\x7f", limit)
-
-
-def latest(home: Path, workspace: str) -> list[Row]:
-    """The most recently changed run of a folder, as `runs` has it."""
-    return select(home, _RUNS.format("where workspace = ? order by updated desc limit 1"), workspace)
 
 
 def waiting(home: Path, run: str | None, limit: int | None = None) -> list[Row]:

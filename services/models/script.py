@@ -75,9 +75,6 @@ class Scripted(Frozen):
         return value
 
 
-_ENTRIES = TypeAdapter(list[Scripted])
-
-
 def read_script(path: Path) -> list[Scripted]:
     """Read all entries. Raises `UserError` naming the file, the entry (from 0) and the field."""
     try:
@@ -87,7 +84,7 @@ def read_script(path: Path) -> list[Scripted]:
             f"Script {str(path)!r} can't be read: {error}. Expected a YAML or JSON file."
         ) from error
     try:
-        return _ENTRIES.validate_python(_parsed(path, text))
+        return TypeAdapter(list[Scripted]).validate_python(_parsed(path, text))
     except ValidationError as error:
         where, what = first_fault(error)
         raise UserError(

@@ -1,4 +1,4 @@
-"""Until the first request, a run reads nothing of prices, signatures, telemetry, stats or retention."""
+"""Until the first request, a run reads nothing of prices, signatures, telemetry, stats, retention or fuzzy search."""
 
 import subprocess
 import sys
@@ -23,12 +23,13 @@ found = [name for name in READ if name.startswith((
     "genai_prices", "cryptography", "opentelemetry.sdk", "opentelemetry.exporter", "interlock.engine.telemetry",
     "interlock.engine.store.audited", "interlock.engine.store.usage", "interlock.engine.store.traces",
     "interlock.engine.store.keeping", "interlock.cli.commands.store", "interlock.cli.commands.audit",
+    "packaging.requirements", "rapidfuzz", "xml.etree", "interlock.services.mcp.servers",
 ))]
 print(len(READ) > 100, found)
 """
 
 
-def test_the_first_request_waits_for_no_accounting(fake_gemini: Any, tmp_path: Path) -> None:
+def test_the_first_request_waits_for_nothing_that_comes_later(fake_gemini: Any, tmp_path: Path) -> None:
     fake_gemini.play([{"text": "done"}])
     env = {"HOME": str(tmp_path), "INTERLOCK_HOME": str(tmp_path / "state"), "PATH": "/usr/bin:/bin"}
     program = (sys.executable, "-P", "-c", _RUN, str(fake_gemini.port))

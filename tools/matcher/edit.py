@@ -7,9 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rapidfuzz import process
-from rapidfuzz.distance import Indel
-
 from interlock.tools._content import TextFile, line_at, lines_of
 from interlock.tools._diff import Comparison
 from interlock.tools.matcher.find import find, find_exact
@@ -285,6 +282,9 @@ def _same_but_blanks(lines: list[str], wanted: list[str]) -> tuple[int, str] | N
 
 def _similar(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
     """Search for the longest wanted line, which is the most distinctive."""
+    from rapidfuzz import process
+    from rapidfuzz.distance import Indel
+
     anchor = max(range(len(wanted)), key=lambda index: len(wanted[index].strip()))
     needle = wanted[anchor].strip()[:_MOST_COLUMNS]
     if not needle:
@@ -313,19 +313,17 @@ _REST = rf"(?:{_DOTS}\s*)?\(?(?:the )?rest of(?: the)?\s*{_DOTS}\s*{_DOTS}?\)?"
 _MARK = r"(?://+|#+|--|/\*+|\*|<!--|\{/\*|;+|%+|\"{1,3}|REM\b|!)"
 _COMMENT = rf"(?:{_MARK}|\()?"
 _END = r"(?:\*/\}?|-->|\)|\"{3})?"
-_LINE = re.compile(
+_LINE = (
     rf"^(?:{_COMMENT}\s*(?:{_DOTS}\s*{_PHRASE}\s*{_DOTS}?|{_PHRASE}\s*{_DOTS}|{_REST})"
     rf"|{_MARK}\s*{_DOTS}\s*(?:(?:the )?rest of (?:\w+ ){{0,3}}\w+|\(?{_SAME}\)?)\s*{_DOTS}?"
-    rf"|{_MARK}\s*(?:the )?rest of (?:\w+ ){{1,3}}{_KEPT})\s*{_END}$",
-    re.IGNORECASE,
+    rf"|{_MARK}\s*(?:the )?rest of (?:\w+ ){{1,3}}{_KEPT})\s*{_END}$"
 )
-_BRACKETED = re.compile(
+_BRACKETED = (
     rf"^{_COMMENT}\s*(?:\[\s*{_REST}\s*\]|\[\s*{_DOTS}?\s*{_PHRASE}(?: {_KEPT})?\s*{_DOTS}?\s*\]"
     rf"|<\s*{_DOTS}?\s*{_PHRASE}(?: {_KEPT})?\s*{_DOTS}?\s*>"
-    rf"|\(\s*{_DOTS}?\s*(?:{_PHRASE}(?: {_KEPT})?|unchanged|omitted|rest unchanged)\s*{_DOTS}?\s*\))\s*{_END}$",
-    re.IGNORECASE,
+    rf"|\(\s*{_DOTS}?\s*(?:{_PHRASE}(?: {_KEPT})?|unchanged|omitted|rest unchanged)\s*{_DOTS}?\s*\))\s*{_END}$"
 )
-"""Plain `[unchanged]` doesn't match: settings files have such section names."""
+"""Plain `[unchanged]` doesn't match: settings files have such section names. Compiling both takes 1 % of a start."""
 _LONGEST = 120
 """Maximum characters of a placeholder line; also bounds the regex's work."""
 
@@ -338,7 +336,7 @@ def omission(text: str, allowed: str = "") -> str | None:
         if len(bare) > _LONGEST or bare in known:
             continue
         plain = " ".join(unicodedata.normalize("NFKC", bare).split())
-        if _LINE.match(plain) or _BRACKETED.match(plain):
+        if re.match(_LINE, plain, re.IGNORECASE) or re.match(_BRACKETED, plain, re.IGNORECASE):
             return bare
     return None
 

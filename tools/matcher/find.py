@@ -7,7 +7,6 @@ never guesses: too many windows, or overlapping ones, are a `Miscount`.
 from collections.abc import Callable
 from dataclasses import replace
 
-from interlock.tools.matcher.fuzzy import fuzzy_windows
 from interlock.tools.matcher.merge import fold, in_form_of, merged
 from interlock.tools.matcher.windows import (
     MOST_NAMED,
@@ -28,10 +27,17 @@ from interlock.tools.matcher.windows import (
     token_windows,
 )
 
+
+def _fuzzy_windows(text: str, old: str, work: Work) -> Windows:
+    from interlock.tools.matcher.fuzzy import fuzzy_windows
+
+    return fuzzy_windows(text, old, work)
+
+
 _STRATEGIES: tuple[tuple[Strategy, Callable[[str, str, Work], Windows]], ...] = (
     ("whitespace", line_windows),
     ("tokens", token_windows),
-    ("fuzzy", fuzzy_windows),
+    ("fuzzy", _fuzzy_windows),
 )
 
 STRATEGIES: tuple[Strategy, ...] = ("exact", "typography", *(name for name, _ in _STRATEGIES))
