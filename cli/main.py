@@ -140,12 +140,9 @@ def _dispatch(argv: list[str], own_process: bool) -> int:
 
 def _handed_over() -> int | None:
     """The exit code of the warm process's fork, if there is one to hand over to."""
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    if not os.path.exists(f"{base}/interlock/warm" if base else f"/tmp/interlock-{os.geteuid()}/warm"):  # noqa: PTH110
-        return None
     from interlock.cli import warm
 
-    return None if warm.is_fork() or _is_watched() else warm.hand_over(VERSION)
+    return None if _is_watched() or not warm.door().exists() else warm.hand_over(VERSION)
 
 
 def command_of(argv: list[str]) -> tuple[str, list[str]]:

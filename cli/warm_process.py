@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 from interlock.cli import warm
 from interlock.cli.forker import become, close_all_but, import_all
 from interlock.cli.main import VERSION, main
+from interlock.services.secrets.hidden import hide
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 Stamps = dict[str, tuple[int, int]]
@@ -69,10 +70,11 @@ def _keep(conn: socket.socket, fds: list[int], stamps: Stamps) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         close_all_but({0, 1, 2, conn.fileno(), *fds})  # the lock and the socket are the warm process's alone
+        hide()
         with open(fds[0], "rb", closefd=False) as file:
             file.seek(0)
             given: dict[str, Any] = json.load(file)
-        if why := _refusal(given["place"], stamps):
+        if why := _refusal(warm.peer_of(conn)[0], given, stamps):
             conn.sendall(warm.COLD + why.encode())
             os._exit(0)
         conn.sendall(warm.READY)
@@ -102,8 +104,12 @@ def _noticed(_: int, __: FrameType | None) -> None:
     """With a handler, the signal wakes `select`."""
 
 
-def _refusal(theirs: dict[str, str], stamps: Stamps) -> str:
-    ours = warm.place(VERSION)
+def _refusal(pid: int, given: dict[str, Any], stamps: Stamps) -> str:
+    try:
+        theirs = {**given["installed"], **warm.held(pid)}
+    except OSError:
+        return "its rights can't be read"
+    ours = {**warm.installed(VERSION), **warm.held(os.getpid())}
     if differing := [name for name in ours if ours[name] != theirs.get(name)]:
         return f"another {differing[0]}"
     if changed := [file for file, stamp in stamps.items() if _stamp(file) != stamp]:
@@ -154,9 +160,8 @@ def _become(given: dict[str, Any], fds: list[int], keeper: int) -> NoReturn:
     os._exit(become(given["env"], main))
 
 
-def _listening() -> socket.socket | None:
+def _listening(path: Path) -> socket.socket | None:
     """The socket, in a folder closed to others; None: another warm process has it."""
-    path = warm.door()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = os.open(
         path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -176,18 +181,18 @@ def _listening() -> socket.socket | None:
     return made
 
 
-def _end(_: int, __: FrameType | None) -> NoReturn:
-    with suppress(OSError):
-        warm.door().unlink()
-    os._exit(0)
-
-
-def run(unused_s: float) -> None:
+def run(door: Path, unused_s: float) -> None:
     """The process's main function; says `ready`, `there is one` or what is wrong, in a line on stdout, then no more."""
+
+    def end(*_: object) -> NoReturn:
+        with suppress(OSError):
+            door.unlink()
+        os._exit(0)
+
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     try:
-        listening = _listening()
+        listening = _listening(door)
         if listening is not None:
             import_all()
         said = "there is one" if listening is None else "ready"
@@ -200,10 +205,10 @@ def run(unused_s: float) -> None:
     for fd in (0, 1, 2):
         os.dup2(nothing, fd)
     os.close(nothing)
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, end)
     serve(listening, unused_s)
-    _end(0, None)
+    end()
 
 
 if __name__ == "__main__":
-    run(float(sys.argv[1]))
+    run(Path(sys.argv[1]), float(sys.argv[2]))

@@ -74,9 +74,8 @@ def stopped() -> int | None:
 def _begun(unused_s: float) -> None:
     """Start it unless there is one. Raises `SetupError` with what it said."""
     env = {**warm_start.imported_with(), "PATH": os.defpath}
-    if base := os.environ.get("XDG_RUNTIME_DIR"):
-        env["XDG_RUNTIME_DIR"] = base
-    command = [sys.executable, "-P", "-m", "interlock.cli.warm_process", str(unused_s)]
+    words = (str(warm_start.door()), str(unused_s))
+    command = [sys.executable, "-P", "-m", "interlock.cli.warm_process", *words]
     process = subprocess.Popen(
         command,
         env=env,
