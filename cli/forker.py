@@ -94,9 +94,9 @@ def become(env: Mapping[str, str], call: Callable[[], int | None]) -> int:
     time.tzset()
     tempfile.tempdir = None
     assert sys.__stdin__ and sys.__stdout__ and sys.__stderr__
-    sys.stdin = sys.__stdin__ = _text(0, sys.__stdin__)
-    sys.stdout = sys.__stdout__ = _text(1, sys.__stdout__)
-    sys.stderr = sys.__stderr__ = _text(2, sys.__stderr__)
+    sys.stdin = sys.__stdin__ = as_text(io.FileIO(0, "r", closefd=False), sys.__stdin__)
+    sys.stdout = sys.__stdout__ = as_text(io.FileIO(1, "w", closefd=False), sys.__stdout__)
+    sys.stderr = sys.__stderr__ = as_text(io.FileIO(2, "w", closefd=False), sys.__stderr__)
     code = 1
     try:
         code = call() or 0
@@ -108,10 +108,10 @@ def become(env: Mapping[str, str], call: Callable[[], int | None]) -> int:
     return code
 
 
-def _text(fd: int, like: TextIO) -> io.TextIOWrapper:
+def as_text(raw: io.FileIO, like: TextIO) -> io.TextIOWrapper:
     """A stream as Python makes it at start-up."""
-    raw = io.FileIO(fd, "r" if fd == 0 else "w", closefd=False)
-    binary = io.BufferedReader(raw) if fd == 0 else io.BufferedWriter(raw)
+    fd = raw.fileno()
+    binary = io.BufferedWriter(raw) if raw.writable() else io.BufferedReader(raw)
     by_line = fd == 2 or (fd == 1 and os.isatty(1))
     return io.TextIOWrapper(binary, like.encoding, like.errors, line_buffering=by_line)
 

@@ -117,17 +117,7 @@ def why_cold() -> str:
         return "it is run by sudo"
     if (found := _descriptors())[:3] != [0, 1, 2]:
         return "stdin, stdout or stderr is closed"
-    if not _in_front():
-        return "it is started in the background"
     return "" if len(found) <= MOST_DESCRIPTORS else f"it was given {len(found)} descriptors"
-
-
-def _in_front() -> bool:
-    """False where reading the terminal would stop an ordinary start, but not a fork: it is of another session."""
-    try:
-        return os.tcgetpgrp(0) == os.getpgrp()
-    except OSError:  # not a terminal, or another session's
-        return True
 
 
 def _descriptors() -> list[int]:
@@ -260,8 +250,9 @@ def _terminal() -> list[Any] | None:
 def _restored(before: list[Any] | None) -> None:
     """Bring the terminal back as it was, also after SIGKILL."""
     with suppress(termios.error, OSError):
-        if before is not None and _in_front():
+        if before and before != _terminal() and os.tcgetpgrp(0) == os.getpgrp():
             termios.tcsetattr(0, termios.TCSADRAIN, before)
+            os.write(0, b"\x1b[?25h")  # the cursor
 
 
 def to_group(number: int) -> bool:

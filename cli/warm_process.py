@@ -7,24 +7,31 @@ on and reports its end. A client that is gone takes its command with it, as does
 
 import ctypes
 import fcntl
+import io
 import json
 import os
 import select
 import signal
 import socket
 import sys
+import termios
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from interlock.cli import warm
-from interlock.cli.forker import become, close_all_but, import_all
+from interlock.cli.forker import as_text, become, close_all_but, import_all
 from interlock.cli.main import VERSION, main
 from interlock.services.secrets.hidden import hide
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer as Buffer
+
 Stamps = dict[str, tuple[int, int]]
 
 
@@ -85,13 +92,13 @@ def _keep(conn: socket.socket, fds: list[int], stamps: Stamps) -> NoReturn:
         os.set_blocking(telling, False)
         signal.signal(signal.SIGCHLD, _noticed)
         signal.set_wakeup_fd(telling)
-        keeper = os.getpid()
+        keeper, client = os.getpid(), warm.peer_of(conn)[0]
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
             conn.detach()
             close_all_but({0, 1, 2, *fds})
-            _become(given, fds, keeper)
+            _become(given, fds, keeper, client)
         for fd in fds:
             os.close(fd)
         _watch(conn, told, pid)
@@ -142,7 +149,7 @@ def _watch(conn: socket.socket, told: int, pid: int) -> NoReturn:
                 os._exit(0)
 
 
-def _become(given: dict[str, Any], fds: list[int], keeper: int) -> NoReturn:
+def _become(given: dict[str, Any], fds: list[int], keeper: int, client: int) -> NoReturn:
     """Be the process that the client would have been."""
     os.setpgid(0, 0)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
@@ -157,7 +164,51 @@ def _become(given: dict[str, Any], fds: list[int], keeper: int) -> NoReturn:
     os.umask(given["umask"])
     sys.argv = given["argv"]
     warm.forked()
-    os._exit(become(given["env"], main))
+
+    def started() -> int:
+        if os.isatty(0):
+            _heed_job_control(client)
+        return main()
+
+    os._exit(become(given["env"], started))
+
+
+def _heed_job_control(client: int) -> None:
+    """Stop where the kernel stops an ordinary start: when it takes the terminal from the background.
+
+    It doesn't stop this process, which is of another session than the terminal.
+    """
+
+    def wait() -> None:
+        while not _in_front(client):
+            os.killpg(0, signal.SIGTTIN)  # the shell continues the client, and this
+
+    def waits(taking: Callable[..., None]) -> Callable[..., None]:
+        def taken(*given: Any) -> None:
+            wait()
+            taking(*given)
+
+        return taken
+
+    class Waits(io.FileIO):
+        def readinto(self, buffer: "Buffer", /) -> int | None:
+            select.select([self], [], [])
+            wait()
+            return super().readinto(buffer)
+
+    termios.tcsetattr, termios.tcflush = waits(termios.tcsetattr), waits(termios.tcflush)
+    sys.stdin = sys.__stdin__ = as_text(Waits(0, closefd=False), sys.stdin)
+
+
+def _in_front(pid: int) -> bool:
+    """Whether a process is in the foreground of its terminal, or has none."""
+    try:
+        found = (
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        )
+    except OSError:  # it is gone, and takes this process with it
+        return True
+    return found[5] in (found[2], "-1")
 
 
 def _listening(path: Path) -> socket.socket | None:
