@@ -76,8 +76,8 @@ def installed(version: str) -> dict[str, str]:
     flags = f"{sys.flags.optimize} {sys.flags.dev_mode} {sys.flags.utf8_mode} {sys.warnoptions}"
     return {
         "version": version,
-        "interpreter": f"{sys.executable} {sys.prefix} {sys.version} {flags}",
         "variables": repr(imported_with()),
+        "interpreter": f"{sys.executable} {sys.prefix} {sys.version} {flags}",
     }
 
 
@@ -198,8 +198,8 @@ def asked(conn: socket.socket, version: str, argv: list[str]) -> str:
             os.close(here)
         answer = conn.recv(1)
         return "" if answer == READY else conn.recv(1_000).decode() or "it doesn't answer"
-    except OSError as error:
-        return str(error)
+    except OSError:
+        return "it doesn't answer"
     finally:
         os.close(request)
 

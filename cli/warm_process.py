@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import termios
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,6 +33,8 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer as Buffer
 
+_LONGEST_S = 1e8
+"""What `select` can wait."""
 Stamps = dict[str, tuple[int, int]]
 
 
@@ -211,23 +214,30 @@ def _in_front(pid: int) -> bool:
     return found[5] in (found[2], "-1")
 
 
-def _listening(path: Path) -> socket.socket | None:
-    """The socket, in a folder closed to others; None: another warm process has it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder = os.open(
-        path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-    )  # locked until this process ends
+def _locked(door: Path) -> int | None:
+    """The socket's folder, closed to others and locked until this process ends; None: another warm process has it."""
+    door.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = os.open(door.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     found = os.fstat(folder)
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise PermissionError(f"{path.parent} isn't this user's alone (chmod 700)")
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return None
-    path.unlink(missing_ok=True)
+        raise PermissionError(f"{door.parent} isn't this user's alone (chmod 700)")
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if door.exists():
+                return None
+            time.sleep(0.05)  # it still imports
+        else:
+            door.unlink(missing_ok=True)
+            return folder
+
+
+def _listening(door: Path, folder: int) -> socket.socket:
+    """Nobody can connect before: starts don't wait for imports."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    made.bind(f"/proc/self/fd/{folder}/{path.name}")
-    path.chmod(0o600)
+    made.bind(f"/proc/self/fd/{folder}/{door.name}")
+    door.chmod(0o600)
     made.listen(64)
     return made
 
@@ -242,13 +252,14 @@ def run(door: Path, unused_s: float) -> None:
 
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    listening = None
     try:
-        listening = _listening(door)
-        if listening is not None:
+        if (folder := _locked(door)) is not None:
             import_all()
-        said = "there is one" if listening is None else "ready"
+            listening = _listening(door, folder)
+        said = "ready" if listening else "there is one"
     except Exception as error:
-        listening, said = None, " ".join(str(error).split()) or type(error).__name__
+        said = " ".join(str(error).split()) or type(error).__name__
     os.write(1, f"{said}\n".encode())
     if listening is None:
         os._exit(0)
@@ -262,4 +273,4 @@ def run(door: Path, unused_s: float) -> None:
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), float(sys.argv[2]))
+    run(Path(sys.argv[1]), min(float(sys.argv[2]), _LONGEST_S))

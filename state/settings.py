@@ -10,6 +10,7 @@ from interlock.state.accounting import Price, Section, StoreSettings, TelemetryS
 from interlock.state.calls import ApprovalMode
 from interlock.state.names import ALIASES
 from interlock.state.repository import FleetSettings
+from interlock.state.text import as_seconds
 
 
 class OutputRule(Section):
@@ -366,10 +367,26 @@ class UiSettings(Section):
     """`full`: show thoughts verbatim; else one line about each."""
 
 
+class StartSettings(Section):
+    """How commands and sessions start. Honoured only in the user's own settings."""
+
+    keep_warm: str = Field("", alias="keepWarm")
+    """Keep a process ready (`interlock warm`) until it is unused for this long: `90s`, `15m`, `2h`; empty: don't.
+    Linux."""
+
+    @field_validator("keep_warm")
+    @classmethod
+    def _is_a_duration(cls, value: str) -> str:
+        if value and not as_seconds(value) > 0:
+            raise ValueError("a duration such as 90s, 15m or 2h, or nothing")
+        return value
+
+
 class Settings(Section):
     """All settings, merged by precedence (`cli.md`, Files)."""
 
     general: GeneralSettings = Field(default_factory=lambda: GeneralSettings.model_validate({}))
+    start: StartSettings = Field(default_factory=lambda: StartSettings.model_validate({}))
     ui: UiSettings = Field(default_factory=lambda: UiSettings.model_validate({}))
     model: ModelSettings = Field(default_factory=lambda: ModelSettings.model_validate({}))
     models: dict[str, ModelEntry] = Field(default_factory=dict[str, ModelEntry])
