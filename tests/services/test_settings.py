@@ -274,3 +274,9 @@ def test_only_the_user_decides_who_is_told_and_how_long_records_are_kept(load: L
         *(True, "http://own"),
         *("http", False),
     )
+
+
+def test_a_project_does_not_choose_what_stays_running(load: Load) -> None:
+    loaded = load({"work/.interlock": {"start": {"keepWarm": "2h"}}})
+    assert loaded.settings.start.keep_warm == ""
+    assert "start counts only in ~/.interlock/settings.json" in loaded.warnings[0]
