@@ -21,7 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from interlock.cli import warm
 from interlock.cli.forker import as_text, become, close_all_but, import_all
@@ -29,9 +29,6 @@ from interlock.cli.main import VERSION, main
 from interlock.services.secrets.hidden import hide
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer as Buffer
 
 _LONGEST_S = 1e8
 """What `select` can wait."""
@@ -194,7 +191,7 @@ def _heed_job_control(client: int) -> None:
         return taken
 
     class Waits(io.FileIO):
-        def readinto(self, buffer: "Buffer", /) -> int | None:
+        def readinto(self, buffer: Any, /) -> int | None:
             select.select([self], [], [])
             wait()
             return super().readinto(buffer)

@@ -6,11 +6,10 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from interlock.state.accounting import Price, Section, StoreSettings, TelemetrySettings
+from interlock.state.accounting import Price, Section, StartSettings, StoreSettings, TelemetrySettings
 from interlock.state.calls import ApprovalMode
 from interlock.state.names import ALIASES
 from interlock.state.repository import FleetSettings
-from interlock.state.text import as_seconds
 
 
 class OutputRule(Section):
@@ -367,21 +366,6 @@ class UiSettings(Section):
     """`full`: show thoughts verbatim; else one line about each."""
 
 
-class StartSettings(Section):
-    """How commands and sessions start. Honoured only in the user's own settings."""
-
-    keep_warm: str = Field("", alias="keepWarm")
-    """Keep a process ready (`interlock warm`) until it is unused for this long: `90s`, `15m`, `2h`; empty: don't.
-    Linux."""
-
-    @field_validator("keep_warm")
-    @classmethod
-    def _is_a_duration(cls, value: str) -> str:
-        if value and not as_seconds(value) > 0:
-            raise ValueError("a duration such as 90s, 15m or 2h, or nothing")
-        return value
-
-
 class Settings(Section):
     """All settings, merged by precedence (`cli.md`, Files)."""
 
@@ -405,8 +389,7 @@ class Settings(Section):
     mcp: McpSettings = Field(default_factory=lambda: McpSettings.model_validate({}))
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict[str, McpServer], alias="mcpServers")
     processors: list[str] = Field(default_factory=list[str])
-    """Python files with custom nodes around prompts, model turns and tools; absolute, from `~/`, or relative to the
-    workspace."""
+    """Python files with custom nodes around prompts, turns and tools; absolute, from `~/`, or in the workspace."""
     hooks: Any = Field(default_factory=dict[str, Any])
     """Event → definitions, from the last source only; `services/hooks` merges all sources."""
     hooks_config: HooksConfig = Field(
