@@ -120,14 +120,15 @@ def _dispatch(argv: list[str], own_process: bool) -> int:
     if argv[:1] in (["-v"], ["--version"]):
         print(f"interlock {VERSION}")
         return 0
+    may_start = own_process and (not argv or argv[0] in _STARTING or argv[0] not in COMMANDS)
+    if may_start and (code := _handed_over()) is not None:
+        return code
     try:
         Path.home()
     except RuntimeError as error:
         raise UserError("No home directory is known for this user. Set HOME.") from error
     name, rest = command_of(argv)
     if own_process and name in _STARTING:
-        if (code := _handed_over()) is not None:
-            return code
         from interlock.cli import quick_start
         from interlock.services.secrets.environment import clear_own_environment
 
