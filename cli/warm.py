@@ -77,7 +77,7 @@ def installed(version: str) -> dict[str, str]:
     return {
         "version": version,
         "variables": repr(imported_with()),
-        "interpreter": f"{sys.executable} {sys.prefix} {sys.version} {flags}",
+        "interpreter": f"{os.path.realpath(sys.executable)} {sys.prefix} {sys.version} {flags}",
     }
 
 

@@ -1,8 +1,8 @@
 """warm_process: imports once what every run needs, then forks for each command line that is handed over.
 
-It holds no key, setting, store, open file or thread: its one prompt is a scripted one in a folder that it deletes. For
-each connection a keeper is forked, which alone reads what was handed over, forks the command's process, hands signals
-on and reports its end. A client that is gone takes its command with it, as does a keeper that is killed.
+It holds no key, setting, store, open file or thread: it imports as `forker.py` does. For each connection a keeper is
+forked, which alone reads what was handed over, forks the command's process, hands signals on and reports its end. A
+client that is gone takes its command with it, as does a keeper that is killed.
 """
 
 import ctypes
@@ -252,7 +252,7 @@ def run(door: Path, unused_s: float) -> None:
     listening = None
     try:
         if (folder := _locked(door)) is not None:
-            import_all()
+            import_all(extras=True)
             listening = _listening(door, folder)
         said = "ready" if listening else "there is one"
     except Exception as error:

@@ -19,7 +19,7 @@ def warm_parser() -> Parser:
         "warm",
         "[--for TIME] [--stop] [--json]",
         "Keep a process that has imported everything, so that commands start in a tenth of a second (Linux).\n"
-        "It takes about 80 MB of memory, holds no key, setting or file of yours, and ends when nobody uses it.\n"
+        "It takes about 100 MB of memory, holds no key, setting or file of yours, and ends when nobody uses it.\n"
         "Commands in CI, under sudo, or with other limits, rights or Python variables start without it.",
         [
             ("interlock warm --for 2h", "keep it until two hours pass without a start"),
@@ -43,7 +43,9 @@ def warm(args: Args) -> int | None:
         pid, why = stopped(), "stopped"
         text = f"The warm process {pid} has ended." if pid else "There was no warm process."
     else:
-        _begun(getattr(args, "for") or _wanted_s() or _UNUSED_S)
+        with warm_start.connected() as there_is:
+            if there_is is None:
+                _begun(getattr(args, "for") or _wanted_s() or _UNUSED_S)
         pid, why = from_here()
         text = f"Commands start warm from here (process {pid})."
         text = f"A start from here is an ordinary one: {why}." if why else text
