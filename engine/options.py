@@ -98,7 +98,7 @@ class Options:
     """Called in a transaction of each drive, before anything moves."""
     stale_after_s: float = HEARTBEAT_STALE_S
     queue: str = ""
-    """A new run is only stored, and driven by a worker of this queue (`engine/fleet`); empty: it is driven here."""
+    """A worker of this queue drives the run (`engine/fleet`); empty: one of the queue that it has, or this process."""
 
 
 class Pending(TypedDict):
