@@ -95,6 +95,10 @@ def main() -> int:
         for words in ("--version", "--help", "runs", "approvals"):
             row(f"interlock {words}", partial(timed, command(words), env, where), graph)
         empty = row("start to first model request", lambda: first_request(env, where), graph)
+        if sys.platform.startswith("linux"):
+            subprocess.run(command("warm"), env=env, cwd=where, check=True)
+            row("  from a warm process", lambda: first_request(env, where), empty, "an ordinary one")
+            subprocess.run(command("warm", "--stop"), env=env, cwd=where, check=True)
         fill(work, FILES)
         row(f"  in {FILES:,} files", lambda: first_request(env, where), empty, "in an empty folder")
     return 0

@@ -1,9 +1,8 @@
 """forker: imports once what runs need, then forks a process for each request that comes through a socket.
 
-It holds no key, setting, store, open file or thread: its one prompt is a scripted one in a folder that it deletes. The
-fork alone reads what was handed over: a file (module, arguments, environment, folder), where to tell its end, and the
-streams. It ends when no process asks for forks any more, or none did
-for a minute; what it forked goes on.
+It holds no key, setting, store, open file or thread: its prompts go to a script and to nobody, in a folder that it
+deletes. The fork alone reads what was handed over: a file (module, arguments, environment, folder), where to tell its
+end, and the streams. It ends when no process asks for forks any more, or none did for a minute; what it forked goes on.
 """
 
 import gc
@@ -21,6 +20,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
 from types import FrameType
@@ -45,24 +45,36 @@ _SCRIPT = [
 ]
 
 
-def import_all() -> None:
-    """Import what a run and a session need, by running one; only the modules are kept. Raises `RuntimeError`."""
+def import_all(extras: bool = False) -> None:
+    """Import what runs and sessions need, by runs of each kind of model; only modules and their classes are kept.
+
+    `extras`: also for packages that are installed and not everybody uses. Raises `RuntimeError`.
+    """
     quick_start.own_process = True
     quick_start.begin()
-    with tempfile.TemporaryDirectory() as folder, Path(folder, "told").open("w+") as told:
+    models = [
+        "script:script.json",
+        "gemini-2.5-pro",
+        *(["openai:any"] if extras and find_spec("langchain_openai") else []),
+    ]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Path(folder, "told").open("w+") as told,
+        socket.socket() as deaf,
+    ):
+        deaf.bind(("127.0.0.1", 0))
+        before, streams = {**os.environ}, (sys.stdout, sys.stderr)
+        os.environ.update(_alone(folder, f"http://127.0.0.1:{deaf.getsockname()[1]}"))
+        sys.stdout, sys.stderr = told, told
         os.chdir(folder)
-        before = {name: os.environ.get(name) for name in ("HOME", "INTERLOCK_HOME")}
-        os.environ.update(HOME=folder, INTERLOCK_HOME=f"{folder}/state")
-        Path("script.json").write_text(json.dumps(_SCRIPT), encoding="utf-8")
-        streams, sys.stdout, sys.stderr = (sys.stdout, sys.stderr), told, told
         try:
-            code = command_line(["-y", "-p", "warm up", "-m", "script:script.json"])
+            codes = [command_line(["-y", "-p", "warm up", "-m", model]) for model in models]
         finally:
             sys.stdout, sys.stderr = streams
             os.chdir("/")
-            for name, value in before.items():
-                os.environ.pop(name) if value is None else os.environ.update({name: value})
-        if code:
+            os.environ.clear()
+            os.environ.update(before)
+        if codes[0]:  # the others can't succeed: nobody answers
             told.seek(0)
             raise RuntimeError(f"the run that imports everything failed: {told.read().strip()}")
     from interlock.cli import session
@@ -77,6 +89,23 @@ def import_all() -> None:
     gc.freeze()  # otherwise a child's collections copy the pages that it shares with us
     if threading.active_count() > 1:
         raise RuntimeError("an import left a thread behind: what it holds, a forked process never gets")
+
+
+def _alone(folder: str, nobody: str) -> dict[str, str]:
+    """Files and variables of a run that reaches nobody."""
+    Path(folder, ".interlock").mkdir()
+    Path(folder, ".interlock", "settings.json").write_text(
+        '{"model": {"retryDelayScale": 0, "fallback": []}}'
+    )
+    Path(folder, "script.json").write_text(json.dumps(_SCRIPT), encoding="utf-8")
+    return {
+        "HOME": folder,
+        "INTERLOCK_HOME": f"{folder}/state",
+        "GEMINI_API_KEY": "nobody's key",
+        "GOOGLE_GEMINI_BASE_URL": nobody,
+        "OPENAI_API_KEY": "nobody's key",
+        "OPENAI_BASE_URL": f"{nobody}/v1",
+    }
 
 
 def close_all_but(kept: set[int]) -> None:
@@ -94,9 +123,9 @@ def become(env: Mapping[str, str], call: Callable[[], int | None]) -> int:
     time.tzset()
     tempfile.tempdir = None
     assert sys.__stdin__ and sys.__stdout__ and sys.__stderr__
-    sys.stdin = sys.__stdin__ = _text(0, sys.__stdin__)
-    sys.stdout = sys.__stdout__ = _text(1, sys.__stdout__)
-    sys.stderr = sys.__stderr__ = _text(2, sys.__stderr__)
+    sys.stdin = sys.__stdin__ = as_text(io.FileIO(0, "r", closefd=False), sys.__stdin__)
+    sys.stdout = sys.__stdout__ = as_text(io.FileIO(1, "w", closefd=False), sys.__stdout__)
+    sys.stderr = sys.__stderr__ = as_text(io.FileIO(2, "w", closefd=False), sys.__stderr__)
     code = 1
     try:
         code = call() or 0
@@ -108,10 +137,10 @@ def become(env: Mapping[str, str], call: Callable[[], int | None]) -> int:
     return code
 
 
-def _text(fd: int, like: TextIO) -> io.TextIOWrapper:
+def as_text(raw: io.FileIO, like: TextIO) -> io.TextIOWrapper:
     """A stream as Python makes it at start-up."""
-    raw = io.FileIO(fd, "r" if fd == 0 else "w", closefd=False)
-    binary = io.BufferedReader(raw) if fd == 0 else io.BufferedWriter(raw)
+    fd = raw.fileno()
+    binary = io.BufferedWriter(raw) if raw.writable() else io.BufferedReader(raw)
     by_line = fd == 2 or (fd == 1 and os.isatty(1))
     return io.TextIOWrapper(binary, like.encoding, like.errors, line_buffering=by_line)
 

@@ -120,14 +120,15 @@ def _dispatch(argv: list[str], own_process: bool) -> int:
     if argv[:1] in (["-v"], ["--version"]):
         print(f"interlock {VERSION}")
         return 0
+    may_start = own_process and (not argv or argv[0] in _STARTING or argv[0] not in COMMANDS)
+    if may_start and (code := _handed_over()) is not None:
+        return code
     try:
         Path.home()
     except RuntimeError as error:
         raise UserError("No home directory is known for this user. Set HOME.") from error
     name, rest = command_of(argv)
     if own_process and name in _STARTING:
-        if (code := _handed_over()) is not None:
-            return code
         from interlock.cli import quick_start
         from interlock.services.secrets.environment import clear_own_environment
 
@@ -140,12 +141,9 @@ def _dispatch(argv: list[str], own_process: bool) -> int:
 
 def _handed_over() -> int | None:
     """The exit code of the warm process's fork, if there is one to hand over to."""
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    if not os.path.exists(f"{base}/interlock/warm" if base else f"/tmp/interlock-{os.geteuid()}/warm"):  # noqa: PTH110
-        return None
     from interlock.cli import warm
 
-    return None if warm.is_fork() or _is_watched() else warm.hand_over(VERSION)
+    return None if _is_watched() or not warm.door().exists() else warm.hand_over(VERSION)
 
 
 def command_of(argv: list[str]) -> tuple[str, list[str]]:

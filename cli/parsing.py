@@ -12,6 +12,7 @@ from typing import Any, NoReturn, Self
 from interlock.cli.catalog import nearest
 from interlock.cli.render.output import out
 from interlock.state.errors import UserError
+from interlock.state.text import as_seconds
 
 _FOREIGN = {
     "--list-sessions": "List runs with: interlock runs",
@@ -217,16 +218,9 @@ def number(
     return read
 
 
-_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
-
-
 def duration(text: str) -> float:
     """Seconds from `90`, `90s`, `15m`, `2h`."""
-    digits = text.rstrip("msh")
-    try:
-        seconds = float(digits) * _UNITS[text[len(digits) :] or "s"]
-    except (ValueError, KeyError):
-        seconds = 0.0
+    seconds = as_seconds(text)
     if not seconds > 0:
         raise argparse.ArgumentTypeError(f"{text!r} isn't a duration such as 90s, 15m or 2h")
     return seconds

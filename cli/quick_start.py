@@ -39,12 +39,19 @@ def import_lightly() -> None:
 
 
 def settle() -> None:
-    """Call once a run's imports are done: freezes the objects made so far and turns garbage collection on."""
+    """Call once a run's imports are done: freezes the objects made so far and turns garbage collection on.
+
+    Then the next start may be prepared, too.
+    """
     if gc.isenabled():
         return
     gc.freeze()
     gc.set_threshold(_BETWEEN_COLLECTIONS, 10, 10)
     gc.enable()
+    if own_process:
+        from interlock.cli.commands.warm import keep
+
+        keep()
 
 
 def _build_schemas_late() -> None:

@@ -2,23 +2,24 @@
 
 The warm process knows nothing of the user: it gets one byte and descriptors, forks, and only the fork reads what was
 handed over. Arguments, environment, folder, umask, streams and signals are those of this process; whatever a fork
-can't take over must be equal (`place`), else the start is an ordinary one. Linux only.
+can't take over must be equal (`installed`, `held`), else the start is an ordinary one. Linux only.
 """
 
 import json
 import os
-import resource
 import signal
 import socket
 import stat
 import struct
 import sys
 import termios
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+from interlock.services.secrets.hidden import hide
 
 HAND_OVER, STOP = b"h", b"s"
 READY, COLD, GO = b"r", b"c", b"g"
@@ -45,13 +46,14 @@ _forked = False
 
 
 def door() -> Path:
-    """The socket's path: in `$XDG_RUNTIME_DIR`, else in a folder of this user's in /tmp."""
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    return (Path(base) / "interlock" if base else Path(f"/tmp/interlock-{os.geteuid()}")) / "warm"
-
-
-def is_fork() -> bool:
-    return _forked
+    """The socket's path: in `$XDG_RUNTIME_DIR`, else in the state directory."""
+    env = os.environ
+    if runtime := env.get("XDG_RUNTIME_DIR"):
+        return Path(runtime, "interlock", "warm")
+    state = Path(
+        env.get("XDG_STATE_HOME") or Path(env.get("HOME") or Path.home(), ".local", "state"), "interlock"
+    )
+    return Path(env.get("INTERLOCK_HOME") or state, "start", "warm").expanduser().absolute()
 
 
 def forked() -> None:
@@ -62,48 +64,56 @@ def forked() -> None:
 
 def imported_with() -> dict[str, str]:
     """The variables that count while packages are imported; none is a secret."""
-    taken = {k: v for k, v in os.environ.items() if k.startswith(_IMPORTED_WITH) or k in ("LANG", "LANGUAGE")}
-    return dict(sorted(taken.items()))
-
-
-def place(version: str) -> dict[str, str]:
-    """What a fork can't take over, by its name for people."""
-    lines = dict(line.split(":\t", 1) for line in _text("status").splitlines() if ":\t" in line)
-    limits = (n for n in dir(resource) if n.startswith("RLIMIT_"))
-    root = os.stat("/")  # noqa: PTH116 - its device counts
     return {
-        "version": version,
-        "interpreter": f"{sys.executable} {sys.prefix} {sys.version}",
-        "variables": json.dumps(imported_with()),
-        "rights and signals": repr([lines.get(name) for name in _STATUS_LINES]) + _text("attr/current"),
-        "limits": repr({n: resource.getrlimit(getattr(resource, n)) for n in limits}),
-        "priority": f"{os.getpriority(os.PRIO_PROCESS, 0)} {os.sched_getscheduler(0)} {_text('oom_score_adj')}",
-        "cgroup": _text("cgroup"),
-        "namespace": repr([_link(f"ns/{name}") for name in _NAMESPACES] + [root.st_dev, root.st_ino]),
+        k: v
+        for k, v in sorted(os.environ.items())
+        if k.startswith(_IMPORTED_WITH) or k in ("LANG", "LANGUAGE")
     }
 
 
-def _text(name: str) -> str:
+def installed(version: str) -> dict[str, str]:
+    """What this process has imported, and with what, by its name for people."""
+    flags = f"{sys.flags.optimize} {sys.flags.dev_mode} {sys.flags.utf8_mode} {sys.warnoptions}"
+    return {
+        "version": version,
+        "variables": repr(imported_with()),
+        "interpreter": f"{os.path.realpath(sys.executable)} {sys.prefix} {sys.version} {flags}",
+    }
+
+
+def held(pid: int) -> dict[str, str]:
+    """What a process may do and a fork of another can't take over, as the kernel tells it, by its name for people.
+
+    A process in a sandbox that reaches the socket would say anything to get out of there.
+    """
+    lines = dict(line.split(":\t", 1) for line in _text(pid, "status").splitlines() if ":\t" in line)
+    rights = [lines.get(name) for name in _STATUS_LINES]
+    turn = os.getpriority(os.PRIO_PROCESS, pid), os.sched_getscheduler(pid)
+    spaces = [Path(f"/proc/{pid}/ns/{name}").readlink().name for name in _NAMESPACES]
+    root = Path(f"/proc/{pid}/root").stat()
+    return {
+        "rights and signals": repr([*rights, _text(pid, "attr/current"), _text(pid, "loginuid")]),
+        "limits": _text(pid, "limits"),
+        "priority": repr([*turn, _text(pid, "oom_score_adj")]),
+        "cgroup": _text(pid, "cgroup"),
+        "namespace": repr([*spaces, root.st_dev, root.st_ino]),
+    }
+
+
+def _text(pid: int, name: str) -> str:
     try:
-        return Path(f"/proc/self/{name}").read_text(encoding="utf-8", errors="replace")
+        return Path(f"/proc/{pid}/{name}").read_text(encoding="utf-8", errors="replace")
     except OSError as error:  # some kernels have no `attr`
         return type(error).__name__
 
 
-def _link(name: str) -> str:
-    try:
-        return os.readlink(f"/proc/self/{name}")  # noqa: PTH115
-    except OSError as error:
-        return type(error).__name__
-
-
-def why_cold(env: Mapping[str, str] = os.environ) -> str:
+def why_cold() -> str:
     """Why this process doesn't ask for a warm start; empty: it may."""
     if not sys.platform.startswith("linux"):
         return "only Linux has it"
-    if env.get("CI"):
+    if os.environ.get("CI"):
         return "CI is set"
-    if env.get("SUDO_UID"):
+    if os.environ.get("SUDO_UID"):
         return "it is run by sudo"
     if (found := _descriptors())[:3] != [0, 1, 2]:
         return "stdin, stdout or stderr is closed"
@@ -163,7 +173,7 @@ def hand_over(version: str) -> int | None:
 
     None: nothing has happened, start as usual. A process that a signal ended ends this one with the same signal.
     """
-    if why_cold():
+    if _forked or why_cold():
         return None
     with connected() as conn:
         if conn is None or asked(conn, version, sys.argv):
@@ -176,7 +186,8 @@ def asked(conn: socket.socket, version: str, argv: list[str]) -> str:
     umask = os.umask(0)
     os.umask(umask)
     numbers = _descriptors()
-    given = {"argv": argv, "env": {**os.environ}, "umask": umask, "numbers": numbers, "place": place(version)}
+    given = {"argv": argv, "env": {**os.environ}, "umask": umask, "numbers": numbers}
+    given |= {"installed": installed(version)}
     request = os.memfd_create("start", os.MFD_CLOEXEC)
     try:
         here = os.open(".", os.O_PATH | os.O_DIRECTORY)
@@ -187,8 +198,8 @@ def asked(conn: socket.socket, version: str, argv: list[str]) -> str:
             os.close(here)
         answer = conn.recv(1)
         return "" if answer == READY else conn.recv(1_000).decode() or "it doesn't answer"
-    except OSError as error:
-        return str(error)
+    except OSError:
+        return "it doesn't answer"
     finally:
         os.close(request)
 
@@ -205,6 +216,7 @@ def _kept(conn: socket.socket) -> int:
     caught = [n for n in _HANDED_ON if signal.getsignal(n) is not signal.SIG_IGN]
     for number in caught:
         signal.signal(number, pass_on)
+    hide()
     with suppress(OSError):
         conn.sendall(GO)
     kind, status = _reported(conn)
@@ -238,8 +250,9 @@ def _terminal() -> list[Any] | None:
 def _restored(before: list[Any] | None) -> None:
     """Bring the terminal back as it was, also after SIGKILL."""
     with suppress(termios.error, OSError):
-        if before is not None and os.tcgetpgrp(0) == os.getpgrp():
+        if before and before != _terminal() and os.tcgetpgrp(0) == os.getpgrp():
             termios.tcsetattr(0, termios.TCSADRAIN, before)
+            os.write(0, b"\x1b[?25h")  # the cursor
 
 
 def to_group(number: int) -> bool:

@@ -1,29 +1,37 @@
 """warm_process: imports once what every run needs, then forks for each command line that is handed over.
 
-It holds no key, setting, store, open file or thread: its one prompt is a scripted one in a folder that it deletes. For
-each connection a keeper is forked, which alone reads what was handed over, forks the command's process, hands signals
-on and reports its end. A client that is gone takes its command with it, as does a keeper that is killed.
+It holds no key, setting, store, open file or thread: it imports as `forker.py` does. For each connection a keeper is
+forked, which alone reads what was handed over, forks the command's process, hands signals on and reports its end. A
+client that is gone takes its command with it, as does a keeper that is killed.
 """
 
 import ctypes
 import fcntl
+import io
 import json
 import os
 import select
 import signal
 import socket
 import sys
+import termios
+import time
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 from interlock.cli import warm
-from interlock.cli.forker import become, close_all_but, import_all
+from interlock.cli.forker import as_text, become, close_all_but, import_all
 from interlock.cli.main import VERSION, main
+from interlock.services.secrets.hidden import hide
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+_LONGEST_S = 1e8
+"""What `select` can wait."""
 Stamps = dict[str, tuple[int, int]]
 
 
@@ -69,10 +77,11 @@ def _keep(conn: socket.socket, fds: list[int], stamps: Stamps) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         close_all_but({0, 1, 2, conn.fileno(), *fds})  # the lock and the socket are the warm process's alone
+        hide()
         with open(fds[0], "rb", closefd=False) as file:
             file.seek(0)
             given: dict[str, Any] = json.load(file)
-        if why := _refusal(given["place"], stamps):
+        if why := _refusal(warm.peer_of(conn)[0], given, stamps):
             conn.sendall(warm.COLD + why.encode())
             os._exit(0)
         conn.sendall(warm.READY)
@@ -83,13 +92,13 @@ def _keep(conn: socket.socket, fds: list[int], stamps: Stamps) -> NoReturn:
         os.set_blocking(telling, False)
         signal.signal(signal.SIGCHLD, _noticed)
         signal.set_wakeup_fd(telling)
-        keeper = os.getpid()
+        keeper, client = os.getpid(), warm.peer_of(conn)[0]
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
             conn.detach()
             close_all_but({0, 1, 2, *fds})
-            _become(given, fds, keeper)
+            _become(given, fds, keeper, client)
         for fd in fds:
             os.close(fd)
         _watch(conn, told, pid)
@@ -102,8 +111,12 @@ def _noticed(_: int, __: FrameType | None) -> None:
     """With a handler, the signal wakes `select`."""
 
 
-def _refusal(theirs: dict[str, str], stamps: Stamps) -> str:
-    ours = warm.place(VERSION)
+def _refusal(pid: int, given: dict[str, Any], stamps: Stamps) -> str:
+    try:
+        theirs = {**given["installed"], **warm.held(pid)}
+    except OSError:
+        return "its rights can't be read"
+    ours = {**warm.installed(VERSION), **warm.held(os.getpid())}
     if differing := [name for name in ours if ours[name] != theirs.get(name)]:
         return f"another {differing[0]}"
     if changed := [file for file, stamp in stamps.items() if _stamp(file) != stamp]:
@@ -136,7 +149,7 @@ def _watch(conn: socket.socket, told: int, pid: int) -> NoReturn:
                 os._exit(0)
 
 
-def _become(given: dict[str, Any], fds: list[int], keeper: int) -> NoReturn:
+def _become(given: dict[str, Any], fds: list[int], keeper: int, client: int) -> NoReturn:
     """Be the process that the client would have been."""
     os.setpgid(0, 0)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
@@ -151,48 +164,99 @@ def _become(given: dict[str, Any], fds: list[int], keeper: int) -> NoReturn:
     os.umask(given["umask"])
     sys.argv = given["argv"]
     warm.forked()
-    os._exit(become(given["env"], main))
+
+    def started() -> int:
+        if os.isatty(0):
+            _heed_job_control(client)
+        return main()
+
+    os._exit(become(given["env"], started))
 
 
-def _listening() -> socket.socket | None:
-    """The socket, in a folder closed to others; None: another warm process has it."""
-    path = warm.door()
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder = os.open(
-        path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-    )  # locked until this process ends
+def _heed_job_control(client: int) -> None:
+    """Stop where the kernel stops an ordinary start: when it takes the terminal from the background.
+
+    It doesn't stop this process, which is of another session than the terminal.
+    """
+
+    def wait() -> None:
+        while not _in_front(client):
+            os.killpg(0, signal.SIGTTIN)  # the shell continues the client, and this
+
+    def waits(taking: Callable[..., None]) -> Callable[..., None]:
+        def taken(*given: Any) -> None:
+            wait()
+            taking(*given)
+
+        return taken
+
+    class Waits(io.FileIO):
+        def readinto(self, buffer: Any, /) -> int | None:
+            select.select([self], [], [])
+            wait()
+            return super().readinto(buffer)
+
+    termios.tcsetattr, termios.tcflush = waits(termios.tcsetattr), waits(termios.tcflush)
+    sys.stdin = sys.__stdin__ = as_text(Waits(0, closefd=False), sys.stdin)
+
+
+def _in_front(pid: int) -> bool:
+    """Whether a process is in the foreground of its terminal, or has none."""
+    try:
+        found = (
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        )
+    except OSError:  # it is gone, and takes this process with it
+        return True
+    return found[5] in (found[2], "-1")
+
+
+def _locked(door: Path) -> int | None:
+    """The socket's folder, closed to others and locked until this process ends; None: another warm process has it."""
+    door.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = os.open(door.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     found = os.fstat(folder)
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise PermissionError(f"{path.parent} isn't this user's alone (chmod 700)")
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return None
-    path.unlink(missing_ok=True)
+        raise PermissionError(f"{door.parent} isn't this user's alone (chmod 700)")
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if door.exists():
+                return None
+            time.sleep(0.05)  # it still imports
+        else:
+            door.unlink(missing_ok=True)
+            return folder
+
+
+def _listening(door: Path, folder: int) -> socket.socket:
+    """Nobody can connect before: starts don't wait for imports."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    made.bind(f"/proc/self/fd/{folder}/{path.name}")
-    path.chmod(0o600)
+    made.bind(f"/proc/self/fd/{folder}/{door.name}")
+    door.chmod(0o600)
     made.listen(64)
     return made
 
 
-def _end(_: int, __: FrameType | None) -> NoReturn:
-    with suppress(OSError):
-        warm.door().unlink()
-    os._exit(0)
-
-
-def run(unused_s: float) -> None:
+def run(door: Path, unused_s: float) -> None:
     """The process's main function; says `ready`, `there is one` or what is wrong, in a line on stdout, then no more."""
+
+    def end(*_: object) -> NoReturn:
+        with suppress(OSError):
+            door.unlink()
+        os._exit(0)
+
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    listening = None
     try:
-        listening = _listening()
-        if listening is not None:
-            import_all()
-        said = "there is one" if listening is None else "ready"
+        if (folder := _locked(door)) is not None:
+            import_all(extras=True)
+            listening = _listening(door, folder)
+        said = "ready" if listening else "there is one"
     except Exception as error:
-        listening, said = None, " ".join(str(error).split()) or type(error).__name__
+        said = " ".join(str(error).split()) or type(error).__name__
     os.write(1, f"{said}\n".encode())
     if listening is None:
         os._exit(0)
@@ -200,10 +264,10 @@ def run(unused_s: float) -> None:
     for fd in (0, 1, 2):
         os.dup2(nothing, fd)
     os.close(nothing)
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, end)
     serve(listening, unused_s)
-    _end(0, None)
+    end()
 
 
 if __name__ == "__main__":
-    run(float(sys.argv[1]))
+    run(Path(sys.argv[1]), min(float(sys.argv[2]), _LONGEST_S))

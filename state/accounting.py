@@ -1,8 +1,10 @@
-"""accounting: settings of what a run costs, how long its record is kept, and who else is told of it."""
+"""accounting: settings of what a run costs, what is kept for how long, and who else is told of a run."""
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from interlock.state.text import as_seconds
 
 
 class Section(BaseModel):
@@ -31,6 +33,21 @@ class StoreSettings(Section):
     """Delete ended runs unchanged for so many days; null: keep them."""
     max_gb: float | None = Field(None, alias="maxGb", gt=0)
     """Delete the oldest ended runs while the state directory is larger, in GB; null: no limit."""
+
+
+class StartSettings(Section):
+    """How commands and sessions start. Honoured only in the user's own settings."""
+
+    keep_warm: str = Field("", alias="keepWarm")
+    """Keep a process ready (`interlock warm`) until it is unused for this long: `90s`, `15m`, `2h`; empty: don't.
+    Linux."""
+
+    @field_validator("keep_warm")
+    @classmethod
+    def _is_a_duration(cls, value: str) -> str:
+        if value and not as_seconds(value) > 0:
+            raise ValueError("a duration such as 90s, 15m or 2h, or nothing")
+        return value
 
 
 class TelemetrySettings(Section):

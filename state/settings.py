@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from interlock.state.accounting import Price, Section, StoreSettings, TelemetrySettings
+from interlock.state.accounting import Price, Section, StartSettings, StoreSettings, TelemetrySettings
 from interlock.state.calls import ApprovalMode
 from interlock.state.names import ALIASES
 from interlock.state.repository import FleetSettings
@@ -370,6 +370,7 @@ class Settings(Section):
     """All settings, merged by precedence (`cli.md`, Files)."""
 
     general: GeneralSettings = Field(default_factory=lambda: GeneralSettings.model_validate({}))
+    start: StartSettings = Field(default_factory=lambda: StartSettings.model_validate({}))
     ui: UiSettings = Field(default_factory=lambda: UiSettings.model_validate({}))
     model: ModelSettings = Field(default_factory=lambda: ModelSettings.model_validate({}))
     models: dict[str, ModelEntry] = Field(default_factory=dict[str, ModelEntry])
@@ -388,8 +389,7 @@ class Settings(Section):
     mcp: McpSettings = Field(default_factory=lambda: McpSettings.model_validate({}))
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict[str, McpServer], alias="mcpServers")
     processors: list[str] = Field(default_factory=list[str])
-    """Python files with custom nodes around prompts, model turns and tools; absolute, from `~/`, or relative to the
-    workspace."""
+    """Python files with custom nodes around prompts, turns and tools; absolute, from `~/`, or in the workspace."""
     hooks: Any = Field(default_factory=dict[str, Any])
     """Event → definitions, from the last source only; `services/hooks` merges all sources."""
     hooks_config: HooksConfig = Field(

@@ -168,6 +168,18 @@ def elapsed(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} d"
 
 
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
+
+
+def as_seconds(text: str) -> float:
+    """What `90`, `90s`, `15m` or `2h` is in seconds; 0: something else."""
+    digits = text.rstrip("msh")
+    try:
+        return float(digits) * _UNITS[text[len(digits) :] or "s"]
+    except (ValueError, KeyError):
+        return 0.0
+
+
 def counted(number: int, what: str) -> str:
     """`1 call`, `3 calls`, `1,200 calls`."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

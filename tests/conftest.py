@@ -145,7 +145,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     folder.mkdir()
     for name in _REMOVED:
         monkeypatch.delenv(name, raising=False)
-    for name in [n for n in os.environ if n.startswith("INTERLOCK_")]:
+    for name in [n for n in os.environ if n.startswith("INTERLOCK_") or n == "XDG_RUNTIME_DIR"]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("USERPROFILE", str(folder))

@@ -90,8 +90,12 @@ def _machine() -> Iterator[Finding]:
 def _warm() -> Iterator[Finding]:
     from interlock.cli.commands.warm import from_here
 
-    pid, why = from_here() if sys.platform.startswith("linux") else (None, "")
-    if pid is not None:
+    if not sys.platform.startswith("linux"):
+        return
+    pid, why = from_here()
+    if pid is None:
+        yield Finding("ok", "warm", "off; starts are ordinary ones. To turn it on: interlock warm")
+    else:
         text = f"process {pid} (interlock warm); a start from here is {f'cold: {why}' if why else 'warm'}"
         yield Finding("note" if why else "ok", "warm", text)
 

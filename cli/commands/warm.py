@@ -3,11 +3,15 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from interlock.cli import warm as warm_start
 from interlock.cli.parsing import Args, Parser, duration, flag
 from interlock.cli.render.output import out, show_json
-from interlock.state.errors import SetupError, UserError
+from interlock.state.errors import ConfigError, SetupError, UserError
+from interlock.state.text import as_seconds
+
+_UNUSED_S = 900.0
 
 
 def warm_parser() -> Parser:
@@ -15,7 +19,7 @@ def warm_parser() -> Parser:
         "warm",
         "[--for TIME] [--stop] [--json]",
         "Keep a process that has imported everything, so that commands start in a tenth of a second (Linux).\n"
-        "It takes about 80 MB of memory, holds no key, setting or file of yours, and ends when nobody uses it.\n"
+        "It takes about 100 MB of memory, holds no key, setting or file of yours, and ends when nobody uses it.\n"
         "Commands in CI, under sudo, or with other limits, rights or Python variables start without it.",
         [
             ("interlock warm --for 2h", "keep it until two hours pass without a start"),
@@ -25,9 +29,8 @@ def warm_parser() -> Parser:
     flag(
         made,
         "--for TIME",
-        "how long to keep it unused: 90s, 15m, 2h (default: 15m)",
+        "how long to keep it unused: 90s, 15m, 2h (default: start.keepWarm in settings, else 15m)",
         type=duration,
-        default=900.0,
     )
     flag(made, "--stop", "end it; what it started goes on")
     return made.json_flag()
@@ -40,7 +43,9 @@ def warm(args: Args) -> int | None:
         pid, why = stopped(), "stopped"
         text = f"The warm process {pid} has ended." if pid else "There was no warm process."
     else:
-        _begun(getattr(args, "for"))
+        with warm_start.connected() as there_is:
+            if there_is is None:
+                _begun(getattr(args, "for") or _wanted_s() or _UNUSED_S)
         pid, why = from_here()
         text = f"Commands start warm from here (process {pid})."
         text = f"A start from here is an ordinary one: {why}." if why else text
@@ -71,23 +76,46 @@ def stopped() -> int | None:
         return warm_start.peer_of(conn)[0]
 
 
+def keep() -> None:
+    """Begin it if the user's settings say so and nothing speaks against it; returns at once."""
+    try:
+        wanted = not warm_start.why_cold() and _wanted_s()
+    except ConfigError:  # changed meanwhile; the next start reports it
+        return
+    with warm_start.connected() as conn:
+        if wanted and conn is None:
+            _started(wanted, subprocess.DEVNULL)
+
+
+def _wanted_s() -> float:
+    """For how long the user's settings say to keep it; 0: not at all."""
+    from interlock.services.config.settings import load_settings
+
+    home = Path.home()
+    loaded = load_settings(workspace=home, home=home, env=os.environ, overrides={}, trusted=False)
+    return as_seconds(loaded.settings.start.keep_warm)
+
+
 def _begun(unused_s: float) -> None:
     """Start it unless there is one. Raises `SetupError` with what it said."""
-    env = {**warm_start.imported_with(), "PATH": os.defpath}
-    if base := os.environ.get("XDG_RUNTIME_DIR"):
-        env["XDG_RUNTIME_DIR"] = base
-    command = [sys.executable, "-P", "-m", "interlock.cli.warm_process", str(unused_s)]
-    process = subprocess.Popen(
-        command,
-        env=env,
+    with _started(unused_s, subprocess.PIPE) as starter:
+        said = starter.stdout.readline().decode().strip() if starter.stdout else ""
+    if said not in ("ready", "there is one"):
+        raise SetupError(f"The warm process didn't start: {said or 'it ended'}. Starts stay ordinary ones.")
+
+
+def _started(unused_s: float, stdout: int) -> "subprocess.Popen[bytes]":
+    """A shell starts it and ends, so that no process has it as a child."""
+    words = [sys.executable, "-P", "-m", "interlock.cli.warm_process", str(warm_start.door()), str(unused_s)]
+    starter = subprocess.Popen(
+        ["/bin/sh", "-c", '"$0" "$@" &', *words],
+        env={**warm_start.imported_with(), "PATH": os.defpath},
         cwd="/",
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
         umask=0o077,
     )
-    assert process.stdout
-    said = process.stdout.readline().decode().strip()
-    if said not in ("ready", "there is one"):
-        raise SetupError(f"The warm process didn't start: {said or 'it ended'}. Starts stay ordinary ones.")
+    starter.wait()
+    return starter

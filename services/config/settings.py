@@ -31,6 +31,7 @@ _EXPECTED = {
     "bool_type": "true or false",
 }
 """pydantic's error type → the JSON term for it; for other types, pydantic's own wording is used."""
+_PYDANTIC = re.compile("^(Input should be |Value error, )")
 _LIKE = 0.85
 """Similarity above which an unknown key counts as a typo of a known one: about one wrong letter in four."""
 _SHOWN = 60
@@ -165,7 +166,7 @@ def explain(source: str, data: Mapping[str, Any], error: ValidationError, prefix
     for problem in error.errors(include_url=False, include_context=False):
         key, value = _place(data, problem["loc"])
         values[key] = value
-        what = _EXPECTED.get(problem["type"], problem["msg"].removeprefix("Input should be "))
+        what = _EXPECTED.get(problem["type"], _PYDANTIC.sub("", problem["msg"]))
         if problem["type"] == "missing":
             what = f"{problem['loc'][-1]!r} in it"
         if what not in expected.setdefault(key, []):
@@ -276,9 +277,9 @@ def load_settings(
     )
 
 
-_USERS_OWN = ("general.notify", "telemetry", "store", "fleet")
-"""A project can't choose how the user is notified, where records are sent, how long they are kept, and what a worker
-trusts."""
+_USERS_OWN = ("general.notify", "start", "telemetry", "store", "fleet")
+"""A project can't choose how the user is notified, what stays running, where records are sent, how long they are kept,
+and what a worker trusts."""
 
 
 def _without_users_own(layer: Layer, warnings: list[str]) -> Layer:

@@ -1,6 +1,7 @@
 """`interlock doctor`: which files of a folder are used, which aren't, and why."""
 
 import json
+import sys
 from pathlib import Path
 
 from commands import Run
@@ -38,6 +39,7 @@ def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Pa
     def said(level: str, what: str, part: str) -> bool:
         return any(f[:2] == (level, what) and part in f[2] for f in lines)
 
+    assert said("ok", "warm", "off; starts are ordinary ones") or not sys.platform.startswith("linux")
     assert said("ok", "memory", "GEMINI.md: global, about 2 tokens")
     assert said("note", "memory", "not imported: ")
     assert said("note", "memory", "CLAUDE.md: not used; context.fileName names GEMINI.md, AGENTS.md")

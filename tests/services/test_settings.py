@@ -185,6 +185,10 @@ def test_hook_commands_are_left_to_the_shell(load: Load) -> None:
         ({"model": "pro"}, 'model is "pro", expected an object.'),
         ({"model": {"prices": {"m": {}}}}, "model.prices.m is {}, expected 'input' in it or 'output' in it."),
         ({"context": {"fileName": 3}}, "context.fileName is 3, expected a string or an array."),
+        (
+            {"start": {"keepWarm": "soon"}},
+            'start.keepWarm is "soon", expected a duration such as 90s, 15m or 2h, or nothing.',
+        ),
         ({"tools": {"allowed": ["a", 1]}}, "tools.allowed.1 is 1, expected a string."),
         ({"model": {"aliases": {"a.b": 1}}}, "model.aliases.a.b is 1, expected a string."),
         ({"tools": {"shell": {"timeout": -1}}}, "tools.shell.timeout is -1, expected greater than 0."),
@@ -270,3 +274,9 @@ def test_only_the_user_decides_who_is_told_and_how_long_records_are_kept(load: L
         *(True, "http://own"),
         *("http", False),
     )
+
+
+def test_a_project_does_not_choose_what_stays_running(load: Load) -> None:
+    loaded = load({"work/.interlock": {"start": {"keepWarm": "2h"}}})
+    assert loaded.settings.start.keep_warm == ""
+    assert "start counts only in ~/.interlock/settings.json" in loaded.warnings[0]
