@@ -35,6 +35,8 @@ GOLDEN = Path(__file__).parent / "golden"
 
 # `tests` is no package (importlib mode): its shared programs are imported by their own name, like `fake_gemini`.
 sys.path.insert(0, str(Path(__file__).parent))
+from unsynced import sync_nothing  # noqa: E402 - by that name
+
 pytest_plugins = ["fake_gemini.plugin", "outside", "commands", "local_server"]
 
 # Variables that would make a test depend on the machine, or reach a paid model.
@@ -57,6 +59,7 @@ _REMOVED = (
 _GIT = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_TEST_FSYNC": "false",
     "GIT_AUTHOR_NAME": "Test",
     "GIT_AUTHOR_EMAIL": "test@example.invalid",
     "GIT_COMMITTER_NAME": "Test",
@@ -91,7 +94,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Exclude everything imported and collected so far from garbage collection."""
+    """Exclude everything imported and collected so far from garbage collection; wait for no disk from now on."""
+    sync_nothing()
     gc.collect()
     gc.freeze()
 

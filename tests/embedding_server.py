@@ -7,9 +7,10 @@ import json
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import ThreadingHTTPServer
 from typing import Any
+
+from serving import Quiet, serving
 
 MEANINGS = ("car vehicle automobile", "delete remove erase", "user account person", "tax vat duty", "x")
 
@@ -38,7 +39,7 @@ class EmbeddingServer(ThreadingHTTPServer):
         return [text for request in self.requests for text in request["texts"]]
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet):
     server: EmbeddingServer
 
     def do_POST(self) -> None:
@@ -57,25 +58,10 @@ class _Handler(BaseHTTPRequestHandler):
             answer = {"embeddings": [{"values": v} for v in vectors]}
         else:
             answer = {"data": [{"index": i, "embedding": v} for i, v in reversed([*enumerate(vectors)])]}
-        data = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+        self.answer(status, json.dumps(answer).encode())
 
 
 @contextmanager
 def embedding_server() -> Generator[EmbeddingServer]:
-    server = EmbeddingServer()
-    thread = Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    with serving(EmbeddingServer()) as server:
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -28,5 +28,8 @@ if __name__ == "__main__":
     from interlock.cli import forker
 
     sys.path.insert(0, os.fspath(Path(__file__).parent))
+    from unsynced import sync_nothing
+
+    sync_nothing()
     forker.UNUSED_S = 3600.0
     forker.main(sys.argv[1])

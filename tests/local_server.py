@@ -1,12 +1,12 @@
 """local_server: a server on this machine that speaks OpenAI's protocol, as llama.cpp, Ollama and vLLM do."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from serving import Quiet, serving
 
 
 class Local(ThreadingHTTPServer):
@@ -30,11 +30,8 @@ class Local(ThreadingHTTPServer):
         self.pages["/props"] = {"default_generation_settings": {"n_ctx": window}}
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Quiet):
     server: Local
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing on stderr."""
 
     def do_GET(self) -> None:
         page = self.server.pages.get(self.path)
@@ -75,9 +72,5 @@ def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
 @pytest.fixture
 def local() -> Iterator[Local]:
     pytest.importorskip("langchain_openai")
-    with Local() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
+    with serving(Local()) as server:
         yield server
-        server.shutdown()
-        thread.join()

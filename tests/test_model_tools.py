@@ -3,16 +3,16 @@
 import base64
 import json
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import Ended, execute, one_call, response
 from fake_gemini.fake import FakeGemini
+from serving import Quiet, serving
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
@@ -147,7 +147,7 @@ def test_a_search_that_a_rule_asks_about_names_what_searches(
     assert fake_gemini.requests == []
 
 
-class Engine(BaseHTTPRequestHandler):
+class Engine(Quiet):
     def do_GET(self) -> None:
         self.server.asked.append(self.path)  # type: ignore[attr-defined]
         rows = [
@@ -155,23 +155,15 @@ class Engine(BaseHTTPRequestHandler):
             {"url": "https://u.example/"},
         ]
         body = json.dumps({"results": [] if "nothing" in self.path else rows}).encode()
-        self.send_response(500 if "broken" in self.path else 200)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        pass
+        self.answer(500 if "broken" in self.path else 200, body)
 
 
 @pytest.fixture
 def engine() -> Iterator[HTTPServer]:
     server = HTTPServer(("127.0.0.1", 0), Engine)
     server.asked = []  # type: ignore[attr-defined]
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(server):
+        yield server
 
 
 def setting(home: Path, value: str) -> None:

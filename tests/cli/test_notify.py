@@ -6,13 +6,14 @@ import pty
 import subprocess
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import ENTRY, Ended, execute
 from patience import HANG_S
+from serving import Quiet, serving
 
 REPLIES = """
 - tool_calls:
@@ -38,7 +39,7 @@ class Posted(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}/hook/s3cret"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet):
     server: Posted
 
     def do_POST(self) -> None:
@@ -49,20 +50,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(self.server.answers)
         self.end_headers()
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
 
 @pytest.fixture
 def posted() -> Iterator[Posted]:
-    server = Posted()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.holds.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Posted()) as server:
+        yield server
+        server.holds.set()
 
 
 @pytest.fixture

@@ -9,13 +9,14 @@ import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import warm
 from patience import HANG_S
+from serving import Quiet, serving
 
 grpc = pytest.importorskip("grpc", reason="telemetry needs the extra [otel]")
 otlp = pytest.importorskip("opentelemetry.proto.collector", reason="telemetry needs the extra [otel]")
@@ -77,17 +78,12 @@ def attributes(item: Any) -> dict[str, Any]:
 
 class Http(ThreadingHTTPServer):
     def __init__(self, collector: Collector, status: int = 200) -> None:
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Quiet):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 name = self.path.removeprefix("/v1/")
                 collector.got[name].append(_REQUESTS[name].FromString(body))
-                self.send_response(status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None:
-                pass
+                self.answer(status)
 
         super().__init__(("127.0.0.1", 0), Handler)
         collector.url = f"http://127.0.0.1:{self.server_port}"
@@ -116,10 +112,8 @@ def _grpc_server(collector: Collector) -> Any:
 @pytest.fixture
 def http() -> Generator[Collector]:
     collector = Collector()
-    with Http(collector) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serving(Http(collector)):
         yield collector
-        server.shutdown()
 
 
 @pytest.fixture(params=["http", "grpc"])
@@ -263,11 +257,9 @@ def test_a_collector_that_is_not_there_changes_nothing(cli: Cli, set_up: Any) ->
 
 def test_what_a_collector_refused_goes_with_the_next_drive(cli: Cli, set_up: Any, http: Collector) -> None:
     refusing = Collector()
-    with Http(refusing, 400) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serving(Http(refusing, 400)):
         set_up(otlpEndpoint=refusing.url, otlpProtocol="http")
         done = cli("-p", "go", "-m", "script:s.json")
-        server.shutdown()
     assert done.returncode == 75 and "it didn't take the spans" in done.stderr
     set_up(otlpEndpoint=http.url, otlpProtocol="http")
     assert cli("resume", "latest", "--approve", "all").returncode == 0

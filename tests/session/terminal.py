@@ -10,7 +10,6 @@ import subprocess
 import sys
 import termios
 import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -56,7 +55,8 @@ class Terminal:
         self.written = bytearray()
         """Everything that the process wrote."""
         self._told = 0
-        self._lock = threading.Lock()
+        self._news = threading.Condition()
+        self._reading = True
         self.env = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder.parent),
@@ -95,26 +95,30 @@ class Terminal:
         os.close(self._own)
 
     def _read(self) -> None:
-        while True:
-            try:
-                data = os.read(self._own, 65_536)
-            except OSError:
-                return
-            if not data:
-                return
-            with self._lock:
+        while data := self._more():
+            with self._news:
                 self.written += data
                 self._stream.feed(data)
+                self._news.notify_all()
+        with self._news:
+            self._reading = False
+            self._news.notify_all()
+
+    def _more(self) -> bytes:
+        try:
+            return os.read(self._own, 65_536)
+        except OSError:
+            return b""
 
     @property
     def screen(self) -> list[str]:
         """The visible lines."""
-        with self._lock:
+        with self._news:
             return [line.rstrip() for line in self._pyte.display]
 
     def looks_of(self, text: str) -> list[tuple[str, str, bool]]:
         """Foreground, background and boldness of each character of the first visible line with this text."""
-        with self._lock:
+        with self._news:
             row = next(n for n, line in enumerate(self._pyte.display) if text in line)
             at = self._pyte.display[row].index(text)
             cells = [self._pyte.buffer[row][at + n] for n in range(len(text))]
@@ -123,7 +127,7 @@ class Terminal:
     @property
     def scrollback(self) -> list[str]:
         """The lines scrolled off the top, then the visible ones."""
-        with self._lock:
+        with self._news:
             width = self._pyte.columns
             gone = ["".join(line[x].data for x in range(width)).rstrip() for line in self._pyte.history.top]
             return gone + [line.rstrip() for line in self._pyte.display]
@@ -155,17 +159,18 @@ class Terminal:
 
     def waits_for(self, text: str, *, gone: bool = False, anywhere: bool = False) -> None:
         """Wait until the text is on the screen (`anywhere`: or has scrolled away), or is `gone`."""
-        end = time.monotonic() + WAIT_S
-        while True:
-            # Asked before looking at the screen, which then has the last output.
-            over = time.monotonic() >= end or (
-                self.process.poll() is not None and not self._reader.is_alive()
-            )
-            if (text in "\n".join(self.scrollback if anywhere else self.screen)) is not gone:
-                return
-            shown = "\n".join(self.scrollback[-80:])
-            assert not over, f"{text!r} {'stayed' if gone else 'never came'}:\n{shown}"
-            time.sleep(0.01)
+
+        def holds() -> bool:
+            return (text in "\n".join(self.scrollback if anywhere else self.screen)) is not gone
+
+        what = f"{text!r} {'stayed' if gone else 'never came'}"
+        assert self._comes(holds), "\n".join((what, *self.scrollback[-80:]))
+
+    def _comes(self, holds: Callable[[], bool]) -> bool:
+        """Whether it holds now, or after some of what the process still writes."""
+        with self._news:
+            self._news.wait_for(lambda: holds() or not self._reading, WAIT_S)
+            return holds()
 
     @property
     def text(self) -> str:
@@ -176,7 +181,7 @@ class Terminal:
 
     def until(self, text: str) -> str:
         """Wait for the text behind what earlier calls returned; returns what was written up to it."""
-        until(lambda: text in self.text[self._told :], f"{text!r} in\n{self.text}")
+        assert self._comes(lambda: text in self.text[self._told :]), f"{text!r} in\n{self.text}"
         end = self.text.index(text, self._told) + len(text)
         shown, self._told = self.text[self._told : end], end
         return shown
@@ -202,7 +207,7 @@ class Terminal:
         return bool(canonical) and pastes[-1:] == ["l"] and cursor[-1:] in ([], ["h"])
 
     def resize(self, columns: int, rows: int) -> None:
-        with self._lock:
+        with self._news:
             self._pyte.resize(rows, columns)
         self._set_size(self._own)
         self.process.send_signal(signal.SIGWINCH)

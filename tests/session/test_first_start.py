@@ -5,7 +5,7 @@ import signal
 import stat
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from commands import execute
 from fake_gemini.fake import FakeGemini
 from fake_gemini.handler import Handler
+from serving import Quiet, serving
 from session.terminal import FROM_NOTHING, Terminal
 from typing_extensions import override
 
@@ -45,7 +46,7 @@ def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGemini]:
         yield fake
 
 
-class _OpenAI(BaseHTTPRequestHandler):
+class _OpenAI(Quiet):
     """What Ollama, llama.cpp and vLLM have in common; `broken` can't be loaded."""
 
     def do_GET(self) -> None:
@@ -62,25 +63,13 @@ class _OpenAI(BaseHTTPRequestHandler):
             self._say(200, {"choices": [{"message": {"content": "ready"}}]})
 
     def _say(self, code: int, value: Any) -> None:
-        data = json.dumps(value).encode() if value else b"no such page"
-        self.send_response(code)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+        self.answer(code, json.dumps(value).encode() if value else b"no such page")
 
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    made = ThreadingHTTPServer(("127.0.0.1", 0), _OpenAI)
-    thread = threading.Thread(target=made.serve_forever)
-    thread.start()
-    yield f"127.0.0.1:{made.server_address[1]}"
-    made.shutdown()
-    thread.join()
-    made.server_close()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _OpenAI)) as made:
+        yield f"127.0.0.1:{made.server_port}"
 
 
 def stored(folder: Path) -> list[str]:

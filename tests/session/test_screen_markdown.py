@@ -109,7 +109,7 @@ def test_the_work_grows_with_the_text(unit: str, start: str, monkeypatch: pytest
     """Counted in characters parsed or highlighted."""
     monkeypatch.setattr(markdown, "LIMIT", 1000)
     stream = MarkdownStream(page())
-    text = start + unit * (10_000 // len(unit))
+    text = start + unit * (5_000 // len(unit))
     for at in range(0, len(text), 97):
         stream.feed(text[at : at + 97])
     stream.end()

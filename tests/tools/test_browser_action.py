@@ -8,11 +8,10 @@ import signal
 import struct
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,6 +20,7 @@ import pytest
 from agent_runs.stage import Stage, approve, call
 from patience import until
 from pydantic import ValidationError
+from serving import Quiet, serving
 
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.policy import RulePolicy
@@ -47,7 +47,7 @@ REACHING = """<!doctype html><title>Reaching</title><body><img src="{other}/imag
 new Image().src = "/redirect";</script>"""
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Quiet):
     def do_GET(self) -> None:
         server: Any = self.server
         server.paths.append(self.path)
@@ -57,33 +57,22 @@ class Handler(BaseHTTPRequestHandler):
             self.end_headers()
             return
         page = REACHING.replace("{other}", server.other) if self.path == "/reaching" else PAGE
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write(page.encode())
-
-    def log_message(self, *_: Any) -> None:
-        pass
+        self.answer(200, page.encode(), "text/html")
 
 
-def serving(address: str) -> ThreadingHTTPServer:
+def at(address: str) -> Any:
     server: Any = ThreadingHTTPServer((address, 0), Handler)
     server.paths = []
-    server.url = f"http://{address}:{server.server_address[1]}"
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    server.url = f"http://{address}:{server.server_port}"
     return server
 
 
 @pytest.fixture
 def site() -> Iterator[Any]:
     """A site and, at another private address, one that nobody launched."""
-    server: Any = serving("127.0.0.1")
-    server.hidden = serving("127.0.0.2")
-    server.other = server.hidden.url
-    yield server
-    for one in (server, server.hidden):
-        one.shutdown()
-        one.server_close()
+    with serving(at("127.0.0.1")) as server, serving(at("127.0.0.2")) as server.hidden:
+        server.other = server.hidden.url
+        yield server
 
 
 Act = Callable[..., Awaitable[ToolResult]]

@@ -8,13 +8,14 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from patience import HANG_S
 from pydantic import ValidationError
+from serving import Quiet, serving
 from tool_calls import Calls
 
 from interlock.state.calls import ToolError, ToolResult
@@ -66,7 +67,7 @@ PAGES: dict[str, Reply] = {
 PAGES |= {f"/hop/{n}": (301, {"Location": f"/hop/{n - 1}"}, b"") for n in range(1, 7)}
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Quiet):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -83,18 +84,13 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
         self.close_connection = True
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ThreadingHTTPServer]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.reached = threading.Event()  # type: ignore[attr-defined]
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(server):
+        yield server
 
 
 class Web(Calls):

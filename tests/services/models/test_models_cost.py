@@ -1,14 +1,14 @@
 """A request costs what its provider bills, within 1 %: tiers, and tokens read from and written to caches, included."""
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from local_server import Local, delta
 from pydantic import ValidationError
+from serving import Quiet, serving
 
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.request import usage_of
@@ -120,7 +120,7 @@ def _unbilled(usage: Usage) -> Usage:
     return usage.model_copy(update={"usd": None})
 
 
-class _Claude(BaseHTTPRequestHandler):
+class _Claude(Quiet):
     """Streams one answer as Anthropic does: what was read is told at the start, what was written at the end."""
 
     def do_POST(self) -> None:
@@ -149,20 +149,15 @@ class _Claude(BaseHTTPRequestHandler):
         ):
             self.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
 
 @pytest.mark.anyio
 @pytest.mark.filterwarnings("ignore:The model:DeprecationWarning")
 async def test_anthropics_format_is_billed_as_it_counts(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("langchain_anthropic")
-    with HTTPServer(("127.0.0.1", 0), _Claude) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with serving(HTTPServer(("127.0.0.1", 0), _Claude)) as server:
         monkeypatch.setenv("ANTHROPIC_API_URL", f"http://127.0.0.1:{server.server_port}")
         env = {"ANTHROPIC_API_KEY": "k"}
         asked = await bench(env, {"model": {"name": "anthropic:claude-sonnet-4-5"}}).ask("go")
-        server.shutdown()
     usage = asked.reply.usage
     assert (usage.input, usage.cached, usage.written, usage.output) == (20_363, 18_300, 2_051, 503)
     assert usage.usd == pytest.approx((12 * 3 + 2_051 * 3.75 + 18_300 * 0.3 + 503 * 15) / 1e6, rel=0.01)
