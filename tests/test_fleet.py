@@ -152,13 +152,23 @@ def is_told(fleet: Run, name: str) -> None:
 
 
 def test_a_run_that_no_worker_drives_waits_and_is_taken_back(fleet: Run, tmp_path: Path) -> None:
+    from contextlib import closing
+
+    from interlock.engine.store import Store, state_home
+    from interlock.engine.store.queue import unsure
+
     name = _begin(fleet, tmp_path)
     assert _status(fleet, name) == "queued"
     (job,) = fleet("fleet", "--json").json["jobs"]
     assert (job["run"], job["queue"], job["doing"]) == (name, f"host:{os.uname().nodename}", False)
     assert fleet("cancel", name).code == 0
     assert fleet("fleet", "--json").json["jobs"] == []
+    assert _status(fleet, name) == "interrupted"
+    assert fleet("wait", name).code == 130
+    with closing(Store(state_home()).connect()) as conn:
+        assert unsure(conn, 12) == [], "no worker puts it back"
     fleet("resume", name)
+    assert _status(fleet, name) == "queued"
     assert len(fleet("fleet", "--json").json["jobs"]) == 1, "whoever resumes it hands it to the workers again"
 
 

@@ -180,7 +180,8 @@ def _named(error: dict[str, str] | None) -> dict[str, str] | None:
 
 def _error_fields(error: Exception | None, drive: Drive) -> dict[str, str] | None:
     if error is None:
-        return {"type": "budget", "message": drive.refusal} if drive.stop.why == "budget" else None
+        kind, why = drive.refusal
+        return {"type": kind, "message": why} if drive.stop.why == "budget" else None
     if isinstance(error, InterlockError):
         return {"type": error.kind, "message": str(error)}
     last = traceback.extract_tb(error.__traceback__)[-1]

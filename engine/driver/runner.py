@@ -114,11 +114,7 @@ async def begin(
     follow: bool = True,
 ) -> Outcome:
     options = submitted(options)
-    if isinstance(workflow, Pipeline):
-        register(workflow)
-        chosen, source = workflow, None
-    else:
-        chosen, source = find_workflow(workflow, options)
+    chosen, source = _chosen(workflow, options)
     inputs = chosen.validated(input)
     check_guard(chosen, options.guard)
     prepared = prepare(with_input(replace(options, source=source), inputs), needs_model(chosen, options))
@@ -129,10 +125,14 @@ async def begin(
     check_input(inputs, prepared)
     store = Store(options.home)
     store.open()
-    prompt = clean(chosen.title(inputs))
-    title = without_secrets(prompt, prepared)[:200]
+    title = without_secrets(clean(chosen.title(inputs)), prepared)[:200]
     kept = {**prepared.redact.json(kept_options(prepared.options)), "context_prompts": digest("context")}
     name, root = run_id or new_run_id(), place_of(options) or str(prepared.workspace.root)
+
+    if options.schedule:
+        from interlock.engine.fleet.scheduled import keep
+
+        return keep(store, options, str(workflow), title, root, kept, prepared.redact.json(dict(input)))
 
     async def start(drive: Drive, context: WorkflowContext) -> Any:
         first = first_state(chosen, inputs, drive, context, prepared)
@@ -144,6 +144,13 @@ async def begin(
         return await _queued(door, chosen, prepared, name, start)
     outcome = await _through_tasks(await _driven(door, chosen, prepared, name, start), door)
     return await _carried_on(outcome, door) if follow else outcome
+
+
+def _chosen(workflow: str | Pipeline, options: Options) -> tuple[Pipeline, dict[str, str] | None]:
+    if isinstance(workflow, str):
+        return find_workflow(workflow, options)
+    register(workflow)
+    return workflow, None
 
 
 async def go_on(

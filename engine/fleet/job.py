@@ -17,9 +17,11 @@ from interlock import engine
 from interlock.engine.driver.submitted import WORKER
 from interlock.engine.fleet.checkout import Checkout, check_out, workspaces_of
 from interlock.engine.fleet.delivery import deliver
+from interlock.engine.fleet.limited import FleetLimits
 from interlock.engine.options import Options
 from interlock.engine.store import Store
-from interlock.engine.store.queue import give_up
+from interlock.engine.store.admission import put_back
+from interlock.engine.store.queue import give_up, note_stopped, submitted
 from interlock.state.errors import BusyError, InterlockError, StoreError
 
 TRY_AGAIN = 3
@@ -30,8 +32,9 @@ STALE_S = 8.0
 
 def main(run: str, at: str) -> int:
     home = Path(at)
-    threading.Thread(target=_leave_with_worker, daemon=True).start()
-    options = Options(home=home, door=WORKER, env=dict(os.environ), stale_after_s=STALE_S)
+    threading.Thread(target=leave_with_worker, daemon=True).start()
+    limits = FleetLimits()
+    options = Options(home=home, door=WORKER, env=dict(os.environ), stale_after_s=STALE_S, limited=limits)
     try:
         if files := check_out(home, run, workspaces_of(os.environ)):
             options = on_clone(options, run, files)
@@ -46,6 +49,12 @@ def main(run: str, at: str) -> int:
     if outcome.error and outcome.error["type"] in (BusyError.kind, StoreError.kind):
         print(outcome.error["message"], file=sys.stderr)
         return TRY_AGAIN
+    if outcome.status in ("budget", "timeout"):
+        with closing(Store(home).connect()) as conn, conn.transaction():
+            if limits.wait:
+                put_back(conn, run, submitted(conn, run), limits.wait, model=limits.model)
+            elif outcome.status == "timeout":
+                note_stopped(conn, run, "timeout", "Its running time is used up.")
     if files:
         deliver(home, files, outcome, options)
     return 0
@@ -57,7 +66,7 @@ def on_clone(options: Options, run: str, files: Checkout) -> Options:
     return replace(options, **where, skip_trust=files.trusted)
 
 
-def _leave_with_worker() -> None:
+def leave_with_worker() -> None:
     """The worker holds the other end of stdin: its end is a kill of this process, too."""
     while os.read(0, 1):
         pass

@@ -70,7 +70,8 @@ def put(
     """Insert a row (column → value). `again`: what becomes of one with the same key. `later`: as the connection's."""
     sql = _insertion(table, tuple(row), again)
     if later:
-        conn.later(table, sql, (*row.values(),))
+        anew = (sql, *(row[name] for name in TABLE[table].key)) if again == "replace" else None
+        conn.later(table, sql, (*row.values(),), anew)
     else:
         conn.execute(sql, (*row.values(),))
 
