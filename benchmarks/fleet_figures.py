@@ -108,8 +108,9 @@ def _one_run(server: Server, folder: Path) -> None:
     script = folder / "script.json"
     edit = {"name": "write_file", "args": {"file_path": "a.txt", "content": "a\n"}}
     script.write_text(json.dumps([{"tool_calls": [edit]}, _ASKS[0], {"text": "Done."}]))
+    (work := folder / "work").mkdir()
     for _ in range(_SMALL):
-        _run(env, folder, "-p", "release it", "-y", "--skip-trust", "-m", f"script:{script}")
+        _run(env, work, "-p", "release it", "-y", "--skip-trust", "-m", f"script:{script}")
     with psycopg.connect(env["INTERLOCK_STORE"], autocommit=True) as conn:
         names = [name for (name,) in conn.execute(_TABLES)]
         sized = "select '{0}', count(*), coalesce(sum(pg_column_size(t.*)), 0) from {0} t"

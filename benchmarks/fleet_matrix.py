@@ -192,11 +192,13 @@ class Matrix:
         host, drives = self.chance.choice(found)
         if kind.endswith("drive"):
             return self._to_a_drive(kind, drives)
+        if (worker := host.worker_pid()) is None:
+            return False  # it has just ended
         if kind == "stop a worker":
-            os.kill(host.worker_pid() or 0, signal.SIGTERM)
+            _each({worker}, signal.SIGTERM)
         elif kind.startswith("kill"):
             self._hurt(host, drives, 0)
-            host.kill() if kind == "kill a host" else os.kill(host.worker_pid() or 0, signal.SIGKILL)
+            host.kill() if kind == "kill a host" else _each({worker}, signal.SIGKILL)
         else:
             shortest, longest = self.pauses
             seconds = self.chance.uniform(shortest, max(longest, 90) if kind == "cut a host" else longest)
