@@ -52,11 +52,24 @@ def import_all(extras: bool = False) -> None:
     """
     quick_start.own_process = True
     quick_start.begin()
-    models = [
-        "script:script.json",
-        "gemini-2.5-pro",
-        *(["openai:any"] if extras and find_spec("langchain_openai") else []),
-    ]
+    found = extras and find_spec("langchain_openai")
+    _rehearse("script:script.json", "gemini-2.5-pro", *(["openai:any"] if found else []))
+    from interlock.cli import session
+    from interlock.services.process.supervised import SUPERVISORS
+
+    parts = (module.name for module in iter_modules(session.__path__, "interlock.cli.session."))
+    for name in (*parts, "interlock.services.models.gemini"):
+        import_module(name)
+    SUPERVISORS.end()
+    gc.unfreeze()  # else the run's own objects, with the folder that they hold, would stay
+    gc.collect()
+    gc.freeze()  # otherwise a child's collections copy the pages that it shares with us
+    if threading.active_count() > 1:
+        raise RuntimeError("an import left a thread behind: what it holds, a forked process never gets")
+
+
+def _rehearse(*models: str) -> None:
+    """Run a prompt with each. Raises `RuntimeError` if the first can't."""
     with (
         tempfile.TemporaryDirectory() as folder,
         Path(folder, "told").open("w+") as told,
@@ -77,18 +90,6 @@ def import_all(extras: bool = False) -> None:
         if codes[0]:  # the others can't succeed: nobody answers
             told.seek(0)
             raise RuntimeError(f"the run that imports everything failed: {told.read().strip()}")
-    from interlock.cli import session
-    from interlock.services.process.supervised import SUPERVISORS
-
-    parts = (module.name for module in iter_modules(session.__path__, "interlock.cli.session."))
-    for name in (*parts, "interlock.services.models.gemini"):
-        import_module(name)
-    SUPERVISORS.end()
-    gc.unfreeze()  # else the run's own objects, with the folder that they hold, would stay
-    gc.collect()
-    gc.freeze()  # otherwise a child's collections copy the pages that it shares with us
-    if threading.active_count() > 1:
-        raise RuntimeError("an import left a thread behind: what it holds, a forked process never gets")
 
 
 def _alone(folder: str, nobody: str) -> dict[str, str]:
