@@ -5,6 +5,7 @@ that: only files that were read can be edited, at lines that they have; a tool w
 until something has changed. A call that writes a file names only its path: see `json_calls`.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ WRITES: Mapping[str, tuple[str, str]] = {
 """Tools that write a whole file → their arguments for its path and its text."""
 _SEARCHES = frozenset({"grep_search", "search_files"})
 _LOOKS = frozenset({_READ, "list_directory"}) | _SEARCHES
+_FAILED = re.compile(r"^(?:Exit Code|Signal): ", re.MULTILINE)
+"""A command that failed; its call succeeds nevertheless."""
 _RANGE = frozenset({"start_line", "end_line"})
 MOST_WHOLE = 80
 """Lines of a file that is written anew: as code a 1.5B model found 6 of ten repairs at once, inside JSON 2 or 3."""
@@ -52,7 +55,8 @@ class Seen:
         where, what = WRITES.get(call.name, ("file_path", ""))
         path = args.get(where, "")
         worked = result.status == "success"
-        if call.name not in _LOOKS and worked and not any(_same(call, earlier) for earlier in self.since):
+        may_change = worked and call.name not in _LOOKS | _ENDS and not _FAILED.search(result.text)
+        if may_change and not any(_same(call, earlier) for earlier in self.since):
             self.since = []
         self.since.append(call)
         if call.name == _READ and worked:

@@ -70,6 +70,8 @@ async def counted(
 STALL_S = 120.0
 """Seconds without output after which a request fails; a warning follows each of the first three quarters."""
 _Stage = Literal["connecting", "reading", "thinking"]
+_Pieces = AsyncGenerator[Chunk, None]
+_Limited = Callable[[_Pieces], _Pieces]
 _ABLE = ("gemini", "script")
 """Providers that support features; a script returns whatever it contains."""
 _TEMPERATURE, _HELPER_TEMPERATURE, _NEAR_TEMPERATURE = 1.0, 0.0, 0.2
@@ -269,24 +271,9 @@ class ChatModels:
             comes("connecting")
             source = (await self._providers.get(request.model)).stream(request)
             comes("reading")
-            limited = partial(
-                raced,
-                stall_s=stall_s,
-                first_s=first_s,
-                total_s=call.timeout_s,
-                begins=_is_answer,
-                on_silence=silent,
-            )
-
-            async def write(path: str, text: str) -> AsyncGenerator[Chunk, None]:
-                messages = asked_for(path, text, self._redacted(call.messages))
-                source = (await self._providers.get(request.model)).stream(
-                    replace(request, messages=messages, schema=None)
-                )
-                async with aclosing(limited(source)) as pieces:
-                    async for chunk in pieces:
-                        yield chunk
-
+            waits = partial(raced, stall_s=stall_s, first_s=first_s, total_s=call.timeout_s)
+            limited = partial(waits, begins=_is_answer, on_silence=silent)
+            write = partial(self._file, request, call, limited)
             async with aclosing(_read(limited(source), call, write)) as pieces:
                 async for chunk in pieces:
                     if not answer.begun_s and not chunk.progress:
@@ -302,6 +289,18 @@ class ChatModels:
             explained = explain(error, request.model, self._clock.now())
             explained.args = (self._redact(str(explained)),)  # clients quote the URL, which contains the key
             raise explained from error
+
+    async def _file(
+        self, request: ModelRequest, call: ModelCall, limited: _Limited, path: str, text: str
+    ) -> _Pieces:
+        """The answer to the request for a file that the model wants to write."""
+        messages = asked_for(path, text, self._redacted(call.messages))
+        provider = await self._providers.get(request.model)
+        async with aclosing(
+            limited(provider.stream(replace(request, messages=messages, schema=None)))
+        ) as pieces:
+            async for chunk in pieces:
+                yield chunk
 
     def _load_prices(self, model: str) -> None:
         """While a model's first answer comes: nothing before it needs them, and a thread costs each request time."""
@@ -347,7 +346,9 @@ class ChatModels:
         self.facts.read(request.model, answer.usage.input - answer.usage.cached, answer.begun_s)
         self.facts.counted(request.model, answer.usage.input, request.size)
         usage = answer.usage.model_copy(update={"usd": self.facts.cost(request.model, answer.usage)})
-        self._budget.settle(call.task, usage)  # in the same commit as the reply: a kill leaves both or neither
+        self._budget.settle(
+            call.task, usage
+        )  # in the same commit as the reply: a kill leaves both or neither
         reply = Reply(
             record="",
             message=message,
@@ -375,19 +376,12 @@ def _check_feature(request: ModelRequest) -> None:
 def _cut_short(request: ModelRequest, answer: Answer) -> str:
     if answer.finish_reason != "length":
         return ""
-    where = (
-        f"after {request.most:,} tokens: the budget leaves no more"
-        if request.most
-        else "at the model's limit"
-    )
+    budget = f"after {request.most:,} tokens: the budget leaves no more"
+    where = budget if request.most else "at the model's limit"
     return f"The answer of {request.model!r} was cut off {where}. It may be incomplete."
 
 
-def _read(
-    pieces: AsyncGenerator[Chunk, None],
-    call: ModelCall,
-    write: Callable[[str, str], AsyncGenerator[Chunk, None]],
-) -> AsyncGenerator[Chunk, None]:
+def _read(pieces: _Pieces, call: ModelCall, write: Callable[[str, str], _Pieces]) -> _Pieces:
     """The chunks with the calls that the protocol finds in the text."""
     if call.protocol == "json" and call.tools:
         return constrained(pieces, call.tools, write)

@@ -34,7 +34,7 @@ def made(name: str, result: str = "", works: bool = True, **args: str) -> list[M
 
 
 READ = made("read_file", TEXT, file_path="a.py")
-FAILS = made("run_shell_command", "1 failed", works=False, command="make test")
+FAILS = made("run_shell_command", "1 failed\nExit Code: 1", command="make test")
 EDIT = made("replace", file_path="a.py", old_string="    # end", new_string="    # over")
 
 
@@ -98,6 +98,7 @@ def test_a_part_of_a_file_is_offered_once_something_names_lines() -> None:
         ([FAILS, READ, FAILS], "run_shell_command"),
         ([READ, READ], "read_file"),
         ([FAILS, FAILS, READ], "run_shell_command"),
+        ([READ, FAILS, READ], "read_file"),
         ([READ, FAILS, EDIT, FAILS], None),
         ([FAILS, made("run_shell_command", command="git add ."), FAILS], None),
     ],
