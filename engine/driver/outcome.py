@@ -9,9 +9,9 @@ from langgraph.types import StateSnapshot
 
 from interlock.engine.driver.drive import Drive
 from interlock.engine.driver.prepare import RunConfig
-from interlock.engine.options import Decision, Outcome, Pending
+from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
-from interlock.engine.store import Store, diagnosed, note_error
+from interlock.engine.store import Store, diagnosed, keep_option, note_error, read_options
 from interlock.engine.store.approvals import number_requests, ready_answers, record_decisions, supersede
 from interlock.engine.store.runs import end_run
 from interlock.graphs._pipeline import Pipeline
@@ -120,14 +120,17 @@ def queued(run: str, workflow: str, warnings: Sequence[str] = ()) -> Outcome:
     )
 
 
-def left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], door: str) -> Outcome:
-    """The decisions are persisted, and a worker drives the run."""
+def left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], options: Options) -> Outcome:
+    """The decisions are persisted, as are limits given now, and a worker drives the run."""
     from interlock.engine.store.queue import hand_to_workers
 
-    record_decisions(store, row.run, decisions, door=door)  # with the job
-    if not decisions:
-        with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
+    with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
+        if options.limits:
+            before: dict[str, Any] = read_options(conn, row.run).get("limits") or {}
+            keep_option(conn, row.run, "limits", {**before, **options.limits})
+        if not decisions:
             hand_to_workers(conn, row.run)
+    record_decisions(store, row.run, decisions, door=options.door)  # with the job
     return queued(row.run, row.workflow)
 
 

@@ -49,7 +49,7 @@ from interlock.engine.driver.stop import Stop
 from interlock.engine.driver.submitted import check_prompt, needs_model, place_of, submitted
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, find_run
-from interlock.engine.store import Store, diagnosed, first_input, keep_rights
+from interlock.engine.store import Store, diagnosed, first_input, keep_option
 from interlock.engine.store.approvals import record_decisions
 from interlock.engine.store.lineage import above, deepest, topmost
 from interlock.engine.store.runs import NewRun, insert_run, new_run_id
@@ -177,7 +177,7 @@ async def go_on(
     row = find_run(store.home, run)
     check_prompt(store, row, prompt, options.door == WORKER)
     if row.queue and not prompt and options.door != WORKER:  # a prompt is sent by this process
-        return left_to_workers(store, row, decisions, options.door)
+        return left_to_workers(store, row, decisions, options)
     later = prompt if prompt and not instead and row.status not in ENDED else ""
     now = None if later else prompt
     outcome = await _through_tasks(await _resumed(run, door, decisions, now, instead), door)
@@ -245,7 +245,7 @@ async def _resumed(
     record_decisions(store, row.run, decisions, door=options.door)
 
     async def following(drive: Drive, context: WorkflowContext) -> Any:
-        keep_rights(drive.conn, row.run, prepared.options.rights or {})
+        keep_option(drive.conn, row.run, "rights", prepared.options.rights or {})
         snapshot, answers = await drive.resume_input()
         text, head = prompt, dict[str, str]()
         if snapshot.tasks and prompt and instead and chosen.follow_up:
