@@ -151,7 +151,8 @@ def _queue(args: Args, env: Mapping[str, str]) -> str:
         return ""
     from interlock.engine.client.fleet import Fleet
 
-    return args.queue or (GIT_QUEUE if args.repo else Fleet(state_home(env)).host_queue())
+    fleet = Fleet(state_home(env))
+    return args.queue or (GIT_QUEUE if args.repo else fleet.host_queue())
 
 
 def _submitted(args: Args) -> dict[str, Any] | None:

@@ -105,7 +105,7 @@ class Options:
     limited: "FleetLimits | None" = None
     """For a worker's drive: the limits over all workers."""
     queue: str = ""
-    """A new run is only stored, and driven by a worker of this queue (`engine/fleet`); empty: it is driven here."""
+    """A worker of this queue drives the run (`engine/fleet`); empty: one of the queue that it has, or this process."""
 
 
 class Pending(TypedDict):

@@ -230,26 +230,38 @@ def test_a_store_that_cannot_be_used_is_one_line_without_the_password(
     assert told.err.count("\n") == 1
 
 
-def test_a_run_that_is_copied_to_a_server_driven_on_there_and_copied_back_replays(
+def test_a_run_that_is_copied_to_a_server_driven_on_by_a_worker_and_copied_back_replays(
     run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script, server = tmp_path / "script.json", fresh_database()
     script.write_text(json.dumps(SCRIPT))
     assert run("-m", f"script:{script}", "-p", "make it").code == 75
     (name,) = [row["run"] for row in run("runs", "--json").json]
-    own = os.environ["INTERLOCK_HOME"]
+    here, own = _hashes(run("replay", name).out), os.environ["INTERLOCK_HOME"]
+    refused = run("resume", name, "--queue", "q", "--approve", "all")
+    assert refused.code == 2 and "this store is a file" in refused.err
     assert run("store", "copy", name, "--to", server).code == 0
     assert "is in the other store already" in run("store", "copy", name, "--to", server).err
     run("runs", "rm", name)
     monkeypatch.setenv("INTERLOCK_STORE", server)
-    assert run("resume", name, "--approve", "all").code == 75
-    assert run("resume", name, "--approve", "all").code == 0
-    there = run("replay", name).out
+    assert run("fleet", "init").code == 0
+    refused = run("resume", name, "-p", "more", "--detach")
+    assert refused.code == 2 and "a worker takes no prompt" in refused.err
+    worker = Worker()
+    try:
+        assert run("resume", name, "--approve", "all", "--detach").code == 0
+        assert run("wait", name).code == 75
+        assert run("resume", name, "--approve", "all").code == 0
+        assert run("wait", name).code == 0
+    finally:
+        assert worker.end() == 0
+    there = _hashes(run("replay", name).out)
     assert run("store", "copy", name, "--to", own).code == 0
     monkeypatch.setenv("INTERLOCK_STORE", "")
     for check in (("show", name, "--verify"), ("audit", "verify"), ("doctor", "--store")):
         assert run(*check).code == 0, check
-    assert _hashes(run("replay", name).out) == _hashes(there)
+    assert here and there[: len(here)] == here
+    assert _hashes(run("replay", name).out) == there
     assert run("undo", name).code == 0
     assert not (tmp_path / "work" / "made.txt").exists()
 

@@ -121,13 +121,19 @@ def queued(run: str, workflow: str, warnings: Sequence[str] = ()) -> Outcome:
 
 
 def left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], options: Options) -> Outcome:
-    """The decisions are persisted, as are limits given now, and a worker drives the run."""
-    from interlock.engine.store.queue import hand_to_workers
+    """The decisions are persisted, as are limits given now, and a worker drives the run.
+
+    Of the queue that the options name, or of its own.
+    """
+    from interlock.engine.store.queue import give, hand_to_workers
 
     with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
         if options.limits:
             before: dict[str, Any] = read_options(conn, row.run).get("limits") or {}
             keep_option(conn, row.run, "limits", {**before, **options.limits})
+        if options.queue:
+            keep_option(conn, row.run, "submitted", options.submitted or {})
+            give(conn, row.run, options.queue)
         if not decisions:
             hand_to_workers(conn, row.run)
     record_decisions(store, row.run, decisions, door=options.door)  # with the job

@@ -46,7 +46,7 @@ from interlock.engine.driver.prepare import (
     without_secrets,
 )
 from interlock.engine.driver.stop import Stop
-from interlock.engine.driver.submitted import check_prompt, needs_model, place_of, submitted
+from interlock.engine.driver.submitted import WORKER, check_prompt, needs_model, place_of, submitted
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, find_run
 from interlock.engine.store import Store, diagnosed, first_input, keep_option
@@ -72,8 +72,6 @@ from interlock.state.events import ErrorEvent, Init
 from interlock.state.text import clean
 from interlock.state.workflow import WorkflowContext
 
-WORKER = "worker"
-"""The door through which workers drive (`engine/fleet`)."""
 _NOT_DRIVEN = "Stopped before run {run!r} was driven by this process. Go on with: interlock resume {run}"
 _UNSENT = "Your prompt wasn't sent: the run hasn't answered the one before. Send it again when it has."
 T = TypeVar("T")
@@ -175,8 +173,8 @@ async def go_on(
     door = _Door(store, options, renderers, stop, rewire)
     run = deepest(store.home, find_run(store.home, run, options.workspace).run)
     row = find_run(store.home, run)
-    check_prompt(store, row, prompt, options.door == WORKER)
-    if row.queue and not prompt and options.door != WORKER:  # a prompt is sent by this process
+    check_prompt(store, row, prompt, options)
+    if (row.queue or options.queue) and not prompt and options.door != WORKER:
         return left_to_workers(store, row, decisions, options)
     later = prompt if prompt and not instead and row.status not in ENDED else ""
     now = None if later else prompt

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.engine.fleet import job as drive_process
 from interlock.engine.fleet import scheduled as start_process
-from interlock.engine.store import Store, queue, schedules
+from interlock.engine.store import Store, explained, queue, schedules
 from interlock.engine.store.admission import admit, leave, release
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.database import address_of
@@ -69,7 +69,9 @@ class _Lines(logging.Handler):
         self._report = report
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._report(" ".join(record.getMessage().split())[:_LINE])
+        error = record.exc_info[1] if record.name == "asyncio" and record.exc_info else None
+        said = str(error.__cause__ or error) if error else record.getMessage()  # not how the task looks
+        self._report(" ".join(said.split())[:_LINE])
 
 
 @dataclass
@@ -220,13 +222,14 @@ class Worker:
         """Write in a transaction of the store; while it doesn't answer, try again."""
 
         def write() -> T:
-            with closing(Store(self.home).connect()) as conn, conn.transaction():
+            store = Store(self.home)
+            with explained(store.path), closing(store.connect()) as conn, conn.transaction():
                 return act(conn)
 
         while True:
             try:
                 return await asyncio.to_thread(write)
-            except (StoreError, BusyError, *Store(self.home).errors) as error:
+            except (StoreError, BusyError) as error:
                 self.report(f"The store doesn't answer ({error}).")
                 await asyncio.sleep(_AGAIN_S)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine.store import note_error, read_options
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.lineage import with_subtasks
+from interlock.engine.store.lineage import first_task, with_subtasks
 from interlock.engine.store.runs import set_status
 from interlock.state.errors import PASSING, ConfigError, StoreError
 
@@ -213,6 +213,12 @@ def hand_to_workers(
             note_error(conn, run, None)
         put_job(conn, run, row[0], after_s, deaths)
     return bool(row and row[0])
+
+
+def give(conn: Connection, run: str, queue: str) -> None:
+    """Inside a transaction: from now on workers of this queue drive the run, its subtasks and the tasks above it."""
+    for one in with_subtasks(conn, first_task(conn, run)):
+        conn.execute("update runs set queue = ? where run = ?", (queue, one))
 
 
 def take_back(conn: Connection, run: str) -> bool:

@@ -54,6 +54,8 @@ class ModelRequest:
     thinking: Thinking = "auto"
     most: int | None = None
     """Tokens of the reply at most, thoughts included, where a budget leaves less than the model may write."""
+    size: int = 0
+    """Its estimated tokens, tools included, before what is known of the model's tokenizer."""
 
 
 @dataclass(frozen=True)
