@@ -73,12 +73,12 @@ def test_a_run_over_the_limit_of_its_user_waits_without_a_process_until_another_
             conn.execute("select procrastinate_finish_job_v1(?, 'succeeded', true)", (jobs[name],))
 
     assert (admitted(names[0]), admitted(names[2])) == ("", "")
-    assert "limit of user 'anna' is used up: 1 run at once" in admitted(names[1])
+    assert "limit of user 'anna' leaves no room: 1 run at once" in admitted(names[1])
     ended(names[1])  # as the worker does it, which is free for others
     assert fetched() is None
     assert f"{names[1]}  queued: limit of user anna" in fleet("runs").out
     assert "limit of user anna" in fleet("fleet").out
-    assert "The limit of user 'anna' is used up: 1 run at once." in fleet("show", names[1]).out
+    assert "The limit of user 'anna' leaves no room: 1 run at once." in fleet("show", names[1]).out
     with writing() as conn:
         leave(conn, jobs[names[2]])
     assert fetched() is None, "it waits for one of its own user"
@@ -139,10 +139,16 @@ def test_a_run_that_meets_the_limit_of_a_model_goes_on_once_it_has_room(fleet: R
         assert conn.execute(used).fetchone() == conn.execute(spent).fetchone(), "estimates are settled"
 
 
-def test_a_limit_in_dollars_needs_the_price_of_the_model(fleet: Run, tmp_path: Path) -> None:
-    assert fleet("limits", "workflow=main", "--usd-per-day", "1").code == 0
+def test_a_run_that_its_budget_or_a_missing_price_stops_waits_for_whoever_resumes_it(
+    fleet: Run, tmp_path: Path
+) -> None:
     worker = Worker()
     try:
+        poor = begin(fleet, tmp_path, "anna", "--max-tokens", "100")
+        assert fleet("wait", poor).code == 57
+        assert fleet("resume", poor, "--max-tokens", "100000").code == 0
+        assert fleet("wait", poor).code == 0
+        assert fleet("limits", "workflow=main", "--usd-per-day", "1").code == 0
         name = begin(fleet, tmp_path, "anna")
         assert fleet("wait", name).code == 57
         assert "needs the price of 'script:" in fleet("show", name).out

@@ -11,7 +11,7 @@ from interlock.engine.driver.drive import Drive
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
-from interlock.engine.store import Store, diagnosed, note_error
+from interlock.engine.store import Store, diagnosed, keep_option, note_error, read_options
 from interlock.engine.store.approvals import number_requests, ready_answers, record_decisions, supersede
 from interlock.engine.store.runs import end_run
 from interlock.graphs._pipeline import Pipeline
@@ -121,11 +121,18 @@ def queued(run: str, workflow: str, warnings: Sequence[str] = ()) -> Outcome:
 
 
 def left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], options: Options) -> Outcome:
-    """The decisions are persisted, and a worker drives the run: of the queue that the options name, or of its own."""
+    """The decisions are persisted, as are limits given now, and a worker drives the run.
+
+    Of the queue that the options name, or of its own.
+    """
     from interlock.engine.store.queue import give, hand_to_workers
 
     with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
+        if options.limits:
+            before: dict[str, Any] = read_options(conn, row.run).get("limits") or {}
+            keep_option(conn, row.run, "limits", {**before, **options.limits})
         if options.queue:
+            keep_option(conn, row.run, "submitted", options.submitted or {})
             give(conn, row.run, options.queue)
         if not decisions:
             hand_to_workers(conn, row.run)

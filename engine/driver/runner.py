@@ -48,7 +48,7 @@ from interlock.engine.driver.stop import Stop
 from interlock.engine.driver.submitted import WORKER, check_prompt, needs_model, place_of, submitted
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, find_run
-from interlock.engine.store import Store, diagnosed, first_input, keep_rights
+from interlock.engine.store import Store, diagnosed, first_input, keep_option
 from interlock.engine.store.approvals import record_decisions
 from interlock.engine.store.lineage import above, deepest, topmost
 from interlock.engine.store.runs import NewRun, insert_run, new_run_id
@@ -242,7 +242,7 @@ async def _resumed(
     record_decisions(store, row.run, decisions, door=options.door)
 
     async def following(drive: Drive, context: WorkflowContext) -> Any:
-        keep_rights(drive.conn, row.run, prepared.options.rights or {})
+        keep_option(drive.conn, row.run, "rights", prepared.options.rights or {})
         snapshot, answers = await drive.resume_input()
         text, head = prompt, dict[str, str]()
         if snapshot.tasks and prompt and instead and chosen.follow_up:

@@ -13,7 +13,7 @@ from typing import Any
 
 from interlock import engine
 from interlock.engine.driver.of_run import restored
-from interlock.engine.driver.runner import WORKER
+from interlock.engine.driver.submitted import WORKER
 from interlock.engine.fleet.job import TRY_AGAIN, leave_with_worker
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import exact_run

@@ -233,12 +233,12 @@ def read_options(conn: Connection, run: str) -> dict[str, Any]:
     return json.loads(row[0])
 
 
-def keep_rights(conn: Connection, run: str, rights: Mapping[str, Any]) -> None:
-    """Update the run's persisted rules."""
+def keep_option(conn: Connection, run: str, name: str, value: Mapping[str, Any]) -> None:
+    """Update one of the run's persisted options: `rights`, its rules, or `limits`."""
     options = read_options(conn, run)
-    if options.get("rights") != rights:
+    if options.get(name) != value:
         with conn.transaction():
-            text = json.dumps({**options, "rights": rights})
+            text = json.dumps({**options, name: value})
             conn.execute("update runs set options = ? where run = ?", (text, run))
 
 

@@ -184,7 +184,7 @@ def wait_for_runs(limit: Limit) -> Wait:
 
 
 def _why(limit: Limit, used: str) -> str:
-    return f"The limit of {limit.kind} {limit.name!r} is used up: {used}. The run goes on by itself."
+    return f"The limit of {limit.kind} {limit.name!r} leaves no room: {used}. The run goes on by itself."
 
 
 def _shown(figure: float) -> str:
