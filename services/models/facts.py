@@ -315,9 +315,11 @@ class ModelFacts:
         return self._all().get(self._key(model), Seen())
 
     def see(self, model: str, **found: object) -> None:
+        if self._file is None or provider_of(model) == "script":
+            return
         before = self.seen(model)
         now = Seen.model_validate({**before.model_dump(), **found})
-        if now == before or self._file is None or provider_of(model) == "script":
+        if now == before:
             return
         with locked(self._file.parent, _WAIT_S):
             known = {**self._all(), self._key(model): now}
