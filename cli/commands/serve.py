@@ -10,6 +10,8 @@ from interlock.cli.parsing import Args, Parser, flag, number
 from interlock.cli.render.output import out
 from interlock.state.errors import UserError
 
+_READ_ONLY = "The server was started with --read-only."
+
 
 def serve_parser() -> Parser:
     made = Parser(
@@ -48,10 +50,12 @@ def serve(args: Args) -> int | None:
         return _token(args)
     from interlock.cli.web.guard import Access, Proxy
     from interlock.cli.web.server import run
+    from interlock.engine.client import Client
 
     proxy = Proxy(args.trusted_proxy, args.user_header) if args.trusted_proxy else None
     options = replace(options_from(args), interactive=True, door="page")
-    return run(options, Access(args.port, args.read_only, proxy, args.allow_origin), args.open)
+    only_reads = _READ_ONLY if args.read_only else Client(options).only_reads
+    return run(options, Access(args.port, only_reads, proxy, args.allow_origin), args.open)
 
 
 def _token(args: Args) -> None:

@@ -39,7 +39,8 @@ class Page:
 
         @asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-            resume()
+            if not access.only_reads:
+                resume()
             yield
 
         app = Starlette(routes=[*routes, *self._routes()], lifespan=lifespan)
@@ -67,6 +68,7 @@ class Page:
     def _own(look: Callable[[str, Answer], Route], act: Callable[[str, str, Answer], Route]) -> list[Route]:
         run = "/api/runs/{run}"
         return [
+            look("/api/me", _me),
             look("/api/changes", _changes),
             look("/api/requests", looks.requests),
             look("/api/requests/{id}", looks.request),
@@ -123,6 +125,10 @@ async def _events(page: Served, request: Request) -> Response:
 
 async def _changes(page: Served, _: Request) -> Response:
     return EventStream(changes(page.client))
+
+
+async def _me(_: Served, request: Request) -> dict[str, str]:
+    return request.state.person._asdict()
 
 
 async def _ok(_: Request) -> Response:

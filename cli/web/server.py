@@ -31,6 +31,8 @@ def run(options: Options, access: Access, opened: bool) -> int:
     sys.stdout.write(f"Serving this user's runs. Open: {address}\n")
     if access.proxy:
         sys.stdout.write(f"Through the proxy: https://{access.proxy.host}/#token={page.tokens.page}\n")
+    if access.only_reads:
+        sys.stdout.write(f"Nobody can decide or change anything here. {access.only_reads}\n")
     sys.stdout.write("Stop with Ctrl-C; runs go on.\n")
     sys.stdout.flush()
     if opened and not webbrowser.open(f"{at}/#token={page.tokens.once()}"):

@@ -125,6 +125,10 @@ class Store:
         """A drive's connection: rows may be buffered until its next commit."""
         return self._database.connect(self.path, "NORMAL", buffers=True)
 
+    def only_reads(self) -> str:
+        """As the adapter's."""
+        return self._database.only_reads(self.path)
+
     def writer(self) -> int | None:
         """Pid of the process that is writing now; None: nobody, or unknown."""
         return self._database.writer_of(self.path)

@@ -4,7 +4,7 @@ import json
 import re
 import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -326,6 +326,17 @@ def free_bytes(conn: Connection) -> int:  # noqa: ARG001 - the server keeps its 
 
 def shrink(conn: Connection) -> None:
     """The server does it."""
+
+
+def only_reads(path: Path) -> str:
+    with explained(path), closing(connect_reader(path)) as conn:
+        role, may, standby = conn.execute(
+            "select current_user, coalesce(has_table_privilege(to_regclass('runs'), 'insert'), true), "
+            "pg_is_in_recovery()"
+        ).fetchone()
+    if standby:
+        return "The store's server is a standby, which can only be read."
+    return "" if may else f"Role {role!r} of the store's database may only look."
 
 
 def writer_of(path: Path) -> int | None:  # noqa: ARG001 - a server's writers don't wait for one process
