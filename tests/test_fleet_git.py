@@ -1,6 +1,8 @@
 """Runs on git repositories: cloned by workers, taken over with their files, delivered."""
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable
@@ -58,8 +60,11 @@ def settings(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     (script := tmp_path / "script.json").write_text(json.dumps(SCRIPT))
     file = home / ".interlock" / "settings.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    model = {"name": f"script:{script}"}
-    file.write_text(json.dumps({"model": model, "fleet": {"localRepositories": [str(tmp_path)]}}))
+    trusting = {"localRepositories": [str(tmp_path)], "trustedRepositories": ["*"], "sandbox": "untrusted"}
+    allowed = {"environmentVariableRedaction": {"allowed": ["COUNT"]}}
+    file.write_text(
+        json.dumps({"model": {"name": f"script:{script}"}, "fleet": trusting, "security": allowed})
+    )
     return file
 
 
@@ -114,14 +119,18 @@ def test_a_run_pushes_a_branch_with_what_it_changed_once_a_person_approves_and_l
     name = begin("--deliver", "branch", "--policy", str(rules))
     worker = Worker("--workspaces", str(clones))
     try:
-        assert fleet("wait", name).code == 0
-        until(lambda: fleet("approvals", "--json").json)
+        told = fleet("wait", name)
         (request,) = fleet("approvals", "--json").json
+        assert (told.code, told.out.splitlines()) == (
+            75,
+            [f"{name}  done; {request['run']} pushes what it changed", f"{request['run']}  waiting"],
+        )
         assert request["args"]["command"] == f"git push file://{origin} HEAD:refs/heads/interlock/{name}"
         assert git("branch", at=origin) == "* main"
         fleet("resume", request["run"], "--approve", str(request["number"]))
-        until(lambda: f"interlock/{name}" in git("branch", at=origin))
-        until(lambda: not (clones / name).exists())
+        assert fleet("wait", name).code == 0
+        assert f"interlock/{name}" in git("branch", at=origin)
+        assert not (clones / name).exists()
     finally:
         assert worker.end() == 0
     branch = f"interlock/{name}"
@@ -134,6 +143,30 @@ def test_a_run_pushes_a_branch_with_what_it_changed_once_a_person_approves_and_l
     (tmp_path / "changes.patch").write_text(fleet("export", name, "--format", "patch").out)
     git("apply", "../changes.patch", at=tmp_path / "again")
     assert (tmp_path / "again" / "made.txt").read_text() == "made\nmore\n"
+
+
+@pytest.mark.sweep
+def test_what_a_run_changed_is_delivered_though_its_worker_died_before_that(
+    fleet: Run, begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (wrapper := tmp_path / "bin" / "git").parent.mkdir()
+    (hang := tmp_path / "hang").touch()
+    hangs = f'case "$*" in *" diff "*) while test -e {hang}; do touch {hang}.ed; sleep 0.1; done;; esac'
+    wrapper.write_text(f'#!/bin/sh\n{hangs}\nexec {shutil.which("git")} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    (clones := tmp_path / "one").mkdir()
+    name, first = begin(), Worker("--workspaces", str(clones))
+    until(lambda: Path(f"{hang}.ed").exists())
+    assert fleet("wait", name, "--timeout", "1s").code == 124
+    first.end(signal.SIGKILL)
+    hang.unlink()
+    second = Worker("--workspaces", str(clones))
+    try:
+        assert fleet("wait", name).code == 0
+        assert "+made" in fleet("export", name, "--format", "patch").out
+    finally:
+        assert second.end() == 0
 
 
 REFUSED = {

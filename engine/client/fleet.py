@@ -1,7 +1,8 @@
 """fleet: what front ends do with runs that workers drive: set up, work, look, stop, and copy between stores."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import getpass
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from interlock.engine.store import Store, explained, reading
 from interlock.engine.store.database import address_of, placed
-from interlock.state.errors import UserError
+from interlock.state.errors import SandboxError, UserError
 
 if TYPE_CHECKING:
     from interlock.engine.fleet.worker import Start
@@ -19,6 +20,7 @@ _NO_SERVER = (
     "Workers drive runs that are in PostgreSQL, and this store is a file. Name the database with "
     "INTERLOCK_STORE=postgresql://USER@HOST/DATABASE, and set it up with: interlock fleet init"
 )
+_INSTEAD = "Or start it without --sandbox and --workspaces: then it drives only runs in folders."
 
 
 def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
@@ -41,6 +43,15 @@ def repository_option(text: str, deliver: str) -> dict[str, str]:
     return as_option(text, deliver)
 
 
+def delivery(home: Path, run: str) -> tuple[bool, str]:
+    """Whether a worker is still at a run that is done, to deliver it; and the run that pushes its branch, if any."""
+    from interlock.engine.store.queue import delivery
+
+    with reading(home) as conn:
+        assert conn is not None
+        return delivery(conn, run)
+
+
 def migrate(home: Path) -> None:
     """Make the store's tables, or what an older store lacks of them. Raises `StoreError`."""
     Store(home).open()
@@ -52,6 +63,38 @@ def set_up_by_hand() -> str:
     from interlock.engine.store.queue import definitions
 
     return for_administrators(definitions())
+
+
+_INSIDE = (
+    "commands run in the sandbox, and see their own folder and the system, but no key, database or other run"
+)
+_OUTSIDE = "commands run as user {user!r} and can read what {user!r} can, keys and other runs included"
+
+
+def isolation(env: Mapping[str, str], *, everything: bool, clones: bool) -> list[str]:
+    """What keeps the commands of a worker's runs from its keys and from each other, a line for each kind of run.
+
+    `everything`: all run in the sandbox; `clones`: it takes runs on repositories. Raises `SandboxError` where nothing
+    can isolate what must be isolated.
+    """
+    from interlock.engine.fleet.checkout import fleet_settings
+    from interlock.services.sandbox.sandbox import cause, check_here
+
+    settings, outside = fleet_settings(env), _OUTSIDE.format(user=getpass.getuser())
+    some = bool(settings.trusted_repositories) and settings.sandbox == "untrusted" and not everything
+    told = [f"Runs in folders: {_INSIDE if everything else f'{outside} (--sandbox prevents it)'}."]
+    if some:
+        told.append(f"Runs on repositories in fleet.trustedRepositories: {outside}.")
+    if clones:
+        told.append(f"Runs on {'other ' if some else ''}repositories: {_INSIDE}.")
+    try:
+        if everything or clones:
+            check_here(env)
+    except SandboxError as error:
+        if everything or not some:
+            raise SandboxError(f"This worker can't isolate runs. {cause(error)}. {_INSTEAD}") from error
+        told[-1] = f"Runs on other repositories: refused, as nothing can isolate them here. {cause(error)}."
+    return told
 
 
 def _base_of(home: Path) -> Path:

@@ -67,14 +67,19 @@ def move(
     `note`: what their models are told.
     """
     for name in _in_folder(conn, run):
-        options = {**read_options(conn, name), "repository": dict(repository)}
-        conn.execute(
-            "update runs set workspace = ?, options = ? where run = ?", (folder, json.dumps(options), name)
-        )
+        own: dict[str, str] = read_options(conn, name).get("repository") or {}
+        set_repository(conn, name, {**own, **{key: repository[key] for key in ("commit", "at")}})
+        conn.execute("update runs set workspace = ? where run = ?", (folder, name))
         move_requests(conn, name, old.folder, folder)
         _move_intents(conn, name, old.folder, folder)
         if note:
             add_note(conn, name, note)
+
+
+def set_repository(conn: Connection, run: str, repository: Mapping[str, str]) -> None:
+    """Inside a transaction: change what the run's options say of its repository."""
+    options = {**read_options(conn, run), "repository": dict(repository)}
+    conn.execute("update runs set options = ? where run = ?", (json.dumps(options), run))
 
 
 def add_note(conn: Connection, run: str, text: str) -> None:

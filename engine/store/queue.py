@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.engine.store import note_error
+from interlock.engine.store import note_error, read_options
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.lineage import with_subtasks
 from interlock.engine.store.runs import set_status
@@ -131,9 +131,9 @@ def hand_to_workers(
 ) -> bool:
     """Inside a transaction: put a job for the run if it is one that workers drive; returns whether it is.
 
-    `if_due`: not if it is over or waits for a person.
+    `if_due`: not if it was cancelled or waits for a person. One that is done may have to be delivered.
     """
-    due = _IS_DUE if if_due else "true"
+    due = f"r.status <> 'cancelled' and {_NOT_ASKED}" if if_due else "true"
     row = conn.execute(f"select r.queue from runs r where r.run = ? and {due}", (run,)).fetchone()
     if row and row[0]:
         put_job(conn, run, row[0], after_s, deaths)
@@ -168,6 +168,13 @@ def take_over(conn: Connection, found: Unsure) -> None:
     )
 
 
+def delivery(conn: Connection, run: str) -> tuple[bool, str]:
+    """Whether a worker still has a job for the run, as it has until it delivered; and the run that pushes, if any."""
+    sql = "select 1 from procrastinate_jobs where lock = ? and status in ('todo', 'doing') limit 1"
+    repository: dict[str, str] = read_options(conn, run).get("repository") or {}
+    return conn.execute(sql, (run,)).fetchone() is not None, repository.get("pushed_by", "")
+
+
 def got_further(conn: Connection, run: str, steps: int) -> bool:
     """Whether the run is further than it was when it had taken so many steps."""
     return _steps(conn, run) > steps
@@ -199,10 +206,9 @@ def standing(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
 
 
 _ASKED = "a.answer is null and a.superseded = 0 and a.interrupt is not null"
-_IS_DUE = (
-    "r.status not in ('done', 'cancelled') "
-    f"and not exists (select 1 from approvals a where a.run = r.run and {_ASKED})"
-)
+_NOT_ASKED = f"not exists (select 1 from approvals a where a.run = r.run and {_ASKED})"
+_IS_DUE = f"r.status not in ('done', 'cancelled') and {_NOT_ASKED}"
+# Last: runs that are over, whose worker died before it delivered what they changed.
 _UNSURE = f"""
 select r.run, j.id, r.queue, j.worker_id,
        j.id is not null and (w.id is null or w.last_heartbeat < now() - make_interval(secs => :stalled)),
@@ -212,6 +218,11 @@ left join procrastinate_jobs j on j.lock = r.run and j.status = 'doing'
 left join procrastinate_workers w on w.id = j.worker_id
 where r.queue is not null and r.status = 'open' and (j.id is not null or {_IS_DUE})
       and not exists (select 1 from procrastinate_jobs t where t.lock = r.run and t.status = 'todo')
+union all
+select r.run, j.id, r.queue, j.worker_id, true, 0, 0, 0
+from procrastinate_jobs j join runs r on r.run = j.lock and r.status <> 'open'
+left join procrastinate_workers w on w.id = j.worker_id
+where j.status = 'doing' and (w.id is null or w.last_heartbeat < now() - make_interval(secs => :stalled))
 """
 _WORKERS = """
 select id, cast(extract(epoch from now() - last_heartbeat) as double precision)
