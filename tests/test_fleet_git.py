@@ -89,7 +89,7 @@ def test_a_host_that_takes_over_has_the_same_files_and_no_effect_is_doubled(
     until(count.exists)
     was = _tree(one / name)
     first.end(signal.SIGKILL)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another-state"))
+    monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "another-state"))
     second = Worker("--workspaces", str(two))
     try:
         assert fleet("wait", name).code == 75
@@ -143,6 +143,41 @@ def test_a_run_pushes_a_branch_with_what_it_changed_once_a_person_approves_and_l
     (tmp_path / "changes.patch").write_text(fleet("export", name, "--format", "patch").out)
     git("apply", "../changes.patch", at=tmp_path / "again")
     assert (tmp_path / "again" / "made.txt").read_text() == "made\nmore\n"
+
+
+@pytest.mark.sweep
+def test_a_host_without_the_clone_shows_forks_and_undoes_what_a_run_did(
+    fleet: Run, settings: Path, origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = {"name": "write_file", "args": {"file_path": "made.txt", "content": "made\n"}}
+    calls = [write, {**CALL, "args": {"command": "echo two >> a.txt"}}]
+    script = [*({"tool_calls": [call]} for call in calls), {"text": "Made it."}]
+    (tmp_path / "script.json").write_text(json.dumps(script))
+    for name in ("one", "two", "laptop"):
+        (tmp_path / name).mkdir()
+    name = fleet("run", "main", "--detach", "--repo", f"file://{origin}", "make it").out.strip()
+    first = Worker("--workspaces", str(tmp_path / "one"))
+    for _ in calls:
+        fleet("resume", name, "--approve", "all")
+        assert fleet("wait", name).code == 75
+    assert first.end() == 0
+    shutil.rmtree(tmp_path / "one")
+    monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "another-state"))
+    monkeypatch.chdir(tmp_path / "laptop")
+    assert "+made" in fleet("diff", name, "--files").out
+    forked = fleet("fork", name, "--at", "3", "--json").json
+    assert Path(forked["workspace"], "made.txt").read_text() == "made\n"
+    assert "aren't on this host" in fleet("rewind", name, "--at", "1", "--yes").err
+    assert fleet("undo", name).out == "D made.txt\n"
+    second = Worker("--workspaces", str(tmp_path / "two"))
+    try:
+        fleet("resume", name, "--approve", "all")
+        assert fleet("wait", name).code == 0
+    finally:
+        assert second.end() == 0
+    patch = fleet("export", name, "--format", "patch").out
+    assert "+two" in patch and "made.txt" not in patch
+    assert "can't be undone here" in fleet("undo", name).err
 
 
 @pytest.mark.sweep

@@ -182,7 +182,8 @@ def wait(args: Args) -> int:
             if not args.json:
                 out().print(f"{name}  {status}" + (f"; {pushing} pushes what it changed" if pushing else ""))
         if left and until and time.monotonic() > until:
-            raise UserError(f"Not over after {args.timeout:g} s: {', '.join(left)}.", _TIMED_OUT)
+            err().print(f"Not over after {args.timeout:g} s: {', '.join(left)}.")
+            return _TIMED_OUT
         if left:
             time.sleep(_LOOK_S)
     rows = {row.run: row for row in client.named_runs(names)}

@@ -27,7 +27,7 @@ from interlock.engine.options import (
 )
 from interlock.engine.read import ENDED, STATUSES, Request, RunRow, Step, path
 from interlock.engine.read.calls import Agent, Call
-from interlock.engine.store import Store, diagnosed, state_home
+from interlock.engine.store import Store, diagnosed, reading, state_home
 
 if TYPE_CHECKING:
     from interlock.engine.client.changes import Change, Rewind
@@ -96,7 +96,8 @@ class Client(Views):
     @cached_property
     def only_reads(self) -> str:
         """Why this user may change nothing in the store; empty: they may. Raises `StoreError`."""
-        return Store(self.home).only_reads()
+        with reading(self.home):  # raises what is wrong with the store
+            return Store(self.home).only_reads()
 
     @property
     def drives(self) -> "LiveDrives":

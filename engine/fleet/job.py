@@ -19,6 +19,7 @@ from interlock.engine.fleet.checkout import Checkout, check_out, workspaces_of
 from interlock.engine.fleet.delivery import deliver
 from interlock.engine.options import Options
 from interlock.engine.store import Store
+from interlock.engine.store.leases import read_lease
 from interlock.engine.store.queue import give_up
 from interlock.services.sandbox.sandbox import cause
 from interlock.services.secrets.environment import clear_own_environment, without_database
@@ -57,9 +58,11 @@ def main(run: str, at: str) -> int:
 
 
 def _given_up(home: Path, run: str, kind: str, why: str) -> int:
-    """End a run that would fail again, however often it is driven; a person may resume it."""
+    """End a run that would fail again, however often it is driven, unless another process drives it by now."""
     with closing(Store(home).connect()) as conn, conn.transaction():
-        give_up(conn, run, kind, why)
+        lease = read_lease(conn, run)
+        if lease is None or not lease.held:
+            give_up(conn, run, kind, why)
     return 0
 
 

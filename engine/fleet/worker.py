@@ -79,6 +79,8 @@ class Worker:
     report: Callable[[str], None]
     start: Start
     _driving: dict[str, Process] = field(default_factory=dict[str, Any])
+    _jobs: set[str] = field(default_factory=set[str])
+    """Runs that this worker has a job of; a process may take long to start."""
     _stopping: bool = False
     _seen: dict[queue.Unsure, float] = field(default_factory=dict[queue.Unsure, float])
     """What the sweep found, and since when."""
@@ -132,7 +134,11 @@ class Worker:
         if deaths and (said := await self._stored(lambda conn: _given_up(conn, run, steps, deaths))):
             self.report(said)
             return
-        code, aborted, said = await self._process(context, run)
+        self._jobs.add(run)
+        try:
+            code, aborted, said = await self._process(context, run)
+        finally:
+            self._jobs.discard(run)
         if aborted:
             self.report(f"{run}: stopped on request")
             raise JobAborted
@@ -208,7 +214,7 @@ class Worker:
                 self.report(f"{one.run}: nobody drives it; put back")
 
     def _may_be_abandoned(self, one: queue.Unsure) -> bool:
-        if one.run in self._driving:
+        if one.run in self._jobs:
             return False
         # A job without a lease may be about to take it; only the worker that has the job knows.
         return one.stalled or one.job is None or bool(one.held) or one.worker in self._own

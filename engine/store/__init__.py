@@ -22,7 +22,7 @@ PARTS = (
     "interlock.db",
     "interlock.db-wal",
     "interlock.db-shm",
-    *("outputs", "audit", "plans", "snapshots", "input", "index", "sandbox", "live", "page.token"),
+    *("outputs", "audit", "plans", "snapshots", "input", "index", "sandbox", "live", "clones", "page.token"),
 )
 """What is in the state directory."""
 

@@ -260,7 +260,8 @@ def _explain(error: psycopg.Error, store: str) -> StoreError | BusyError | Confi
         return StoreError(
             f"No space left on the server of {store!r}. Free some, then: interlock resume latest"
         )
-    if code == "53300":
+    refused = said.partition("FATAL: ")[2] if not code else ""  # at sign-in the driver knows no code
+    if code == "53300" or "too many connections" in refused or "connection slots" in refused:
         return StoreError(
             f"The server of {store!r} takes no more connections ({said}). Raise max_connections."
         )
@@ -268,7 +269,7 @@ def _explain(error: psycopg.Error, store: str) -> StoreError | BusyError | Confi
         return StoreError(
             f"Missing rights in {store!r}: {said}. Grant them with: interlock fleet init --print"
         )
-    if code.startswith("28") or code == "3D000":
+    if code.startswith("28") or code == "3D000" or (refused and "the database system is" not in refused):
         return ConfigError(f"Can't sign in to {store!r}: {said}. Check INTERLOCK_STORE.")
     if isinstance(error, psycopg.OperationalError) and (not code or code.startswith(("08", "57P"))):
         return StoreError(
