@@ -351,7 +351,8 @@ def _decide_queue_stop(page: httpx.Client, fleet: Run, name: str, home: Path) ->
     (request,) = page.get("/api/requests").json()
     given = {"decisions": [{"id": request["id"], "choice": "proceed_once"}]}
     with ThreadPoolExecutor(4) as people:
-        told = [*people.map(lambda _: page.post(f"/api/runs/{name}/decide", json=given), range(4))]
+        asked = [people.submit(page.post, f"/api/runs/{name}/decide", json=given) for _ in range(4)]
+        told = [one.result() for one in asked]
     counts = [one.json().get("decided") for one in told if one.status_code == 200]
     assert counts == [1], [one.text for one in told]
     assert all("decided" in one.text for one in told), "who comes too late is told of it"

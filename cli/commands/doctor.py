@@ -12,7 +12,7 @@ from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import amount, counted, out, place, show_json
 from interlock.engine.client import Client
 from interlock.engine.store import PARTS, reading, state_home
-from interlock.state.errors import InterlockError, SandboxError
+from interlock.state.errors import InterlockError, SandboxError, UserError
 
 if TYPE_CHECKING:
     from interlock.services.config.settings import HookLayer
@@ -50,7 +50,9 @@ def doctor_parser() -> Parser:
 
 def doctor(args: Args) -> int | None:
     home = state_home()
-    findings = [*_workflow(args)] if args.workflow else [*_machine(), *_settings(), *_state(home)]
+    findings = (
+        [*_workflow(args)] if args.workflow else [*_machine(), *_worker(home), *_settings(), *_state(home)]
+    )
     findings += _records(home) if args.store else ()
     if args.json:
         show_json([finding._asdict() for finding in findings])
@@ -110,6 +112,21 @@ def _sandbox() -> Finding:
         return Finding("ok", "sandbox", f"-s works: {check_here(os.environ)}")
     except SandboxError as error:
         return Finding("note", "sandbox", str(error))
+
+
+def _worker(home: Path) -> Iterator[Finding]:
+    """What a worker on this host would isolate; nothing where runs are in a file."""
+    from interlock.engine.client.fleet import Fleet, isolation
+
+    try:
+        Fleet(home)
+        lines = isolation(os.environ, everything=False, clones=True)
+    except SandboxError as error:
+        yield Finding("note", "worker", str(error))
+    except UserError:
+        return
+    else:
+        yield from (Finding("ok", "worker", line) for line in lines)
 
 
 def _settings() -> Iterator[Finding]:

@@ -1,7 +1,6 @@
 """fleet: what front ends do with runs that workers drive: set up, work, look, stop, and copy between stores."""
 
 import asyncio
-import getpass
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -68,7 +67,7 @@ def set_up_by_hand() -> str:
 _INSIDE = (
     "commands run in the sandbox, and see their own folder and the system, but no key, database or other run"
 )
-_OUTSIDE = "commands run as user {user!r} and can read what {user!r} can, keys and other runs included"
+_OUTSIDE = "commands run as the worker's user and can read what it can, keys and other runs included"
 
 
 def isolation(env: Mapping[str, str], *, everything: bool, clones: bool) -> list[str]:
@@ -80,11 +79,11 @@ def isolation(env: Mapping[str, str], *, everything: bool, clones: bool) -> list
     from interlock.engine.fleet.checkout import fleet_settings
     from interlock.services.sandbox.sandbox import cause, check_here
 
-    settings, outside = fleet_settings(env), _OUTSIDE.format(user=getpass.getuser())
+    settings = fleet_settings(env)
     some = bool(settings.trusted_repositories) and settings.sandbox == "untrusted" and not everything
-    told = [f"Runs in folders: {_INSIDE if everything else f'{outside} (--sandbox prevents it)'}."]
+    told = [f"Runs in folders: {_INSIDE if everything else f'{_OUTSIDE} (--sandbox prevents it)'}."]
     if some:
-        told.append(f"Runs on repositories in fleet.trustedRepositories: {outside}.")
+        told.append(f"Runs on repositories in fleet.trustedRepositories: {_OUTSIDE}.")
     if clones:
         told.append(f"Runs on {'other ' if some else ''}repositories: {_INSIDE}.")
     try:
@@ -120,7 +119,7 @@ class Fleet:
         store = Store(self.home)
         store.open()
         with explained(store.path), queue_explained():
-            make_queue(address_of(store.path))
+            make_queue(store.path)
 
     def host_queue(self) -> str:
         """The queue of runs whose files are on this host."""

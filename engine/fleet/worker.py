@@ -15,7 +15,6 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 from interlock.engine.fleet import job as drive_process
 from interlock.engine.store import Store, queue
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.database import address_of
 from interlock.state.errors import BusyError, StoreError
 from interlock.state.text import visible
 
@@ -89,7 +88,7 @@ class Worker:
 
     async def work(self) -> None:
         """Work until SIGTERM or Ctrl-C: no new jobs then, what runs stops at its next commit and is put back."""
-        app = queue.app(address_of(Store(self.home).path))
+        app = queue.app(Store(self.home).path)
         app.task(name=queue.DRIVE, pass_context=True)(self._drive)
         logging.basicConfig(level=logging.WARNING, handlers=[_Lines(self.report)])
         async with app.open_async():

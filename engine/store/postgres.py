@@ -1,6 +1,7 @@
 """postgres: the store in PostgreSQL (14 or newer): its connections, its version, and everything that only it knows."""
 
 import json
+import os
 import re
 import time
 from collections.abc import Generator, Sequence
@@ -12,7 +13,7 @@ from typing import Any, Literal
 try:
     import psycopg
     from psycopg.adapt import Buffer, Loader
-    from psycopg.conninfo import make_conninfo
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
     from psycopg.pq import TransactionStatus
     from psycopg.types.string import TextLoader
 except ImportError as error:
@@ -231,9 +232,17 @@ def connect_reader(path: Path) -> PostgresConnection:
     return PostgresConnection(path, conn)
 
 
+def sign_in(path: Path, **more: str) -> str:
+    """What libpq needs; a password comes from the environment, of which libpq sees nothing secret any more."""
+    address, password = address_of(path), os.environ.get("PGPASSWORD", "")
+    if password and "password" not in conninfo_to_dict(address):
+        more["password"] = password
+    return make_conninfo(address, **more)
+
+
 def _connected(path: Path, options: str) -> "psycopg.Connection[Any]":
     with explained(path):
-        address = make_conninfo(address_of(path), application_name="interlock", options=options, **_SILENCE)
+        address = sign_in(path, application_name="interlock", options=options, **_SILENCE)
         conn: psycopg.Connection[Any] = psycopg.connect(address, autocommit=True)
         conn.adapters.register_loader("numeric", _Number)
         conn.adapters.register_loader("json", TextLoader)

@@ -9,6 +9,7 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine.store import note_error, read_options
@@ -50,15 +51,17 @@ class Unsure(NamedTuple):
     held: int
 
 
-def app(address: str = "") -> "App":
-    """The queue as a worker of this database uses it; without an address it uses the store's own connections."""
+def app(store: Path | None = None) -> "App":
+    """The queue as a worker of this database uses it; without a store it uses that one's own connections."""
+    from interlock.engine.store.postgres import sign_in
+
     try:
         from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
     except ImportError as error:
         raise ConfigError(
             "Runs that workers drive need the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
         ) from error
-    return App(connector=PsycopgConnector(conninfo=address) if address else SyncPsycopgConnector())
+    return App(connector=PsycopgConnector(conninfo=sign_in(store)) if store else SyncPsycopgConnector())
 
 
 @contextmanager
@@ -72,9 +75,9 @@ def explained() -> Generator[None]:
         raise error.__cause__ or error from None
 
 
-def make_queue(address: str) -> None:
+def make_queue(store: Path) -> None:
     """Make Procrastinate's tables, if they are missing."""
-    with app(address).open() as opened:
+    with app(store).open() as opened:
         if not opened.check_connection():
             opened.schema_manager.apply_schema()
 
