@@ -159,6 +159,9 @@ def test_a_worker_drives_a_run_that_is_decided_from_any_terminal(
     assert fleet("audit", "verify").code == 0
     assert fleet("show", name, "--verify").code == 0
     assert fleet("replay", name).code == 0
+    (tmp_path / "script.json").write_text("[]")
+    failing = fleet("run", "main", "--detach", "-m", f"script:{tmp_path}/script.json", "go").out.strip()
+    assert (fleet("wait", failing).code, _status(fleet, failing)) == (1, "failed"), "it isn't driven for ever"
 
 
 def test_a_run_of_a_worker_that_was_killed_is_taken_over_and_what_the_kill_hid_is_asked(

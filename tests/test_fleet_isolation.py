@@ -19,7 +19,7 @@ KEY, OTHER, SIGN_IN = "a-provider-key-7Yq", "files-of-another-run", "database-pa
 HOSTILE = (
     "env | sort; cat /proc/$PPID/environ /proc/[0-9]*/environ; cat ../other/notes.txt; ls -A ..; cat leak keys; "
     "ls -A ~; cat ~/.pgpass ~/.interlock/settings.json ~/.interlock/.env; "
-    "find / -path /proc -prune -o \\( -name notes.txt -o -name store.url \\) -exec cat {} +"
+    "find /tmp -name store.url -exec cat {} +"
 )
 READ = (
     "../other/notes.txt",
