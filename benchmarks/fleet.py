@@ -1,15 +1,17 @@
 """fleet: many runs on many workers while workers, drives, hosts and the database are killed, paused, cut off, stopped.
 
-    .venv/bin/python -P benchmarks/fleet.py                      # 200 runs, 4 workers, faults for 5 minutes
-    .venv/bin/python -P benchmarks/fleet.py --sample             # 50 runs, faults for 60 s
+    .venv/bin/python -P benchmarks/fleet.py                      # 200 runs, 4 workers, 100 faults
+    .venv/bin/python -P benchmarks/fleet.py --sample             # 50 runs, 14 faults, about a minute
     .venv/bin/python -P benchmarks/fleet.py --namespaces         # each worker on a host of its own; needs root
+    .venv/bin/python -P benchmarks/fleet.py --figures            # lists, a turn, decisions, throughput
 
 Starts PostgreSQL in a temporary folder (`docs/postgres_server.py`), a server on loopback that plays Gemini with 20 to
 200 ms, and workers as processes. Each run edits a file and runs a command that counts itself on disk; a quarter of
 them waits for a person's approval at each step, a quarter does its work in a subtask, a quarter also calls an MCP
-server. Where a kill hides whether an effect happened, a person looks at the disk and answers. Prints how many runs
-were lost, doubled, stuck and asked about, which faults came, how long takeovers took, and which processes are left;
-exit code 1 if anything was lost, doubled, stuck or left, or if nothing happened.
+server. Where a kill hides whether an effect happened, a person looks at the disk and answers. The next fault comes once
+runs got further and somebody drives one, and the last run is submitted after the last fault. Prints how many runs were
+lost, doubled, stuck and asked about, which faults came, how long takeovers took, and which processes are left; exit
+code 1 if anything was lost, doubled, stuck or left, if a fault shows in no log, or if nothing was taken over.
 """
 
 import argparse
@@ -25,19 +27,21 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 sys.path.insert(0, str(Path(__file__).parent))
-from fleet_lab import KINDS, Host, Model, Network, Proxy, left_in
-from fleet_matrix import Matrix
+from fleet_lab import KINDS, Host, Model, Network, Proxy, laid_out, left_in
+from fleet_matrix import SIGNS, Matrix, planned
 from postgres_server import Server, installed
 
-SERVER = Path(__file__).parents[1] / "tests" / "mcp_servers" / "odd.py"
-_PATIENCE_S = 600
+_PATIENCE_S = 1200
 """Seconds after the last fault within which every run must be over."""
+_STEPS, _SLOW_S = 4, 60.0
+"""Requests to the model between two faults, so that runs get on however busy the machine is; most seconds without."""
+_AHEAD = 0.2
+"""Part of the runs that is submitted before the faults that it takes part in."""
 
 
 def main() -> int:
@@ -45,6 +49,10 @@ def main() -> int:
     if args.sample and installed() is None:
         print("skipped: PostgreSQL's server isn't installed")
         return 0
+    if args.figures:
+        import fleet_figures
+
+        return fleet_figures.main()
     if args.namespaces and os.getuid() != 0:
         sys.exit("--namespaces makes networks and needs root.")
     print(f"seed {args.seed}", flush=True)
@@ -66,7 +74,7 @@ def main() -> int:
             _let_in(server, network)
         matrix = _made(args, folder, address, server, proxy, network)
         try:
-            return _shaken(args, matrix, server, proxy)
+            return _shaken(args, matrix)
         finally:
             matrix.end_faults(all_of_them=True)
             for host in matrix.hosts:
@@ -78,16 +86,22 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--concurrency", type=int, default=2, help="runs at a time on each worker")
-    parser.add_argument("--seconds", type=float, default=300, help="how long faults are made")
-    parser.add_argument("--every", type=float, default=2, help="seconds between two faults")
-    parser.add_argument("--sample", action="store_true", help="50 runs and 60 s; skipped without PostgreSQL")
+    parser.add_argument("--faults", type=int, default=100)
+    parser.add_argument("--minutes", type=float, default=60, help="after these no more faults come")
+    parser.add_argument("--every", type=float, default=2, help="least seconds between two faults")
+    parser.add_argument(
+        "--sample", action="store_true", help="50 runs, 14 short faults; skipped without PostgreSQL"
+    )
+    parser.add_argument(
+        "--figures", action="store_true", help="no faults: what lists, turns and decisions take"
+    )
     parser.add_argument("--namespaces", action="store_true", help="each worker on a host of its own")
     parser.add_argument("--skew", type=int, default=3600, help="seconds by which hosts' clocks differ")
     parser.add_argument("--keep", action="store_true", help="keep the folder with logs")
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
     args = parser.parse_args()
     if args.sample:
-        args.runs, args.seconds = 50, 60
+        args.runs, args.faults, args.minutes = 50, 14, 4
     return args
 
 
@@ -105,25 +119,10 @@ def _made(
     proxy: Proxy | None,
     network: Network | None,
 ) -> Matrix:
-    for part in ("work", "home/.interlock"):
-        (folder / part).mkdir(parents=True)
-    (folder / "count.txt").touch()
-    odd = {
-        "command": sys.executable,
-        "args": ["-I", "-S", str(SERVER)],
-        "env": {"ODD_LOG": str(folder / "odd.log")},
-    }
-    (folder / "home/.interlock/settings.json").write_text(json.dumps({"mcpServers": {"odd": odd}}))
-    model = Model(folder / "count.txt")
+    model = Model(folder / "count.txt", (20, 60) if args.sample else (20, 200))
     at = f"{network.address}.1" if network else "127.0.0.1"
     store = address.replace(f"127.0.0.1:{server.port}", f"{at}:{proxy.port if proxy else server.port}")
-    env = {
-        **{k: v for k, v in os.environ.items() if not k.startswith(("INTERLOCK_", "GEMINI_", "GOOGLE_"))},
-        "HOME": str(folder / "home"),
-        "GEMINI_API_KEY": "a-key-for-loopback",
-        "GOOGLE_GEMINI_BASE_URL": f"http://{at}:{model.server_address[1]}",
-        "INTERLOCK_STORE": store,
-    }
+    env = laid_out(folder, model, store, at)
     hosts = [
         Host(
             n,
@@ -135,91 +134,80 @@ def _made(
         )
         for n in range(args.workers)
     ]
-    return Matrix(folder, address, env, random.Random(args.seed), hosts, network)
+    short = {"pauses": (18, 20), "cut_s": 8} if args.sample else {}
+    return Matrix(
+        folder, address, env, random.Random(args.seed), hosts, network, server, proxy, model, **short
+    )
 
 
-def _shaken(args: argparse.Namespace, matrix: Matrix, server: Server, proxy: Proxy | None) -> int:
+def _shaken(args: argparse.Namespace, matrix: Matrix) -> int:
     from interlock.engine.client.fleet import Fleet
 
     Fleet(matrix.home()).set_up()
     begun, over = time.monotonic(), threading.Event()
-    people = threading.Thread(target=_people, args=(args, matrix, over), daemon=True)
+    plan = planned(args.faults, bool(matrix.network), matrix.chance)
+    people = threading.Thread(target=_people, args=(args.runs, matrix, plan, over), daemon=True)
     people.start()
-    disasters = _disasters(args, server, proxy, matrix)
-    next_fault = begun
+    last_fault, asked, calm, statuses = begun, 0, 0, dict[str, str]()
     while True:
         now = time.monotonic()
         for host in matrix.hosts:
             if not host.paused:
                 host.start()
-        if now - begun < args.seconds:
-            next(disasters, None)
-            if now >= next_fault and matrix.fault():
-                next_fault = now + args.every
-        matrix.end_faults(all_of_them=now - begun >= args.seconds + 90)
-        try:
-            matrix.look()
-            statuses = matrix.statuses()
-        except Exception as error:
-            matrix.troubles[f"look: {type(error).__name__}"] += 1
-            statuses = {}
-        ended = [run for run, status in statuses.items() if status in ("done", "failed")]
-        if len(ended) == args.runs or now - begun > args.seconds + _PATIENCE_S:
+        idle = now - last_fault < args.every or matrix.model.asked < asked + _STEPS
+        if plan and not (idle and now - last_fault < _SLOW_S) and matrix.fault(plan[0]):
+            last_fault, asked = time.monotonic(), matrix.model.asked
+            del plan[0]
+        if now - begun > args.minutes * 60:
+            plan.clear()
+        matrix.end_faults()
+        matrix.tried("look", matrix.look)
+        if matrix.tried("look", lambda: statuses.update(matrix.statuses())):
+            ended = [run for run, status in statuses.items() if status in ("done", "failed")]
+            if not plan and not matrix.hurt and not matrix.takeovers and len(ended) < args.runs:
+                plan.append("kill a worker")  # whoever was hurt had just ended
+            calm = calm + 1 if not plan and len(ended) == args.runs else 0
+            if calm > 15:  # a person may still resume what was given up
+                break
+        if now - last_fault > _PATIENCE_S:
             break
         time.sleep(0.2)
     over.set()
     people.join()
-    return _told(args, matrix, server, statuses, time.monotonic() - begun)
+    return _told(args, matrix, statuses, time.monotonic() - begun)
 
 
-def _people(args: argparse.Namespace, matrix: Matrix, over: threading.Event) -> None:
-    """Submit the runs over the first two thirds of the faults, and decide what is asked."""
-    begun = time.monotonic()
-    number = 0
+def _people(runs: int, matrix: Matrix, plan: list[str], over: threading.Event) -> None:
+    """Submit the runs as the faults come, and decide what is asked. The last run comes after the last fault."""
+    number, faults = 0, len(plan)
     while not over.is_set():
-        due = args.runs * min(1.0, (time.monotonic() - begun + 5) / (args.seconds * 2 / 3))
-        if number < due:
-            number += matrix.tried("submit", partial(matrix.submit, number))
-        if number >= due or number % 10 == 0:
-            matrix.tried("look", matrix.decide)
-            over.wait(0.3)
+        came = 1 - len(plan) / faults
+        due = (
+            runs if not plan and (matrix.takeovers or matrix.hurt) else min(runs - 1, runs * (came + _AHEAD))
+        )
+        while number < due and matrix.tried("submit", partial(matrix.submit, number)):
+            number += 1
+            if number % 10 == 0:
+                break
+        matrix.tried("decide", matrix.decide)
+        over.wait(0.3)
 
 
-def _disasters(
-    args: argparse.Namespace, server: Server, proxy: Proxy | None, matrix: Matrix
-) -> Iterator[None]:
-    """The database crashes in the middle; later every connection is cut for a while."""
-    begun = time.monotonic()
-    while time.monotonic() - begun < args.seconds / 2:
-        yield
-    server.restart()
-    matrix.faults["crash of the database"] += 1
-    while time.monotonic() - begun < args.seconds * 3 / 4:
-        yield
-    if proxy:
-        proxy.cut(20)
-        matrix.faults["cut of every connection"] += 1
-
-
-def _told(
-    args: argparse.Namespace, matrix: Matrix, server: Server, statuses: dict[str, str], passed: float
-) -> int:
+def _told(args: argparse.Namespace, matrix: Matrix, statuses: dict[str, str], passed: float) -> int:
     _stop(matrix.hosts)
     left, wrong = left_in(matrix.folder), _wrong(args.runs, matrix, statuses)
     done = sum(status == "done" for status in statuses.values())
     times = sorted(matrix.takeovers)
-    log = (server.folder / "log").read_text(errors="replace")
-    seen = {
-        "recovered": log.count("was not properly shut down"),
-        "clients lost": log.count("unexpected EOF") + log.count("could not receive data"),
-    }
     found = ", ".join(f"{len(numbers)} {what}" for what, numbers in wrong.items())
     asked = sum(matrix.asked.values())
     print(
         f"{len(matrix.runs)} runs in {passed:.0f} s: {done} done, {found}, {asked} asked, {len(left)} processes left"
     )
-    kinds = json.dumps(matrix.faults)
-    print(f"{matrix.faults.total()} faults: {kinds}; in PostgreSQL's log: {json.dumps(seen)}")
+    print(f"{matrix.faults.total()} faults: {json.dumps(matrix.faults)}; load {os.getloadavg()[0]:.1f}")
+    seen = matrix.seen()
+    print(f"in the logs: {json.dumps(seen)}")
+    if matrix.given_up:
+        print(f"given up after three deaths, and resumed by a person: {json.dumps(matrix.given_up)}")
     if matrix.troubles:
         print(f"what people were told: {json.dumps(matrix.troubles)}")
     if times:
@@ -230,10 +218,10 @@ def _told(
         with contextlib.suppress(OSError):
             print("left:", pid, Path(f"/proc/{pid}/cmdline").read_bytes()[:200])
             os.kill(pid, signal.SIGKILL)
-    nothing = not done or not times or not seen["recovered"] or len(matrix.faults) < 4
-    if nothing:
-        print("Nothing happened: too few faults, takeovers or runs to show anything.")
-    return int(bool(any(wrong.values()) or left or nothing))
+    unseen = [kind for kind, before in matrix.before.items() if seen[SIGNS[kind][1]] <= before]
+    if unseen or not times or not done:
+        print(f"Nothing happened: faults that show in no log: {unseen}, {len(times)} takeovers, {done} done.")
+    return int(bool(any(wrong.values()) or left or unseen or not times or not done))
 
 
 def _stop(hosts: list[Host]) -> None:
@@ -249,9 +237,10 @@ def _stop(hosts: list[Host]) -> None:
 
 def _wrong(runs: int, matrix: Matrix, statuses: dict[str, str]) -> dict[str, list[int]]:
     """What went wrong → the numbers of the runs, by what stands on the disk."""
-    notes = matrix.folder / "odd.log"
+    log = matrix.folder / "odd.log"
     count = Counter(matrix.counted.read_text().split())
-    noted = Counter(notes.read_text().split()) if notes.exists() else Counter[str]()
+    lines = log.read_text().splitlines() if log.exists() else []
+    noted = Counter(line.removeprefix("note ") for line in lines if line.startswith("note "))
     numbers = {number: statuses.get(run) for run, number in matrix.runs.items()}
 
     def is_lost(number: int) -> bool:

@@ -1,6 +1,7 @@
 """fleet_lab: what the fleet's benchmark is made of: hosts, a model server, a proxy in front of PostgreSQL, and work."""
 
 import contextlib
+import json
 import os
 import random
 import re
@@ -19,6 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from fake_gemini.handler import Handler
 
+_SERVER = Path(__file__).parents[1] / "tests" / "mcp_servers" / "odd.py"
 INTERLOCK = [str(Path(sys.executable).with_name("interlock"))]
 QUEUE = "bench"
 KINDS = ("edit", "asks", "task", "server")
@@ -130,6 +132,23 @@ class Proxy(threading.Thread):
         one.close()
 
 
+def laid_out(folder: Path, model: Model, store: str, at: str = "127.0.0.1") -> dict[str, str]:
+    """Make the folders of a fleet whose hosts reach model and store `at` this address; returns its environment."""
+    for part in ("work", "home/.interlock"):
+        (folder / part).mkdir(parents=True)
+    (folder / "count.txt").touch()
+    log = {"ODD_LOG": str(folder / "odd.log")}
+    odd = {"command": sys.executable, "args": ["-I", "-S", str(_SERVER)], "env": log}
+    (folder / "home/.interlock/settings.json").write_text(json.dumps({"mcpServers": {"odd": odd}}))
+    return {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("INTERLOCK_", "GEMINI_", "GOOGLE_"))},
+        "HOME": str(folder / "home"),
+        "GEMINI_API_KEY": "a-key-for-loopback",
+        "GOOGLE_GEMINI_BASE_URL": f"http://{at}:{model.server_address[1]}",
+        "INTERLOCK_STORE": store,
+    }
+
+
 @dataclass
 class Host:
     """Where one worker lives: this machine, or a network, host name and process table of its own."""
@@ -194,11 +213,22 @@ class Host:
         worker = self.worker_pid()
         if worker is None:
             return {}
-        log = (self.folder / f"worker{self.number}.log").read_text(encoding="utf-8", errors="replace")
-        ours = {(run, int(pid)) for run, pid in _DRIVEN.findall(log)}
+        ours = {(run, int(pid)) for run, pid in self._reported()}
         table = _table(worker)
         outside = {_pid_inside(pid): pid for pid in _processes() if _table(pid) == table}
-        return {run: outside[pid] for run, _, pid in held if (run, pid) in ours and pid in outside}
+        here = f"host{self.number}" if self.namespace else os.uname().nodename
+        mine = (
+            (run, pid) for run, host, pid in held if host.partition("/")[0] == here and (run, pid) in ours
+        )
+        return {run: outside[pid] for run, pid in mine if pid in outside}
+
+    def driven(self) -> set[str]:
+        """Runs that it ever drove."""
+        return {run for run, _ in self._reported()}
+
+    def _reported(self) -> list[tuple[str, str]]:
+        log = self.folder / f"worker{self.number}.log"
+        return _DRIVEN.findall(log.read_text(encoding="utf-8", errors="replace"))
 
     def signal(self, number: int) -> None:
         for pid in self.processes():
@@ -253,6 +283,24 @@ def _pid_inside(pid: int) -> int:
     except OSError:
         return 0
     return int(status.partition("NSpid:")[2].partition("\n")[0].split()[-1])
+
+
+def runs_somewhere(words: str) -> bool:
+    """Whether a process has these words in its command line."""
+    return any(words.encode() in _words(pid) for pid in _processes() if pid != os.getpid())
+
+
+def cpu_of(words: str) -> float:
+    """Seconds of CPU of the processes with these words in their environment or command line, and of their children
+    that have ended."""
+    ticks = 0
+    for pid in _processes():
+        with contextlib.suppress(OSError):
+            at = Path(f"/proc/{pid}")
+            if words.encode() in (at / "environ").read_bytes() + _words(pid):
+                fields = (at / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                ticks += sum(int(field) for field in fields[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def left_in(folder: Path) -> list[int]:

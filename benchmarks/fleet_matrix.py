@@ -12,10 +12,34 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fleet_lab import KINDS, QUEUE, Host, Network
+from fleet_lab import KINDS, QUEUE, Host, Model, Network, Proxy, runs_somewhere
+from postgres_server import Server
 
-_SETTLED_S = 20.0
-"""Seconds a host must be well again before a person believes what its disk says."""
+_SETTLED_S = 10.0
+"""Seconds after a kill, or the end of a pause, before a person believes what the disk says about a run."""
+HURTS = ("kill a worker", "stop a worker", "kill a drive", "pause a drive")
+APART, TOGETHER = ("cut a host", "pause a host", "kill a host"), ("pause a worker",)
+CRASH, CUT = "crash of the database", "cut of everybody"
+_PUT_BACK = ("workers", "nobody drives it; put back")
+SIGNS = {
+    **dict.fromkeys((*APART, "pause a worker", "pause a drive", "kill a worker"), _PUT_BACK),
+    "kill a drive": ("workers", "its process died (SIGKILL)"),
+    "stop a worker": ("workers", "Stopping: no new runs"),
+    CRASH: ("server", "was not properly shut down"),
+    CUT: ("workers", "Can't reach the store"),
+}
+"""Fault → in whose log it shows, and by what."""
+
+
+def planned(faults: int, apart: bool, chance: random.Random) -> list[str]:
+    """As many faults, each kind about as often; the database crashes in the middle, and later all are cut off."""
+    kinds, plan = [*HURTS, *(APART if apart else TOGETHER)], list[str]()
+    while len(plan) < faults - 2:
+        plan += chance.sample(kinds, len(kinds))
+    plan = plan[: faults - 2]
+    plan.insert(len(plan) // 2, CRASH)
+    plan.insert(len(plan) * 3 // 4, CUT)
+    return plan
 
 
 @dataclass
@@ -28,9 +52,18 @@ class Matrix:
     chance: random.Random
     hosts: list[Host]
     network: Network | None
+    server: Server
+    proxy: Proxy | None
+    model: Model
+    pauses: tuple[float, float] = (5, 40)
+    """Seconds for which a worker or a host is away."""
+    cut_s: float = 20
+    """Seconds for which everybody is cut off."""
     runs: dict[str, int] = field(default_factory=dict[str, int])
     faults: Counter[str] = field(default_factory=Counter[str])
     asked: Counter[str] = field(default_factory=Counter[str])
+    given_up: Counter[str] = field(default_factory=Counter[str])
+    """Runs that died too often, and how often a person resumed them."""
     hurt: dict[str, tuple[int, float, float]] = field(default_factory=dict[str, tuple[int, float, float]])
     """Run whose driver was killed, paused or cut off: its epoch, when, and until when it stays away."""
     takeovers: list[float] = field(default_factory=list[float])
@@ -38,8 +71,10 @@ class Matrix:
         default_factory=list[tuple[float, Callable[[], object]]]
     )
     """What ends a fault, and when."""
-    away_until: float = 0.0
-    """When the last paused or cut-off host is well again."""
+    quiet: dict[str, float] = field(default_factory=dict[str, float])
+    """Run → when the last of those who drove it died, or comes back."""
+    before: dict[str, int] = field(default_factory=dict[str, int])
+    """Fault → how often the logs showed its like before it came first."""
     troubles: Counter[str] = field(default_factory=Counter[str])
 
     @property
@@ -88,19 +123,26 @@ class Matrix:
             fields = request.fields
             if fields["kind"] != "outcome":
                 decision = Decision(request.id, "proceed_once")
-            elif time.monotonic() < self.away_until + _SETTLED_S:
-                continue  # a host that is away may still do it
+            elif (outcome := self._happened(request.run, fields)) is None:
+                continue
             else:
                 self.asked[request.run] += 1
-                decision = Decision(request.id, "proceed_once", text=self._happened(fields))
+                self.note(f"{request.run}: {outcome} {fields['args']}")
+                decision = Decision(request.id, "proceed_once", text=outcome)
             self.tried("decide", partial(client.go_on_sync, request.run, decisions=[decision]))
+        given_up = "select run from runs where run = any(%s) and status = 'failed' and error like %s"
+        for (run,) in self.rows(given_up, [[*self.runs], '%"died"%']):
+            self.given_up[run] += self.tried("resume", partial(client.go_on_sync, run))
 
-    def _happened(self, fields: Any) -> str:
+    def _happened(self, run: str, fields: Any) -> str | None:
+        """What the disk says; None: who drove the run before, or what that one started, may still do it."""
         args = fields["args"]
         text = str(args.get("text") or args.get("command", "").partition("echo ")[2].partition(" ")[0])
+        if time.monotonic() < self.quiet.get(run, 0) + _SETTLED_S or runs_somewhere(f"echo {text} >>"):
+            return None
         where = self.folder / "odd.log" if "text" in args else self.counted
-        words = where.read_text().split() if where.exists() else []
-        return "skip" if text in words else "redo"
+        lines = where.read_text().splitlines() if where.exists() else []
+        return "skip" if text in lines or f"note {text}" in lines else "redo"
 
     def tried(self, what: str, act: Callable[[], object]) -> bool:
         """As people do: an error of the database or a decision that came too late is told, and tried again."""
@@ -117,35 +159,54 @@ class Matrix:
             return False
         return True
 
+    def note(self, line: str) -> None:
+        with (self.folder / "events.log").open("a") as log:
+            log.write(f"{time.strftime('%H:%M:%S')} {line}\n")
+
     # What happens to them
 
-    def fault(self) -> bool:
-        """Do something bad to a random host, worker or drive; returns whether there was one."""
-        kinds = ["kill a worker", "stop a worker", "kill a drive", "pause a drive"]
-        kinds += ["cut a host", "pause a host", "kill a host"] if self.network else ["pause a worker"]
-        kind = self.chance.choice(kinds)
-        well = [host for host in self.hosts if not host.cut and not host.paused and host.worker_pid()]
-        if not well:
+    def fault(self, kind: str) -> bool:
+        """Do something bad to whoever drives a run, or to all; returns whether there was somebody."""
+        before = self.seen()[SIGNS[kind][1]]
+        if kind not in (CRASH, CUT):
+            if not self._to_one(kind):
+                return False
+        elif kind == CRASH:
+            self.server.restart()
+        elif self.proxy:
+            self.proxy.cut(self.cut_s)
+        else:
+            for host in self.hosts:
+                if not host.cut:
+                    self._away("cut a host", host, self.cut_s)
+        self.before.setdefault(kind, before)
+        self.faults[kind] += 1
+        self.note(kind)
+        return True
+
+    def _to_one(self, kind: str) -> bool:
+        well = [host for host in self.hosts if not host.cut and not host.paused]
+        found = [(host, drives) for host in well if (drives := self.drives(host))]
+        if not found:
             return False
-        host = self.chance.choice(well)
-        drives, seconds = self.drives(host), 0.0
+        host, drives = self.chance.choice(found)
         if kind.endswith("drive"):
             return self._to_a_drive(kind, drives)
         if kind == "stop a worker":
             os.kill(host.worker_pid() or 0, signal.SIGTERM)
         elif kind.startswith("kill"):
-            self._note(drives, 0)
+            self._hurt(host, drives, 0)
             host.kill() if kind == "kill a host" else os.kill(host.worker_pid() or 0, signal.SIGKILL)
         else:
-            seconds = self.chance.uniform(5, 90 if kind == "cut a host" else 40)
-            self._note(drives, seconds)
+            shortest, longest = self.pauses
+            seconds = self.chance.uniform(shortest, max(longest, 90) if kind == "cut a host" else longest)
             self._away(kind, host, seconds)
-        self.faults[kind] += 1
+        self.note(f"{kind}: host {host.number}, {[*drives]}")
         return True
 
     def _away(self, kind: str, host: Host, seconds: float) -> None:
         end = time.monotonic() + seconds
-        self.away_until = max(self.away_until, end)
+        self._hurt(host, self.drives(host), seconds)
         if kind == "cut a host":
             assert self.network
             self.network.cut(host.number)
@@ -163,22 +224,22 @@ class Matrix:
         host.cut, host.paused = False, set()
 
     def _to_a_drive(self, kind: str, drives: dict[str, int]) -> bool:
-        if not drives:
-            return False
         run, pid = self.chance.choice([*drives.items()])
-        seconds = self.chance.uniform(3, 25) if kind.startswith("pause") else 0
-        self._note({run: pid}, seconds)
+        seconds = self.chance.uniform(*self.pauses) if kind.startswith("pause") else 0
+        self._hurt(None, {run: pid}, seconds)
         try:
             os.kill(pid, signal.SIGSTOP if seconds else signal.SIGKILL)
         except ProcessLookupError:
             return False
-        self.faults[kind] += 1
         if seconds:
             self.later.append((time.monotonic() + seconds, lambda: _each({pid}, signal.SIGCONT)))
+        self.note(f"{kind}: {run}, {seconds:.0f} s")
         return True
 
-    def _note(self, drives: dict[str, int], away_s: float) -> None:
+    def _hurt(self, host: Host | None, drives: dict[str, int], away_s: float) -> None:
         now = time.monotonic()
+        for run in {*drives, *(host.driven() if host else ())}:
+            self.quiet[run] = max(self.quiet.get(run, 0), now + away_s)
         with contextlib.suppress(Exception):  # the database may be away, too: then this one isn't measured
             for run, epoch in self.epochs([*drives]).items():
                 self.hurt[run] = (epoch, now, now + away_s if away_s else float("inf"))
@@ -209,6 +270,7 @@ class Matrix:
         for run, (epoch, since, back) in [*self.hurt.items()]:
             if newer.get(run, epoch) > epoch:
                 self.takeovers.append(now - since)
+                self.note(f"{run}: taken over after {now - since:.0f} s")
                 del self.hurt[run]
             elif now > back:
                 del self.hurt[run]  # its own driver goes on
@@ -218,6 +280,12 @@ class Matrix:
 
         with psycopg.connect(self.address, connect_timeout=5) as conn:
             return conn.execute(sql.encode(), values).fetchall()
+
+    def seen(self) -> dict[str, int]:
+        """What shows that a fault came → how often the logs say it."""
+        workers = "".join(log.read_text(errors="replace") for log in self.folder.glob("worker*.log"))
+        logs = {"workers": workers, "server": (self.server.folder / "log").read_text(errors="replace")}
+        return {words: logs[whose].count(words) for whose, words in SIGNS.values()}
 
     def statuses(self) -> dict[str, str]:
         """Every run that was submitted → what its row says."""

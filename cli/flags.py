@@ -72,6 +72,7 @@ def _fleet_flags(group: Any) -> None:
     flag(group, "--detach", "let a worker drive the run; prints its id (needs INTERLOCK_STORE)")
     flag(group, "--queue NAME", "let workers of this queue drive it (default: those of this host)")
     flag(group, "--repo URL[@REF]", "with --detach: let the worker clone this git repository")
+    flag(group, "--priority N", "higher runs first: -100 to 100 (default: 0)", type=number(int, -100, 100))
     ways = one_of(DELIVERIES)
     flag(group, "--deliver HOW", "with --repo: branch (push interlock/RUN), patch or none", type=ways)
 
@@ -122,6 +123,7 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
         debug=args.debug,
         queue=_queue(args, env),
         repository=_repository(args),
+        submitted=_submitted(args),
         **allowed,
     )
     return (
@@ -149,7 +151,18 @@ def _queue(args: Args, env: Mapping[str, str]) -> str:
         return ""
     from interlock.engine.client.fleet import Fleet
 
-    return args.queue or (GIT_QUEUE if args.repo else Fleet(state_home(env)).host_queue())
+    fleet = Fleet(state_home(env))
+    return args.queue or (GIT_QUEUE if args.repo else fleet.host_queue())
+
+
+def _submitted(args: Args) -> dict[str, Any] | None:
+    if not args.detach and not args.queue:
+        if args.priority is not None:
+            raise UserError("--priority is for runs that workers drive. Add --detach.")
+        return None
+    from interlock.engine.client.fleet import submitted_here
+
+    return submitted_here(args.priority or 0)
 
 
 def _repository(args: Args) -> dict[str, str] | None:

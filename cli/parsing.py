@@ -191,17 +191,26 @@ def one_of(values: Sequence[str], synonyms: Mapping[str, str] | None = None) -> 
     return OneOf(values, synonyms or {})
 
 
-def number(kind: type[int] | type[float], least: float | None = None) -> Callable[[str], Any]:
-    """An argument type: a number, of at least `least` if that is given."""
+def number(
+    kind: type[int] | type[float], least: float | None = None, most: float | None = None
+) -> Callable[[str], Any]:
+    """An argument type: a number, of at least `least` and at most `most` if these are given."""
 
     def read(text: str) -> int | float:
         try:
             value = kind(text)
         except ValueError:
             value = None
-        if value is None or (least is not None and not value >= least):
+        low = value is not None and least is not None and not value >= least
+        if value is None or low or (most is not None and not value <= most):
             what = "a whole number" if kind is int else "a number"
-            more = "" if least is None else f" of {least:g} or more"
+            more = (
+                ""
+                if least is None
+                else f" of {least:g} or more"
+                if most is None
+                else f" of {least:g} to {most:g}"
+            )
             raise argparse.ArgumentTypeError(f"{text!r} isn't {what}{more}")
         return value
 

@@ -10,6 +10,7 @@ from interlock.state.names import LISTING as LISTING
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from interlock.engine.fleet.limited import FleetLimits
     from interlock.engine.store.connection import Connection
     from interlock.state.calls import Choice, RequestKind
     from interlock.state.events import Event
@@ -97,8 +98,14 @@ class Options:
     placed: "Callable[[Connection], None] | None" = None
     """Called in a transaction of each drive, before anything moves."""
     stale_after_s: float = HEARTBEAT_STALE_S
+    submitted: Mapping[str, Any] | None = None
+    """Of a run that workers drive: its `user`, and its `priority`."""
+    schedule: Mapping[str, str] | None = None
+    """The run is started again and again by workers: `name`, `cron` and `zone` of its schedule."""
+    limited: "FleetLimits | None" = None
+    """For a worker's drive: the limits over all workers."""
     queue: str = ""
-    """A new run is only stored, and driven by a worker of this queue (`engine/fleet`); empty: it is driven here."""
+    """A worker of this queue drives the run (`engine/fleet`); empty: one of the queue that it has, or this process."""
 
 
 class Pending(TypedDict):

@@ -29,6 +29,8 @@ def check_moves(
     from interlock.state.charts import CHARTS, reached
 
     for key, obeys in channels:
+        if key not in update and obeys.within not in update:
+            continue
         begins = obeys.anew in update and update[obeys.anew] != state.get(obeys.anew)
         old, new = _at(key, obeys, state), _at(key, obeys, {**state, **update})
         if new != old and new not in reached(CHARTS[obeys.chart], "" if begins else old):

@@ -187,7 +187,7 @@ def _scoped(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
     """
     tell = runtime.context.emit
     if not agent:
-        return runtime.override(stream_writer=tell)
+        return runtime if runtime.stream_writer is tell else runtime.override(stream_writer=tell)
     deps = runtime.context.agents.scope(agent)
 
     def write(event: Event) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.graph import END, START
-from langgraph.runtime import Runtime, get_runtime
+from langgraph.runtime import ExecutionInfo, Runtime, get_runtime
 from langgraph.types import Send
 
 from interlock.graphs._langgraph import reads, writes
@@ -299,9 +299,7 @@ def _within(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
     if info is None:
         return runtime
     task = inside(info.task_id)
-    return runtime.override(
-        execution_info=replace(info, task_id=task, checkpoint_ns=f"{info.checkpoint_ns}|{name}:{task}")
-    )
+    return _moved(runtime, replace(info, task_id=task, checkpoint_ns=f"{info.checkpoint_ns}|{name}:{task}"))
 
 
 def _renamed(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
@@ -311,7 +309,12 @@ def _renamed(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
         return runtime
     around, bar, own = info.checkpoint_ns.rpartition("|")
     namespace = f"{around}{bar}{name}:{own.partition(':')[2]}"
-    return runtime.override(execution_info=replace(info, checkpoint_ns=namespace))
+    return _moved(runtime, replace(info, checkpoint_ns=namespace))
+
+
+def _moved(runtime: Runtime[Deps], info: ExecutionInfo) -> Runtime[Deps]:
+    """With the writer that the node needs (`_contract`), so that it need not be copied again."""
+    return runtime.override(execution_info=info, stream_writer=runtime.context.emit)
 
 
 def _must_stop(runtime: Runtime[Deps]) -> bool:

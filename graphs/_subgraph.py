@@ -58,6 +58,10 @@ class Subgraph:
     def compiled(self) -> "Compiled":
         return self.graph.compiled
 
+    @cached_property
+    def _initial(self) -> Mapping[str, Any]:
+        return initial_values(self.compiled)
+
     @property
     def input_schema(self) -> type:
         return self.graph.input or self.graph.state
@@ -71,7 +75,7 @@ class Subgraph:
         if is_under_way(config):
             return await compiled.ainvoke(inputs, config) or {}
         begun = self._taken_up(state) or await self.graph.wiring.begun(
-            {**initial_values(self.compiled), **inputs}, get_runtime(Deps)
+            {**self._initial, **inputs}, get_runtime(Deps)
         )
         if not begun.targets:
             return self._returned(begun.written)
@@ -86,14 +90,14 @@ class Subgraph:
         runtime = get_runtime(Deps)
         if state[DONE] and (info := runtime.execution_info):
             runtime.context.steps.taken_up(info.task_id, info.checkpoint_ns, state[DONE])
-        return Begun(state[AT], {**initial_values(self.compiled), **state}, {})
+        return Begun(state[AT], {**self._initial, **state}, {})
 
     async def whole(self, state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
         """Run completely within another node's superstep. Raises `Halted`."""
         if (replayed := self._replayed()) is not None:
             return replayed
         inputs = {key: state[key] for key in channels_of(self.input_schema) if key in state}
-        begun = await self.graph.wiring.begun({**initial_values(self.compiled), **inputs}, runtime)
+        begun = await self.graph.wiring.begun({**self._initial, **inputs}, runtime)
         if begun.targets:
             raise Halted(begun.state, begun.targets)
         return self._returned(begun.written)

@@ -165,6 +165,8 @@ ENDED_WELL = frozenset(
     }
 )
 """Statuses of runs that succeeded."""
+PASSING = ("died", "limit", "busy", "store")
+"""Kinds of errors after which workers go on with a run by themselves."""
 EXIT_CODES = {
     **dict.fromkeys(ENDED_WELL, 0),
     "usage": 2,

@@ -161,7 +161,7 @@ def test_a_worker_drives_a_run_that_is_decided_from_any_terminal(
     assert fleet("replay", name).code == 0
     (tmp_path / "script.json").write_text("[]")
     failing = fleet("run", "main", "--detach", "-m", f"script:{tmp_path}/script.json", "go").out.strip()
-    assert (fleet("wait", failing).code, _status(fleet, failing)) == (1, "failed"), "it isn't driven for ever"
+    assert fleet("wait", failing).code, "it isn't driven for ever"
 
 
 def test_a_run_of_a_worker_that_was_killed_is_taken_over_and_what_the_kill_hid_is_asked(
@@ -188,6 +188,11 @@ def is_told(fleet: Run, name: str) -> None:
 
 
 def test_a_run_that_no_worker_drives_waits_and_is_taken_back(fleet: Run, tmp_path: Path) -> None:
+    from contextlib import closing
+
+    from interlock.engine.store import Store, state_home
+    from interlock.engine.store.queue import unsure
+
     name = _begin(fleet, tmp_path)
     assert _status(fleet, name) == "queued"
     (job,) = fleet("fleet", "--json").json["jobs"]
@@ -196,7 +201,12 @@ def test_a_run_that_no_worker_drives_waits_and_is_taken_back(fleet: Run, tmp_pat
     assert (waited.code, waited.err) == (124, f"Not over after 1 s: {name}.\n")
     assert fleet("cancel", name).code == 0
     assert fleet("fleet", "--json").json["jobs"] == []
+    assert _status(fleet, name) == "interrupted"
+    assert fleet("wait", name).code == 130
+    with closing(Store(state_home()).connect()) as conn:
+        assert unsure(conn, 12) == [], "no worker puts it back"
     fleet("resume", name)
+    assert _status(fleet, name) == "queued"
     assert len(fleet("fleet", "--json").json["jobs"]) == 1, "whoever resumes it hands it to the workers again"
 
 
@@ -307,26 +317,38 @@ def test_an_intent_is_synced_though_the_server_says_otherwise(fleet: Run, tmp_pa
         assert conn.execute("select setting from seen").fetchall() == [("on",)] * 2
 
 
-def test_a_run_that_is_copied_to_a_server_driven_on_there_and_copied_back_replays(
+def test_a_run_that_is_copied_to_a_server_driven_on_by_a_worker_and_copied_back_replays(
     run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script, server = tmp_path / "script.json", fresh_database()
     script.write_text(json.dumps(SCRIPT))
     assert run("-m", f"script:{script}", "-p", "make it").code == 75
     (name,) = [row["run"] for row in run("runs", "--json").json]
-    own = os.environ["INTERLOCK_HOME"]
+    here, own = _hashes(run("replay", name).out), os.environ["INTERLOCK_HOME"]
+    refused = run("resume", name, "--queue", "q", "--approve", "all")
+    assert refused.code == 2 and "this store is a file" in refused.err
     assert run("store", "copy", name, "--to", server).code == 0
     assert "is in the other store already" in run("store", "copy", name, "--to", server).err
     run("runs", "rm", name)
     monkeypatch.setenv("INTERLOCK_STORE", server)
-    assert run("resume", name, "--approve", "all").code == 75
-    assert run("resume", name, "--approve", "all").code == 0
-    there = run("replay", name).out
+    assert run("fleet", "init").code == 0
+    refused = run("resume", name, "-p", "more", "--detach")
+    assert refused.code == 2 and "a worker takes no prompt" in refused.err
+    worker = Worker()
+    try:
+        assert run("resume", name, "--approve", "all", "--detach").code == 0
+        assert run("wait", name).code == 75
+        assert run("resume", name, "--approve", "all").code == 0
+        assert run("wait", name).code == 0
+    finally:
+        assert worker.end() == 0
+    there = _hashes(run("replay", name).out)
     assert run("store", "copy", name, "--to", own).code == 0
     monkeypatch.setenv("INTERLOCK_STORE", "")
     for check in (("show", name, "--verify"), ("audit", "verify"), ("doctor", "--store")):
         assert run(*check).code == 0, check
-    assert _hashes(run("replay", name).out) == _hashes(there)
+    assert here and there[: len(here)] == here
+    assert _hashes(run("replay", name).out) == there
     assert run("undo", name).code == 0
     assert not (tmp_path / "work" / "made.txt").exists()
 

@@ -53,15 +53,31 @@ def test_calls_under_a_schema_are_run_and_their_results_are_told(interlock: Inte
     assert answer and [*answer["properties"]] == ["text"]
     read = next(o for o in options if o["properties"]["name"]["enum"] == ["read_file"])
     assert read["properties"]["args"]["required"] == ["file_path"]
-    assert not [o for o in options if o["properties"]["name"]["enum"] == ["replace"]]
-    options, _ = offered(second)
-    edits = next(o for o in options if o["properties"]["name"]["enum"] == ["replace"])
-    assert edits["properties"]["args"]["properties"]["file_path"]["enum"] == ["a.txt"], "what was read"
     assert first["messages"][0] == second["messages"][0], "the fixed part comes first and stays"
     told = second["messages"][-2:]
     call = {"name": "read_file", "args": {"file_path": "a.txt"}}
     assert json.loads(told[0]["content"]) == {"text": "I look.", "call": call}
     assert told[1]["role"] == "user" and "the word is plum" in told[1]["content"]
+
+
+@pytest.mark.parametrize("broken", [(), ("It must be pear: ```the word is pear",)])
+def test_a_files_text_is_asked_for_by_itself_as_code(
+    broken: tuple[str, ...], interlock: Interlock, local: Local, tmp_path: Path
+) -> None:
+    write = said("", "write_file", path="a.txt")
+    local.turns += [said("", "read_file", path="a.txt"), *(turn for one in broken for turn in (write, one))]
+    local.turns += [write, "It must be pear.\n```txt\nthe word\n\tis `pear`\n```\n", said("Done.")]
+    done = interlock("--protocol", "json", "-y", "-o", "json", "-p", "make it pear")
+    assert ended(done)["response"] == "Done.", done.stderr
+    assert (tmp_path / "work/a.txt").read_text() == "the word\n\tis `pear`\n"
+    asked = local.asked[-2]
+    assert "response_format" not in asked
+    (_, message) = asked["messages"]
+    assert "make it pear" in message["content"] and "```txt\nthe word is plum\n```" in message["content"]
+    told = json.loads(local.asked[-1]["messages"][-2]["content"])
+    assert told["text"].strip() == "It must be pear." and told["call"]["args"]["content"].startswith(
+        "the word"
+    )
 
 
 FENCED = 'I look.\n```json\n{"name": "read_file", "arguments": {"path": "a.txt"}}\n```'

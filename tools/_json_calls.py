@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from interlock.state.messages import Message, ToolCall, ToolDeclaration
 from interlock.state.names import WAIT
+from interlock.tools._json_schema import WRITES
 from interlock.tools._tags import as_text
 
 JsonCall = tuple[str, dict[str, Any]]
@@ -20,10 +21,11 @@ def signature(tool: ToolDeclaration) -> str:
     """`- name(file_path: string, limit?: integer): what it does`."""
     required = tool.parameters.get("required", ())
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+    left_out = (WAIT, *WRITES.get(tool.name, ("", ""))[1:])
     listed = ", ".join(
         f"{name}{'' if name in required else '?'}: {_kind(schema)}"
         for name, schema in properties.items()
-        if name != WAIT
+        if name not in left_out
     )
     return f"- {tool.name}({listed}): {tool.description}"
 

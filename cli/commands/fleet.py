@@ -18,6 +18,7 @@ from interlock.state.names import GIT_QUEUE
 
 if TYPE_CHECKING:
     from interlock.engine.client import RunRow
+    from interlock.engine.client.fleet import Job
     from interlock.state.events import Event
 
 _BUSY = ("running", "queued")
@@ -101,8 +102,16 @@ def fleet(args: Args) -> None:
     counts = (counted(alive, "worker"), counted(len(jobs) - len(queued), "run") + " driven")
     out().print(" · ".join([*counts, f"{len(queued)} queued{oldest}", counted(requests, "open request")]))
     if jobs:
-        rows = [(j.run, j.queue, "driven" if j.doing else "queued", j.driver, elapsed(j.age_s)) for j in jobs]
-        show_table(rows, ("run", "queue", "job", "by", "since"))
+        show_table(
+            [_cells(job) for job in jobs],
+            ("run", "queue", "user", "priority", "job", "by", "since", "waits for"),
+        )
+
+
+def _cells(job: "Job") -> tuple[str, ...]:
+    waits = f"limit of {job.waits}" if job.waits else ""
+    state, since = "driven" if job.doing else "queued", elapsed(job.age_s)
+    return (job.run, job.queue, job.user, str(job.priority), state, job.driver, since, waits)
 
 
 def logs_parser() -> Parser:
@@ -204,7 +213,8 @@ def _code(client: Client, run: str) -> int:
     row = client.run(run)
     if row.status == "done":
         return 0
-    return EXIT_CODES.get(row.outcome or row.status, EXIT_CODES.get(row.status, 1))
+    why = row.error["type"] if row.status == "interrupted" and row.error else row.outcome or row.status
+    return EXIT_CODES.get(why, EXIT_CODES.get(row.status, 1))
 
 
 def cancel_parser() -> Parser:

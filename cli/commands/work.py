@@ -90,7 +90,7 @@ def _at_terminal() -> bool:
 _CANCELLED = 130
 
 
-class _RunParser(Parser):
+class RunParser(Parser):
     """Turns a workflow's scalar inputs into flags once the workflow is known."""
 
     workflow: "Pipeline"
@@ -109,19 +109,19 @@ class _RunParser(Parser):
         words = [w for w in arguments[:end] if w not in ("-h", "--help")]
         if len(words) == end:
             self.learn(arguments)
-        elif (expected := self.expects(words)[0]) is None or expected.dest != "workflow":
+        elif (expected := self.expects(words)[0]) is None or expected.dest not in ("cron", "workflow"):
             from interlock.cli.workflow_inputs import describe
 
             self.learn(words)
             describe(self, self.workflow, self.own)
         args = super().parse(arguments)
-        args.workflow = self.workflow
+        args.typed, args.workflow = args.workflow, self.workflow
         args.own = {name: vars(args)[name] for name in self.own if vars(args)[name] is not None}
         return args
 
 
 def run_parser() -> Parser:
-    made = _RunParser(
+    made = RunParser(
         "run",
         "WORKFLOW [PROMPT] [FLAGS]",
         "Run a workflow. Give its input as PROMPT, as flags, or as JSON (see: interlock schema WORKFLOW).",
@@ -138,6 +138,11 @@ def run_parser() -> Parser:
             ),
         ],
     )
+    return with_inputs(made)
+
+
+def with_inputs(made: Parser) -> Parser:
+    """Add a workflow, its input, and the flags of a run."""
     made.add_argument("workflow", metavar="WORKFLOW", help="see: interlock workflows")
     made.add_argument("words", nargs="*", default=[], metavar="PROMPT", help="task or question")
     flag(made, "-p --prompt PROMPT", "same as the argument PROMPT")
@@ -151,19 +156,25 @@ def run_parser() -> Parser:
     return made
 
 
+def run_options(args: Args) -> Options:
+    context = json_object(read_spec(args.context, "--context"), "--context") if args.context else None
+    return replace(options_from(args), context=context, guard=args.guard)
+
+
 def run(args: Args) -> int:
     workflow: Pipeline = args.workflow
-    options, inputs = options_from(args), args.own
-    if args.context:
-        options = replace(options, context=json_object(read_spec(args.context, "--context"), "--context"))
-    options = replace(options, guard=args.guard)
+    options, inputs = run_options(args), args.own
     if args.batch:
         if args.words or args.prompt or args.input:
             raise UserError("--batch reads its inputs from a file. Leave out PROMPT and --input.")
         return _run_batch(workflow.name, args.batch, inputs, options)
-    inputs = {**_run_input(args, workflow), **inputs}
+    inputs = run_input(args, workflow)
     title = str(inputs.get(workflow.prompt_field or "") or "")
     return start(workflow.name, inputs, options, view_for(args, title))
+
+
+def run_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
+    return {**_run_input(args, workflow), **args.own}
 
 
 def _run_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:

@@ -1,25 +1,43 @@
 """fleet: what front ends do with runs that workers drive: set up, work, look, stop, and copy between stores."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from interlock.engine.read import named_runs
 from interlock.engine.store import Store, explained, reading
 from interlock.engine.store.database import address_of, placed
+from interlock.engine.store.runs import new_run_id
 from interlock.state.errors import SandboxError, UserError
+from interlock.state.text import nearest
 
 if TYPE_CHECKING:
     from interlock.engine.fleet.worker import Start
+    from interlock.engine.store.connection import Connection
+    from interlock.engine.store.limits import Limit
     from interlock.engine.store.queue import Job
 
+_NAME = re.compile(r"[\w-]{1,40}", re.ASCII)
 _NO_SERVER = (
     "Workers drive runs that are in PostgreSQL, and this store is a file. Name the database with "
     "INTERLOCK_STORE=postgresql://USER@HOST/DATABASE, and set it up with: interlock fleet init"
 )
 _INSTEAD = "Or start it without --sandbox and --workspaces: then it drives only runs in folders."
+
+
+class FleetLimit(NamedTuple):
+    limit: "Limit"
+    used: dict[str, float]
+    """Figure → what is used of it now; empty for a limit of `*`."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {**self.limit._asdict(), "used": self.used}
 
 
 def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
@@ -49,6 +67,23 @@ def delivery(home: Path, run: str) -> tuple[bool, str]:
     with reading(home) as conn:
         assert conn is not None
         return delivery(conn, run)
+
+
+def submitted_here(priority: int) -> dict[str, Any]:
+    """`Options.submitted` of a run that this user starts."""
+    from interlock.engine.store.approvals import this_user
+
+    return {"user": this_user(), "priority": priority}
+
+
+def schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:
+    """`Options.schedule`. Raises `UserError` for a name, a cron line or a time zone that can't be used."""
+    from interlock.engine.store.schedules import next_time
+
+    if name and not _NAME.fullmatch(name):
+        raise UserError(f"--name {name!r}: expected letters, digits, - and _, at most 40.")
+    next_time(cron, zone, datetime.now(UTC))
+    return {"name": name or new_run_id(), "cron": cron, "zone": zone}
 
 
 def migrate(home: Path) -> None:
@@ -114,12 +149,14 @@ class Fleet:
     def set_up(self) -> None:
         """Make the tables of store and queue, if they are missing. Raises `StoreError`."""
         from interlock.engine.store.queue import explained as queue_explained
-        from interlock.engine.store.queue import make_queue
+        from interlock.engine.store.queue import make_indexes, make_queue
 
         store = Store(self.home)
         store.open()
         with explained(store.path), queue_explained():
             make_queue(store.path)
+            with closing(store.connect()) as conn:
+                make_indexes(conn)
 
     def host_queue(self) -> str:
         """The queue of runs whose files are on this host."""
@@ -150,6 +187,68 @@ class Fleet:
         """Take back a job that waits, and ask a worker that drives the run to stop; returns whether one does."""
         from interlock.engine.store.queue import take_back
 
+        with self._writing() as conn:
+            return take_back(conn, run)
+
+    def limits(self) -> list[FleetLimit]:
+        from interlock.engine.store.admission import used_of
+        from interlock.engine.store.limits import all_limits
+
+        with reading(self.home) as conn:
+            assert conn is not None
+            return [FleetLimit(limit, used_of(conn, limit)) for limit in all_limits(conn)]
+
+    def set_limit(self, kind: str, name: str, figures: Mapping[str, Any]) -> None:
+        """Set these figures, for all workers, from their next look on."""
+        from interlock.engine.store.admission import look_again
+        from interlock.engine.store.limits import Limit, set_limit
+
+        with self._writing() as conn:
+            set_limit(conn, Limit(kind, name, **figures))
+            look_again(conn)
+
+    def remove_limit(self, kind: str, name: str) -> None:
+        """Raises `UserError` if there is none."""
+        from interlock.engine.store.admission import look_again
+        from interlock.engine.store.limits import remove_limit
+
+        with self._writing() as conn:
+            if not remove_limit(conn, kind, name):
+                raise UserError(f"No limit of {kind} {name!r}. List them with: interlock limits")
+            look_again(conn)
+
+    def schedules(self) -> list[dict[str, Any]]:
+        """Each schedule, with its next time and how its last run stands."""
+        from interlock.engine.store.schedules import listed
+
+        with reading(self.home) as conn:
+            assert conn is not None
+            found = listed(conn)
+        rows = {row.run: row for row in named_runs(self.home, [one.run for one, _ in found if one.run])}
+        return [
+            {
+                **{
+                    name: getattr(one, name)
+                    for name in ("name", "cron", "zone", "workflow", "title", "queue", "run", "said")
+                },
+                "user": one.user,
+                "next": at.timestamp() if at else None,
+                "status": rows[one.run].status if one.run in rows else "",
+            }
+            for one, at in found
+        ]
+
+    def remove_schedule(self, name: str) -> None:
+        """Raises `UserError` if there is none."""
+        from interlock.engine.store.schedules import listed, remove
+
+        with self._writing() as conn:
+            if not remove(conn, name):
+                hint = nearest(name, [one.name for one, _ in listed(conn)])
+                raise UserError(f"No schedule {name!r}.{hint} List them with: interlock schedule list")
+
+    @contextmanager
+    def _writing(self) -> "Generator[Connection]":
         store = Store(self.home)
         with explained(store.path), closing(store.connect()) as conn, conn.transaction():
-            return take_back(conn, run)
+            yield conn

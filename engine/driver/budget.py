@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.store.lineage import first_task, with_subtasks
 from interlock.engine.store.usage import Usage
@@ -13,6 +13,10 @@ from interlock.state.deps import Stopped
 from interlock.state.messages import ModelCall
 from interlock.state.messages import Usage as Tokens
 from interlock.state.run import Limits
+
+if TYPE_CHECKING:
+    from interlock.engine.fleet.limited import LimitedCalls
+    from interlock.engine.store.limits import Wait
 
 REPLY_TOKENS = 8_192
 """Reserved for the reply on top of the request's own estimate; more than most replies take."""
@@ -37,6 +41,8 @@ class Used(NamedTuple):
 
 _OFF = 30
 """An estimate is off by less than this part of it, once a request of the model was counted (`ModelFacts.counted`)."""
+_HERE_S = 2.0
+"""Seconds for which a process waits for a limit over all workers."""
 _NOTHING = Used(0, 0.0, 0, 0, 0, 0, 0.0, 0, 0.0, False)
 
 
@@ -53,8 +59,10 @@ class RunBudget:
     usage: Usage
     limits: Limits
     prices: Callable[[str], Prices | None]
-    on_refused: Callable[[str], None] = lambda _: None
-    """Called when the limit is reached, with a message for the user."""
+    on_refused: Callable[[str, str], None] = lambda _why, _kind: None
+    """Called when the limit is reached, with a message for the user and the kind of error."""
+    over_all: "LimitedCalls | None" = None
+    """The limits over all workers."""
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
 
     @cached_property
@@ -68,17 +76,35 @@ class RunBudget:
         Raises `Stopped` if the limit is reached; the call is made once the limit is raised.
         """
         while True:
+            wait = None
             with self.usage.transaction():
                 used = self._used(model, tokens) if self._is_limited else _NOTHING
                 refusal = self._refusal(used, model, agent)
                 if not refusal and not self._must_wait(used):
-                    self.usage.reserve(call.task, agent, model, tokens)
-                    return self._room(used, model, tokens)
+                    wait = self.over_all and self.over_all.take(call.task, model, tokens)
+                    if wait is None:
+                        self.usage.reserve(call.task, agent, model, tokens)
+                        return self._room(used, model, tokens)
+            if wait:
+                await self._waited(wait, model)
+                continue
             if refusal:
-                self.on_refused(refusal)
+                self.on_refused(refusal, "budget")
                 raise Stopped
             self._settled.clear()
             await self._settled.wait()
+
+    async def _waited(self, wait: "Wait", model: str) -> None:
+        """Wait for a limit over all workers: here for a moment, else without a process."""
+        assert self.over_all
+        if wait.seconds is None:
+            self.on_refused(f"{wait.why}. {no_price(model)}", "budget")
+            raise Stopped
+        if wait.seconds > _HERE_S:
+            self.over_all.stop(wait, model)
+            self.on_refused(wait.why, wait.error["type"])
+            raise Stopped
+        await asyncio.sleep(wait.seconds)
 
     @property
     def _is_limited(self) -> bool:
@@ -90,14 +116,18 @@ class RunBudget:
             or limits.max_budget_usd is not None
         )
 
-    def settle(self, task: str) -> None:
+    def settle(self, task: str, usage: Tokens | None = None) -> None:
         """Drop the reservation: the reply is persisted in the next commit, or the call failed unanswered."""
         self.usage.settle(task)
+        if self.over_all:
+            self.over_all.settle(task, usage)
         self._settled.set()
 
     def lose(self, task: str) -> None:
         """Keep counting the estimate: the call was cut off, so its real usage is unknown."""
         self.usage.lose(task)
+        if self.over_all:
+            self.over_all.lose(task)
         self._settled.set()
 
     def _refusal(self, used: Used, model: str, agent: str) -> str:

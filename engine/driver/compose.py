@@ -109,8 +109,8 @@ class DriveConnections:
     token: Token
     steps: StepLog
     emit: Emit
-    on_refused: Callable[[str], None]
-    """Called when a budget is used up, with a message for the user."""
+    on_refused: Callable[[str, str], None]
+    """Called when a budget is used up, with a message for the user and the kind of error."""
     epoch: int
     """Epoch of the drive's lease."""
 
@@ -339,7 +339,11 @@ def _models(
 ) -> ChatModels:
     conn = connections.conn
     usage = Usage(conn, info.run, connections.epoch)
-    budget = RunBudget(usage, prepared.limits, prepared.facts.prices, connections.on_refused)
+    options, prices, over_all = prepared.options, prepared.facts.prices, None
+    if options.limited:
+        user: str = (options.submitted or {}).get("user", "")
+        over_all = options.limited.of_drive(conn, user, info.workflow, prices)
+    budget = RunBudget(usage, prepared.limits, prices, connections.on_refused, over_all)
     return ChatModels(
         settings=prepared.settings,
         log=SqlModelLog(conn, transcript, info.run),

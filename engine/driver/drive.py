@@ -64,8 +64,8 @@ class Drive:
         self.pipeline = pipeline
         self.bus = bus
         self.stop = stop
-        self.refusal = ""
-        """Message for the user about a used-up budget."""
+        self.refusal = ("", "")
+        """Kind of error and message for the user, about a used-up budget."""
         self.awaited = set[str]()
         """Interrupts that waited when it last looked for answers."""
         self.halted = set[str]()
@@ -89,9 +89,9 @@ class Drive:
         thread = {**(options.context or {}), "thread_id": lease.run}
         self.config: Any = {"configurable": thread, "recursion_limit": RECURSION_LIMIT}
 
-    def refuse(self, why: str) -> None:
-        """Stop because the budget is used up."""
-        self.refusal = why
+    def refuse(self, why: str, kind: str) -> None:
+        """Stop because a budget is used up."""
+        self.refusal = self.refusal if self.refusal[0] else (kind, why)
         self.stop.later("budget")
 
     async def advance(self, graph_input: Any, timeout_s: float | None) -> StateSnapshot:

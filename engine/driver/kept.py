@@ -28,6 +28,7 @@ _KEPT = (
     "guard",
     "task_path",
     "repository",
+    "submitted",
 )
 """Options a resumed run keeps unless overridden. Not `skip_trust`: a later drive may meet other files."""
 _OF_HOST = ("include_directories", "policy_files", "record_to", "fake", "ide_context", "source")

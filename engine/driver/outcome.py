@@ -9,7 +9,7 @@ from langgraph.types import StateSnapshot
 
 from interlock.engine.driver.drive import Drive
 from interlock.engine.driver.prepare import RunConfig
-from interlock.engine.options import Decision, Outcome, Pending
+from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
 from interlock.engine.store import Store, diagnosed, note_error
 from interlock.engine.store.approvals import number_requests, ready_answers, record_decisions, supersede
@@ -120,14 +120,16 @@ def queued(run: str, workflow: str, warnings: Sequence[str] = ()) -> Outcome:
     )
 
 
-def left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], door: str) -> Outcome:
-    """The decisions are persisted, and a worker drives the run."""
-    from interlock.engine.store.queue import hand_to_workers
+def left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], options: Options) -> Outcome:
+    """The decisions are persisted, and a worker drives the run: of the queue that the options name, or of its own."""
+    from interlock.engine.store.queue import give, hand_to_workers
 
-    record_decisions(store, row.run, decisions, door=door)  # with the job
-    if not decisions:
-        with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
+    with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
+        if options.queue:
+            give(conn, row.run, options.queue)
+        if not decisions:
             hand_to_workers(conn, row.run)
+    record_decisions(store, row.run, decisions, door=options.door)  # with the job
     return queued(row.run, row.workflow)
 
 
@@ -178,7 +180,8 @@ def _named(error: dict[str, str] | None) -> dict[str, str] | None:
 
 def _error_fields(error: Exception | None, drive: Drive) -> dict[str, str] | None:
     if error is None:
-        return {"type": "budget", "message": drive.refusal} if drive.stop.why == "budget" else None
+        kind, why = drive.refusal
+        return {"type": kind, "message": why} if drive.stop.why == "budget" else None
     if isinstance(error, InterlockError):
         return {"type": error.kind, "message": str(error)}
     last = traceback.extract_tb(error.__traceback__)[-1]

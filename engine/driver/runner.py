@@ -46,7 +46,7 @@ from interlock.engine.driver.prepare import (
     without_secrets,
 )
 from interlock.engine.driver.stop import Stop
-from interlock.engine.driver.submitted import check_prompt, needs_model, place_of, submitted
+from interlock.engine.driver.submitted import WORKER, check_prompt, needs_model, place_of, submitted
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, find_run
 from interlock.engine.store import Store, diagnosed, first_input, keep_rights
@@ -72,8 +72,6 @@ from interlock.state.events import ErrorEvent, Init
 from interlock.state.text import clean
 from interlock.state.workflow import WorkflowContext
 
-WORKER = "worker"
-"""The door through which workers drive (`engine/fleet`)."""
 _NOT_DRIVEN = "Stopped before run {run!r} was driven by this process. Go on with: interlock resume {run}"
 _UNSENT = "Your prompt wasn't sent: the run hasn't answered the one before. Send it again when it has."
 T = TypeVar("T")
@@ -116,11 +114,7 @@ async def begin(
     follow: bool = True,
 ) -> Outcome:
     options = submitted(options)
-    if isinstance(workflow, Pipeline):
-        register(workflow)
-        chosen, source = workflow, None
-    else:
-        chosen, source = find_workflow(workflow, options)
+    chosen, source = _chosen(workflow, options)
     inputs = chosen.validated(input)
     check_guard(chosen, options.guard)
     prepared = prepare(with_input(replace(options, source=source), inputs), needs_model(chosen, options))
@@ -131,10 +125,14 @@ async def begin(
     check_input(inputs, prepared)
     store = Store(options.home)
     store.open()
-    prompt = clean(chosen.title(inputs))
-    title = without_secrets(prompt, prepared)[:200]
+    title = without_secrets(clean(chosen.title(inputs)), prepared)[:200]
     kept = {**prepared.redact.json(kept_options(prepared.options)), "context_prompts": digest("context")}
     name, root = run_id or new_run_id(), place_of(options) or str(prepared.workspace.root)
+
+    if options.schedule:
+        from interlock.engine.fleet.scheduled import keep
+
+        return keep(store, options, str(workflow), title, root, kept, prepared.redact.json(dict(input)))
 
     async def start(drive: Drive, context: WorkflowContext) -> Any:
         first = first_state(chosen, inputs, drive, context, prepared)
@@ -146,6 +144,13 @@ async def begin(
         return await _queued(door, chosen, prepared, name, start)
     outcome = await _through_tasks(await _driven(door, chosen, prepared, name, start), door)
     return await _carried_on(outcome, door) if follow else outcome
+
+
+def _chosen(workflow: str | Pipeline, options: Options) -> tuple[Pipeline, dict[str, str] | None]:
+    if isinstance(workflow, str):
+        return find_workflow(workflow, options)
+    register(workflow)
+    return workflow, None
 
 
 async def go_on(
@@ -168,9 +173,9 @@ async def go_on(
     door = _Door(store, options, renderers, stop, rewire)
     run = deepest(store.home, find_run(store.home, run, options.workspace).run)
     row = find_run(store.home, run)
-    check_prompt(store, row, prompt, options.door == WORKER)
-    if row.queue and not prompt and options.door != WORKER:  # a prompt is sent by this process
-        return left_to_workers(store, row, decisions, options.door)
+    check_prompt(store, row, prompt, options)
+    if (row.queue or options.queue) and not prompt and options.door != WORKER:
+        return left_to_workers(store, row, decisions, options)
     later = prompt if prompt and not instead and row.status not in ENDED else ""
     now = None if later else prompt
     outcome = await _through_tasks(await _resumed(run, door, decisions, now, instead), door)

@@ -12,6 +12,8 @@ from interlock.services.secrets.redaction import SHAPES
 from interlock.state.errors import UserError
 from interlock.state.repository import Repository, RepositoryError, repository, without_user
 
+WORKER = "worker"
+"""The door through which workers drive."""
 _FLAGS = {
     "include_directories": "--include-directories",
     "record_to": "--record-responses",
@@ -63,9 +65,13 @@ def place_of(options: Options) -> str:
     return str(Repository(found["url"], found["ref"])) if found and "at" not in found else ""
 
 
-def check_prompt(store: Store, row: RunRow, prompt: str | None, by_worker: bool) -> None:
-    """Raises `UserError` for a prompt to a run whose files are a worker's."""
-    if not prompt or by_worker or not row.queue:
+def check_prompt(store: Store, row: RunRow, prompt: str | None, options: Options) -> None:
+    """Raises `UserError` for a prompt that a worker would have to send, or to a run whose files are a worker's."""
+    if not prompt or options.door == WORKER:
+        return
+    if options.queue:
+        raise UserError("--detach: a worker takes no prompt. Without it, this process sends the prompt.")
+    if not row.queue:
         return
     with closing(store.connect()) as conn:
         found = read_options(conn, row.run).get("repository")

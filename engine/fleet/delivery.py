@@ -19,7 +19,7 @@ from interlock.engine.driver.kept import restored
 from interlock.engine.fleet.checkout import Checkout, fleet_settings, workspaces_of
 from interlock.engine.fleet.mirrors import Mirror, git
 from interlock.engine.options import Options, Outcome
-from interlock.engine.read import find_run
+from interlock.engine.read import RunRow, find_run
 from interlock.engine.store import Store, explained, read_options, reading
 from interlock.engine.store.blobs import put_blob
 from interlock.engine.store.packs import brought
@@ -130,7 +130,7 @@ def push_tool(home: Path, folder: Path, what: Mapping[str, str]) -> Tool:
             status="success", content=f"Pushed {commit[:12]} to {_branch(what)} of {what['url']}."
         )
 
-    return replace(TOOL, run=run)
+    return replace(TOOL, run=run, idempotent=True)
 
 
 def _pushed(home: Path, folder: Path, what: Mapping[str, str]) -> str:
@@ -139,24 +139,29 @@ def _pushed(home: Path, folder: Path, what: Mapping[str, str]) -> str:
     repository = Repository(what["url"], what["ref"])
     mirror = Mirror.of(repository, workspaces, fleet_settings(os.environ))
     snapshots = _snapshots(home, folder, what["first"], what["last"])
-    commit = _commit(mirror, snapshots, find_run(home, what["pushes"]).title, what)
+    commit = _commit(mirror, snapshots, find_run(home, what["pushes"]), what)
     mirror.push(commit, _branch(what), snapshots.objects)
     return commit
 
 
-def _commit(mirror: Mirror, snapshots: Snapshots, title: str, what: Mapping[str, str]) -> str:
-    """The commit that was cloned, with the run's changes: files that no snapshot has stay as they are there."""
+def _commit(mirror: Mirror, snapshots: Snapshots, run: RunRow, what: Mapping[str, str]) -> str:
+    """The commit that was cloned, with the run's changes: files that no snapshot has stay as they are there.
+
+    It is the same however often it is made, so a push that a kill cut short can be repeated.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         alternates = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(snapshots.objects)}
         env = {**alternates, "GIT_INDEX_FILE": str(Path(scratch, "index"))}
         author = {
-            f"GIT_{who}_{part}": value for who in ("AUTHOR", "COMMITTER") for part, value in _identity(mirror)
+            f"GIT_{who}_{part}": value
+            for who in ("AUTHOR", "COMMITTER")
+            for part, value in (*_identity(mirror), ("DATE", f"{run.created:.0f} +0000"))
         }
         git("read-tree", what["commit"], at=mirror.folder, env=env)
         changes = snapshots.changed_entries(what["first"], what["last"])
         git("update-index", "-z", "--index-info", at=mirror.folder, env=env, text=changes)
         tree = git("write-tree", at=mirror.folder, env=env)
-        about = f"{title}\n\nInterlock-Run: {what['pushes']}\n"
+        about = f"{run.title}\n\nInterlock-Run: {what['pushes']}\n"
         parent = ("-p", what["commit"])
         return git("commit-tree", tree, *parent, at=mirror.folder, env={**env, **author}, text=about)
 

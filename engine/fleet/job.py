@@ -14,13 +14,15 @@ from functools import partial
 from pathlib import Path
 
 from interlock import engine
-from interlock.engine.driver.runner import WORKER
+from interlock.engine.driver.submitted import WORKER
 from interlock.engine.fleet.checkout import Checkout, check_out, workspaces_of
 from interlock.engine.fleet.delivery import deliver
+from interlock.engine.fleet.limited import FleetLimits
 from interlock.engine.options import Options
 from interlock.engine.store import Store
+from interlock.engine.store.admission import put_back
 from interlock.engine.store.leases import read_lease
-from interlock.engine.store.queue import give_up
+from interlock.engine.store.queue import give_up, note_stopped, submitted
 from interlock.services.sandbox.sandbox import cause
 from interlock.services.secrets.environment import clear_own_environment, without_database
 from interlock.state.errors import BusyError, InterlockError, SandboxError, StoreError
@@ -33,9 +35,10 @@ STALE_S = 8.0
 
 def main(run: str, at: str) -> int:
     home = Path(at)
-    threading.Thread(target=_leave_with_worker, daemon=True).start()
+    threading.Thread(target=leave_with_worker, daemon=True).start()
     clear_own_environment()
-    options = Options(home=home, door=WORKER, env=without_database(os.environ), stale_after_s=STALE_S)
+    limits, env = FleetLimits(), without_database(os.environ)
+    options = Options(home=home, door=WORKER, env=env, stale_after_s=STALE_S, limited=limits)
     try:
         if files := check_out(home, run, workspaces_of(os.environ)):
             options = on_clone(options, run, files)
@@ -47,11 +50,15 @@ def main(run: str, at: str) -> int:
         isolated = isinstance(error, SandboxError)
         why = f"This worker can't isolate the run. {cause(error)}." if isolated else str(error)
         return _given_up(home, run, error.kind, why)
-    if (error := outcome.error) and outcome.status == "failed":
-        if error["type"] not in (BusyError.kind, StoreError.kind):
-            return _given_up(home, run, error["type"], error["message"])
-        print(error["message"], file=sys.stderr)
+    if outcome.error and outcome.error["type"] in (BusyError.kind, StoreError.kind):
+        print(outcome.error["message"], file=sys.stderr)
         return TRY_AGAIN
+    if outcome.status in ("budget", "timeout"):
+        with closing(Store(home).connect()) as conn, conn.transaction():
+            if limits.wait:
+                put_back(conn, run, submitted(conn, run), limits.wait, model=limits.model)
+            elif outcome.status == "timeout":
+                note_stopped(conn, run, "timeout", "Its running time is used up.")
     if files:
         deliver(home, files, outcome, options)
     return 0
@@ -72,7 +79,7 @@ def on_clone(options: Options, run: str, files: Checkout) -> Options:
     return replace(options, **where, skip_trust=files.trusted, sandbox=files.isolated)
 
 
-def _leave_with_worker() -> None:
+def leave_with_worker() -> None:
     """The worker holds the other end of stdin: its end is a kill of this process, too."""
     while os.read(0, 1):
         pass

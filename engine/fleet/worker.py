@@ -9,11 +9,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.engine.fleet import job as drive_process
-from interlock.engine.store import Store, queue
+from interlock.engine.fleet import scheduled as start_process
+from interlock.engine.store import Store, explained, queue, schedules
+from interlock.engine.store.admission import admit, leave, release
 from interlock.engine.store.connection import Connection
 from interlock.state.errors import BusyError, StoreError
 from interlock.state.text import visible
@@ -65,7 +68,9 @@ class _Lines(logging.Handler):
         self._report = report
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._report(" ".join(record.getMessage().split())[:_LINE])
+        error = record.exc_info[1] if record.name == "asyncio" and record.exc_info else None
+        said = str(error.__cause__ or error) if error else record.getMessage()  # not how the task looks
+        self._report(" ".join(said.split())[:_LINE])
 
 
 @dataclass
@@ -77,9 +82,9 @@ class Worker:
     concurrency: int
     report: Callable[[str], None]
     start: Start
+    _taken: set[str] = field(default_factory=set[str])
+    """Runs whose job it has; on a busy machine a process takes its time to start."""
     _driving: dict[str, Process] = field(default_factory=dict[str, Any])
-    _jobs: set[str] = field(default_factory=set[str])
-    """Runs that this worker has a job of; a process may take long to start."""
     _stopping: bool = False
     _seen: dict[queue.Unsure, float] = field(default_factory=dict[queue.Unsure, float])
     """What the sweep found, and since when."""
@@ -90,6 +95,7 @@ class Worker:
         """Work until SIGTERM or Ctrl-C: no new jobs then, what runs stops at its next commit and is put back."""
         app = queue.app(Store(self.home).path)
         app.task(name=queue.DRIVE, pass_context=True)(self._drive)
+        app.task(name=schedules.START, pass_context=True)(self._begin)
         logging.basicConfig(level=logging.WARNING, handlers=[_Lines(self.report)])
         async with app.open_async():
             worker = asyncio.ensure_future(
@@ -123,23 +129,38 @@ class Worker:
                 process.send_signal(signal.SIGTERM)
             worker.cancel()
 
-    async def _drive(self, context: "JobContext", run: str, steps: int = 0, deaths: int = 0) -> None:
-        """A job. `steps`: how far the run was when the job was put; `deaths`: of its process before that."""
-        from procrastinate.exceptions import JobAborted
+    async def _drive(
+        self, context: "JobContext", run: str, steps: int = 0, deaths: int = 0, model: str = "", **_more: Any
+    ) -> None:
+        """A job. `steps`: how far the run was when the job was put; `deaths`: of its process before that.
 
+        `model`: for whose limit it waited.
+        """
         if context.job.worker_id is not None:
             self._own.add(context.job.worker_id)
         deaths += context.job.attempts  # those of workers: the sweep put the job back
         if deaths and (said := await self._stored(lambda conn: _given_up(conn, run, steps, deaths))):
             self.report(said)
             return
-        self._jobs.add(run)
+        job = context.job.id or 0
+        self._taken.add(run)
         try:
-            code, aborted, said = await self._process(context, run)
+            if waits := await self._stored(lambda conn: admit(conn, job, run, deaths, model)):
+                self.report(f"{run}: waits. {waits}")
+                return
+            await self._driven(context, run, steps, deaths)
         finally:
-            self._jobs.discard(run)
+            self._taken.discard(run)
+            await self._stored(lambda conn: leave(conn, job))
+
+    async def _driven(self, context: "JobContext", run: str, steps: int, deaths: int) -> None:
+        from procrastinate.exceptions import JobAborted
+
+        code, aborted, said = await self._process(context, run, drive_process.__name__, run)
         if aborted:
             self.report(f"{run}: stopped on request")
+            stopped = partial(queue.note_stopped, run=run, kind="cancelled", why="Stopped on request.")
+            await self._stored(stopped)
             raise JobAborted
         if self._stopping or code == drive_process.TRY_AGAIN:
             # A job of its own, so that deaths alone are counted.
@@ -151,23 +172,37 @@ class Worker:
             self.report(f"{run}: {how}")
             await self._stored(lambda conn: _after_death(conn, run, steps, deaths, how))
 
-    async def _process(self, context: "JobContext", run: str) -> tuple[int, bool, str]:
-        """Exit code of the run's process, whether somebody asked it to stop, and the last line that it printed."""
+    async def _begin(
+        self, context: "JobContext", schedule: str, due: int, deaths: int = 0, **_more: Any
+    ) -> None:
+        """A job: start a run of a schedule whose time has come."""
+        what = f"schedule {schedule}"
+        code, _, said = await self._process(context, what, start_process.__name__, schedule, str(due))
+        if code:
+            died = code != drive_process.TRY_AGAIN and not self._stopping
+            self.report(f"{what}: put back: {said or _how(code)}")
+            again = partial(schedules.try_again, name=schedule, due=due, deaths=deaths + died)
+            await self._stored(again)
+
+    async def _process(
+        self, context: "JobContext", what: str, module: str, *words: str
+    ) -> tuple[int, bool, str]:
+        """Exit code of a process, whether somebody asked it to stop, and the last line that it printed."""
         env = {**os.environ, "INTERLOCK_HOME": str(self.home), "INTERLOCK_STORE": ""}  # the folder names it
         stdin, lifeline = os.pipe()
         try:
             with tempfile.TemporaryFile() as said:  # a pipe would stay open in what the process leaves behind
                 streams = {"stdin": stdin, "stderr": said.fileno()}
                 process = await asyncio.to_thread(
-                    lambda: self.start(drive_process.__name__, run, str(self.home), env=env, **streams)
+                    lambda: self.start(module, *words, str(self.home), env=env, **streams)
                 )
-                self._driving[run] = process
-                self.report(f"{run}: driven by process {process.pid}")
+                self._driving[what] = process
+                self.report(f"{what}: driven by process {process.pid}")
                 return *await self._ended(process, context), _last_line(said)
         finally:
             for end in (stdin, lifeline):
                 os.close(end)
-            self._driving.pop(run, None)
+            self._driving.pop(what, None)
 
     async def _ended(self, process: Process, context: "JobContext") -> tuple[int, bool]:
         deadline, aborted = 0.0, False
@@ -186,13 +221,14 @@ class Worker:
         """Write in a transaction of the store; while it doesn't answer, try again."""
 
         def write() -> T:
-            with closing(Store(self.home).connect()) as conn, conn.transaction():
+            store = Store(self.home)
+            with explained(store.path), closing(store.connect()) as conn, conn.transaction():
                 return act(conn)
 
         while True:
             try:
                 return await asyncio.to_thread(write)
-            except (StoreError, BusyError, *Store(self.home).errors) as error:
+            except (StoreError, BusyError) as error:
                 self.report(f"The store doesn't answer ({error}).")
                 await asyncio.sleep(_AGAIN_S)
 
@@ -201,6 +237,8 @@ class Worker:
         while True:
             await asyncio.sleep(_SWEEP_S)
             await self._stored(self._take_over)
+            await self._stored(release)
+            await self._stored(lambda conn: schedules.take_over(conn, _STALLED_S))
 
     def _take_over(self, conn: Connection) -> None:
         now = time.monotonic()
@@ -213,7 +251,7 @@ class Worker:
                 self.report(f"{one.run}: nobody drives it; put back")
 
     def _may_be_abandoned(self, one: queue.Unsure) -> bool:
-        if one.run in self._jobs:
+        if one.run in self._taken:
             return False
         # A job without a lease may be about to take it; only the worker that has the job knows.
         return one.stalled or one.job is None or bool(one.held) or one.worker in self._own

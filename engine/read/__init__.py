@@ -12,7 +12,7 @@ from interlock.engine.options import Pending
 from interlock.engine.store import views
 from interlock.engine.store.lineage import deepest
 from interlock.engine.store.views import Row
-from interlock.state.errors import UserError
+from interlock.state.errors import PASSING, UserError
 from interlock.state.text import nearest
 
 STATUSES = ("running", "queued", "waiting", "interrupted", "done", "failed", "cancelled")
@@ -225,6 +225,7 @@ def check_edit(request: Mapping[str, Any], args: Mapping[str, Any]) -> None:
 
 
 def _run_row(row: Row) -> RunRow:
+    error = json.loads(row["error"]) if row["error"] else None
     alive: bool | None = False
     if row["held"]:
         from interlock.services.process.identity import Owner, is_alive
@@ -236,11 +237,11 @@ def _run_row(row: Row) -> RunRow:
     elif row["status"] in ENDED:
         status = row["status"]
     else:
-        idle = "queued" if row["queue"] else "interrupted"
+        idle = "queued" if row["queue"] and (error is None or error["type"] in PASSING) else "interrupted"
         status = "waiting" if row["waiting"] or row["below"] else idle
     computed: dict[str, Any] = {
         "status": status,
-        "error": json.loads(row["error"]) if row["error"] else None,
+        "error": error,
         "owner": f"{row['host']}:{row['pid']}" if driven else None,
         "subtask": bool(row["subtask"]),
     }

@@ -70,7 +70,8 @@ def put(
     """Insert a row (column → value). `again`: what becomes of one with the same key. `later`: as the connection's."""
     sql = _insertion(table, tuple(row), again)
     if later:
-        conn.later(table, sql, (*row.values(),))
+        anew = (sql, *(row[name] for name in TABLE[table].key)) if again == "replace" else None
+        conn.later(table, sql, (*row.values(),), anew)
     else:
         conn.execute(sql, (*row.values(),))
 
@@ -93,8 +94,6 @@ class Store:
         self.home = home
         self.path = home / "interlock.db"
         self._database = adapter_of(self.path)
-        self.errors = self._database.ERRORS
-        """What its database raises."""
         self.blobs = self._database.BLOBS
         """Whether it keeps long bodies, plans and snapshots in rows (`blobs.py`)."""
         self.outputs = home / "outputs"

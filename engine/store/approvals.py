@@ -270,13 +270,13 @@ def _answer(waiting: dict[str, Request], name: str, decision: Decision, by: str,
         feedback=clean(decision.feedback) if decision.feedback else None,
         args=args,
         text=clean(decision.text) if decision.text else None,
-        by=clean(by) or f"{_user()}@{socket.gethostname()}",
+        by=clean(by) or f"{this_user()}@{socket.gethostname()}",
         door=decision.door or door,
         at=time.time(),
     )
 
 
-def _user() -> str:
+def this_user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user may have a number only

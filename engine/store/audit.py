@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -153,7 +154,7 @@ def sha(data: bytes) -> str:
 
 
 def mac_of(key: Key, digest: str) -> str:
-    return f"{key.id}:{hmac.new(key.mac, digest.encode(), hashlib.sha256).hexdigest()}"
+    return f"{key.id}:{hmac.digest(key.mac, digest.encode(), 'sha256').hex()}"
 
 
 def folder_of(store: Path) -> Path:
@@ -164,7 +165,7 @@ def folder_of(store: Path) -> Path:
 def kept_head(folder: Path, key: Key) -> tuple[int, str] | None:
     """The newest record's number and hash, as noted beside the store; None: missing, changed, or another key's."""
     try:
-        newest = (folder / "head").read_text(encoding="ascii").split()
+        newest = (folder / "head").read_bytes().decode("ascii").split()
     except (OSError, UnicodeError):
         return None
     whole = len(newest) == 3 and newest[0].isdigit() and mac_of(key, newest[1]) == newest[2]
@@ -183,6 +184,14 @@ class Audit:
     _told: str = ""
     """Hash of the newest record that was found cut off."""
 
+    @cached_property
+    def _folder(self) -> Path:
+        return folder_of(self.path)
+
+    @cached_property
+    def _key(self) -> Key:
+        return key_of(self._folder)
+
     def note(self, table: str, kind: str, run: str, key: str, body: str | None) -> None:
         self.notes.append(Note(table, kind, run, key, body))
 
@@ -195,9 +204,9 @@ class Audit:
     def write(self, notes: Iterable[Note]) -> None:
         newest = self.conn.execute("select seq, hash from audit order by seq desc limit 1").fetchone()
         seq, before = newest or (0, "")
-        key, now = key_of(folder_of(self.path)), time.time()
+        key, now = self._key, time.time()
         rows: list[tuple[object, ...]] = []
-        for note in (*self._cut_off(key, seq, before), *notes):
+        for note in (*self._cut_off(seq, before), *notes):
             seq += 1
             columns = (seq, now, note.kind, note.run, note.table, note.key, note.body)
             before = hash_of(before, columns)
@@ -205,9 +214,9 @@ class Audit:
         self.conn.executemany("insert into audit values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         self._newest, self._unwritten = (seq, before), True
 
-    def _cut_off(self, key: Key, newest: int, digest: str) -> Iterable[Note]:
+    def _cut_off(self, newest: int, digest: str) -> Iterable[Note]:
         """A record of the chain's lost end: the head beside the store is about to be overwritten."""
-        kept = kept_head(folder_of(self.path), key)
+        kept = kept_head(self._folder, self._key)
         if kept is None or kept == (newest, digest) or kept[1] == self._told:
             return
         found = self.conn.execute(f"select hash from audit where seq = {kept[0]}").fetchone()
@@ -219,10 +228,10 @@ class Audit:
         """Note the newest record beside the store, so that its end can't be cut off unnoticed."""
         if self._unwritten and synced:
             seq, digest = self._newest
-            line = f"{seq:020d} {digest} {mac_of(key_of(folder_of(self.path)), digest)}\n"
+            line = f"{seq:020d} {digest} {mac_of(self._key, digest)}\n"
             with suppress(OSError):  # a full disk: the next one says it
                 flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-                file = os.open(folder_of(self.path) / "head", flags, 0o600)
+                file = os.open(self._folder / "head", flags, 0o600)
                 try:
                     # One length, one write: a kill leaves the old or the new.
                     os.pwrite(file, line.encode(), 0)

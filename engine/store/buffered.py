@@ -20,7 +20,8 @@ class BufferedConnection(ABC):
 
     def __init__(self, *, buffers: bool) -> None:
         self.buffers = buffers
-        self._waiting: list[tuple[str, Values]] = []
+        self._waiting: dict[object, tuple[str, Values]] = {}
+        """By row, where one is named."""
         self._tables: set[str] = set()
         """Tables with buffered rows."""
         self._sources: list[Source] = []
@@ -56,7 +57,7 @@ class BufferedConnection(ABC):
                 yield self
                 return
             with self.begun(synced):
-                for sql, values in self._waiting:
+                for sql, values in self._waiting.values():
                     self.stored(sql, values)
                 for source in self._sources:
                     source.write()
@@ -65,10 +66,12 @@ class BufferedConnection(ABC):
             for source in self._sources:
                 source.written()
 
-    def later(self, table: str, sql: str, values: Values) -> None:
+    def later(self, table: str, sql: str, values: Values, row: object = None) -> None:
         with self._turn:
             if self.buffers and not self.in_transaction:
-                self._waiting.append((sql, values))
+                key = row or object()
+                self._waiting.pop(key, None)  # it moves to the end
+                self._waiting[key] = (sql, values)
                 self._tables.add(table)
             else:
                 with self.transaction():

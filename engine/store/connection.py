@@ -88,8 +88,11 @@ class Connection(Protocol):
         """
         ...
 
-    def later(self, table: str, sql: str, values: Values) -> None:
-        """Write a row that nothing external depends on: with the driver's next commit; on other connections at once."""
+    def later(self, table: str, sql: str, values: Values, row: object = None) -> None:
+        """Write a row that nothing external depends on: with the driver's next commit; on other connections at once.
+
+        `row`: what names the row if all that was written of it before is written anew.
+        """
         ...
 
     def join(self, source: Source) -> None:

@@ -53,6 +53,8 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "double precision": (int, float),
 }
 _CHANNEL = "interlock"
+_END = f"select current_setting('{NOTES}', true), pg_notify('{_CHANNEL}', '')".encode()
+"""Before each commit: what the triggers noted; and whoever follows is told."""
 
 
 class _Number(Loader):
@@ -121,17 +123,15 @@ class PostgresConnection(BufferedConnection):
     def begun(self, synced: bool) -> Generator[None]:
         self._audit = self._audit or self._found_audit()
         self._conn.execute("begin")
-        if synced:
-            self._conn.execute("set local synchronous_commit = on")
         try:
             if not self.buffers:
                 self._conn.execute("select pg_advisory_xact_lock(%s)", (_ONE_WRITER,))
             yield
             self.check()
+            notes = self._conn.execute(_END).fetchone()
             if self._audit:
-                self._take_notes()
+                self._take(notes[0] if notes else None)
                 self._audit.append()
-            self._conn.execute("select pg_notify(%s, '')", (_CHANNEL,))
             commit(self._conn)
         except BaseException:
             if self._audit:
@@ -142,11 +142,10 @@ class PostgresConnection(BufferedConnection):
         if self._audit:
             self._audit.committed(synced=synced)
 
-    def _take_notes(self) -> None:
+    def _take(self, notes: str | None) -> None:
         """What the triggers noted in this transaction."""
         assert self._audit
-        (text,) = self.stored(f"select current_setting('{NOTES}', true)").fetchone()
-        lines = (text or "").splitlines()
+        lines = (notes or "").splitlines()
         if lines:
             self._conn.execute("select pg_advisory_xact_lock(%s)", (_ONE_CHAIN,))
         for line in lines:
@@ -221,7 +220,8 @@ def connect(
     patience_s: float = faults.BUSY_TIMEOUT_S,
 ) -> PostgresConnection:
     """Connect for writing. `patience_s`: how long it waits for other writers."""
-    options = f"-c lock_timeout={int(patience_s * 1000)} -c idle_in_transaction_session_timeout=10000"
+    limits = f"-c lock_timeout={int(patience_s * 1000)} -c idle_in_transaction_session_timeout=10000"
+    options = f"{limits} -c synchronous_commit=on"  # whatever the server's default is
     return PostgresConnection(path, _connected(path, options), buffers=buffers)
 
 

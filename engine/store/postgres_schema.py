@@ -6,12 +6,14 @@ from importlib.resources import files
 
 from interlock.engine.store.audit import SCHEMA
 from interlock.engine.store.blobs import SCHEMA as BLOBS
+from interlock.engine.store.limits import SCHEMA as LIMITS
 from interlock.engine.store.postgres_audit import FUNCTIONS, triggers
+from interlock.engine.store.schedules import SCHEMA as SCHEDULES
 from interlock.engine.store.sqlite import ADDED
 from interlock.engine.store.sqlite import SCHEMA_VERSION as OF_TABLES
 
-SCHEMA_VERSION = OF_TABLES + 1
-"""Of the tables that SQLite has, too, and of `blobs`."""
+SCHEMA_VERSION = OF_TABLES + 2
+"""Of the tables that SQLite has, too, and of those that only a server's store has."""
 _FIRST = 10
 """Version of the schema of the oldest stores here."""
 _TYPES = (
@@ -55,7 +57,8 @@ def definitions() -> Iterator[str]:
     for changed, table, name, kind, _ in ADDED:
         if changed > _FIRST:
             yield f"alter table {table} add column if not exists " + schema_of(f"{name} {kind}")
-    yield schema_of(BLOBS).strip()
+    for own in (BLOBS, LIMITS, SCHEDULES):
+        yield from (part.strip() for part in schema_of(own).split(";\n"))
     yield from (f"create index if not exists {index}" for index in _INDEXES)
     yield from (FUNCTIONS.strip(), schema_of(SCHEMA).strip(), *triggers())
 

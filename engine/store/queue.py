@@ -6,7 +6,7 @@ Procrastinate is imported where it is used: one of its packages starts a process
 
 import json
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -14,15 +14,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine.store import note_error, read_options
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.lineage import with_subtasks
+from interlock.engine.store.lineage import first_task, with_subtasks
 from interlock.engine.store.runs import set_status
-from interlock.state.errors import ConfigError, StoreError
+from interlock.state.errors import PASSING, ConfigError, StoreError
 
 if TYPE_CHECKING:
     from procrastinate import App
 
 DRIVE = "interlock.drive"
 _OF_HOST = "host:"
+HELD = "held:"
+"""Begins the queues that no worker serves (`admission.py`)."""
+_LEVEL = 1_000_000
+"""Places in the line of one priority."""
+_INDEXES = (
+    ("interlock_jobs_line", "(queue_name, priority) where status = 'todo'"),
+    ("interlock_jobs_user", "(queue_name, (args ->> 'user'), priority) where status = 'todo'"),
+)
 
 
 class Job(NamedTuple):
@@ -34,6 +42,19 @@ class Job(NamedTuple):
     deaths: int
     """Times that its process or worker died."""
     age_s: float
+    user: str
+    priority: int
+    waits: str
+    """For which limit; empty: for none."""
+
+
+class Submitted(NamedTuple):
+    """Who started a run that workers drive, and how."""
+
+    user: str
+    priority: int
+    workflow: str
+    queue: str
 
 
 class Unsure(NamedTuple):
@@ -82,9 +103,19 @@ def make_queue(store: Path) -> None:
             opened.schema_manager.apply_schema()
 
 
+def make_indexes(conn: Connection) -> None:
+    """What jobs are searched by beside Procrastinate's own indexes, if it is missing."""
+    for name, columns in _INDEXES:
+        (found,) = conn.execute("select to_regclass(?) is not null", (name,)).fetchone()
+        if not found:
+            with conn.transaction():
+                conn.execute(f"create index {name} on procrastinate_jobs {columns}")
+
+
 def definitions() -> str:
     """SQL that makes Procrastinate's tables. Raises `ConfigError` without the extra."""
-    return app().schema_manager.get_schema()
+    indexes = [f"create index {name} on procrastinate_jobs {columns};" for name, columns in _INDEXES]
+    return "\n".join([app().schema_manager.get_schema(), *indexes])
 
 
 def host_queue() -> str:
@@ -92,26 +123,68 @@ def host_queue() -> str:
     return f"{_OF_HOST}{os.uname().nodename}"
 
 
-def put_job(conn: Connection, run: str, queue: str, after_s: int = 0, deaths: int = 0) -> None:
+def put_job(
+    conn: Connection, run: str, queue: str, after_s: int = 0, deaths: int = 0, model: str | None = None
+) -> None:
     """Inside a transaction: let a worker of this queue drive the run; nothing if its job waits already.
 
     `after_s`: not sooner, on the database's clock: those of hosts may differ. `deaths`: of the run's process, since it
-    last got further. Raises `StoreError` if the store has no queue.
+    last got further. `model`: for a run that waits for a limit, whose; empty: not for a model's. Raises `StoreError` if
+    the store has no queue.
     """
     (found,) = conn.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()
     if not found:
         raise StoreError("The store has no queue yet. Set it up with: interlock fleet init")
-    own = _own(conn)
     (now,) = conn.execute("select now()").fetchone()
     later: Any = {"schedule_at": now + timedelta(seconds=after_s)} if after_s else {}
-    drive = app().configure_task(DRIVE, lock=run, queueing_lock=run, queue=queue, connection=own, **later)
+    whose = submitted(conn, run)
+    later["priority"] = _priority(conn, run, whose, queue)
+    args = {"run": run, "steps": _steps(conn, run), "deaths": deaths}
+    args |= {"user": whose.user, "workflow": whose.workflow}
+    defer(conn, DRIVE, run, queue, args | ({} if model is None else {"model": model, "waits": 1}), **later)
+
+
+def defer(
+    conn: Connection, task: str, lock: str, queue: str, args: Mapping[str, Any], **options: Any
+) -> None:
+    """Inside a transaction: put a job; nothing if one with this lock waits: whoever takes that sees what changed."""
     from procrastinate.exceptions import AlreadyEnqueued
 
+    own = _own(conn)
+    job = app().configure_task(task, lock=lock, queueing_lock=lock, queue=queue, connection=own, **options)
     try:
         with own.transaction():
-            drive.defer(run=run, steps=_steps(conn, run), deaths=deaths)
+            job.defer(**args)
     except AlreadyEnqueued:
-        pass  # whoever takes that one sees what was decided since
+        pass
+
+
+def submitted(conn: Connection, run: str) -> Submitted:
+    workflow, queue = conn.execute("select workflow, queue from runs where run = ?", (run,)).fetchone()
+    kept: dict[str, Any] = read_options(conn, run).get("submitted") or {}
+    return Submitted(kept.get("user", ""), kept.get("priority", 0), workflow, queue or "")
+
+
+def _priority(conn: Connection, run: str, whose: Submitted, queue: str) -> int:
+    """A place in the line of the run's priority: users take turns, each in the order of their own runs.
+
+    Nobody who comes later gets in before the front of the line. A run that is put back keeps its place.
+    """
+    kept = conn.execute("select priority from procrastinate_jobs where lock = ? and status = 'doing'", (run,))
+    if row := kept.fetchone():
+        return row[0]
+    top = whose.priority * _LEVEL
+    line = (
+        "from procrastinate_jobs where status = 'todo' and queue_name = ? and priority > ? and priority <= ?"
+    )
+    place = (queue, top - _LEVEL, top)
+    (front,) = conn.execute(f"select max(priority) {line}", place).fetchone()
+    if front is None:
+        return top
+    (last,) = conn.execute(
+        f"select min(priority) {line} and args ->> 'user' = ?", (*place, whose.user)
+    ).fetchone()
+    return front if last is None else max(min(front, last - 1), top - _LEVEL + 1)
 
 
 def _steps(conn: Connection, run: str) -> int:
@@ -136,15 +209,24 @@ def hand_to_workers(
 
     `if_due`: not if it was cancelled or waits for a person. One that is done may have to be delivered.
     """
-    due = f"r.status <> 'cancelled' and {_NOT_ASKED}" if if_due else "true"
+    due = f"r.status <> 'cancelled' and {_MAY_GO_ON}" if if_due else "true"
     row = conn.execute(f"select r.queue from runs r where r.run = ? and {due}", (run,)).fetchone()
     if row and row[0]:
+        if not if_due:
+            note_error(conn, run, None)
         put_job(conn, run, row[0], after_s, deaths)
     return bool(row and row[0])
 
 
+def give(conn: Connection, run: str, queue: str) -> None:
+    """Inside a transaction: from now on workers of this queue drive the run, its subtasks and the tasks above it."""
+    for one in with_subtasks(conn, first_task(conn, run)):
+        conn.execute("update runs set queue = ? where run = ?", (queue, one))
+
+
 def take_back(conn: Connection, run: str) -> bool:
     """Remove the run's waiting job, and ask a worker that drives it to stop; returns whether one does."""
+    note_stopped(conn, run, "cancelled", "Stopped on request.")
     query = (
         "select id, status = 'doing' from procrastinate_jobs where lock = ? and status in ('todo', 'doing')"
     )
@@ -183,6 +265,17 @@ def got_further(conn: Connection, run: str, steps: int) -> bool:
     return _steps(conn, run) > steps
 
 
+def is_due(conn: Connection, run: str) -> bool:
+    """Whether it isn't over, and waits for no person."""
+    return bool(conn.execute(f"select 1 from runs r where r.run = ? and {_IS_DUE}", (run,)).fetchone())
+
+
+def note_stopped(conn: Connection, run: str, kind: str, why: str) -> None:
+    """Inside a transaction: leave a run that has work left to whoever resumes it."""
+    if is_due(conn, run):
+        note_error(conn, run, {"type": kind, "message": f"{why} Go on with: interlock resume {run}"})
+
+
 def note_death(conn: Connection, run: str, how: str) -> None:
     """Inside a transaction: keep how the run's process died, for whoever gives the run up."""
     note_error(conn, run, {"type": "died", "message": how})
@@ -205,12 +298,19 @@ def give_up(conn: Connection, run: str, kind: str, why: str) -> None:
 def standing(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
     """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""
     workers: dict[int, float] = dict(conn.execute(_WORKERS).fetchall())
-    return workers, [Job(*row) for row in conn.execute(_JOBS)], conn.execute(_REQUESTS).fetchone()[0]
+    jobs = [Job(*facts, waits=_waits(error)) for *facts, error in conn.execute(_JOBS)]
+    return workers, jobs, conn.execute(_REQUESTS).fetchone()[0]
+
+
+def _waits(error: str | None) -> str:
+    found: dict[str, str] = json.loads(error) if error else {}
+    return found["of"] if found.get("type") == "limit" else ""
 
 
 _ASKED = "a.answer is null and a.superseded = 0 and a.interrupt is not null"
 _NOT_ASKED = f"not exists (select 1 from approvals a where a.run = r.run and {_ASKED})"
-_IS_DUE = f"r.status not in ('done', 'cancelled') and {_NOT_ASKED}"
+_MAY_GO_ON = f"coalesce(cast(r.error as json) ->> 'type', 'died') in {PASSING} and {_NOT_ASKED}"
+_IS_DUE = f"r.status not in ('done', 'cancelled') and {_MAY_GO_ON}"
 # Last: runs that are over, whose worker died before it delivered what they changed.
 _UNSURE = f"""
 select r.run, j.id, r.queue, j.worker_id,
@@ -231,13 +331,15 @@ _WORKERS = """
 select id, cast(extract(epoch from now() - last_heartbeat) as double precision)
 from procrastinate_workers order by id
 """
-_JOBS = """
-select j.lock, j.queue_name, j.status = 'doing', coalesce(l.host || ':' || cast(l.pid as text), ''),
+_JOBS = f"""
+select j.lock, coalesce(r.queue, j.queue_name), j.status = 'doing', coalesce(l.host || ':' || cast(l.pid as text), ''),
        j.attempts + coalesce(cast(j.args ->> 'deaths' as integer), 0),
        cast(extract(epoch from now() - (select min(e.at) from procrastinate_events e where e.job_id = j.id))
-            as double precision)
-from procrastinate_jobs j left join lease l on l.run = j.lock and l.held = 1
-where j.status in ('todo', 'doing') order by j.id
+            as double precision),
+       coalesce(j.args ->> 'user', ''), cast(ceil(cast(j.priority as double precision) / {_LEVEL}) as integer),
+       case when j.status = 'todo' then r.error end
+from procrastinate_jobs j left join lease l on l.run = j.lock and l.held = 1 left join runs r on r.run = j.lock
+where j.status in ('todo', 'doing') and j.task_name = '{DRIVE}' order by j.status = 'todo', j.priority desc, j.id
 """
 _REQUESTS = (
     "select count(*) from approvals a join runs r on r.run = a.run "

@@ -4,10 +4,11 @@ import json
 import sqlite3
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.store.audit import AUDITED, REMOVED, Audit, body_of, changed_body, key_expression, sha
+from interlock.engine.store.audit import AUDITED, REMOVED, Audit, body_of, key_expression, sha
 from interlock.engine.store.tables import TABLE
 
 
@@ -24,11 +25,16 @@ def _texts(*values: object) -> str:
 def _part(text: Any, *names: str) -> str | None:
     """A value inside JSON; null where there is none, and in a damaged row."""
     with suppress(ValueError, TypeError, KeyError):
-        value: Any = json.loads(text)
+        value = _parsed(text)
         for name in names:
             value = value[name]
         return value if value is None or isinstance(value, str) else json.dumps(value)
     return None
+
+
+@lru_cache(maxsize=1)  # several parts of one text are asked for in turn
+def _parsed(text: Any) -> Any:
+    return json.loads(text)
 
 
 def add_functions(conn: sqlite3.Connection) -> None:
@@ -44,11 +50,18 @@ def installed(conn: sqlite3.Connection, path: Path) -> Audit | None:
         return None
     made = Audit(conn, path)
     add_functions(conn)
-    conn.create_function("note", 5, made.note)
+    conn.create_function("note", -1, partial(_noted, made))
     for table in AUDITED:
         for statement in _triggers(table):
             conn.execute(statement)
     return made
+
+
+def _noted(audit: Audit, table: str, kind: str, run: str, key: str, body: str | None, old: str = "") -> None:
+    """`old`: what would be recorded of the row before its change. The database would make both twice to compare."""
+    if body != old:
+        was = f',"was":"{_sha(old)}"}}' if old else ""  # as in `changed_body`
+        audit.note(table, kind, run, key, body[:-1] + was if body and was else body)
 
 
 def _triggers(table: str) -> Iterable[str]:
@@ -66,6 +79,5 @@ def _triggers(table: str) -> Iterable[str]:
     of = f" of {what.changes}" if what.changes else ""
     made = f"create temp trigger audit_{table}"
     yield f"{made}_new after insert on {table} {noting(begun, 'new', new)}"
-    when = f"{made}_set after update{of} on {table} when {old} is not {new}"
-    yield f"{when} {noting(what.kind, 'new', changed_body(table))}"
+    yield f"{made}_set after update{of} on {table} {noting(what.kind, 'new', f'{new}, {old}')}"
     yield f"{made}_gone after delete on {table} {noting(repr(REMOVED), 'old', 'null')}"

@@ -66,7 +66,8 @@ class StepLog:
         # A graph used as a node has no wrapper: its first node starts it too.
         for part in namespace.split("|")[:-1]:
             name, _, owner = part.partition(":")
-            self._notes.setdefault(owner, _StepNote("", name, "", now))
+            if owner not in self._notes:
+                self._notes[owner] = _StepNote("", name, "", now)
 
     def node_of(self, task: str) -> str:
         """The node that runs in a task; empty: it hasn't started here."""

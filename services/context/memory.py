@@ -5,13 +5,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from interlock.services.config.settings import FOLDERS
 from interlock.services.files.filesystem import UnreadableError, is_file, read_text
-from interlock.services.files.protected import RULES, private_part
+from interlock.services.files.protected import RULES, followed, private_part, written_path
 from interlock.state.context import AGENT_FILES, IGNORE_FILE, RuleFile
 from interlock.state.text import clean
 from interlock.state.workspace import PathRefused, Workspace
@@ -76,7 +76,7 @@ def checked(file: Path, roots: Sequence[Path]) -> tuple[Path, Path]:
     if root is None:
         raise UnreadableError("outside the project")
     # Files that tools may not read can't be imported either.
-    if private_part(real.relative_to(root)):
+    if private_part(real.relative_to(root).parts):
         raise UnreadableError("may hold secrets")
     return real, root
 
@@ -181,18 +181,16 @@ def load_memory(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> l
 def memory_below(path: str, workspace: Workspace, names: Sequence[str]) -> Iterator[Path]:
     """Yield memory files below a workspace root, down to `path`; the root's own are already loaded."""
     try:
-        real = workspace.readable(path)
+        real = followed(written_path(path, workspace.root))
+        root = next((r for r in workspace.roots if real.is_relative_to(r)), real)
+        way = accumulate(real.relative_to(root).parts, os.path.join, initial=str(root))
+        tried = (os.path.join(folder, name) for folder in islice(way, 1, None) for name in names)  # noqa: PTH118 - each call that names a file pays for it
+        found = [Path(file) for file in tried if os.path.isfile(file)]  # noqa: PTH113 - as above
+        if found and workspace.readable(path) != real:  # asked only then: most folders have none
+            return
     except PathRefused:
         return
-    root = next((r for r in workspace.roots if real.is_relative_to(r)), None)
-    if root is None:
-        return
-    way = [d for d in (real, *real.parents) if d != root and d.is_relative_to(root)]
-    for directory in reversed(way):
-        for name in names:
-            file = directory / name
-            if is_file(file) and not workspace.ignored(file):
-                yield file
+    yield from (file for file in found if not workspace.ignored(file))
 
 
 def read_memory(file: Path, roots: Sequence[Path]) -> str:

@@ -95,7 +95,8 @@ class IgnoreRules:
         self, root: Path, *, git: bool = True, agent: bool = True, custom: Sequence[Path] = ()
     ) -> None:
         self._root = str(root)
-        self._git = git
+        above = [str(d) for d in (root, *root.parents)] if git else []
+        self._tops = [(top, f"{_slashed(top)}.git") for top in above]
         self._agent_files = [str(root / name) for name in AGENT_FILES] if agent else []
         self._agent_files += [str(path) for path in custom]
         self._seen: dict[str, tuple[tuple[int, int], tuple[_Pattern, ...]]] = {}
@@ -103,11 +104,12 @@ class IgnoreRules:
     def git_layers(self, directory: str) -> list[Layer]:
         """Return the layers that apply to entries of `directory`, outermost first."""
         top = self._top()
-        if top is None:
-            return []
+        return [] if top is None else self._layers(top, directory)
+
+    def _layers(self, top: str, directory: str) -> list[Layer]:
         layers = [(_slashed(top), self._load(_exclude_file(top)))]
         for level in _levels(top, directory):
-            layers.append((_slashed(level), self._load(_slashed(level) + _GIT_FILE)))
+            layers = self.deeper(layers, level)
         return [layer for layer in layers if layer[1]]
 
     def deeper(self, layers: list[Layer], directory: str) -> list[Layer]:
@@ -119,12 +121,15 @@ class IgnoreRules:
 
     def ignored(self, path: str, is_dir: bool, *, git: bool = True) -> bool:
         """Whether an entry below the root is ignored. With `git` false only the user's own files count."""
-        agent = self.agent_layers()
-        git = git and self._top() is not None
+        agent, top = self.agent_layers(), self._top() if git else None
+        if top is None and not agent:
+            return False
+        layers = self._layers(top, self._root) if top else []
         for level in _levels(self._root, path)[1:]:
-            layers = self.git_layers(str(Path(level).parent)) if git else []
             if entry_ignored(layers, agent, level, is_dir if level == path else True):
                 return True
+            if top and level != path:
+                layers = self.deeper(layers, level)
         return False
 
     def inside(self, directory: str, *, git: bool = True) -> Callable[[str, bool], bool]:
@@ -138,7 +143,7 @@ class IgnoreRules:
     def _load(self, file: str) -> tuple[_Pattern, ...]:
         """Compile an ignore file; cached until it changes on disk."""
         try:
-            status = Path(file).stat()
+            status = os.stat(file)  # noqa: PTH116 - each look-up pays for it, and Path.stat costs twice as much
             if not stat.S_ISREG(status.st_mode):  # reading a pipe would block
                 return ()
             stamp = (status.st_mtime_ns, status.st_size)
@@ -157,9 +162,7 @@ class IgnoreRules:
 
     def _top(self) -> str | None:
         """Return the work tree around the root; not cached, because a run may create one."""
-        root = Path(self._root)
-        here = (str(d) for d in (root, *root.parents) if os.path.lexists(d / ".git"))
-        return next(here, None) if self._git else None
+        return next((top for top, git in self._tops if os.path.lexists(git)), None)
 
 
 def entry_ignored(git: Sequence[Layer], agent: Sequence[Layer], path: str, is_dir: bool) -> bool:

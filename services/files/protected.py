@@ -6,7 +6,7 @@ import stat
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -104,9 +104,9 @@ def is_private(name: str) -> bool:
     return known in _NAMES or _CREDENTIALS.fullmatch(known) is not None
 
 
-def private_part(path: Path) -> str | None:
-    """Return the first private segment of a path relative to its root."""
-    return next((part for part in path.parts if is_private(part)), None)
+def private_part(parts: Iterable[str]) -> str | None:
+    """Return the first private one of a path's names below its root."""
+    return next(filter(is_private, parts), None)
 
 
 def private_twin(path: Path, root: Path) -> str | None:
@@ -178,16 +178,16 @@ class ProtectedPaths:
             tell(paths)
 
     def names(self) -> Mapping[str, Kind]:
-        return {folded(name): PROTECTED.get(name, _MEMORY) for name in self.spelled()}
+        return _names(self.spelled())
 
     def kinds(self) -> Callable[[str], Kind | None]:
         """Return a function from a folded name to why it is protected."""
         names = self.names()
         return lambda name: names.get(name) or next((k for p, k in _FAMILIES if p.fullmatch(name)), None)
 
-    def spelled(self) -> Collection[str]:
+    def spelled(self) -> tuple[str, ...]:
         """Return the names as people write them."""
-        return dict.fromkeys((*PROTECTED, *self.memory))
+        return tuple(dict.fromkeys((*PROTECTED, *self.memory)))
 
     def named(self, path: Path) -> Protection | None:
         """Return the protection of a relative path by its names alone."""
@@ -208,6 +208,11 @@ class ProtectedPaths:
             if first.startswith(".") and not any(r.is_relative_to(self.home / first) for r in inside):
                 return Protection(first, "your own configuration")
         return None
+
+
+@lru_cache(maxsize=4)
+def _names(spelled: tuple[str, ...]) -> Mapping[str, Kind]:
+    return {folded(name): PROTECTED.get(name, _MEMORY) for name in spelled}
 
 
 def program_folders(env: Mapping[str, str]) -> Iterator[Path]:

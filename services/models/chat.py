@@ -12,7 +12,7 @@ from typing import Literal
 
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
-from interlock.services.models.json_calls import by_habit, constrained, explained
+from interlock.services.models.json_calls import asked_for, by_habit, constrained, explained
 from interlock.services.models.names import Providers, provider_of, resolve, role_model
 from interlock.services.models.request import (
     Answer,
@@ -134,7 +134,8 @@ class ChatModels:
         try:
             _check_feature(request)
             room = await self._budget.reserve(call, self._agent, request.model, self._estimated(request))
-            request = replace(request, most=self._most(request, room))
+            if room is not None:
+                request = replace(request, most=self._most(request, room))
             replies = counted(self._budget, call.task, self._answered(call, request, emit))
             async with aclosing(replies):
                 async for item in replies:
@@ -218,10 +219,11 @@ class ChatModels:
             messages = texts(messages)
         if call.protocol == "json" and call.tools:
             messages, schema = explained(messages, call.tools), schema_of(call.tools, call.messages)
+        tools = () if texts else call.tools
         return ModelRequest(
             model=model,
             messages=messages,
-            tools=() if texts else call.tools,
+            tools=tools,
             schema=schema,
             temperature=next((t for t in chosen if t is not None), default),
             agent=self._agent,
@@ -229,20 +231,16 @@ class ChatModels:
             ordinal=self._log.ordinal(self._agent, call.role),
             feature=call.feature,
             thinking=self._settings.model.thinking if call.schema is None else "auto",
+            size=sum(self._sizes(messages)) + self._tool_size(tools),
             attempt=call.failures,
         )
 
     def _estimated(self, request: ModelRequest) -> int:
         """Estimate the request's tokens, tools included."""
-        return self.facts.estimated(request.model, self._plainly_estimated(request))
+        return self.facts.estimated(request.model, request.size)
 
-    def _plainly_estimated(self, request: ModelRequest) -> int:
-        return sum(self._sizes(request.messages)) + self._tool_size(request.tools)
-
-    def _most(self, request: ModelRequest, room: int | None) -> int | None:
+    def _most(self, request: ModelRequest, room: int) -> int | None:
         """What a budget leaves for the reply, where it is less than the model could write: servers refuse more."""
-        if room is None:
-            return None
         window = self.facts.limit(request.model) - self._estimated(request)
         return room if room < (self.facts.able(request.model).output or window) else None
 
@@ -271,9 +269,25 @@ class ChatModels:
             comes("connecting")
             source = (await self._providers.get(request.model)).stream(request)
             comes("reading")
-            limited = partial(raced, stall_s=stall_s, first_s=first_s, total_s=call.timeout_s)
-            pieces = limited(source, begins=_is_answer, on_silence=silent)
-            async with aclosing(_read(pieces, call)) as pieces:
+            limited = partial(
+                raced,
+                stall_s=stall_s,
+                first_s=first_s,
+                total_s=call.timeout_s,
+                begins=_is_answer,
+                on_silence=silent,
+            )
+
+            async def write(path: str, text: str) -> AsyncGenerator[Chunk, None]:
+                messages = asked_for(path, text, self._redacted(call.messages))
+                source = (await self._providers.get(request.model)).stream(
+                    replace(request, messages=messages, schema=None)
+                )
+                async with aclosing(limited(source)) as pieces:
+                    async for chunk in pieces:
+                        yield chunk
+
+            async with aclosing(_read(limited(source), call, write)) as pieces:
                 async for chunk in pieces:
                     if not answer.begun_s and not chunk.progress:
                         answer.begun_s = self._clock.monotonic() - started
@@ -331,16 +345,18 @@ class ChatModels:
             # Before the row: a kill in between repeats the request, and the later entry for an ordinal wins.
             self._recorder.add(request, message, answer)
         self.facts.read(request.model, answer.usage.input - answer.usage.cached, answer.begun_s)
-        self.facts.counted(request.model, answer.usage.input, self._plainly_estimated(request))
-        cost = {"usd": self.facts.cost(request.model, answer.usage)}
-        self._budget.settle(call.task)  # in the same commit as the reply: a kill leaves both or neither
+        self.facts.counted(request.model, answer.usage.input, request.size)
+        usage = answer.usage.model_copy(update={"usd": self.facts.cost(request.model, answer.usage)})
+        self._budget.settle(
+            call.task, usage
+        )  # in the same commit as the reply: a kill leaves both or neither
         reply = Reply(
             record="",
             message=message,
             model=request.model,
             finish_reason=answer.finish_reason,
             problem=answer.problem,
-            usage=answer.usage.model_copy(update=cost),
+            usage=usage,
             duration_ms=round((self._clock.monotonic() - started) * 1000),
             called=answer.called,
         )
@@ -369,10 +385,14 @@ def _cut_short(request: ModelRequest, answer: Answer) -> str:
     return f"The answer of {request.model!r} was cut off {where}. It may be incomplete."
 
 
-def _read(pieces: AsyncGenerator[Chunk, None], call: ModelCall) -> AsyncGenerator[Chunk, None]:
+def _read(
+    pieces: AsyncGenerator[Chunk, None],
+    call: ModelCall,
+    write: Callable[[str, str], AsyncGenerator[Chunk, None]],
+) -> AsyncGenerator[Chunk, None]:
     """The chunks with the calls that the protocol finds in the text."""
     if call.protocol == "json" and call.tools:
-        return constrained(pieces, call.tools)
+        return constrained(pieces, call.tools, write)
     if call.protocol in ("xml", "auto") and call.tools:
         found = tagged(pieces, TaggedTools(call.tools, call.withheld))
         return by_habit(found, call.tools)

@@ -177,6 +177,7 @@ class ModelFacts:
         self._file = home / _FILE if home else None
         self._env, self._ask = env, ask
         self._servers: dict[str, Server] = {}
+        self._windows: dict[str, tuple[int, bool]] = {}
         self._prices: dict[str, Prices | None] = {}
         self._answered: set[str] = set()
         self._factors: dict[str, float] = {}
@@ -188,6 +189,11 @@ class ModelFacts:
 
     def window(self, model: str) -> tuple[int, bool]:
         """The window in tokens, and whether it is known: set, told by the server, or in the table of models."""
+        if model not in self._windows:
+            self._windows[model] = self._found_window(model)
+        return self._windows[model]
+
+    def _found_window(self, model: str) -> tuple[int, bool]:
         own = limit(self._settings, model, -1)
         found = own if own > 0 else self._told(model)
         if found is None and provider_of(model) in ("gemini", "script"):

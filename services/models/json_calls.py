@@ -2,15 +2,17 @@
 
 import json
 import re
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import PurePath
 
 from interlock.prompts import render
 from interlock.services.models.request import CallPiece, Chunk
 from interlock.state.messages import Message, TextPart, ToolDeclaration
+from interlock.tools._argument_names import own_names
 from interlock.tools._json_calls import JsonCall, as_call, loaded, read_calls, signature
-from interlock.tools._json_schema import ends_with
+from interlock.tools._json_schema import MOST_LINES, WRITES, Seen, ends_with
 
 _DONE = '{"text": "..."}, with what you did or found.'
 
@@ -25,6 +27,9 @@ def explained(messages: Sequence[Message], tools: Sequence[ToolDeclaration]) -> 
     return [Message(role="system", content=(TextPart(text=before + text),)), *messages[1 if first else 0 :]]
 
 
+_WRITER = "You are a careful programmer."
+"""The rules for calls aren't needed here, and each more cost a 1.5B model repairs."""
+_BLOCK = re.compile(r"^```[^`\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 _TEXT = re.compile(r'\s*\{\s*"text"\s*:\s*"((?:[^"\\]|\\(?:[^u]|u[0-9a-fA-F]{4}))*)')
 _HIGH_ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")
 _HABIT = re.compile(r"^[ \t]*(?:```|\{|<tool_call>)", re.MULTILINE)
@@ -34,9 +39,14 @@ _BEGUN = re.compile(r"^[ \t]*(?:`{1,2}|<[a-z_]*)\Z", re.MULTILINE)
 
 
 async def constrained(
-    pieces: AsyncGenerator[Chunk, None], tools: Sequence[ToolDeclaration]
+    pieces: AsyncGenerator[Chunk, None],
+    tools: Sequence[ToolDeclaration],
+    write: Callable[[str, str], AsyncGenerator[Chunk, None]],
 ) -> AsyncGenerator[Chunk, None]:
-    """Stream the object's `text`, and yield its call at the end. An answer that is no such object is read by habit."""
+    """Stream the object's `text`, and yield its call at the end. An answer that is no such object is read by habit.
+
+    `write(path, text)` asks for a file that a call names, which is its `content`.
+    """
     whole, shown, cut = "", 0, False
     async with aclosing(pieces):
         async for chunk in pieces:
@@ -56,7 +66,64 @@ async def constrained(
         yield Chunk(text=rest, calls=_pieces(calls))
         return
     call = as_call(found.get("call"), {tool.name for tool in tools})
-    yield Chunk(text=str(found.get("text", ""))[shown:], calls=_pieces([call] if call else ()))
+    text = str(found.get("text", ""))
+    yield Chunk(text=text[shown:])
+    name, args = (call[0], own_names(*call)) if call else ("", {})
+    where, what = WRITES.get(name, ("", ""))
+    if where in args and what not in args:
+        async for chunk in _written(write(str(args[where]), text), (name, args), what):
+            yield chunk
+    else:
+        yield Chunk(calls=_pieces([(name, args)] if call else ()))
+
+
+def asked_for(path: str, text: str, messages: Sequence[Message]) -> list[Message]:
+    """The request for the whole of a file: the task, the files and the last output, as code and without the calls."""
+    seen = Seen(messages)
+    said = [m.text for m in messages if m.role == "user" and m.origin in ("person", "agent")]
+    if messages[-1].role == "user" and messages[-1].origin not in ("person", "agent"):
+        said.append(messages[-1].text)
+    known = {path: seen.files.get(path), **seen.files}
+    files = [
+        f"{name}:\n{_fenced(content, PurePath(name).suffix[1:])}"
+        for name, content in known.items()
+        if content is not None and content.count("\n") < MOST_LINES
+    ]
+    command, printed = seen.output or ("", "")
+    output = f"Output of `{command}`:\n{_fenced(printed)}" if command else ""
+    asked = render(
+        "run/write_file",
+        task="\n\n".join([*said, text] if text else said),
+        files="".join(files),
+        output=output,
+        path=path,
+    )
+    return [Message(role="system", content=_WRITER), Message(role="user", content=asked)]
+
+
+def _fenced(text: str, language: str = "") -> str:
+    marks = "`" * (3 + text.count("```"))
+    return f"{marks}{language}\n{text.rstrip()}\n{marks}\n\n"
+
+
+async def _written(
+    pieces: AsyncGenerator[Chunk, None], call: JsonCall, what: str
+) -> AsyncGenerator[Chunk, None]:
+    """Stream the explanation; the last code block is the file."""
+    whole, shown, cut = "", 0, False
+    async with aclosing(pieces):
+        async for chunk in pieces:
+            cut = cut or chunk.finish_reason == "length"
+            whole += chunk.text
+            fence = whole.find("```")
+            ready = fence if fence >= 0 else len(whole.rstrip("`"))
+            yield replace(chunk, text=whole[shown:ready])
+            shown = max(shown, ready)
+    blocks = _BLOCK.findall(whole)
+    if cut or not blocks:
+        yield Chunk(finish_reason="malformed_function_call", problem="the file's text isn't in a code block")
+        return
+    yield Chunk(calls=_pieces([(call[0], {**call[1], what: blocks[-1]})]))
 
 
 def _begun(whole: str) -> str:

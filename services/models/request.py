@@ -54,6 +54,8 @@ class ModelRequest:
     thinking: Thinking = "auto"
     most: int | None = None
     """Tokens of the reply at most, thoughts included, where a budget leaves less than the model may write."""
+    size: int = 0
+    """Its estimated tokens, tools included, before what is known of the model's tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -205,8 +207,8 @@ class Budget(Protocol):
         """
         ...
 
-    def settle(self, task: str) -> None:
-        """Record that usage is known: the call was answered, or refused by the provider."""
+    def settle(self, task: str, usage: Usage | None = None) -> None:
+        """Record that usage is known: of an answered call, or none: the provider refused it."""
         ...
 
     def lose(self, task: str) -> None:

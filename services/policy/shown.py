@@ -48,7 +48,7 @@ def shows_private(folder: Path, words: Sequence[str], kept: Callable[[str], bool
     if asked.command == "show" and asked.only_paths:
         return False
     found = _names_of(str(folder), asked, int(time.monotonic()))
-    return found is None or any(private_part(Path(name)) or kept(name) for name in found)
+    return found is None or any(private_part(Path(name).parts) or kept(name) for name in found)
 
 
 class _Asked(NamedTuple):

@@ -9,8 +9,10 @@ of each state (CI: every third), an ordinary test run a few.
 """
 
 import os
+from typing import Any
 
 import pytest
+from databases import DATABASES, fresh_database
 from kill_runs.started import killed, seed
 from kill_runs.stops import SCENES
 from patience import sweep_part
@@ -25,6 +27,7 @@ STATES = {
     "tasks_program": 70,
 }
 """Least number of distinct states that a program's kills leave."""
+_SERVER_EVERY = 8
 SHARES = {"agents_program": 3, "tasks_program": 2}
 """Parts of the long ones, which the suite's workers take. Each begins with two undisturbed runs."""
 
@@ -40,19 +43,41 @@ def test_a_kill_at_any_moment_changes_nothing(program: str, share: int, shares: 
     if of > 1 and share:
         pytest.skip("a part of the moments isn't divided again")
     shares = shares if of == 1 else 1
-    kind = "every" if "KILL_EVERY" in os.environ else "states"
-    told = killed(program, kind, share + shares * part, shares * of)
-    assert told["differ"] == []
-    assert told["kills"] >= STATES[program] // (shares * of)
+    told = _killed(program, share + shares * part, shares * of)
     if of == 1 and program in ("program", "hooks_program", "calls_program", "mcp_program"):
         assert told["asked"] >= 1, "no kill came between a command's intent and its end"
 
 
 @pytest.mark.sweep(divides=True)
+@pytest.mark.parametrize("program", STATES)
+def test_a_kill_at_any_moment_changes_nothing_with_a_server(
+    program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same programs with their store in PostgreSQL, at every eighth of these moments."""
+    monkeypatch.setenv("KILL_STORE", fresh_database())
+    part, of = sweep_part()
+    _killed(program, part, _SERVER_EVERY * of)
+
+
+def _killed(program: str, first: int, step: int) -> dict[str, Any]:
+    told = killed(program, "every" if "KILL_EVERY" in os.environ else "states", first, step)
+    assert told["differ"] == []
+    assert told["kills"] >= STATES[program] // step
+    return told
+
+
+@pytest.mark.sweep(divides=True)
+@pytest.mark.parametrize("database", DATABASES)
 @pytest.mark.parametrize("name", SCENES)
-def test_a_kill_at_any_node_request_or_command_of_a_workflow_changes_nothing(name: str) -> None:
-    """Of every workflow alone: each node is one of its moments."""
-    told = killed("stops", name, *sweep_part())
+def test_a_kill_at_any_node_request_or_command_of_a_workflow_changes_nothing(
+    name: str, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of every workflow alone: each node is one of its moments; with a server every third of them."""
+    part, of = sweep_part()
+    if database == "postgresql":
+        monkeypatch.setenv("KILL_STORE", fresh_database())
+        of *= 3
+    told = killed("stops", name, part, of)
     assert told["differ"] == []
     assert told["kills"] >= 1
 

@@ -1,6 +1,7 @@
 """The saver conforms to LangGraph's interface and keeps our guarantees."""
 
 import asyncio
+import json
 import os
 import pickle
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -213,6 +214,29 @@ def test_what_waits_is_seen_by_every_read_of_the_driver_and_committed_with_its_n
         pass
     assert stored("writes") == 2, "a transaction that failed takes nothing of it along"
     other.close()
+
+
+def test_a_row_that_is_written_anew_before_its_commit_is_recorded_once_and_one_that_changes_later_twice(
+    driver: Connection,
+) -> None:
+    place = {"run": "r", "message": "m", "idx": 0, "attempt": 1, "tool": "glob", "args_hash": "h", "epoch": 1}
+    for result in ("first", "second"):
+        put(driver, "journal", {**place, "state": "done", "result": result}, "replace", later=True)
+    put(driver, "journal", {**place, "idx": 1, "state": "done"}, "replace", later=True)
+    driver.flush()
+
+    def recorded() -> list[tuple[int, bool]]:
+        """Of each record, the call's number, and whether it says what was there before."""
+        sql = "select key, body from audit where kind = 'effect' order by seq"
+        return [(json.loads(key)[2], "was" in json.loads(body)) for key, body in driver.execute(sql)]
+
+    assert driver.execute("select result from journal order by idx").fetchall() == [("second",), (None,)]
+    assert recorded() == [(0, False), (1, False)]
+    for result in ("third", "third"):
+        put(driver, "journal", {**place, "state": "done", "result": result}, "replace", later=True)
+        driver.flush()
+    assert driver.execute("select result from journal where idx = 0").fetchall() == [("third",)]
+    assert recorded()[2:] == [(0, True)], "the same again is no change"
 
 
 def test_rows_of_a_nested_graph_that_is_over_never_reach_the_disk(driver: Connection) -> None:

@@ -1,6 +1,5 @@
 """agents_program: kills a parent with three parallel sub-agents; each reads, two run commands and write."""
 
-import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from kill_runs.harness import Play, ended_well, show
 from kill_runs.scene import RUN, Scene
 
 from interlock.engine.read.calls import agents
+from interlock.engine.store.connection import Connection
 
 
 def _call(name: str, **args: Any) -> dict[str, Any]:
@@ -56,13 +56,16 @@ REPLIES: tuple[dict[str, Any], ...] = (
 
 
 def agents_ending(scene: Scene) -> TreeEnding:
-    last = "select agent, record from model_calls where role = 'main' group by agent having ordinal = max(ordinal)"
+    last = (
+        "select agent, record from model_calls c where role = 'main' and ordinal = "
+        "(select max(ordinal) from model_calls where agent = c.agent and role = 'main')"
+    )
 
-    def below(conn: sqlite3.Connection) -> dict[str, Any]:
-        ended = [(a.path, a.state, a.turns, a.reason) for a in agents(scene.folder / "home", RUN)]
+    def below(conn: Connection) -> dict[str, Any]:
+        ended = [(a.path, a.state, a.turns, a.reason) for a in agents(scene.home, RUN)]
         return {"agents": ended, "again": _again(conn)}
 
-    def chains(conn: sqlite3.Connection) -> dict[str, str]:
+    def chains(conn: Connection) -> dict[str, str]:
         return {
             agent: conversation(conn, scene, RUN, record) for agent, record in conn.execute(last).fetchall()
         }
@@ -70,10 +73,10 @@ def agents_ending(scene: Scene) -> TreeEnding:
     return tree_ending(scene, below, chains)
 
 
-def _again(conn: sqlite3.Connection) -> list[str]:
+def _again(conn: Connection) -> list[str]:
     """Steps that were completed, and run once more."""
     rows = conn.execute(
-        "select workflow || '.' || node from steps where workflow <> '' "
+        "select min(workflow) || '.' || min(node) from steps where workflow <> '' "
         "group by namespace, task having count(*) > 1"
     )
     return [name for (name,) in rows]

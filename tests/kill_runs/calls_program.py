@@ -6,9 +6,7 @@ which may. The records of who decided what are compared, too.
 
 import json
 import shlex
-import sqlite3
 import sys
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -72,7 +70,7 @@ def _word(scene: Scene, request: dict[str, Any]) -> str:
     if not request["key"].startswith("hook:"):
         return "command"
     _, event, _, key = request["key"].split(":", 3)
-    with closing(sqlite3.connect(scene.store)) as conn:
+    with scene.reading() as conn:
         (subject,) = conn.execute(
             "select subject from hook_calls where event = ? and key = ?", (event, key)
         ).fetchone()
@@ -81,18 +79,20 @@ def _word(scene: Scene, request: dict[str, Any]) -> str:
 
 def hooked_ending(scene: Scene) -> Ending:
     """The ending with the records of who decided what. Hooks get no result of a call that a person confirmed."""
-    with closing(sqlite3.connect(scene.store)) as conn:
+    with scene.reading() as conn:
         rows = conn.execute("select idx, attempt, body from decisions").fetchall()
-        skipped = conn.execute(
-            "select json_extract(request, '$.call.name') from approvals where json_extract(answer, '$.text') = 'skip' "
-            "and json_extract(request, '$.kind') = 'outcome' and key not like 'hook:%'"
+        asked = conn.execute(
+            "select request, answer from approvals where answer is not null and key not like 'hook:%'"
         ).fetchall()
     told = [(index, attempt, json.loads(body)) for index, attempt, body in rows]
     short = [(i, a, d["by"], d["decision"], d.get("event", ""), d.get("becomes", 0)) for i, a, d in told]
     end = ending(scene)
-    passed_by = (
-        "AfterTool-shell" if name == "run_shell_command" else "AfterTool-write" for (name,) in skipped
+    skipped = (
+        request["call"]["name"]
+        for request, answer in ((json.loads(a), json.loads(b)) for a, b in asked)
+        if request["kind"] == "outcome" and answer.get("text") == "skip"
     )
+    passed_by = ("AfterTool-shell" if name == "run_shell_command" else "AfterTool-write" for name in skipped)
     effects = tuple(sorted((*end.effects, *passed_by)))
     return replace(end, effects=effects, more={"decisions": sorted(short)})
 

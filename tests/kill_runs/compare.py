@@ -1,19 +1,17 @@
 """compare: what "the same" means for two runs (`engine.md`, What "the same" means in a kill test)."""
 
 import json
-import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from kill_runs.scene import RUN, Scene
 
 from interlock.engine.rebuild import rebuild
+from interlock.engine.store.blobs import Blobs, blobs_of
 from interlock.engine.store.chain import SqlChain
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.damage import damage
-from interlock.engine.store.sqlite import SqliteConnection
 from interlock.services.transcript import ChainTranscript
 
 
@@ -72,35 +70,34 @@ class TreeEnding:
 
 def tree_ending(
     scene: Scene,
-    below: Callable[[sqlite3.Connection], dict[str, Any]],
-    chains: Callable[[sqlite3.Connection], dict[str, str]],
+    below: Callable[[Connection], dict[str, Any]],
+    chains: Callable[[Connection], dict[str, str]],
 ) -> TreeEnding:
     outcome = scene.outcome()
-    outcomes = "select count(*) from approvals where json_extract(request, '$.kind') = 'outcome'"
-    with closing(sqlite3.connect(scene.store)) as conn:
-        (asked,) = conn.execute(outcomes).fetchone()
+    with scene.reading() as conn:
+        requests = conn.execute("select request from approvals").fetchall()
+        asked = sum(json.loads(request)["kind"] == "outcome" for (request,) in requests)
         same = {"response": outcome["output"].get("response", ""), "tree": scene.tree(), **below(conn)}
         told = {**chains(conn), **_calls(conn)}
     return TreeEnding(outcome["status"], tuple(sorted(scene.effects())), same, told, asked)
 
 
-def conversation(conn: sqlite3.Connection, scene: Scene, run: str, record: str) -> str:
-    messages = ChainTranscript(
-        SqlChain(SqliteConnection(scene.store, conn)), scene.folder / "home" / "outputs", run
-    ).read(record)
+def conversation(conn: Connection, scene: Scene, run: str, record: str) -> str:
+    messages = ChainTranscript(SqlChain(conn), scene.home / "outputs", run).read(record)
     return json.dumps([m.model_dump(mode="json") for m in messages if m.origin != "context"])
 
 
-def _calls(conn: sqlite3.Connection) -> dict[str, str]:
+def _calls(conn: Connection) -> dict[str, str]:
     """Agent, ordinal of the reply, index and attempt → tool, state and result."""
     places = {
         record: f"{agent}#{ordinal}"
         for record, agent, ordinal in conn.execute("select record, agent, ordinal from model_calls")
     }
-    rows = conn.execute(
-        "select message, idx, attempt, tool, state, json_extract(result, '$.content'), result_file from journal"
-    )
-    return {f"{places[m]}.{i}.{a}": json.dumps(rest) for m, i, a, *rest in rows}
+    rows = conn.execute("select message, idx, attempt, tool, state, result, result_file from journal")
+    return {
+        f"{places[m]}.{i}.{a}": json.dumps([tool, state, json.loads(result or "{}").get("content"), file])
+        for m, i, a, tool, state, result, file in rows
+    }
 
 
 def _without(chain: tuple[tuple[Any, ...], ...], asked: frozenset[str]) -> list[tuple[Any, ...]]:
@@ -123,7 +120,7 @@ def unlike(what: str, mine: dict[str, Any], theirs: dict[str, Any]) -> list[str]
 
 def ending(scene: Scene) -> Ending:
     outcome = scene.outcome()
-    with closing(sqlite3.connect(scene.store)) as conn:
+    with scene.reading() as conn:
         asked = frozenset(
             json.loads(r)["call"]["id"]
             for (r,) in conn.execute("select request from approvals")
@@ -135,11 +132,11 @@ def ending(scene: Scene) -> Ending:
             response=outcome["output"].get("response", ""),
             chain=_chain(outcome),
             tree=scene.tree(),
-            journal=_journal(conn, scene.folder / "home" / "outputs", asked),
+            journal=_journal(conn, blobs_of(conn, scene.home / "outputs"), asked),
             effects=tuple(sorted(scene.effects())),
             unanswered=tuple(_unanswered(outcome)),
             asked_calls=asked,
-            damage=tuple(damage(scene.options.home, RUN)),
+            damage=tuple(damage(scene.home, RUN)),
         )
 
 
@@ -158,9 +155,7 @@ def _unanswered(outcome: dict[str, Any]) -> list[str]:
     return [name for name in calls if answers.count(name) != 1]
 
 
-def _journal(
-    conn: sqlite3.Connection, outputs: Path, asked: frozenset[str]
-) -> dict[str, tuple[str, str, str]]:
+def _journal(conn: Connection, outputs: Blobs, asked: frozenset[str]) -> dict[str, tuple[str, str, str]]:
     """Place of the call → tool, state, result, without calls whose outcome was asked about.
 
     Keys hold record ids, which depend on earlier answers, so the place (ordinal of the message, index) is compared.
@@ -176,7 +171,7 @@ def _journal(
         place = f"{order.index(message)}.{index}"
         if place in asked:
             continue
-        text = (outputs / file).read_text() if file else result
+        text = (outputs.load(file) or b"").decode() if file else result
         told = json.loads(text) if text else {}
         for timed in ("duration_ms", "duration_s", "summary"):
             told.get("meta", {}).pop(timed, None)
@@ -188,5 +183,5 @@ def store_matches(scene: Scene) -> str | None:
     """After a kill, runs and approvals must agree with the checkpoints (`engine.md` 5). None: they do."""
     if not scene.exists():
         return None
-    lines = rebuild(scene.folder / "home")
+    lines = rebuild(scene.home)
     return "; ".join(lines) or None

@@ -3,7 +3,9 @@
 `random N SEED`: kills runs at random until N kills were made. `every FIRST STRIDE`: one kill per run, at each
 STRIDE-th moment from FIRST; `states`: only one of the moments that leave the same state.
 
-Children are forked from a warm parent. Prints one JSON object: counts, and every difference with its kill's moment.
+Children are forked from a warm parent. KILL_STORE names a database on a server, for the store.
+
+Prints one JSON object: counts, and every difference with its kill's moment.
 """
 
 import faulthandler
@@ -23,6 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from kill_runs import stores
 from kill_runs.compare import ending, store_matches
 from kill_runs.moments import Moments, one_of_each_state
 from kill_runs.scene import RUN, Replies, Scene
@@ -106,6 +109,7 @@ class Stage:
 
     def fresh(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
+        stores.empty()
         self.scene.prepare()
 
     def before(self, process: int) -> Path:
@@ -182,6 +186,7 @@ class Stage:
         self.fresh()
         while not moments or self.scene.outcome()["status"] == "waiting":
             shutil.copytree(self.folder, self.before(len(moments)), symlinks=True)
+            stores.keep(len(moments))
             seen = self.folder / "moments"
             if self.child(Moments(seen).note):
                 raise Broken("an undisturbed child was killed")
@@ -246,6 +251,7 @@ def every_moment(stage: Stage, first: int, stride: int, states: bool = False) ->
         # The processes before this one were undisturbed: restore the copy of what they left.
         shutil.rmtree(stage.folder)
         shutil.copytree(stage.before(process), stage.folder, symlinks=True)
+        stores.bring_back(process)
 
         def disturb(attempt: int, moment: int = moment) -> tuple[Callable[[], None], float | None]:
             return (nothing if attempt else Moments(stage.folder / "moment").kill_at(moment)), None

@@ -2,10 +2,8 @@
 in one that is summarised and compressed."""
 
 import json
-import sqlite3
 import sys
 from collections import Counter
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -126,7 +124,7 @@ class HelperScene(Scene):
 
 def crossed(scene: Scene) -> dict[str, int]:
     """What the run went through: old chains, steps by node, models that answered."""
-    with closing(sqlite3.connect(scene.store)) as conn:
+    with scene.reading() as conn:
         nodes = Counter(node for (node,) in conn.execute("select node from steps"))
         models = [m for (m,) in conn.execute("select distinct model from model_calls")]
         turns = conn.execute("select count(*) from model_calls where role = 'main'").fetchone()[0]

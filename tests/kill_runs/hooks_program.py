@@ -5,9 +5,7 @@ answers, and may.
 """
 
 import json
-import sqlite3
 import sys
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,7 +54,7 @@ def happened(scene: Scene, request: dict[str, Any]) -> bool:
     """Check the file, as a person would: it happened if it has more lines than hooks with a known end."""
     event = request["call"]["name"]
     known = "select count(*) from hook_calls where event = ? and name = ? and state in ('done', 'skipped')"
-    with closing(sqlite3.connect(scene.store)) as conn:
+    with scene.reading() as conn:
         (ended,) = conn.execute(known, (event, f"log-{event}")).fetchone()
     return scene.effects().count(event) > ended
 

@@ -43,6 +43,10 @@ class Moments:
         from interlock.services.process import processes
 
         self._around(sqlite, "commit", "commit")
+        if "KILL_STORE" in os.environ:
+            from interlock.engine.store import postgres
+
+            self._around(postgres, "commit", "commit")
         self._around(file_calls, "write_atomically", "write")
         for written in (blobs, filesystem):
             self._around(written, "store_file", "output file")

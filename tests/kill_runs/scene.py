@@ -3,14 +3,16 @@
 import hashlib
 import json
 import os
-import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from interlock.engine import Options, Outcome
+from interlock.engine.store import reading
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.database import placed
 
 RUN = "killtest"
 Replies = Sequence[dict[str, Any]]
@@ -80,7 +82,7 @@ class Scene:
     @property
     def options(self) -> Options:
         return Options(
-            home=self.folder / "home",
+            home=self.home,
             user_home=self.folder / "user",
             workspace=self.folder / "work",
             model=f"script:{self.folder / 'script.json'}",
@@ -88,8 +90,15 @@ class Scene:
         )
 
     @property
-    def store(self) -> Path:
-        return self.folder / "home" / "interlock.db"
+    def home(self) -> Path:
+        """Of the store: beside the scene, or on the server that KILL_STORE names."""
+        return placed(self.folder / "home", os.environ.get("KILL_STORE", ""))
+
+    @contextmanager
+    def reading(self) -> Generator[Connection]:
+        with reading(self.home) as conn:
+            assert conn is not None
+            yield conn
 
     def expected_effects(self) -> tuple[str, ...]:
         """What the script's shell commands write, each once."""
@@ -131,20 +140,13 @@ class Scene:
 
     def waiting(self) -> list[tuple[str, dict[str, Any]]]:
         """Pending requests that the run stopped for."""
-        if not self.store.exists():
-            return []
-        with sqlite3.connect(self.store) as conn:
+        with self.reading() as conn:
             rows = conn.execute(
-                "select id, request from approvals where interrupt is not null and answer is null order by rowid"
+                "select id, request from approvals where interrupt is not null and answer is null order by run, seq"
             ).fetchall()
-        conn.close()
         return [(name, json.loads(request)) for name, request in rows]
 
     def exists(self) -> bool:
         """Whether the run is in the store: from then on it is resumed, never restarted."""
-        if not self.store.exists():
-            return False
-        with closing(sqlite3.connect(self.store)) as conn:
-            if not conn.execute("pragma user_version").fetchone()[0]:
-                return False
-            return bool(conn.execute("select count(*) from runs").fetchone()[0])
+        with reading(self.home) as conn:
+            return bool(conn and conn.execute("select count(*) from runs").fetchone()[0])

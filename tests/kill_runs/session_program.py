@@ -2,9 +2,7 @@
 
 import json
 import os
-import sqlite3
 import sys
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -75,7 +73,7 @@ class Session(Scene):
     def options(self) -> Options:
         names = [f"script:{self.folder / name}.json" for name in ("script", "second")]
         return Options(
-            home=self.folder / "home",
+            home=self.home,
             user_home=self.folder / "user",
             workspace=self.folder / "work",
             model="auto",  # only `auto` falls back to another model
@@ -95,7 +93,7 @@ class Session(Scene):
 
 def crossed(scene: Scene) -> dict[str, int]:
     """What the session went through, counted in its steps."""
-    with closing(sqlite3.connect(scene.store)) as conn:
+    with scene.reading() as conn:
         count = "select count(*) from steps where node = ? and (? is null or reason like ?)"
         asked = {
             "turns": ("call_model", None),

@@ -2,7 +2,8 @@
 
 For every workflow alone: a run that was stopped by a signal or a time-out, or killed, ends like the undisturbed one.
 
-As a program: `NAME PART OF` kills the scene at each OF-th moment from PART, and prints the kills and the differences.
+As a program: `NAME PART OF` kills the scene at each OF-th moment from PART, and prints the kills and the differences;
+KILL_STORE names a database on a server, which it empties.
 """
 
 import asyncio
@@ -11,20 +12,22 @@ import os
 import pickle
 import shutil
 import signal
-import sqlite3
 import sys
 import tempfile
 import traceback
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kill_runs import stores
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.driver.stop import Stop
+from interlock.engine.store import reading
+from interlock.engine.store.database import placed
 from interlock.services.models.script import ScriptProvider
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.deps import Token
@@ -202,13 +205,14 @@ class Place:
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "work").mkdir(parents=True)
         (folder / "work" / "a.txt").write_text("one\ntwo\nthree\n")
+        self.home = placed(folder / "home", stores.empty())
         (folder / "script.json").write_text(json.dumps(list(scene.replies)))
 
     @property
     def options(self) -> Options:
         home = {"PATH": os.environ["PATH"], "HOME": str(self.folder / "user")}
         return Options(
-            home=self.folder / "home",
+            home=self.home,
             user_home=self.folder / "user",
             workspace=self.folder / "work",
             model=f"script:{self.folder / 'script.json'}" if self.scene.workflow != "route" else None,
@@ -265,7 +269,8 @@ class Place:
 
     def unfinished(self) -> int:
         """Calls in the journal that never got a result."""
-        with closing(sqlite3.connect(self.folder / "home" / "interlock.db")) as conn:
+        with reading(self.home) as conn:
+            assert conn is not None
             (count,) = conn.execute("select count(*) from journal where state = 'intent'").fetchone()
             return count
 

@@ -1,6 +1,5 @@
 """tasks_program: kills a task whose subtask has a subtask: each asks, runs a command, and hands its result up."""
 
-import sqlite3
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from kill_runs.scene import Scene
 
 from interlock.engine import Options
 from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.connection import Connection
 
 
 def _calls(agent: str, name: str, **args: Any) -> dict[str, Any]:
@@ -51,15 +51,12 @@ class TaskScene(Scene):
 
 
 def tasks_ending(scene: Scene) -> TreeEnding:
-    def below(conn: sqlite3.Connection) -> dict[str, Any]:
-        runs = conn.execute("select run, parent, status, outcome from runs order by run").fetchall()
+    def below(conn: Connection) -> dict[str, Any]:
+        runs = [*map(tuple, conn.execute("select run, parent, status, outcome from runs order by run"))]
         return {"mode": scene.outcome()["output"].get("mode", ""), "runs": runs}
 
-    def chains(conn: sqlite3.Connection) -> dict[str, str]:
-        heads = {
-            run: state_at(scene.folder / "home", run)["head"]
-            for (run,) in conn.execute("select run from runs")
-        }
+    def chains(conn: Connection) -> dict[str, str]:
+        heads = {run: state_at(scene.home, run)["head"] for (run,) in conn.execute("select run from runs")}
         return {run: conversation(conn, scene, run, head) for run, head in heads.items()}
 
     return tree_ending(scene, below, chains)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patience import lines_run
 
-from interlock.services.context.memory import FILE_LIMIT, TOTAL_LIMIT, load_memory, references
+from interlock.services.context.memory import FILE_LIMIT, TOTAL_LIMIT, load_memory, memory_below, references
+from interlock.services.files.workspace import FolderWorkspace
 
 NAMES = ["GEMINI.md", "AGENTS.md"]
 
@@ -215,3 +216,22 @@ def test_text_reaches_the_model_without_marks_and_other_line_ends(
 def test_a_name_that_is_a_folder_is_passed_over(tmp_path: Path) -> None:
     put(tmp_path, {"repo/GEMINI.md/x": "", "repo/AGENTS.md": "a"})
     assert memory(tmp_path) == [("repo/AGENTS.md", "a")]
+
+
+def test_the_files_on_the_way_to_a_path_are_looked_for_anew_each_time(tmp_path: Path) -> None:
+    put(tmp_path, {"GEMINI.md": "the root's own", "a/b/code.py": "", ".env/x": "", "dist/code.py": ""})
+    put(tmp_path, {".geminiignore": "dist\n", ".env/GEMINI.md": "secret"})
+    workspace = FolderWorkspace(tmp_path)
+
+    def below(path: str) -> list[str]:
+        found = memory_below(path, workspace, NAMES)
+        return [file.relative_to(tmp_path).as_posix() for file in found]
+
+    assert below("a/b/code.py") == []
+    put(tmp_path, {"a/GEMINI.md": "1", "a/b/AGENTS.md": "2", "dist/GEMINI.md": "ignored"})
+    assert below("a/b/code.py") == below("@a/b/code.py") == ["a/GEMINI.md", "a/b/AGENTS.md"]
+    assert below("a/b") == ["a/GEMINI.md", "a/b/AGENTS.md"]
+    assert [*below("dist/code.py"), *below(".env/x"), *below("../x"), *below("code.py"), *below("")] == []
+    put(tmp_path, {".geminiignore": "a/GEMINI.md\n"})
+    assert below("a/b/code.py") == ["a/b/AGENTS.md"]
+    assert below("dist/code.py") == ["dist/GEMINI.md"]

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from interlock.state.messages import Message, ToolCall, ToolDeclaration
-from interlock.tools._json_schema import schema_of
+from interlock.tools._json_schema import MOST_WHOLE, schema_of
 
-TEXT = "def f(a):\n    return a\n\n\ndef g(a):\n    return a\n    # end\n"
+TEXT = "def f(a):\n    return a\n\n\ndef g(a):\n    return a\n    # end\n" + "pass\n" * MOST_WHOLE
 
 
 def declared(name: str, *required: str, **more: str) -> ToolDeclaration:
@@ -58,13 +58,17 @@ def test_an_edit_takes_a_line_or_a_block_that_the_file_has_once() -> None:
         "def g(a):",
         "    # end",
         "def f(a):\n    return a",
-        "def g(a):\n    return a\n    # end",
     ]
     assert offered(READ)["replace"]["old_string"]["enum"] == once
     after = offered(READ, EDIT)["replace"]["old_string"]["enum"]
     assert "    # over" in after and "    # end" not in after
-    written = made("write_file", file_path="b.py", content="x = 1\n")
+    written = made("write_file", file_path="b.py", content="x = 1\n" + "pass\n" * MOST_WHOLE)
     assert offered(written)["replace"]["old_string"]["enum"] == ["x = 1"]
+
+
+def test_a_short_file_is_written_anew_and_no_call_holds_its_text() -> None:
+    assert "replace" not in offered(made("read_file", "x = 1\n", file_path="a.py"))
+    assert [*offered()["write_file"]] == ["file_path"]
 
 
 @pytest.mark.parametrize(
@@ -93,12 +97,12 @@ def test_a_part_of_a_file_is_offered_once_something_names_lines() -> None:
         ([FAILS, FAILS], "run_shell_command"),
         ([FAILS, READ, FAILS], "run_shell_command"),
         ([READ, READ], "read_file"),
-        ([FAILS, FAILS, READ], None),
+        ([FAILS, FAILS, READ], "run_shell_command"),
         ([READ, FAILS, EDIT, FAILS], None),
         ([FAILS, made("run_shell_command", command="git add ."), FAILS], None),
     ],
 )
-def test_a_tool_isnt_offered_after_a_call_that_repeats_another_with_only_reads_between(
+def test_a_tool_whose_call_was_repeated_isnt_offered_until_something_has_changed(
     history: list[list[Message]], withheld: str | None
 ) -> None:
     names = {"read_file", "replace", "write_file", "run_shell_command"}

@@ -1,13 +1,16 @@
-"""conftest: a run that changed files with tools and shell commands, and the command line for it."""
+"""conftest: a run that changed files with tools and shell commands, and the command line for it, on each database."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import Done, Run
+from databases import fresh_database
 
 from interlock.engine import Options, Outcome, run_sync
+from interlock.engine.store import state_home
 
 REPLIES: list[dict[str, Any]] = [
     {
@@ -41,7 +44,7 @@ class Desk:
     """One home, one workspace."""
 
     def __init__(self, folder: Path, home: Path, cli: Run) -> None:
-        self.folder, self.home, self.cli = folder, home / "interlock", cli
+        self.folder, self.home, self.cli = folder, home, cli
         self.work = folder / "work"
         self.work.mkdir(exist_ok=True)
 
@@ -51,6 +54,11 @@ class Desk:
         given = {"approval_mode": "yolo", "model": f"script:{script}", "workspace": self.work, **more}
         return Options(home=self.home, env={"PATH": "/usr/bin:/bin"}, **given)
 
+    def needs_file(self) -> None:
+        """Skip a test that looks into SQLite's file."""
+        if os.environ.get("INTERLOCK_STORE"):
+            pytest.skip("it looks into the file")
+
     def run(self, replies: list[dict[str, Any]] = REPLIES, **more: Any) -> Outcome:
         return run_sync("main", {"prompt": "Do it."}, options=self.options(replies, **more))
 
@@ -58,6 +66,10 @@ class Desk:
         return self.cli(*arguments)
 
 
-@pytest.fixture
-def desk(tmp_path: Path, home: Path, run: Run) -> Desk:
-    return Desk(tmp_path, home, run)
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.sweep)])
+def desk(
+    request: pytest.FixtureRequest, tmp_path: Path, home: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> Desk:
+    if request.param == "postgresql":
+        monkeypatch.setenv("INTERLOCK_STORE", fresh_database())
+    return Desk(tmp_path, state_home(), run)

@@ -13,6 +13,7 @@ from interlock.engine import Decision, resume_sync
 
 def rows(desk: Desk, run: str) -> list[tuple[object, ...]]:
     """Everything in the store about a run except its heartbeats."""
+    desk.needs_file()
     conn = sqlite3.connect(desk.home / "interlock.db")
     tables = [
         t for (t,) in conn.execute("select name from sqlite_master where type = 'table'") if t != "lease"

@@ -138,6 +138,7 @@ def test_a_path_that_ends_before_the_other_parts_there() -> None:
 
 
 def test_a_replay_changes_no_file_and_no_row(desk: Desk) -> None:
+    desk.needs_file()
     run = desk.run().run
     before = tree_of(desk.work), sorted(p.name for p in desk.home.rglob("*"))
     store = (desk.home / "interlock.db").read_bytes()

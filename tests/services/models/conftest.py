@@ -20,7 +20,7 @@ from interlock.services.models import ChatModels
 from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Token
 from interlock.state.events import Event, Retry
-from interlock.state.messages import Message, ModelCall, ModelItem, Reply, TextDelta, ThoughtDelta
+from interlock.state.messages import Message, ModelCall, ModelItem, Reply, TextDelta, ThoughtDelta, Usage
 from interlock.state.settings import Settings
 
 
@@ -66,7 +66,7 @@ class Unlimited:
     async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> int | None:
         """Nothing is limited."""
 
-    def settle(self, task: str) -> None:
+    def settle(self, task: str, usage: Usage | None = None) -> None:
         """Nothing was reserved."""
 
     def lose(self, task: str) -> None:

@@ -1,0 +1,93 @@
+"""scheduled: keeps what a schedule starts, and starts a run of it when its time has come, in a process of its own."""
+
+import asyncio
+import hashlib
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from interlock import engine
+from interlock.engine.driver.kept import restored
+from interlock.engine.driver.runner import WORKER
+from interlock.engine.fleet.job import TRY_AGAIN, leave_with_worker
+from interlock.engine.options import Options, Outcome
+from interlock.engine.read import exact_run
+from interlock.engine.store import Store, diagnosed, reading, schedules
+from interlock.engine.store.runs import ALPHABET
+from interlock.engine.store.schedules import Schedule
+from interlock.state.errors import BusyError, InterlockError, StoreError
+
+_UNDER_WAY = ("running", "queued", "waiting")
+_MORE = ("mode", "protocol")
+"""Options that a run's state keeps, not its row."""
+
+
+def keep(
+    store: Store, options: Options, workflow: str, title: str, root: str, kept: Mapping[str, Any], input: Any
+) -> Outcome:
+    """Keep a schedule in place of a run; the outcome's `run` is its name, and its `output` has the first time."""
+    assert options.schedule
+    kept = {**kept, **{name: getattr(options, name) for name in _MORE}}
+    made = Schedule(
+        **options.schedule,
+        workflow=workflow,
+        title=title,
+        workspace=root,
+        queue=options.queue,
+        options=kept,
+        input=input,
+    )
+    with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
+        first = schedules.add(conn, made)
+    return Outcome(made.name, workflow, "scheduled", 0, output={"next": first.timestamp()})
+
+
+def main(name: str, due: str, at: str) -> int:
+    home = Path(at)
+    threading.Thread(target=leave_with_worker, daemon=True).start()
+    try:
+        with reading(home) as conn:
+            assert conn is not None
+            found = schedules.find(conn, name)
+        if found is None:
+            return 0
+        run, said = _started(home, found, due)
+        with closing(Store(home).connect()) as conn, conn.transaction():
+            schedules.started(conn, name, run, said)
+    except (BusyError, StoreError) as error:
+        print(error, file=sys.stderr)
+        return TRY_AGAIN
+    return 0
+
+
+def _started(home: Path, schedule: Schedule, due: str) -> tuple[str, str]:
+    """The run that was started last, and why none was now."""
+    digest = hashlib.sha256(f"{schedule.name} at {due}".encode()).digest()
+    run = "".join(ALPHABET[byte % 32] for byte in digest[:8])
+    if exact_run(home, run):  # before a kill
+        return run, ""
+    earlier = exact_run(home, schedule.run)
+    if earlier and earlier.status in _UNDER_WAY:
+        return schedule.run, f"Run {schedule.run!r} was {earlier.status}, so no other was started."
+    try:
+        asyncio.run(
+            engine.run(schedule.workflow, schedule.input, options=_options(home, schedule), run_id=run)
+        )
+    except (BusyError, StoreError):
+        raise
+    except InterlockError as error:
+        return schedule.run, str(error)
+    return run, ""
+
+
+def _options(home: Path, schedule: Schedule) -> Options:
+    kept = schedule.options
+    new = Options(home=home, door=WORKER, env=dict(os.environ), queue=schedule.queue)
+    made = restored(new, kept, schedule.workspace)
+    more: Any = {name: kept[name] for name in _MORE}
+    return replace(made, **more, workspace=None if kept.get("repository") else made.workspace)

@@ -1,0 +1,195 @@
+"""limits: what users, workflows and models may use over all workers, and what they used, by the database's clock.
+
+Only a store in PostgreSQL has these tables. A limit of `*` holds for each one that has no limit of its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from interlock.engine.store.connection import Connection
+
+KINDS = ("user", "workflow", "model")
+EACH = "*"
+_ONE_COUNT = 0x1A7E_0003
+"""Advisory lock of whoever counts: nobody else reads the figures before its commit."""
+SCHEMA = """
+create table if not exists limits (
+    kind text not null,               -- user | workflow | model
+    name text not null,               -- or *
+    runs integer,                     -- driven at once
+    requests integer,                 -- to models, a minute
+    tokens integer,                   -- a minute
+    usd_per_day real,
+    usd_per_month real,
+    primary key (kind, name)
+);
+create table if not exists limit_use (
+    kind text not null,
+    name text not null,
+    period text not null,             -- minute | day | month
+    since integer not null,           -- unix time at which the period began
+    requests integer not null,
+    tokens integer not null,
+    usd real not null,
+    primary key (kind, name, period)
+)
+"""
+
+
+class Limit(NamedTuple):
+    """None: no limit."""
+
+    kind: str
+    name: str
+    runs: int | None = None
+    requests: int | None = None
+    tokens: int | None = None
+    usd_per_day: float | None = None
+    usd_per_month: float | None = None
+
+    @property
+    def whose(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class Use(NamedTuple):
+    """What is used of a period."""
+
+    left_s: float
+    """Seconds until it ends."""
+    requests: int
+    tokens: int
+    usd: float
+
+
+class Wait(NamedTuple):
+    """What a run waits for."""
+
+    whose: str
+    why: str
+    seconds: float | None
+    """None: it doesn't pass by itself."""
+
+    @property
+    def error(self) -> dict[str, str]:
+        """As the run's row keeps it."""
+        return {"type": "limit", "message": self.why, "of": self.whose}
+
+
+_FIGURES = tuple(name for name in Limit._fields if name not in ("kind", "name"))
+_PERIODS = "(values ('minute'), ('day'), ('month')) as p (period)"
+_BEGAN = "date_trunc(p.period, clock_timestamp() at time zone 'UTC')"
+_SINCE = f"cast(extract(epoch from {_BEGAN}) as bigint)"
+_USED = f"""
+select u.kind, u.name, p.period,
+       cast(extract(epoch from {_BEGAN} + cast('1 ' || p.period as interval)
+                    - clock_timestamp() at time zone 'UTC') as double precision),
+       coalesce(l.requests, 0), coalesce(l.tokens, 0), coalesce(l.usd, 0.0)
+from (values {{}}) as u (kind, name) cross join {_PERIODS}
+left join limit_use l on l.kind = u.kind and l.name = u.name and l.period = p.period and l.since = {_SINCE}
+"""
+_ADDED = ", ".join(
+    f"{name} = case when excluded.since > limit_use.since then 0 else limit_use.{name} end + excluded.{name}"
+    for name in ("requests", "tokens", "usd")
+)
+_COUNT = f"""
+with turn as materialized (select pg_advisory_xact_lock({_ONE_COUNT}))
+insert into limit_use (kind, name, period, since, requests, tokens, usd)
+select u.kind, u.name, p.period, {_SINCE}, cast(? as bigint), cast(? as bigint), cast(? as double precision)
+from turn cross join (values {{}}) as u (kind, name) cross join {_PERIODS}
+on conflict (kind, name, period) do update
+set {_ADDED}, since = greatest(limit_use.since, excluded.since)
+"""
+
+
+def set_limit(conn: Connection, limit: Limit) -> None:
+    """Inside a transaction: change the figures that are given, and leave the others as they are."""
+    given = {name: value for name, value in limit._asdict().items() if value is not None}
+    names = ", ".join(given)
+    changed = ", ".join(f"{name} = excluded.{name}" for name in given)
+    conn.execute(
+        f"insert into limits ({names}) values ({', '.join('?' * len(given))}) "
+        f"on conflict (kind, name) do update set {changed}",
+        (*given.values(),),
+    )
+
+
+def remove_limit(conn: Connection, kind: str, name: str) -> bool:
+    """Inside a transaction; returns whether there was one."""
+    return conn.execute("delete from limits where kind = ? and name = ?", (kind, name)).rowcount > 0
+
+
+def all_limits(conn: Connection) -> list[Limit]:
+    rows = conn.execute(f"select kind, name, {', '.join(_FIGURES)} from limits order by kind desc, name")
+    return [Limit(*row) for row in rows]
+
+
+def applying(conn: Connection, names: Mapping[str, str]) -> list[Limit]:
+    """The limits of these: kind → name. Each is named after whom it holds for."""
+    pairs = [(kind, name) for kind, known in names.items() for name in (known, EACH)]
+    query = f"select kind, name, {', '.join(_FIGURES)} from limits where (kind, name) in ({_places(pairs)})"
+    found = {row[:2]: Limit(*row) for row in conn.execute(query, [part for pair in pairs for part in pair])}
+    own = [found.get((kind, name)) or found.get((kind, EACH)) for kind, name in names.items()]
+    return [limit._replace(name=names[limit.kind]) for limit in own if limit]
+
+
+def used(conn: Connection, limits: Sequence[Limit]) -> dict[tuple[str, str, str], Use]:
+    """Kind, name and period → what is used of it."""
+    names = [part for limit in limits for part in limit[:2]]
+    rows = conn.execute(_USED.format(_places(limits)), names).fetchall()
+    return {(kind, name, period): Use(*use) for kind, name, period, *use in rows}
+
+
+def count_alone(conn: Connection) -> None:
+    """Until the end of the transaction nobody else counts."""
+    conn.execute(f"select pg_advisory_xact_lock({_ONE_COUNT})")
+
+
+def count(
+    conn: Connection, limits: Sequence[Limit], requests: int, tokens: int, usd: float, *, later: bool = False
+) -> None:
+    """Add to what is used of the periods of now. `later`: with the driver's next commit."""
+    sql = _COUNT.format(_places(limits))
+    values = (requests, tokens, usd, *(part for limit in limits for part in limit[:2]))
+    if later:
+        conn.later("limit_use", sql, values)
+    else:
+        conn.execute(sql, values)
+
+
+def wait_for(conn: Connection, limits: Sequence[Limit], tokens: int = 0, usd: float = 0.0) -> Wait | None:
+    """What a request of so many tokens must wait for; of several limits the one that lasts longest.
+
+    A request that alone exceeds a limit of tokens is made where nothing else was used of the minute.
+    """
+    use = used(conn, limits)
+    waits: list[Wait] = []
+    for limit in limits:
+        minute, day, month = (use[limit.kind, limit.name, period] for period in ("minute", "day", "month"))
+        for most, spent, more, left_s, what in (
+            (limit.requests, minute.requests, 1, minute.left_s, "requests a minute"),
+            (limit.tokens, minute.tokens, tokens, minute.left_s, "tokens a minute"),
+            (limit.usd_per_day, day.usd, usd, day.left_s, "US dollars a day"),
+            (limit.usd_per_month, month.usd, usd, month.left_s, "US dollars a month"),
+        ):
+            if most is not None and (spent >= most or (spent > 0 and spent + more > most)):
+                waits.append(Wait(limit.whose, _why(limit, f"{_shown(spent)} of {most:g} {what}"), left_s))
+    return max(waits, key=lambda wait: wait.seconds or 0, default=None)
+
+
+def wait_for_runs(limit: Limit) -> Wait:
+    return Wait(
+        limit.whose, _why(limit, f"{limit.runs} {'run' if limit.runs == 1 else 'runs'} at once"), None
+    )
+
+
+def _why(limit: Limit, used: str) -> str:
+    return f"The limit of {limit.kind} {limit.name!r} is used up: {used}. The run goes on by itself."
+
+
+def _shown(figure: float) -> str:
+    return f"{figure:.4f}" if isinstance(figure, float) else str(figure)
+
+
+def _places(pairs: Sequence[object]) -> str:
+    return ", ".join(["(?, ?)"] * len(pairs))

@@ -1,0 +1,174 @@
+"""Limits over all workers, priorities and turns: what waits for what, without a process, and goes on by itself."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from commands import Run, run
+from patience import until
+from test_fleet import Worker, fleet
+
+from interlock.engine.store import Store, state_home
+from interlock.engine.store.connection import Connection
+
+__all__ = ["fleet", "run"]
+
+
+@contextmanager
+def writing() -> Generator[Connection]:
+    with closing(Store(state_home()).connect()) as conn, conn.transaction():
+        yield conn
+
+
+def begin(fleet: Run, tmp_path: Path, user: str, *flags: str) -> str:
+    script = tmp_path / "script.json"
+    call = {"name": "run_shell_command", "args": {"command": "true"}}
+    script.write_text(json.dumps([{"tool_calls": [call]}, {"text": "Done."}]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOGNAME", user)
+        begun = fleet("run", "main", "--detach", "-y", "-m", f"script:{script}", *flags, "do it")
+    assert begun.code == 0, begun.err
+    return begun.out.strip()
+
+
+def fetched() -> tuple[int, str] | None:
+    """The next job that a worker of this host is given: its number and run."""
+    with writing() as conn:
+        sql = "select id, lock from procrastinate_fetch_job_v2(array[?]::varchar[], null)"
+        job, name = conn.execute(sql, (f"host:{os.uname().nodename}",)).fetchone()
+    return (job, name) if job else None
+
+
+def test_users_take_turns_and_higher_priorities_come_first(fleet: Run, tmp_path: Path) -> None:
+    first = [begin(fleet, tmp_path, "anna") for _ in range(4)]
+    assert (one := fetched()) and one[1] == first[0]
+    bobs = [begin(fleet, tmp_path, "bob") for _ in range(2)]
+    urgent = begin(fleet, tmp_path, "anna", "--priority", "5")
+    shown = [(job["run"], job["user"], job["priority"]) for job in fleet("fleet", "--json").json["jobs"]]
+    assert shown[1] == (urgent, "anna", 5)
+    order = [job[1] for _ in range(6) if (job := fetched())]
+    assert order == [urgent, first[1], bobs[0], first[2], bobs[1], first[3]]
+
+
+def test_a_run_over_the_limit_of_its_user_waits_without_a_process_until_another_ends(
+    fleet: Run, tmp_path: Path
+) -> None:
+    from interlock.engine.store.admission import admit, leave
+
+    assert fleet("limits", "user=*", "--runs", "1").code == 0
+    names = [begin(fleet, tmp_path, user) for user in ("anna", "anna", "bob")]
+    jobs = {name: job for _ in names if (found := fetched()) for job, name in [found]}
+
+    def admitted(name: str) -> str:
+        with writing() as conn:
+            return admit(conn, jobs[name], name, 0, "")
+
+    def ended(name: str) -> None:
+        with writing() as conn:
+            conn.execute("select procrastinate_finish_job_v1(?, 'succeeded', true)", (jobs[name],))
+
+    assert (admitted(names[0]), admitted(names[2])) == ("", "")
+    assert "limit of user 'anna' is used up: 1 run at once" in admitted(names[1])
+    ended(names[1])  # as the worker does it, which is free for others
+    assert fetched() is None
+    assert f"{names[1]}  queued: limit of user anna" in fleet("runs").out
+    assert "limit of user anna" in fleet("fleet").out
+    assert "The limit of user 'anna' is used up: 1 run at once." in fleet("show", names[1]).out
+    with writing() as conn:
+        leave(conn, jobs[names[2]])
+    assert fetched() is None, "it waits for one of its own user"
+    with writing() as conn:
+        leave(conn, jobs[names[0]])
+    assert (next_ := fetched()) and next_[1] == names[1]
+    assert "limit" not in fleet("runs").out
+
+
+FIGURES = {
+    "requests": ("3", "3 of 3 requests a minute"),
+    "tokens": ("350", "300 of 350 tokens a minute"),
+    "usd_per_day": ("0.5", "0.6000 of 0.5 US dollars a day"),
+    "usd_per_month": ("0.6", "0.6000 of 0.6 US dollars a month"),
+}
+
+
+def test_each_figure_is_counted_over_all_runs_by_the_databases_clock(
+    fleet: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from interlock.engine.store.limits import applying, count, wait_for
+
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    for number, (figure, (most, said)) in enumerate(FIGURES.items()):
+        user = f"anna{number}"
+        assert fleet("limits", f"user={user}", f"--{figure.replace('_', '-')}", most).code == 0
+        with writing() as conn:
+            limits = applying(conn, {"user": user, "workflow": "main", "model": "m"})
+            for _ in range(3):
+                assert wait_for(conn, limits, 50) is None
+                count(conn, limits, 1, 100, 0.2)
+            assert (wait := wait_for(conn, limits, 100)) and said in wait.why
+            assert wait.seconds and 0 < wait.seconds <= 31 * 86400
+            assert not applying(conn, {"user": "bob", "workflow": "main", "model": "m"})
+            conn.execute("update limit_use set since = since - 100 * 86400")  # the period is over
+            assert wait_for(conn, limits, 100) is None
+        assert fleet("limits", f"user={user}", "--json").json[0]["used"] == {figure: 0}
+
+
+def test_a_run_that_meets_the_limit_of_a_model_goes_on_once_it_has_room(fleet: Run, tmp_path: Path) -> None:
+    assert fleet("limits", "model=*", "--requests", "1").code == 0
+    worker = Worker()
+    try:
+        name = begin(fleet, tmp_path, "anna")
+        until(lambda: fleet("fleet", "--json").json["jobs"][0]["waits"].startswith("model script:"))
+        until(lambda: not fleet("fleet", "--json").json["jobs"][0]["doing"])
+        (row,) = fleet("runs", "--json").json
+        assert (row["status"], row["error"]["type"]) == ("queued", "limit")
+        assert "1 of 1 requests a minute. The run goes on by itself." in row["error"]["message"]
+        assert fleet("limits", "model=*", "--requests", "100").code == 0
+        assert fleet("wait", name).code == 0
+    finally:
+        worker.end(signal.SIGTERM)
+    assert fleet("runs", "--json").json[0]["error"] is None
+    with writing() as conn:
+        used = "select tokens from limit_use where kind = 'model' and period = 'day'"
+        spent = "select sum(input_tokens + output_tokens) from model_calls"
+        assert conn.execute(used).fetchone() == conn.execute(spent).fetchone(), "estimates are settled"
+
+
+def test_a_limit_in_dollars_needs_the_price_of_the_model(fleet: Run, tmp_path: Path) -> None:
+    assert fleet("limits", "workflow=main", "--usd-per-day", "1").code == 0
+    worker = Worker()
+    try:
+        name = begin(fleet, tmp_path, "anna")
+        assert fleet("wait", name).code == 57
+        assert "needs the price of 'script:" in fleet("show", name).out
+    finally:
+        worker.end(signal.SIGTERM)
+
+
+REFUSED = (
+    (("user=anna", "--runs", "0"), "--runs: '0' isn't a whole number of 1 or more"),
+    (("user=anna", "--usd-per-day", "0"), "--usd-per-day: '0' isn't a number of 0.01 or more"),
+    (("anna", "--runs", "1"), "'anna': expected user=NAME, workflow=NAME or model=NAME"),
+    (("--runs", "1"), "Say whose limit"),
+    (("model=m", "--runs", "1"), "--runs is for a user or a workflow"),
+    (("workflow=mian", "--runs", "1"), "No workflow 'mian'. Did you mean 'main'?"),
+    (("user=anna", "--remove"), "No limit of user 'anna'"),
+)
+
+
+def test_a_limit_that_cannot_be_set_is_refused_in_one_line(fleet: Run) -> None:
+    for words, said in REFUSED:
+        refused = fleet("limits", *words)
+        assert refused.code != 0 and said in refused.err and refused.err.count("\n") == 1, refused
+    assert fleet("limits", "--json").json == []
+    for words, said in (
+        (("--priority", "1", "-p", "x"), "--priority is for runs that workers drive. Add --detach."),
+        (("run", "main", "--detach", "--priority", "500", "x"), "isn't a whole number of -100 to 100"),
+    ):
+        refused = fleet(*words)
+        assert (refused.code, said in refused.err) == (2, True), refused
