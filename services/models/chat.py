@@ -347,9 +347,7 @@ class ChatModels:
         self.facts.read(request.model, answer.usage.input - answer.usage.cached, answer.begun_s)
         self.facts.counted(request.model, answer.usage.input, request.size)
         usage = answer.usage.model_copy(update={"usd": self.facts.cost(request.model, answer.usage)})
-        self._budget.settle(
-            call.task, usage
-        )  # in the same commit as the reply: a kill leaves both or neither
+        self._budget.settle(call.task, usage)  # in the same commit as the reply: a kill leaves both or neither
         reply = Reply(
             record="",
             message=message,
