@@ -17,7 +17,9 @@ VERSION = "0.1.0"
 _DRIVING = frozenset({"run", "resume", "init"})
 """Commands whose output can be for programs; without one, `prompt`."""
 _OUTPUT_FLAG = re.compile(r"\0(?:-o[\0=]?|--output-format[\0=])(json|stream-json)\0")
-_STARTING = frozenset({"prompt", "run", "resume", "hooks", "policy", "mcp", "acp", "diagram", "doctor"})
+_STARTING = frozenset(
+    {"prompt", "run", "resume", "hooks", "policy", "mcp", "acp", "diagram", "doctor", "worker"}
+)
 """Commands that start processes on behalf of models and settings, or import what runs do."""
 
 

@@ -4,7 +4,7 @@ import os
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -81,9 +81,15 @@ class FleetSettings(Section):
     """Repositories whose own settings count, by address; `*` stands for anything: https://example.com/team/*."""
     local_repositories: list[str] = Field(default_factory=list[str], alias="localRepositories")
     """Folders of this host below which runs may name repositories with file:///PATH."""
+    sandbox: Literal["always", "untrusted"] = "always"
+    """Which runs on repositories run their commands in the sandbox; `untrusted`: not those of trusted repositories."""
 
     def trusts(self, url: str) -> bool:
         return any(fnmatchcase(url, pattern) for pattern in self.trusted_repositories)
+
+    def isolates(self, url: str) -> bool:
+        """Whether commands of a run on this repository must run in the sandbox."""
+        return self.sandbox == "always" or not self.trusts(url)
 
     def refuses(self, url: str) -> bool:
         """Whether the address names a folder of this host that runs may not name."""

@@ -8,7 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -64,6 +66,37 @@ def test_an_administrator_sets_up_the_database_and_gives_two_roles(
     assert "queued" in run("runs").out and "1 queued" in run("fleet").out
     refused = run("-p", "do it", "-m", f"script:{script}")
     assert refused.code != 0 and "Missing rights" in refused.err and "fleet init --print" in refused.err
+    with _page() as page:
+        _look_only(page, "Role 'a_viewer' of the store's database may only look.")
+
+
+@contextmanager
+def _page() -> Generator[httpx.Client]:
+    """The page of a server, signed in."""
+    server = warm.Warm(["serve", "--port", "0"], cwd=Path.cwd(), env=os.environ, stdout=subprocess.PIPE)
+    assert server.stdout
+    address, _, token = server.stdout.readline().split()[-1].partition("/#token=")
+    headers = {"Authorization": f"Bearer {token}"}
+    try:
+        with httpx.Client(base_url=address, headers=headers, timeout=HANG_S) as client:
+            yield client
+    finally:
+        server.kill()
+        server.ends()
+
+
+def _look_only(page: httpx.Client, why: str) -> None:
+    """Everything can be seen; whatever would change something is refused, with the reason."""
+    assert page.get("/api/me").json() == {"name": "", "role": "view", "why": why}
+    names = [row["run"] for row in page.get("/api/runs").json()["runs"]]
+    looks = ["", "/calls", "/steps", "/state"]
+    seen = ["/api/requests", "/api/workflows", "/stats", *(f"/api/runs/{names[-1]}{look}" for look in looks)]
+    assert {path: page.get(path).status_code for path in seen} == dict.fromkeys(seen, 200)
+    assert len(page.post("/threads/search", json={}).json()) == 2
+    acts = [f"/api/runs/{names[0]}/{act}" for act in ("decide", "prompt", "stop", "fork", "rewind", "undo")]
+    for path in ("/api/runs", *acts, "/threads", "/runs/wait", "/store/items"):
+        told = page.request("PUT" if path == "/store/items" else "POST", path, json={})
+        assert (told.status_code, why in told.json()["detail"]) == (403, True), (path, told.text)
 
 
 def test_print_is_refused_without_init(run: Run) -> None:
@@ -126,6 +159,9 @@ def test_a_worker_drives_a_run_that_is_decided_from_any_terminal(
     assert fleet("audit", "verify").code == 0
     assert fleet("show", name, "--verify").code == 0
     assert fleet("replay", name).code == 0
+    (tmp_path / "script.json").write_text("[]")
+    failing = fleet("run", "main", "--detach", "-m", f"script:{tmp_path}/script.json", "go").out.strip()
+    assert fleet("wait", failing).code, "it isn't driven for ever"
 
 
 def test_a_run_of_a_worker_that_was_killed_is_taken_over_and_what_the_kill_hid_is_asked(
@@ -161,6 +197,8 @@ def test_a_run_that_no_worker_drives_waits_and_is_taken_back(fleet: Run, tmp_pat
     assert _status(fleet, name) == "queued"
     (job,) = fleet("fleet", "--json").json["jobs"]
     assert (job["run"], job["queue"], job["doing"]) == (name, f"host:{os.uname().nodename}", False)
+    waited = fleet("wait", name, "--timeout", "1s")
+    assert (waited.code, waited.err) == (124, f"Not over after 1 s: {name}.\n")
     assert fleet("cancel", name).code == 0
     assert fleet("fleet", "--json").json["jobs"] == []
     assert _status(fleet, name) == "interrupted"
@@ -230,6 +268,55 @@ def test_a_store_that_cannot_be_used_is_one_line_without_the_password(
     assert told.err.count("\n") == 1
 
 
+def test_what_a_server_refuses_is_one_line_that_says_what_to_do(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    from interlock.engine.store import postgres
+
+    address = fresh_database()
+    monkeypatch.setenv("INTERLOCK_STORE", address)
+    assert run("fleet", "init").code == 0
+
+    def told(words: str, wanted: str, at: str = address) -> None:
+        monkeypatch.setenv("INTERLOCK_STORE", at)
+        said = run(*words.split())
+        *before, line = said.err.splitlines()
+        assert said.code in (1, 52) and wanted in line, said.err
+        assert not before or words == "worker", said.err
+
+    with psycopg.connect(address, autocommit=True) as conn:
+        conn.execute("drop role if exists a_full; create role a_full login connection limit 0")
+        told("runs", "takes no more connections", address.replace("postgres@", "a_full@"))
+        told("runs", "Can't sign in", address.replace("postgres@", "nobody@"))
+        told("runs", "Can't sign in", f"{address}_missing")
+        conn.execute("insert into store_version values (999, 1)")
+        for words in ("approvals", "fleet init", "worker", "serve --port 0"):
+            told(words, "was written by a newer Interlock (version 999")
+        conn.execute("delete from store_version where version = 999")
+        monkeypatch.setattr(postgres, "_OLDEST", 990000)
+        told("runs", "expected 14 or newer")
+
+
+def test_an_intent_is_synced_though_the_server_says_otherwise(fleet: Run, tmp_path: Path) -> None:
+    import psycopg
+
+    with psycopg.connect(os.environ["INTERLOCK_STORE"], autocommit=True) as conn:
+        (name,) = conn.execute("select current_database()").fetchone() or ("",)
+        conn.execute(f"alter database {name} set synchronous_commit = off".encode())
+        conn.execute("create table seen (setting text)")
+        conn.execute(
+            "create function note_setting() returns trigger language plpgsql as $$ begin "
+            "insert into seen values (current_setting('synchronous_commit')); return new; end $$; "
+            "create trigger noted after insert on journal for each row when (new.state = 'intent') "
+            "execute function note_setting()"
+        )
+        (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
+        assert fleet("-y", "--skip-trust", "-p", "go", "-m", f"script:{tmp_path}/script.json").code == 0
+        assert conn.execute("select setting from seen").fetchall() == [("on",)] * 2
+
+
 def test_a_run_that_is_copied_to_a_server_driven_on_by_a_worker_and_copied_back_replays(
     run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,13 +364,8 @@ def test_what_is_decided_on_the_page_is_saved_with_the_job_of_a_worker(
     name = _begin(fleet, tmp_path)
     assert fleet("wait", name).code == 75
     worker.end()
-    words = ["serve", "--port", "0"]
-    server = warm.Warm(words, cwd=Path.cwd(), env=os.environ, stdout=subprocess.PIPE)
-    try:
-        _decide_queue_stop(server, fleet, name, home)
-    finally:
-        server.kill()
-        server.ends()
+    with _page() as page:
+        _decide_queue_stop(page, fleet, name, home)
     second = Worker()
     try:
         assert fleet("wait", name).code == 75, "it goes on to its next request"
@@ -291,20 +373,22 @@ def test_what_is_decided_on_the_page_is_saved_with_the_job_of_a_worker(
         assert second.end() == 0
 
 
-def _decide_queue_stop(server: warm.Warm, fleet: Run, name: str, home: Path) -> None:
-    assert server.stdout
-    address, _, token = server.stdout.readline().split()[-1].partition("/#token=")
-    with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=HANG_S) as page:
-        (request,) = page.get("/api/requests").json()
-        given = {"decisions": [{"id": request["id"], "choice": "proceed_once"}]}
-        assert page.post(f"/api/runs/{name}/decide", json=given).json() == {"decided": 1}
-        assert page.get(f"/api/runs/{name}").json()["status"] == "queued", "nothing drives it here"
-        assert [job["doing"] for job in fleet("fleet", "--json").json["jobs"]] == [False]
-        assert not [*home.rglob("live/*")], "no process of the page drives it"
-        assert page.post(f"/api/runs/{name}/stop", json={}).status_code == 200
-        assert fleet("fleet", "--json").json["jobs"] == [], "a job that waits is taken back"
-        assert page.post(f"/api/runs/{name}/prompt", json={}).status_code == 200
-        assert [job["doing"] for job in fleet("fleet", "--json").json["jobs"]] == [False]
+def _decide_queue_stop(page: httpx.Client, fleet: Run, name: str, home: Path) -> None:
+    (request,) = page.get("/api/requests").json()
+    given = {"decisions": [{"id": request["id"], "choice": "proceed_once"}]}
+    with ThreadPoolExecutor(4) as people:
+        asked = [people.submit(page.post, f"/api/runs/{name}/decide", json=given) for _ in range(4)]
+        told = [one.result() for one in asked]
+    counts = [one.json().get("decided") for one in told if one.status_code == 200]
+    assert counts == [1], [one.text for one in told]
+    assert all("decided" in one.text for one in told), "who comes too late is told of it"
+    assert page.get(f"/api/runs/{name}").json()["status"] == "queued", "nothing drives it here"
+    assert [job["doing"] for job in fleet("fleet", "--json").json["jobs"]] == [False]
+    assert not [*home.rglob("live/*")], "no process of the page drives it"
+    assert page.post(f"/api/runs/{name}/stop", json={}).status_code == 200
+    assert fleet("fleet", "--json").json["jobs"] == [], "a job that waits is taken back"
+    assert page.post(f"/api/runs/{name}/prompt", json={}).status_code == 200
+    assert [job["doing"] for job in fleet("fleet", "--json").json["jobs"]] == [False]
 
 
 POISON = """

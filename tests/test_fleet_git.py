@@ -1,6 +1,8 @@
 """Runs on git repositories: cloned by workers, taken over with their files, delivered."""
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable
@@ -58,8 +60,11 @@ def settings(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     (script := tmp_path / "script.json").write_text(json.dumps(SCRIPT))
     file = home / ".interlock" / "settings.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    model = {"name": f"script:{script}"}
-    file.write_text(json.dumps({"model": model, "fleet": {"localRepositories": [str(tmp_path)]}}))
+    trusting = {"localRepositories": [str(tmp_path)], "trustedRepositories": ["*"], "sandbox": "untrusted"}
+    allowed = {"environmentVariableRedaction": {"allowed": ["COUNT"]}}
+    file.write_text(
+        json.dumps({"model": {"name": f"script:{script}"}, "fleet": trusting, "security": allowed})
+    )
     return file
 
 
@@ -84,7 +89,7 @@ def test_a_host_that_takes_over_has_the_same_files_and_no_effect_is_doubled(
     until(count.exists)
     was = _tree(one / name)
     first.end(signal.SIGKILL)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another-state"))
+    monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "another-state"))
     second = Worker("--workspaces", str(two))
     try:
         assert fleet("wait", name).code == 75
@@ -114,14 +119,18 @@ def test_a_run_pushes_a_branch_with_what_it_changed_once_a_person_approves_and_l
     name = begin("--deliver", "branch", "--policy", str(rules))
     worker = Worker("--workspaces", str(clones))
     try:
-        assert fleet("wait", name).code == 0
-        until(lambda: fleet("approvals", "--json").json)
+        told = fleet("wait", name)
         (request,) = fleet("approvals", "--json").json
+        assert (told.code, told.out.splitlines()) == (
+            75,
+            [f"{name}  done; {request['run']} pushes what it changed", f"{request['run']}  waiting"],
+        )
         assert request["args"]["command"] == f"git push file://{origin} HEAD:refs/heads/interlock/{name}"
         assert git("branch", at=origin) == "* main"
         fleet("resume", request["run"], "--approve", str(request["number"]))
-        until(lambda: f"interlock/{name}" in git("branch", at=origin))
-        until(lambda: not (clones / name).exists())
+        assert fleet("wait", name).code == 0
+        assert f"interlock/{name}" in git("branch", at=origin)
+        assert not (clones / name).exists()
     finally:
         assert worker.end() == 0
     branch = f"interlock/{name}"
@@ -134,6 +143,65 @@ def test_a_run_pushes_a_branch_with_what_it_changed_once_a_person_approves_and_l
     (tmp_path / "changes.patch").write_text(fleet("export", name, "--format", "patch").out)
     git("apply", "../changes.patch", at=tmp_path / "again")
     assert (tmp_path / "again" / "made.txt").read_text() == "made\nmore\n"
+
+
+@pytest.mark.sweep
+def test_a_host_without_the_clone_shows_forks_and_undoes_what_a_run_did(
+    fleet: Run, settings: Path, origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = {"name": "write_file", "args": {"file_path": "made.txt", "content": "made\n"}}
+    calls = [write, {**CALL, "args": {"command": "echo two >> a.txt"}}]
+    script = [*({"tool_calls": [call]} for call in calls), {"text": "Made it."}]
+    (tmp_path / "script.json").write_text(json.dumps(script))
+    for name in ("one", "two", "laptop"):
+        (tmp_path / name).mkdir()
+    name = fleet("run", "main", "--detach", "--repo", f"file://{origin}", "make it").out.strip()
+    first = Worker("--workspaces", str(tmp_path / "one"))
+    for _ in calls:
+        fleet("resume", name, "--approve", "all")
+        assert fleet("wait", name).code == 75
+    assert first.end() == 0
+    shutil.rmtree(tmp_path / "one")
+    monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "another-state"))
+    monkeypatch.chdir(tmp_path / "laptop")
+    assert "+made" in fleet("diff", name, "--files").out
+    forked = fleet("fork", name, "--at", "3", "--json").json
+    assert Path(forked["workspace"], "made.txt").read_text() == "made\n"
+    assert "aren't on this host" in fleet("rewind", name, "--at", "1", "--yes").err
+    assert fleet("undo", name).out == "D made.txt\n"
+    second = Worker("--workspaces", str(tmp_path / "two"))
+    try:
+        fleet("resume", name, "--approve", "all")
+        assert fleet("wait", name).code == 0
+    finally:
+        assert second.end() == 0
+    patch = fleet("export", name, "--format", "patch").out
+    assert "+two" in patch and "made.txt" not in patch
+    assert "can't be undone here" in fleet("undo", name).err
+
+
+@pytest.mark.sweep
+def test_what_a_run_changed_is_delivered_though_its_worker_died_before_that(
+    fleet: Run, begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (wrapper := tmp_path / "bin" / "git").parent.mkdir()
+    (hang := tmp_path / "hang").touch()
+    hangs = f'case "$*" in *" diff "*) while test -e {hang}; do touch {hang}.ed; sleep 0.1; done;; esac'
+    wrapper.write_text(f'#!/bin/sh\n{hangs}\nexec {shutil.which("git")} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    (clones := tmp_path / "one").mkdir()
+    name, first = begin(), Worker("--workspaces", str(clones))
+    until(lambda: Path(f"{hang}.ed").exists())
+    assert fleet("wait", name, "--timeout", "1s").code == 124
+    first.end(signal.SIGKILL)
+    hang.unlink()
+    second = Worker("--workspaces", str(clones))
+    try:
+        assert fleet("wait", name).code == 0
+        assert "+made" in fleet("export", name, "--format", "patch").out
+    finally:
+        assert second.end() == 0
 
 
 REFUSED = {

@@ -12,7 +12,7 @@ from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import amount, counted, out, place, show_json
 from interlock.engine.client import Client
 from interlock.engine.client.health import PARTS, Finding, damaged_pages, examined
-from interlock.state.errors import InterlockError, SandboxError
+from interlock.state.errors import InterlockError, SandboxError, UserError
 
 if TYPE_CHECKING:
     from interlock.services.config.settings import HookLayer
@@ -43,7 +43,8 @@ def doctor_parser() -> Parser:
 
 def doctor(args: Args) -> int | None:
     home = Client.at_home().home
-    findings = [*_workflow(args)] if args.workflow else [*_machine(), *_settings(), *_state(home)]
+    here = [*_machine(), *_worker(home), *_settings(), *_state(home)]
+    findings = [*_workflow(args)] if args.workflow else here
     findings += _records(home) if args.store else ()
     if args.json:
         show_json([finding._asdict() for finding in findings])
@@ -107,6 +108,21 @@ def _sandbox() -> Finding:
         return Finding("ok", "sandbox", f"-s works: {check_here(os.environ)}")
     except SandboxError as error:
         return Finding("note", "sandbox", str(error))
+
+
+def _worker(home: Path) -> Iterator[Finding]:
+    """What a worker on this host would isolate; nothing where runs are in a file."""
+    from interlock.engine.client.fleet import Fleet, isolation
+
+    try:
+        Fleet(home)
+        lines = isolation(os.environ, everything=False, clones=True)
+    except SandboxError as error:
+        yield Finding("note", "worker", str(error))
+    except UserError:
+        return
+    else:
+        yield from (Finding("ok", "worker", line) for line in lines)
 
 
 def _settings() -> Iterator[Finding]:

@@ -12,11 +12,12 @@ from interlock.cli.forked import FORKER
 from interlock.cli.parsing import Args, Parser, duration, flag, number
 from interlock.cli.render.output import counted, elapsed, err, out, show_json, show_table
 from interlock.engine.client import Client, Options, state_home
-from interlock.engine.client.fleet import Fleet, set_up_by_hand
+from interlock.engine.client.fleet import Fleet, delivery, isolation, set_up_by_hand
 from interlock.state.errors import EXIT_CODES, UserError
 from interlock.state.names import GIT_QUEUE
 
 if TYPE_CHECKING:
+    from interlock.engine.client import RunRow
     from interlock.engine.client.fleet import Job
     from interlock.state.events import Event
 
@@ -44,6 +45,7 @@ def worker_parser() -> Parser:
     )
     flag(made, "--queue NAME", "also drive runs of this queue", action="append", default=[])
     flag(made, "--workspaces DIR", "clone the repositories of runs below DIR", type=Path)
+    flag(made, "-s --sandbox", "run the commands of every run in the sandbox")
     flag(made, "--concurrency N", "runs at a time (default: 2)", type=number(int, 1), default=2)
     return made
 
@@ -54,7 +56,11 @@ def worker(args: Args) -> None:
     if args.workspaces:
         queues.append(GIT_QUEUE)
         os.environ["INTERLOCK_WORKSPACES"] = str(existing_folder(args.workspaces, "--workspaces").resolve())
+    isolated = isolation(os.environ, everything=args.sandbox, clones=bool(args.workspaces))
+    if args.sandbox:
+        os.environ["INTERLOCK_SANDBOX"] = "true"
     err().print(f"Worker for {', '.join(queues)}: {args.concurrency} at a time.")
+    err().print_all(isolated)
     fleet.work(queues, args.concurrency, lambda line: err().print(line), FORKER.start)
 
 
@@ -158,7 +164,8 @@ def wait_parser() -> Parser:
     made = Parser(
         "wait",
         "RUN… [--timeout TIME]",
-        "Wait until runs end or park. The exit code is that of the first run, in the order given, that isn't done.",
+        "Wait until runs end or park, and until a worker delivered what they changed: --deliver branch means their\n"
+        "push, too. The exit code is that of the first run, in the order given, that isn't done.",
         [("interlock wait 4k2 9xm", "wait for two runs")],
     )
     made.add_argument("runs", nargs="+", metavar="RUN")
@@ -172,19 +179,34 @@ def wait(args: Args) -> int:
     until = time.monotonic() + args.timeout if args.timeout else None
     left = [*names]
     while left:
-        statuses = {row.run: row.status for row in client.named_runs(left)}
-        for name in [n for n in left if statuses.get(n) not in _BUSY]:
+        rows = {row.run: row for row in client.named_runs(left)}
+        for name in [*left]:
+            status, (delivering, pushing) = _standing(client, rows.get(name))
+            if status in _BUSY or delivering:
+                continue
             left.remove(name)
+            if pushing and pushing not in names:
+                names.append(pushing)
+                left.append(pushing)
             if not args.json:
-                out().print(f"{name}  {statuses.get(name, 'removed')}")
+                out().print(f"{name}  {status}" + (f"; {pushing} pushes what it changed" if pushing else ""))
         if left and until and time.monotonic() > until:
-            raise UserError(f"Not over after {args.timeout:g} s: {', '.join(left)}.", _TIMED_OUT)
+            err().print(f"Not over after {args.timeout:g} s: {', '.join(left)}.")
+            return _TIMED_OUT
         if left:
             time.sleep(_LOOK_S)
     rows = {row.run: row for row in client.named_runs(names)}
     if args.json:
         show_json([rows[name]._asdict() for name in names if name in rows])
     return next((code for name in names if (code := _code(client, name))), 0)
+
+
+def _standing(client: Client, row: "RunRow | None") -> tuple[str, tuple[bool, str]]:
+    """Status of a run, and what `delivery` says of it."""
+    if row is None:
+        return "removed", (False, "")
+    of_worker = row.status == "done" and row.queue
+    return row.status, delivery(client.home, row.run) if of_worker else (False, "")
 
 
 def _code(client: Client, run: str) -> int:

@@ -15,6 +15,8 @@ from interlock.state.errors import UserError
 if TYPE_CHECKING:
     from interlock.engine.client import Options
 
+_READ_ONLY = "The server was started with --read-only."
+
 
 def serve_parser() -> Parser:
     made = Parser(
@@ -53,10 +55,12 @@ def serve(args: Args) -> int | None:
         return _token(args)
     from interlock.cli.web.app import run
     from interlock.cli.web.guard import Access, Proxy
+    from interlock.engine.client import Client
 
     proxy = Proxy(args.trusted_proxy, args.user_header) if args.trusted_proxy else None
     options = replace(options_from(args), interactive=True, door="page")
-    return run(options, Access(args.port, args.read_only, proxy, args.allow_origin), args.open)
+    only_reads = _READ_ONLY if args.read_only else Client(options).only_reads
+    return run(options, Access(args.port, only_reads, proxy, args.allow_origin), args.open)
 
 
 def _token(args: Args) -> None:

@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from interlock.cli.web.apart import Apart
-from interlock.cli.web.guard import BODY_LIMIT, ROLES
+from interlock.cli.web.guard import BODY_LIMIT, ROLES, Person
 from interlock.engine.client import Client, Options, RunRow
 from interlock.state.errors import BusyError, InterlockError, UserError, bug
 
@@ -37,7 +37,7 @@ def answering(
 
     async def endpoint(request: Request) -> Response:
         try:
-            check_role(request.state.person.role, role)
+            check_role(request.state.person, role)
             made = await answer(request)
             return made if isinstance(made, Response) else JSONResponse(made)
         except RefusedError as error:
@@ -54,10 +54,11 @@ def answering(
     return endpoint
 
 
-def check_role(mine: str, role: str) -> None:
-    """Raises `RefusedError` for a role that may less."""
-    if ROLES.index(mine) < ROLES.index(role):
-        raise RefusedError(403, f"This needs the role {role!r}; this token or server has {mine!r}.")
+def check_role(person: Person, role: str) -> None:
+    """Raises `RefusedError` for somebody who may less."""
+    if ROLES.index(person.role) < ROLES.index(role):
+        why = person.why or f"This token has {person.role!r}."
+        raise RefusedError(403, f"This needs the role {role!r}. {why}")
 
 
 def failed(status: int, error: InterlockError) -> Response:

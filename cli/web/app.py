@@ -45,7 +45,8 @@ class Page:
 
         @asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-            resume()
+            if not access.only_reads:
+                resume()
             yield
 
         app = Starlette(routes=[*routes, *self._routes()], lifespan=lifespan)
@@ -73,6 +74,7 @@ class Page:
     def _own(look: Callable[[str, Answer], Route], act: Callable[[str, str, Answer], Route]) -> list[Route]:
         run = "/api/runs/{run}"
         return [
+            look("/api/me", _me),
             look("/api/changes", _changes),
             look("/api/requests", looks.requests),
             look("/api/requests/{id}", looks.request),
@@ -131,6 +133,10 @@ async def _changes(page: Served, _: Request) -> Response:
     return EventStream(changes(page.client))
 
 
+async def _me(_: Served, request: Request) -> dict[str, str]:
+    return request.state.person._asdict()
+
+
 async def _ok(_: Request) -> Response:
     return JSONResponse({"ok": True})
 
@@ -157,6 +163,8 @@ def run(options: Options, access: Access, opened: bool) -> int:
     sys.stdout.write(f"Serving this user's runs. Open: {address}\n")
     if access.proxy:
         sys.stdout.write(f"Through the proxy: https://{access.proxy.host}/#token={page.tokens.page}\n")
+    if access.only_reads:
+        sys.stdout.write(f"Nobody can decide or change anything here. {access.only_reads}\n")
     sys.stdout.write("Stop with Ctrl-C; runs go on.\n")
     sys.stdout.flush()
     if opened and not webbrowser.open(f"{at}/#token={page.tokens.once()}"):

@@ -57,6 +57,8 @@ class Person(NamedTuple):
     """Recorded with decisions; empty: the user whose server this is."""
     role: str
     """One of `ROLES`."""
+    why: str = ""
+    """Why the role is what it is, where a token or server of a higher one doesn't help."""
 
 
 ROLES = ("view", "decide", "drive")
@@ -146,7 +148,8 @@ class Access(NamedTuple):
 
     port: int
     """0: any that is free."""
-    read_only: bool = False
+    only_reads: str = ""
+    """Why nobody may decide or change anything; empty: their roles say what they may."""
     proxy: Proxy | None = None
     origins: Collection[str] = ()
     """Other sites whose scripts may send requests with a token."""
@@ -157,7 +160,7 @@ class Guard:
 
     def __init__(self, app: App, tokens: Tokens, access: Access) -> None:
         self._app, self._tokens = app, tokens
-        port, self._read_only, self._proxy, self._origins = access
+        port, self._only_reads, self._proxy, self._origins = access
         self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
         self.cookie = f"interlock-{port}"
         self._wrong: list[float] = []
@@ -222,7 +225,9 @@ class Guard:
             if not name:
                 return _no(401, f"The proxy says nobody's name: {self._proxy.header} is missing.")
             person = person._replace(name=name)
-        scope["state"]["person"] = person._replace(role="view") if self._read_only else person
+        scope["state"]["person"] = (
+            person._replace(role="view", why=self._only_reads) if self._only_reads else person
+        )
         return None
 
     async def known(self, token: str) -> Person | None:

@@ -8,7 +8,7 @@ driven, and a front end that only looks needs no more than sqlite3.
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from interlock.engine.options import (
 )
 from interlock.engine.read import ENDED, STATUSES, Request, RunRow, Step, path
 from interlock.engine.read.calls import Agent, Call
-from interlock.engine.store import diagnosed, state_home
+from interlock.engine.store import Store, diagnosed, reading, state_home
 
 if TYPE_CHECKING:
     from interlock.engine.client.changes import Change, Rewind
@@ -92,6 +92,12 @@ class Client(Views):
     def at_home(cls) -> "Client":
         """For looking at this user's runs, and travelling in them."""
         return cls(Options(home=state_home()))
+
+    @cached_property
+    def only_reads(self) -> str:
+        """Why this user may change nothing in the store; empty: they may. Raises `StoreError`."""
+        with reading(self.home):  # raises what is wrong with the store
+            return Store(self.home).only_reads()
 
     @property
     def drives(self) -> "LiveDrives":
@@ -219,7 +225,6 @@ class Client(Views):
 
         `by`: who decided; empty: this user.
         """
-        from interlock.engine.store import Store
         from interlock.engine.store.approvals import record_decisions
 
         record_decisions(

@@ -6,6 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.client.requests import brief
+from interlock.engine.fleet.elsewhere import (
+    at_hand,
+    is_elsewhere,
+    keep_changed,
+    refuse_delivered,
+    repository_of,
+)
 from interlock.engine.read import RunRow
 from interlock.engine.read.calls import Call, calls, of_call
 from interlock.engine.store.places import note_undone
@@ -68,6 +75,12 @@ class Rewind:
 
 def rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
     """What it takes to go back to a step; None: to before the run began. Raises `UserError`."""
+    refuse_delivered(home, run)
+    if is_elsewhere(home, run):
+        raise UserError(
+            f"The files of run {run.run!r} aren't on this host, so they can't go back in place. Go on from a step in a "
+            f"folder of this host: interlock fork {run.run} --at STEP"
+        )
     files = RunFiles(home, run)
     files.refuse_driven()
     work, now = files.to_step(-1 if step is None else step)
@@ -78,10 +91,19 @@ def rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
 
 def undo(home: Path, run: RunRow, call: str | None) -> list[Change]:
     """Take back what a run, or one call, did to the files. Raises `UserError` if somebody changed them since."""
-    files = RunFiles(home, run)
-    files.refuse_driven()
+    RunFiles(home, run).refuse_driven()
+    refuse_delivered(home, run)
+    with at_hand(home, run) as here:
+        changed = _undone(RunFiles(home, here), call)
+        keep_changed(home, run, here)
+    return changed
+
+
+def _undone(files: RunFiles, call: str | None) -> list[Change]:
+    home, run = files.home, files.run
     chosen = chosen_of(home, run, call)
-    refuse_unkept(home, run, chosen)
+    if not repository_of(home, run.run):
+        refuse_unkept(home, run, chosen)
     work = files.undo(chosen)
     marked = [Change(*mark) for mark in marks(work, files.contents(files.now()))]
     generated = files.generated(chosen)

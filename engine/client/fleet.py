@@ -13,7 +13,7 @@ from interlock.engine.read import named_runs
 from interlock.engine.store import Store, explained, reading
 from interlock.engine.store.database import address_of, placed
 from interlock.engine.store.runs import new_run_id
-from interlock.state.errors import UserError
+from interlock.state.errors import SandboxError, UserError
 from interlock.state.text import nearest
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _NO_SERVER = (
     "Workers drive runs that are in PostgreSQL, and this store is a file. Name the database with "
     "INTERLOCK_STORE=postgresql://USER@HOST/DATABASE, and set it up with: interlock fleet init"
 )
+_INSTEAD = "Or start it without --sandbox and --workspaces: then it drives only runs in folders."
 
 
 class FleetLimit(NamedTuple):
@@ -59,6 +60,15 @@ def repository_option(text: str, deliver: str) -> dict[str, str]:
     return as_option(text, deliver)
 
 
+def delivery(home: Path, run: str) -> tuple[bool, str]:
+    """Whether a worker is still at a run that is done, to deliver it; and the run that pushes its branch, if any."""
+    from interlock.engine.store.queue import delivery
+
+    with reading(home) as conn:
+        assert conn is not None
+        return delivery(conn, run)
+
+
 def submitted_here(priority: int) -> dict[str, Any]:
     """`Options.submitted` of a run that this user starts."""
     from interlock.engine.store.approvals import this_user
@@ -89,6 +99,38 @@ def set_up_by_hand() -> str:
     return for_administrators(definitions())
 
 
+_INSIDE = (
+    "commands run in the sandbox, and see their own folder and the system, but no key, database or other run"
+)
+_OUTSIDE = "commands run as the worker's user and can read what it can, keys and other runs included"
+
+
+def isolation(env: Mapping[str, str], *, everything: bool, clones: bool) -> list[str]:
+    """What keeps the commands of a worker's runs from its keys and from each other, a line for each kind of run.
+
+    `everything`: all run in the sandbox; `clones`: it takes runs on repositories. Raises `SandboxError` where nothing
+    can isolate what must be isolated.
+    """
+    from interlock.engine.fleet.checkout import fleet_settings
+    from interlock.services.sandbox.sandbox import cause, check_here
+
+    settings = fleet_settings(env)
+    some = bool(settings.trusted_repositories) and settings.sandbox == "untrusted" and not everything
+    told = [f"Runs in folders: {_INSIDE if everything else f'{_OUTSIDE} (--sandbox prevents it)'}."]
+    if some:
+        told.append(f"Runs on repositories in fleet.trustedRepositories: {_OUTSIDE}.")
+    if clones:
+        told.append(f"Runs on {'other ' if some else ''}repositories: {_INSIDE}.")
+    try:
+        if everything or clones:
+            check_here(env)
+    except SandboxError as error:
+        if everything or not some:
+            raise SandboxError(f"This worker can't isolate runs. {cause(error)}. {_INSTEAD}") from error
+        told[-1] = f"Runs on other repositories: refused, as nothing can isolate them here. {cause(error)}."
+    return told
+
+
 def _base_of(home: Path) -> Path:
     """The state directory that keeps a folder for each server."""
     return home.parent.parent if address_of(Store(home).path) else home
@@ -112,7 +154,7 @@ class Fleet:
         store = Store(self.home)
         store.open()
         with explained(store.path), queue_explained():
-            make_queue(address_of(store.path))
+            make_queue(store.path)
             with closing(store.connect()) as conn:
                 make_indexes(conn)
 

@@ -168,6 +168,7 @@ class Views:
         A fork in the same folder has the changes up to its fork, too. `until`: only what was done by that root step;
         empty if that is nothing. Raises `UserError`.
         """
+        from interlock.engine.fleet.elsewhere import at_hand
         from interlock.engine.travel.files import chosen_of, diff_of, inherited_here
 
         row = self.run(run)
@@ -175,7 +176,10 @@ class Views:
         chosen = before or chosen_of(self.home, row, call)
         if until is not None:
             chosen = [one for one in chosen if one.after and one.root_step < until]
-        return diff_of(self.home, row, chosen) if chosen else ""
+        if not chosen:
+            return ""
+        with at_hand(self.home, row, files=not all(one.after for one in chosen)) as here:
+            return diff_of(self.home, here, chosen)
 
     def told(self, run: str) -> "list[Event]":
         """A run's conversation from its record, as events."""

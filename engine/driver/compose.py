@@ -135,13 +135,13 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     _files_of_run(prepared, info, store, conn)
     transcript, journal = _record(prepared, info, store, connections)
     outputs, index = _outputs(prepared, store), OnFirstUse(partial(_index, prepared, store))
-    processes, commands = _processes(prepared, outputs)
+    processes, commands = of_run = _processes(prepared, outputs)
     servers = _servers(prepared, partial(open_servers, prepared, outputs, emit, journal.keep_reply))
-    policy = _policy(prepared, processes, servers)
+    policy = _policy(prepared, commands if prepared.options.repository else processes, servers)
     models = cast(ChatModels, lazy := OnFirstUse(partial(_models, prepared, info, transcript, connections)))
     tools, approvals = _tools(prepared, info), SqlApprovals(conn, info.run, prepared.redact, store)
     toolset = partial(_toolset, prepared, commands, outputs, servers, models, emit, index)
-    hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, processes)
+    hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, of_run)
     agents = RunAgents(prepared.agents, tools, transcript, models, policy, toolset, hooks)
     agents.root = deps = Deps(
         info=info,
@@ -279,12 +279,17 @@ def _policy(
 
 
 def _hooks(
-    prepared: RunConfig, info: RunInfo, log: HookLog, approvals: SqlApprovals, processes: SupervisedProcesses
+    prepared: RunConfig,
+    info: RunInfo,
+    log: HookLog,
+    approvals: SqlApprovals,
+    processes: tuple[SupervisedProcesses, SupervisedProcesses],
 ) -> RunHooks:
     environment = HookEnvironment(
         info.run, info.workspace, prepared.workspace.plans, info.agent, redact=prepared.redact
     )
-    return RunHooks(prepared.hooks, log, approvals, processes, environment)
+    made = RunHooks(prepared.hooks, log, approvals, processes[0], environment)
+    return replace(made, inside=processes[1]) if prepared.sandbox else made
 
 
 def _toolset(

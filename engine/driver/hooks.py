@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pydantic import JsonValue
 
 from interlock.engine.store.hook_calls import WHOLE, Firing, HookLog, HookRow
+from interlock.services.config.settings import FLAGS
 from interlock.services.hooks.configured import Hook, HookBook, subjects_of
 from interlock.services.hooks.reply import HookEnvironment, HookReply, Reply, changed, merged, run_hook
 from interlock.state.events import Emit, ErrorEvent, HookRan
@@ -28,6 +29,8 @@ class RunHooks:
     approvals: Approvals
     processes: Processes
     around: HookEnvironment
+    inside: Processes | None = None
+    """Those of the run's sandbox, for hooks that came with the run (`--check`)."""
 
     @property
     def configured(self) -> str:
@@ -158,7 +161,9 @@ class _Firing:
 
     async def _answer(self, hook: Hook, payload: Mapping[str, JsonValue]) -> Reply | None:
         """None: the hook's effect is unknown, and its intent stays open, as after a kill of the run."""
-        reply = await run_hook(hook, payload, self.hooks.processes, self.hooks.around)
+        inside = self.hooks.inside if hook.source == FLAGS else None
+        processes = inside or self.hooks.processes
+        reply = await run_hook(hook, payload, processes, self.hooks.around, apart=inside is None)
         if reply.lost and not _may_repeat(self.firing.event, hook.idempotent):
             return None
         self.left.remove(hook.id)

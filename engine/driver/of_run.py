@@ -71,6 +71,12 @@ _KEPT = (
 """Options a resumed run keeps unless overridden. Not `skip_trust`: a later drive may meet other files."""
 _OF_HOST = ("include_directories", "policy_files", "record_to", "fake", "ide_context", "source")
 """Those that name files of the host that started the run. A run on a git repository names none of a worker's."""
+_FOR_WORKERS = {
+    "model": ("disableLoopDetection", "thinking"),
+    "tools": ("exclude",),
+    "hooks": ("AfterAgent",),
+}
+"""Settings of a run that a worker obeys: others could name its files, its programs, or who gets its keys."""
 
 
 def kept_options(options: Options) -> dict[str, Any]:
@@ -94,6 +100,12 @@ def restored(options: Options, kept: Mapping[str, Any], workspace: str) -> Optio
             continue
         if name in ("include_directories", "policy_files"):
             old = tuple(Path(item) for item in old)
+        elif name == "overrides" and left:
+            old = {
+                k: {n: v for n, v in old[k].items() if n in known}
+                for k, known in _FOR_WORKERS.items()
+                if k in old
+            }
         elif name == "allowed_tools":
             old = tuple(old)
         elif name in ("record_to", "fake", "ide_context"):

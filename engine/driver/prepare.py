@@ -31,7 +31,12 @@ from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import Scope
 from interlock.services.sandbox.aside import set_aside_after_kill
 from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
-from interlock.services.secrets.environment import secret_headers, secret_variables, tool_environment
+from interlock.services.secrets.environment import (
+    known_environment,
+    secret_headers,
+    secret_variables,
+    tool_environment,
+)
 from interlock.services.secrets.redaction import Redactor, marks_in
 from interlock.services.trust import ignored_line, is_trusted, new_hooks, project_files, shown_path
 from interlock.state.errors import CredentialsError, InputError, UntrustedError, UserError
@@ -178,7 +183,8 @@ class RunConfig:
     @cached_property
     def tool_env(self) -> Mapping[str, str]:
         """The environment passed to commands, hooks and servers."""
-        return tool_environment(self.env, rules=self.settings.security.environment)
+        made = known_environment if self.options.repository else tool_environment
+        return made(self.env, rules=self.settings.security.environment)
 
 
 def with_input(options: Options, input: WorkflowInput) -> Options:
@@ -303,6 +309,7 @@ def _sandbox(
         state=options.home,
         env=env,
         protected=workspace.protected_paths,
+        others=[workspace.root.parent] if options.repository else [],
     )
 
 

@@ -48,6 +48,8 @@ _SETTINGS = (
     *("task.allowedCommands", "task.deniedCommands"),
 )
 """Settings that decide what a run may do, besides the trust in MCP servers and their tools."""
+_OF_HOST = ("tools.sandbox", "context.includeDirectories", "security.")
+"""Beginnings of the settings that are about a host's own files, keys and network: a worker obeys its own."""
 _TRUST = "mcpServers"
 
 
@@ -132,7 +134,8 @@ def _of_another_host(kept: Mapping[str, Any], texts: Sequence[RuleText], setting
     admins, own = [t for t in texts if t.tier == ADMIN], [t for t in files if t.tier != ADMIN]
     (before, _), (rules, problems) = rules_of(files), rules_of([*admins, *own])
     changed = ["the admin's policies"] if {*admins} != {t for t in files if t.tier == ADMIN} else []
-    return RunRules(rules, problems, before, _as_then(settings, then), then, changed)
+    theirs = {key: value for key, value in then["settings"].items() if not key.startswith(_OF_HOST)}
+    return RunRules(rules, problems, before, _as_then(settings, {"settings": theirs}), then, changed)
 
 
 def _until_confirmed(name: str, before: Any) -> Rule | None:

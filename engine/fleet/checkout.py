@@ -36,6 +36,8 @@ class Checkout:
 
     folder: Path
     trusted: bool
+    isolated: bool
+    """Its commands must run in the sandbox."""
     options: Mapping[str, str]
     """`Options.repository`."""
     mirror: Mirror
@@ -96,7 +98,8 @@ def _checked_out(
         commit = mirror.commit(options.get("commit", ""))
         _fill(home, mirror, commit, folder, snapshot)
     now = {**options, "commit": commit, "at": at}
-    return Checkout(folder, settings.trusts(repository.url), now, mirror, before, snapshot)
+    trusted, isolated = settings.trusts(repository.url), settings.isolates(repository.url)
+    return Checkout(folder, trusted, isolated, now, mirror, before, snapshot)
 
 
 def _fill(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) -> None:

@@ -22,7 +22,7 @@ from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, find_run
 from interlock.engine.store import Store, explained, read_options, reading
 from interlock.engine.store.blobs import brought, put_blob
-from interlock.engine.store.places import first_snapshot, is_begun, newest_snapshot
+from interlock.engine.store.places import first_snapshot, is_begun, newest_snapshot, set_repository
 from interlock.engine.store.queue import give_up
 from interlock.engine.store.runs import ALPHABET
 from interlock.services.snapshots.snapshots import Repository as Snapshots
@@ -62,13 +62,21 @@ def _delivered(home: Path, files: Checkout, outcome: Outcome, options: Options) 
     if files.options["deliver"] == "none" or first == last:
         return False
     patch = _snapshots(home, files.folder, first, last).patch(first, last)
+    pushing = _pushing(outcome.run, last) if files.options["deliver"] == "branch" and patch else ""
     store = Store(home)
     with explained(store.path), closing(store.connect()) as conn, conn.transaction():
         put_blob(conn, f"patches/{outcome.run}", patch, owner=outcome.run)
-    if files.options["deliver"] != "branch" or not patch:
-        return False
-    _begin_push(home, files, outcome.run, (first, last), options)
-    return True
+        if pushing:
+            set_repository(conn, outcome.run, {**files.options, "pushed_by": pushing})
+    if pushing:
+        _begin_push(home, files, outcome.run, pushing, (first, last), options)
+    return bool(pushing)
+
+
+def _pushing(run: str, last: str) -> str:
+    """Name of the run that pushes; the same after a kill."""
+    digest = hashlib.sha256(f"delivery of {run} at {last}".encode()).digest()
+    return "".join(ALPHABET[byte % 32] for byte in digest[:8])
 
 
 def _snapshots(home: Path, folder: Path, *commits: str) -> Snapshots:
@@ -80,10 +88,10 @@ def _failed(home: Path, run: str, why: str) -> None:
         give_up(conn, run, "delivery", why)
 
 
-def _begin_push(home: Path, files: Checkout, run: str, ends: tuple[str, str], options: Options) -> None:
+def _begin_push(
+    home: Path, files: Checkout, run: str, name: str, ends: tuple[str, str], options: Options
+) -> None:
     """Queue the run that pushes, unless that was done before a kill."""
-    digest = hashlib.sha256(f"delivery of {run} at {ends[1]}".encode()).digest()
-    name = "".join(ALPHABET[byte % 32] for byte in digest[:8])
     row = find_run(home, run)
     with reading(home) as conn:
         assert conn is not None

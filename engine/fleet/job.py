@@ -21,8 +21,11 @@ from interlock.engine.fleet.limited import FleetLimits
 from interlock.engine.options import Options
 from interlock.engine.store import Store
 from interlock.engine.store.admission import put_back
+from interlock.engine.store.leases import read_lease
 from interlock.engine.store.queue import give_up, note_stopped, submitted
-from interlock.state.errors import BusyError, InterlockError, StoreError
+from interlock.services.sandbox.sandbox import cause
+from interlock.services.secrets.environment import clear_own_environment, without_database
+from interlock.state.errors import BusyError, InterlockError, SandboxError, StoreError
 
 TRY_AGAIN = 3
 """Exit code: another process drives the run, or the store doesn't answer."""
@@ -33,8 +36,9 @@ STALE_S = 8.0
 def main(run: str, at: str) -> int:
     home = Path(at)
     threading.Thread(target=leave_with_worker, daemon=True).start()
-    limits = FleetLimits()
-    options = Options(home=home, door=WORKER, env=dict(os.environ), stale_after_s=STALE_S, limited=limits)
+    clear_own_environment()
+    limits, env = FleetLimits(), without_database(os.environ)
+    options = Options(home=home, door=WORKER, env=env, stale_after_s=STALE_S, limited=limits)
     try:
         if files := check_out(home, run, workspaces_of(os.environ)):
             options = on_clone(options, run, files)
@@ -43,9 +47,9 @@ def main(run: str, at: str) -> int:
         print(error, file=sys.stderr)
         return TRY_AGAIN
     except InterlockError as error:
-        with closing(Store(home).connect()) as conn, conn.transaction():
-            give_up(conn, run, error.kind, str(error))
-        return 0
+        isolated = isinstance(error, SandboxError)
+        why = f"This worker can't isolate the run. {cause(error)}." if isolated else str(error)
+        return _given_up(home, run, error.kind, why)
     if outcome.error and outcome.error["type"] in (BusyError.kind, StoreError.kind):
         print(outcome.error["message"], file=sys.stderr)
         return TRY_AGAIN
@@ -60,10 +64,19 @@ def main(run: str, at: str) -> int:
     return 0
 
 
+def _given_up(home: Path, run: str, kind: str, why: str) -> int:
+    """End a run that would fail again, however often it is driven, unless another process drives it by now."""
+    with closing(Store(home).connect()) as conn, conn.transaction():
+        lease = read_lease(conn, run)
+        if lease is None or not lease.held:
+            give_up(conn, run, kind, why)
+    return 0
+
+
 def on_clone(options: Options, run: str, files: Checkout) -> Options:
     """Options of a drive in a clone, whose own settings count only if this worker's settings name its repository."""
     where = {"workspace": files.folder, "repository": files.options, "placed": partial(files.placed, run)}
-    return replace(options, **where, skip_trust=files.trusted)
+    return replace(options, **where, skip_trust=files.trusted, sandbox=files.isolated)
 
 
 def leave_with_worker() -> None:

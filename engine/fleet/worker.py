@@ -18,7 +18,6 @@ from interlock.engine.fleet import scheduled as start_process
 from interlock.engine.store import Store, explained, queue, schedules
 from interlock.engine.store.admission import admit, leave, release
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.database import address_of
 from interlock.state.errors import BusyError, StoreError
 from interlock.state.text import visible
 
@@ -94,7 +93,7 @@ class Worker:
 
     async def work(self) -> None:
         """Work until SIGTERM or Ctrl-C: no new jobs then, what runs stops at its next commit and is put back."""
-        app = queue.app(address_of(Store(self.home).path))
+        app = queue.app(Store(self.home).path)
         app.task(name=queue.DRIVE, pass_context=True)(self._drive)
         app.task(name=schedules.START, pass_context=True)(self._begin)
         logging.basicConfig(level=logging.WARNING, handlers=[_Lines(self.report)])

@@ -22,7 +22,7 @@ PARTS = (
     "interlock.db",
     "interlock.db-wal",
     "interlock.db-shm",
-    *("outputs", "audit", "plans", "snapshots", "input", "index", "sandbox", "live", "page.token"),
+    *("outputs", "audit", "plans", "snapshots", "input", "index", "sandbox", "live", "clones", "page.token"),
 )
 """What is in the state directory."""
 
@@ -123,6 +123,10 @@ class Store:
     def connect_driver(self) -> Connection:
         """A drive's connection: rows may be buffered until its next commit."""
         return self._database.connect(self.path, "NORMAL", buffers=True)
+
+    def only_reads(self) -> str:
+        """As the adapter's."""
+        return self._database.only_reads(self.path)
 
     def writer(self) -> int | None:
         """Pid of the process that is writing now; None: nobody, or unknown."""

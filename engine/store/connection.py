@@ -157,6 +157,10 @@ class Adapter(Protocol):
         """For writing. `patience_s`: how long it waits for other writers."""
         ...
 
+    def only_reads(self, path: Path) -> str:
+        """Why whoever signs in to the store may change nothing in it; empty: they may."""
+        ...
+
     def connect_reader(self, path: Path) -> Connection:
         """A connection that only reads, whose rows know their columns' names."""
         ...

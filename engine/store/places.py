@@ -14,7 +14,7 @@ from interlock.engine.store.connection import Connection
 class Place(NamedTuple):
     folder: str
     at: str
-    """`HOST:DIR` of the worker that has it; empty: none had it yet."""
+    """`HOST:DIR` of the worker that has it; `nowhere:`: none has it any more; empty: none had it yet."""
 
 
 def place_of(conn: Connection, run: str) -> Place:
@@ -57,7 +57,21 @@ def _kept(conn: Connection, run: str) -> list[tuple[float, int, str, str]]:
         f"and b.name in ('snapshots/' || s.before, 'snapshots/' || s.after) where s.run in ({places})"
     )
     rows = conn.execute(query, runs).fetchall()
+    repository: Mapping[str, str] = read_options(conn, run).get("repository") or {}
+    if changed := repository.get("changed"):
+        by_person = "select ?, 0, name, base from blobs where part = 0 and name = ?"
+        rows += conn.execute(by_person, (time.time(), f"snapshots/{changed}")).fetchall()
     return [(at, seq, name.removeprefix("snapshots/"), base) for at, seq, name, base in rows]
+
+
+def change_files(conn: Connection, run: str, commit: str, *, elsewhere: bool) -> None:
+    """Inside a transaction: a person changed the files, which are as this snapshot now.
+
+    `elsewhere`: not in the clone of a worker, which is then to be made anew.
+    """
+    for name in _in_folder(conn, run):
+        own: dict[str, str] = read_options(conn, name).get("repository") or {}
+        set_repository(conn, name, {**own, "changed": commit, **({"at": "nowhere:"} if elsewhere else {})})
 
 
 def move(
@@ -68,14 +82,19 @@ def move(
     `note`: what their models are told.
     """
     for name in _in_folder(conn, run):
-        options = {**read_options(conn, name), "repository": dict(repository)}
-        conn.execute(
-            "update runs set workspace = ?, options = ? where run = ?", (folder, json.dumps(options), name)
-        )
+        own: dict[str, str] = read_options(conn, name).get("repository") or {}
+        set_repository(conn, name, {**own, **{key: repository[key] for key in ("commit", "at")}})
+        conn.execute("update runs set workspace = ? where run = ?", (folder, name))
         move_requests(conn, name, old.folder, folder)
         _move_intents(conn, name, old.folder, folder)
         if note:
             add_note(conn, name, note)
+
+
+def set_repository(conn: Connection, run: str, repository: Mapping[str, str]) -> None:
+    """Inside a transaction: change what the run's options say of its repository."""
+    options = {**read_options(conn, run), "repository": dict(repository)}
+    conn.execute("update runs set options = ? where run = ?", (json.dumps(options), run))
 
 
 def add_note(conn: Connection, run: str, text: str) -> None:

@@ -1,10 +1,11 @@
 """postgres: the store in PostgreSQL (14 or newer): its connections, its version, and everything that only it knows."""
 
 import json
+import os
 import re
 import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from typing import Any, Literal
 try:
     import psycopg
     from psycopg.adapt import Buffer, Loader
-    from psycopg.conninfo import make_conninfo
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
     from psycopg.pq import TransactionStatus
     from psycopg.types.string import TextLoader
 except ImportError as error:
@@ -230,9 +231,17 @@ def connect_reader(path: Path) -> PostgresConnection:
     return PostgresConnection(path, conn)
 
 
+def sign_in(path: Path, **more: str) -> str:
+    """What libpq needs; a password comes from the environment, of which libpq sees nothing secret any more."""
+    address, password = address_of(path), os.environ.get("PGPASSWORD", "")
+    if password and "password" not in conninfo_to_dict(address):
+        more["password"] = password
+    return make_conninfo(address, **more)
+
+
 def _connected(path: Path, options: str) -> "psycopg.Connection[Any]":
     with explained(path):
-        address = make_conninfo(address_of(path), application_name="interlock", options=options, **_SILENCE)
+        address = sign_in(path, application_name="interlock", options=options, **_SILENCE)
         conn: psycopg.Connection[Any] = psycopg.connect(address, autocommit=True)
         conn.adapters.register_loader("numeric", _Number)
         conn.adapters.register_loader("json", TextLoader)
@@ -259,7 +268,8 @@ def _explain(error: psycopg.Error, store: str) -> StoreError | BusyError | Confi
         return StoreError(
             f"No space left on the server of {store!r}. Free some, then: interlock resume latest"
         )
-    if code == "53300":
+    refused = said.partition("FATAL: ")[2] if not code else ""  # at sign-in the driver knows no code
+    if code == "53300" or "too many connections" in refused or "connection slots" in refused:
         return StoreError(
             f"The server of {store!r} takes no more connections ({said}). Raise max_connections."
         )
@@ -267,7 +277,7 @@ def _explain(error: psycopg.Error, store: str) -> StoreError | BusyError | Confi
         return StoreError(
             f"Missing rights in {store!r}: {said}. Grant them with: interlock fleet init --print"
         )
-    if code.startswith("28") or code == "3D000":
+    if code.startswith("28") or code == "3D000" or (refused and "the database system is" not in refused):
         return ConfigError(f"Can't sign in to {store!r}: {said}. Check INTERLOCK_STORE.")
     if isinstance(error, psycopg.OperationalError) and (not code or code.startswith(("08", "57P"))):
         return StoreError(
@@ -325,6 +335,17 @@ def free_bytes(conn: Connection) -> int:  # noqa: ARG001 - the server keeps its 
 
 def shrink(conn: Connection) -> None:
     """The server does it."""
+
+
+def only_reads(path: Path) -> str:
+    with explained(path), closing(connect_reader(path)) as conn:
+        role, may, standby = conn.execute(
+            "select current_user, coalesce(has_table_privilege(to_regclass('runs'), 'insert'), true), "
+            "pg_is_in_recovery()"
+        ).fetchone()
+    if standby:
+        return "The store's server is a standby, which can only be read."
+    return "" if may else f"Role {role!r} of the store's database may only look."
 
 
 def writer_of(path: Path) -> int | None:  # noqa: ARG001 - a server's writers don't wait for one process

@@ -9,6 +9,7 @@ import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine.store import note_error, read_options
@@ -71,15 +72,17 @@ class Unsure(NamedTuple):
     held: int
 
 
-def app(address: str = "") -> "App":
-    """The queue as a worker of this database uses it; without an address it uses the store's own connections."""
+def app(store: Path | None = None) -> "App":
+    """The queue as a worker of this database uses it; without a store it uses that one's own connections."""
+    from interlock.engine.store.postgres import sign_in
+
     try:
         from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
     except ImportError as error:
         raise ConfigError(
             "Runs that workers drive need the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
         ) from error
-    return App(connector=PsycopgConnector(conninfo=address) if address else SyncPsycopgConnector())
+    return App(connector=PsycopgConnector(conninfo=sign_in(store)) if store else SyncPsycopgConnector())
 
 
 @contextmanager
@@ -93,9 +96,9 @@ def explained() -> Generator[None]:
         raise error.__cause__ or error from None
 
 
-def make_queue(address: str) -> None:
+def make_queue(store: Path) -> None:
     """Make Procrastinate's tables, if they are missing."""
-    with app(address).open() as opened:
+    with app(store).open() as opened:
         if not opened.check_connection():
             opened.schema_manager.apply_schema()
 
@@ -204,9 +207,9 @@ def hand_to_workers(
 ) -> bool:
     """Inside a transaction: put a job for the run if it is one that workers drive; returns whether it is.
 
-    `if_due`: not if it is over or waits for a person.
+    `if_due`: not if it was cancelled or waits for a person. One that is done may have to be delivered.
     """
-    due = _IS_DUE if if_due else "true"
+    due = f"r.status <> 'cancelled' and {_MAY_GO_ON}" if if_due else "true"
     row = conn.execute(f"select r.queue from runs r where r.run = ? and {due}", (run,)).fetchone()
     if row and row[0]:
         if not if_due:
@@ -248,6 +251,13 @@ def take_over(conn: Connection, found: Unsure) -> None:
         "where id = ? and status = 'doing'",
         (found.job,),
     )
+
+
+def delivery(conn: Connection, run: str) -> tuple[bool, str]:
+    """Whether a worker still has a job for the run, as it has until it delivered; and the run that pushes, if any."""
+    sql = "select 1 from procrastinate_jobs where lock = ? and status in ('todo', 'doing') limit 1"
+    repository: dict[str, str] = read_options(conn, run).get("repository") or {}
+    return conn.execute(sql, (run,)).fetchone() is not None, repository.get("pushed_by", "")
 
 
 def got_further(conn: Connection, run: str, steps: int) -> bool:
@@ -298,11 +308,10 @@ def _waits(error: str | None) -> str:
 
 
 _ASKED = "a.answer is null and a.superseded = 0 and a.interrupt is not null"
-_IS_DUE = (
-    "r.status not in ('done', 'cancelled') "
-    f"and coalesce(cast(r.error as json) ->> 'type', 'died') in {PASSING} "
-    f"and not exists (select 1 from approvals a where a.run = r.run and {_ASKED})"
-)
+_NOT_ASKED = f"not exists (select 1 from approvals a where a.run = r.run and {_ASKED})"
+_MAY_GO_ON = f"coalesce(cast(r.error as json) ->> 'type', 'died') in {PASSING} and {_NOT_ASKED}"
+_IS_DUE = f"r.status not in ('done', 'cancelled') and {_MAY_GO_ON}"
+# Last: runs that are over, whose worker died before it delivered what they changed.
 _UNSURE = f"""
 select r.run, j.id, r.queue, j.worker_id,
        j.id is not null and (w.id is null or w.last_heartbeat < now() - make_interval(secs => :stalled)),
@@ -312,6 +321,11 @@ left join procrastinate_jobs j on j.lock = r.run and j.status = 'doing'
 left join procrastinate_workers w on w.id = j.worker_id
 where r.queue is not null and r.status = 'open' and (j.id is not null or {_IS_DUE})
       and not exists (select 1 from procrastinate_jobs t where t.lock = r.run and t.status = 'todo')
+union all
+select r.run, j.id, r.queue, j.worker_id, true, 0, 0, 0
+from procrastinate_jobs j join runs r on r.run = j.lock and r.status <> 'open'
+left join procrastinate_workers w on w.id = j.worker_id
+where j.status = 'doing' and (w.id is null or w.last_heartbeat < now() - make_interval(secs => :stalled))
 """
 _WORKERS = """
 select id, cast(extract(epoch from now() - last_heartbeat) as double precision)

@@ -229,6 +229,10 @@ _WAL_WRITE_LOCK = "120"
 """Byte of the `-shm` file that SQLite locks while it writes (WAL_WRITE_LOCK at UNIX_SHM_BASE)."""
 
 
+def only_reads(path: Path) -> str:  # noqa: ARG001 - who may read the file may write it
+    return ""
+
+
 def writer_of(path: Path) -> int | None:
     """Pid of the process in a write transaction on this SQLite file (WAL); None: nobody, or unknown.
 

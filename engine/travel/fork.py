@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from interlock.engine.fleet.elsewhere import at_hand, folder_options, is_elsewhere, repository_of
 from interlock.engine.read import RunRow, find_run
 from interlock.engine.store import Store
 from interlock.engine.store.blobs import brought, copy_plans
@@ -57,8 +58,10 @@ def fork_run(
     snapshots = home / "snapshots"
     private_directory(snapshots)
     with locked(snapshots):
-        fork, folder = _begun(home, run, point, workspace) or _new(run, workspace)
-        staged = _staged(home, run, point, folder)
+        beside = Path.cwd() / run.run if is_elsewhere(home, run) else Path(run.workspace)
+        fork, folder = _begun(home, run, point, beside, workspace) or _new(beside, workspace)
+        with at_hand(home, run) as here:
+            staged = _staged(home, here, point, folder)
         made = _recorded(home, run, point, folder, fork)
         try:
             staged.rename(folder)
@@ -76,16 +79,18 @@ def _refuse_open_subtask(home: Path, run: RunRow, point: _Point) -> None:
         )
 
 
-def _new(run: RunRow, workspace: Path | None) -> tuple[str, Path]:
-    fork, root = new_run_id(), Path(run.workspace)
-    folder = (workspace or root.with_name(f"{root.name}-{fork}")).expanduser().absolute()
+def _new(beside: Path, workspace: Path | None) -> tuple[str, Path]:
+    fork = new_run_id()
+    folder = (workspace or beside.with_name(f"{beside.name}-{fork}")).expanduser().absolute()
     return fork, folder.parent.resolve() / folder.name
 
 
-def _begun(home: Path, run: RunRow, point: _Point, workspace: Path | None) -> tuple[str, Path] | None:
+def _begun(
+    home: Path, run: RunRow, point: _Point, beside: Path, workspace: Path | None
+) -> tuple[str, Path] | None:
     """A fork that a kill cut off between persisting its rows and creating its folder."""
     for fork, folder in unmade(home, run.run, point.at.step):
-        wanted = workspace is None or folder == _new(run, workspace)[1]
+        wanted = workspace is None or folder == _new(beside, workspace)[1]
         if wanted and not folder.exists():
             return fork, folder
     return None
@@ -109,7 +114,8 @@ def _staged(home: Path, run: RunRow, point: _Point, folder: Path) -> Path:
     if found is None:  # the run changed no files, or is parked here: use the current ones
         files = RunFiles(home, run)
         found = (files.folder.name, files.now())
-    repository = home / "snapshots" / found[0]
+    # Other hosts know a repository by their own folders.
+    repository = RunFiles(home, run).folder if repository_of(home, run.run) else home / "snapshots" / found[0]
     staged = folder.with_name(f".interlock-fork-{run.run}")
     shutil.rmtree(staged, ignore_errors=True)
     try:
@@ -133,6 +139,8 @@ def _recorded(home: Path, run: RunRow, point: _Point, folder: Path, fork: str = 
     """Copy the run's rows and plans; idempotent."""
     fork = fork or new_run_id()
     row = {"workspace": str(folder), **_ended(point, run)}
+    if repository_of(home, run.run):  # the fork is this host's, in a folder
+        row["options"] = folder_options(home, run.run)
     moved = str(folder) != run.workspace
     copy_run(home, run.run, fork, point.at, row, whole=point.parked, moved=moved)
     copy_plans(home, run.run, fork)

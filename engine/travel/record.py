@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from interlock.engine.fleet.elsewhere import at_hand
 from interlock.engine.read import RunRow, models, path, steps, waiting_requests
 from interlock.engine.read.calls import agents, answered, calls, reasons
 from interlock.engine.store.checkpoints import state_at
@@ -58,7 +59,8 @@ def _diffs(home: Path, run: RunRow) -> tuple[str, dict[str, str]]:
     if not changed:
         return "", {}
     try:
-        return diff_of(home, run, own), {s.key: diff_of(home, run, [s]) for s in changed}
+        with at_hand(home, run, files=False) as here:
+            return diff_of(home, here, own), {s.key: diff_of(home, here, [s]) for s in changed}
     except InterlockError as error:
         return f"The files can't be shown: {error}", {}
 

@@ -265,7 +265,7 @@ def load_settings(
     if trusted:
         layers += _server_layers(workspace, env, warnings)
     layers += [_without_users_own(layer, warnings) for file, layer in read if file in project]
-    layers += [check_layer("environment", _from_environment(env)), check_layer("flags", overrides)]
+    layers += [check_layer("environment", _from_environment(env)), check_layer(FLAGS, overrides)]
     defaults = Settings.model_validate({}).model_dump(by_alias=True)
     return LoadedSettings(
         settings=Settings.model_validate(reduce(_merge, (layer.data for layer in layers), defaults)),
@@ -277,6 +277,8 @@ def load_settings(
     )
 
 
+FLAGS = "flags"
+"""Source of what came with the run."""
 _USERS_OWN = ("general.notify", "start", "telemetry", "store", "fleet")
 """A project can't choose how the user is notified, what stays running, where records are sent, how long they are kept,
 and what a worker trusts."""

@@ -290,7 +290,7 @@ _ARGUMENTS = frozenset({"tool_input", "updatedInput", "tailToolCallRequest"})
 """Fields of `hookSpecificOutput` that get executed."""
 _KEPT = REASON_CHARS * 4
 """In bytes: a character has at most four."""
-_APART = 'exec bash -c "$2" 2>"$1"'
+_APART, _TOGETHER = 'exec bash -c "$2" 2>"$1"', 'exec bash -c "$2"'
 """The supervisor merges both streams; stderr must not end up in the JSON."""
 
 
@@ -332,16 +332,21 @@ class HookEnvironment:
 
 
 async def run_hook(
-    hook: Hook, payload: Mapping[str, JsonValue], processes: Processes, around: HookEnvironment
+    hook: Hook,
+    payload: Mapping[str, JsonValue],
+    processes: Processes,
+    around: HookEnvironment,
+    *,
+    apart: bool = True,
 ) -> Reply:
-    """Run a hook. Never raises: any failure is reported in the reply."""
+    """Run a hook; `apart`: stderr comes through our temporary folder. Never raises: the reply reports any failure."""
     if hook.broken:
         why = f"A required hook can't be run: {hook.broken}"
         return Reply(decision="block", reason=why, warning=hook.broken)
     stdin = json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")
     async with _errors() as (fifo, stderr):
         ended = await processes.run(
-            ["bash", "-c", _APART, "hook", str(fifo), hook.command],
+            ["bash", "-c", _APART if apart else _TOGETHER, "hook", str(fifo), hook.command],
             cwd=around.workspace,
             timeout_s=hook.timeout_s,
             limit_chars=OUTPUT_CHARS,

@@ -125,6 +125,11 @@ _WITHOUT = "or run without the sandbox (no -s; tools.sandbox, GEMINI_SANDBOX and
 _READ = ":ro"
 
 
+def cause(error: SandboxError) -> str:
+    """Why there is no sandbox, without the advice to do without."""
+    return str(error).removesuffix(".").removesuffix(f", {_WITHOUT}")
+
+
 def open_sandbox(
     settings: ToolSettings,
     *,
@@ -133,8 +138,11 @@ def open_sandbox(
     state: Path,
     env: Mapping[str, str],
     protected: ProtectedPaths | None = None,
+    others: Sequence[Path] = (),
 ) -> Sandbox | None:
-    """Return None if not configured. Raises `SandboxError` if it can't work here, `ConfigError` for a bad path."""
+    """Return None if not configured. `others`: folders with files of other runs; only the roots are seen of them.
+
+    Raises `SandboxError` if it can't work here, `ConfigError` for a bad path."""
     if not settings.sandbox:
         return None
     if settings.sandbox not in (True, "bwrap", "bubblewrap"):
@@ -146,7 +154,7 @@ def open_sandbox(
         Sandbox(
             program=_program(env, roots),
             roots=roots,
-            homes=_homes(roots, home, env),
+            homes=[*_homes(roots, home, env), *others],
             state=Path(os.path.realpath(state)),
             env=env,
             network=settings.sandbox_network,

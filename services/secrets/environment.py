@@ -50,6 +50,14 @@ _OUR_GIT = {
 }
 """Keeps a folder that only looks like a repository from supplying git settings, which may name programs to run."""
 _FOR_TERMINALS = frozenset({"COLUMNS", "LINES", "FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM"})
+_KNOWN = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+        *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+    }
+)
+"""What a command gets of the environment of a worker that runs it for somebody else."""
 _READ_OTHERWISE = frozenset({"CDPATH", "SHELLOPTS", "BASHOPTS", "RIPGREP_CONFIG_PATH"})
 """With these a line would do something else than policy read in it: `cd sub` leads elsewhere, `rg` shows `.env`."""
 _WORDS = frozenset(
@@ -74,6 +82,28 @@ def tool_environment(
     """`environ` without secrets, adapted to processes without a terminal."""
     left_out = {*kept_back(environ, rules), *_FOR_TERMINALS, *_READ_OTHERWISE}
     return {name: value for name, value in environ.items() if name not in left_out} | _NO_TERMINAL | _OUR_GIT
+
+
+def known_environment(
+    environ: Mapping[str, str], rules: "EnvironmentSettings | None" = None
+) -> dict[str, str]:
+    """`tool_environment` for commands of somebody else's run: only what every program needs, and what `rules` allow."""
+    allowed = rules.allowed if rules else ()
+    known = {
+        name: value
+        for name, value in environ.items()
+        if name.upper() in _KNOWN or name.startswith("LC_") or name in allowed
+    }
+    return tool_environment(known, rules)
+
+
+def without_database(environ: Mapping[str, str]) -> dict[str, str]:
+    """`environ` without what leads a program to the store's server."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith("PG") and name != "INTERLOCK_STORE"
+    }
 
 
 def secret_variables(

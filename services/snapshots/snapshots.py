@@ -29,7 +29,7 @@ from interlock.state.workspace import Workspace
 NO_GIT = "git isn't installed, and snapshots of files are kept with it: install it (apt install git, brew install git)."
 _FILES, _LAYOUT = "files", "layout.json"
 """In each commit: the folder with the workspace's files, and the file with metadata that git doesn't store."""
-_BORROWED = "interlock-borrowed"
+_BORROWED, _ALTERNATES = "interlock-borrowed", Path("objects", "info", "alternates")
 _KINDS = {"120000": stat.S_IFLNK, "100644": stat.S_IFREG, "100755": stat.S_IFREG | 0o100}
 _SETTINGS = (
     *("core.fsmonitor=false", f"core.hooksPath={os.devnull}", f"core.attributesFile={os.devnull}"),
@@ -191,8 +191,17 @@ class Repository:
     def borrow(self, objects: Path, tree: str) -> None:
         """Use the objects of another repository, of which `tree` stays there: packs leave it out."""
         self._make()
-        replace_file(self._folder / "objects" / "info" / "alternates", f"{objects}\n".encode())
+        replace_file(self._folder / _ALTERNATES, f"{objects}\n".encode())
         replace_file(self._folder / _BORROWED, tree.encode())
+
+    @property
+    def borrows(self) -> bool:
+        """Whether it uses objects of another repository, which is there."""
+        try:
+            objects = (self._folder / _ALTERNATES).read_text().strip()
+        except FileNotFoundError:
+            return False
+        return Path(objects).is_dir()
 
     def _borrowed(self) -> list[str]:
         try:

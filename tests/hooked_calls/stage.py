@@ -68,10 +68,10 @@ def press_ctrl_c(event: str, monkeypatch: pytest.MonkeyPatch) -> None:
         drives.append(self)
         return await advance(self, *args)
 
-    async def stopped(hook: Hook, *args: Any) -> Any:
+    async def stopped(hook: Hook, *args: Any, **more: Any) -> Any:
         if hook.event == event:
             drives[-1].stop()
-        return await run_hook(hook, *args)
+        return await run_hook(hook, *args, **more)
 
     monkeypatch.setattr(Drive, "advance", watched)
     monkeypatch.setattr(driven, "run_hook", stopped)

@@ -282,7 +282,7 @@ class _Talk:
                     raise CommandError("no_such_subscription", f"Unknown subscription: {name}")
                 await self._succeed(given["id"], {})
             else:
-                check_role(self._person.role, "decide")
+                check_role(self._person, "decide")
                 made = await self._commands.done(self._thread, given, self._person)
                 async with self._lock:
                     await self._send(made)

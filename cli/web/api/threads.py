@@ -132,9 +132,10 @@ class Threads:
         if status == "busy":
             return {"values": None, "interrupts": {}}
         values, interrupts = self._now(row)
-        latest = {"at": row.updated, "values": values, "interrupts": interrupts}
-        self.keep(thread)
-        served.change(self.home, "thread", thread.id, {"latest": latest})
+        if not self.client.only_reads:
+            latest = {"at": row.updated, "values": values, "interrupts": interrupts}
+            self.keep(thread)
+            served.change(self.home, "thread", thread.id, {"latest": latest})
         return {"values": values, "interrupts": interrupts}
 
     def _now(self, row: RunRow) -> tuple[Any, dict[str, Any]]:

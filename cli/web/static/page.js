@@ -95,6 +95,10 @@ if (token) {
   const answer = await fetch("/login", { method: "POST", body: token });
   if (!answer.ok) say((await answer.json()).detail);
 }
+ask("/api/me").then(({ role, why }) => {
+  document.body.classList.toggle("looks", role === "view");
+  document.getElementById("may").textContent = role === "view" ? `You can look at runs, but not decide or change anything. ${why}` : "";
+}).catch(() => {}); // not signed in, which the page says
 open();
 if (navigator.locks) navigator.locks.request("interlock", listen);
 else listen();
