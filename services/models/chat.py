@@ -376,8 +376,9 @@ def _check_feature(request: ModelRequest) -> None:
 def _cut_short(request: ModelRequest, answer: Answer) -> str:
     if answer.finish_reason != "length":
         return ""
-    budget = f"after {request.most:,} tokens: the budget leaves no more"
-    where = budget if request.most else "at the model's limit"
+    where = "at the model's limit"
+    if request.most:
+        where = f"after {request.most:,} tokens: the budget leaves no more"
     return f"The answer of {request.model!r} was cut off {where}. It may be incomplete."
 
 

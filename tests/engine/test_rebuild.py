@@ -24,7 +24,7 @@ def test_rows_that_were_changed_are_found_and_mended(parked: Scene) -> None:
     home = parked.options.home
     assert rebuild(home) == []
     waiting = [r.id for r in waiting_requests(home)]
-    conn = sqlite3.connect(parked.store)
+    conn = sqlite3.connect(parked.home / "interlock.db")
     conn.execute("update runs set status = 'done', outcome = 'done', step = 77")
     conn.execute("update approvals set interrupt = null")
     conn.commit()
