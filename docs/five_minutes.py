@@ -159,7 +159,7 @@ def draw(terminal: Terminal, file: Path, title: str) -> None:
 
 def shown(terminal: Terminal) -> Text:
     """Text and styles of the screen, without the empty lines at its end."""
-    with terminal._lock:
+    with terminal._news:
         buffer = terminal._pyte.buffer
         lines = [line([buffer[y][x] for x in range(COLUMNS)]) for y in range(ROWS)]
     while lines and not lines[-1].plain:

@@ -93,5 +93,5 @@ def kill(name: str, folder: Path, every: int) -> int:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_killed_at_commits_it_ends_as_the_undisturbed_one(name: str, tmp_path: Path) -> None:
-    """At one in 41, before and after a commit by turns; KILL_EVERY=1 takes all."""
-    assert kill(name, tmp_path, 1 if "KILL_EVERY" in os.environ else 41) >= 2
+    """At one in 21, before and after a commit by turns; KILL_EVERY=1 takes all."""
+    assert kill(name, tmp_path, 1 if "KILL_EVERY" in os.environ else 21) >= 2

@@ -101,7 +101,9 @@ class _Stage:
             for one in due:
                 was = len(self.moments.read_text().splitlines()) if self.moments.exists() else 0
                 ended = _driven(one, hosts[was_killed], self.moments, 0 if was_killed else max(0, at - was))
-                was_killed |= os.WIFSIGNALED(ended)
+                if os.WIFSIGNALED(ended):
+                    was_killed = True
+                    _driven(one, hosts[1], self.moments, 0)  # its job is put back, also after its run's end
                 assert was_killed or ended == 0, ended
             self._tell()
         return was_killed, self._left(name)
