@@ -80,6 +80,14 @@ def test_a_files_text_is_asked_for_by_itself_as_code(
     )
 
 
+def test_a_page_keeps_its_own_code_blocks(interlock: Interlock, local: Local, tmp_path: Path) -> None:
+    page = "# Use\n\n```sh\nmake\n```\n\nThen:\n\n```sh\nmake run\n```\n"
+    local.turns += [said("", "write_file", path="USE.md"), f"A page.\n```md\n{page}```\n", said("Done.")]
+    done = interlock("--protocol", "json", "-y", "-o", "json", "-p", "write USE.md")
+    assert ended(done)["response"] == "Done.", done.stderr
+    assert (tmp_path / "work/USE.md").read_text() == page
+
+
 FENCED = 'I look.\n```json\n{"name": "read_file", "arguments": {"path": "a.txt"}}\n```'
 NATIVE = [
     delta(

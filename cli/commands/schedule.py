@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from interlock.graphs._pipeline import Pipeline
 
 _ABOUT = (
-    "Let workers start a workflow at the times of a cron line, in UTC or another time zone. A time that no worker was\n"
-    "there for is made up for once. None is started while the last run is still under way or waits for you."
+    "Let workers start a workflow at the times of a cron line, in UTC or another time zone. Times that\n"
+    "passed without a worker are made up for by one run. No run starts while the last one is under way or waits."
 )
 _EXAMPLES = [
     ("interlock schedule add '30 2 * * *' main 'update the dependencies'", "every night, in this folder"),
@@ -121,4 +121,4 @@ def _add(args: Args) -> None:
 def _named(args: Args, workflow: "Pipeline") -> str:
     """How a worker finds the workflow: a graph in a file by the file's full name."""
     file, is_graph, graph = args.typed.rpartition(":")
-    return f"{os.path.realpath(file)}:{graph}" if is_graph and os.path.exists(file) else workflow.name  # noqa: PTH110
+    return f"{os.path.realpath(file)}:{graph}" if is_graph and os.path.exists(file) else workflow.name  # noqa: PTH110 - as realpath
