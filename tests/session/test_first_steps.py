@@ -24,4 +24,4 @@ def test_a_key_stands_beside_what_it_does_however_narrow_the_terminal(opens: Ope
     with opens([edit()], columns=47) as terminal:
         terminal.say("write notes.txt", then="[y] yes")
         for key in ("[s] always and save it", "[n] no, and why", "[c] stop the run", "[l] later"):
-            assert key in "\n".join(terminal.screen)
+            terminal.waits_for(key)

@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+from patience import until
 from session.terminal import FROM_NOTHING, Opens
 
 from interlock.engine.read import list_runs
@@ -157,7 +158,8 @@ def test_everything_fits_in_40_columns(folder: Path, opens: Opens) -> None:
             if line == "/model":
                 terminal.press("escape")
                 terminal.waits_for(shown, gone=True)
-        assert terminal.screen[-1] == "accepts edits · replies.json · 100% left"
+        footer = "accepts edits · replies.json · 100% left"
+        until(lambda: terminal.screen[-1] == footer, "the footer, whole")
 
 
 def test_emacs_keys_move_in_the_line_and_vi_keys_do_if_asked_for(opens: Opens) -> None:
