@@ -106,6 +106,8 @@ class _Stage:
                     _driven(one, hosts[1], self.moments, 0)  # its job is put back, also after its run's end
                 assert was_killed or ended == 0, ended
             self._tell()
+        for host in hosts:
+            checkout.drop_leftovers(host)  # as its next clone does
         return was_killed, self._left(name)
 
     def _rows(self) -> list[dict[str, Any]]:

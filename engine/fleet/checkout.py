@@ -18,6 +18,7 @@ from interlock.engine.travel.files import settings_of
 from interlock.services.config.settings import load_settings
 from interlock.services.files.disk import private_directory
 from interlock.services.files.workspace import open_workspace
+from interlock.services.process.identity import started_at
 from interlock.services.snapshots.restore import apply, between
 from interlock.services.snapshots.snapshots import Repository as Snapshots
 from interlock.services.snapshots.snapshots import WorkspaceSnapshots, continue_after, repository_name
@@ -89,6 +90,7 @@ def _checked_out(
 ) -> Checkout:
     private_directory(workspaces)
     workspaces = workspaces.resolve()
+    drop_leftovers(workspaces)
     repository, settings = Repository(options["url"], options["ref"]), fleet_settings(os.environ)
     mirror, folder = Mirror.of(repository, workspaces, settings), workspaces / run
     at = f"{os.uname().nodename}:{workspaces}"
@@ -104,9 +106,9 @@ def _checked_out(
 
 def _fill(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) -> None:
     """Make the folder anew: a kill on the way leaves none with this name."""
-    made = folder.with_name(f".{folder.name}.{os.getpid()}")
-    for leftover in (folder, *folder.parent.glob(f".{folder.name}.*")):
-        shutil.rmtree(leftover, ignore_errors=True)
+    made = folder.with_name(f".{folder.name}@{os.uname().nodename}.{os.getpid()}")
+    for old in (folder, made):
+        shutil.rmtree(old, ignore_errors=True)
     private_directory(made)
     try:
         mirror.check_out(commit, made)
@@ -119,6 +121,14 @@ def _fill(home: Path, mirror: Mirror, commit: str, folder: Path, snapshot: str) 
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
+
+
+def drop_leftovers(workspaces: Path) -> None:
+    """Remove what a killed drive of this host had half made, whichever run's: it may have gone on elsewhere."""
+    for made in workspaces.glob(f".*@{os.uname().nodename}.*"):
+        pid = made.suffix[1:]
+        if pid.isdecimal() and not started_at(int(pid)):
+            shutil.rmtree(made, ignore_errors=True)
 
 
 def _restore(home: Path, folder: Path, kept: Path, snapshot: str) -> None:
