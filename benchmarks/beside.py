@@ -23,6 +23,12 @@ SCENES: dict[str, Any] = {
     "reads": [("read_file", {"file_path": "notes.txt"})],
     "edits": [("write_file", {"file_path": "made.txt", "content": "line {turn}\n"})],
     "two calls": [("read_file", {"file_path": "notes.txt"}), ("glob", {"pattern": "*.txt"})],
+    "commands": [("run_shell_command", {"command": "echo {turn}"})],
+    "mixed": [
+        ("read_file", {"file_path": "notes.txt"}),
+        ("write_file", {"file_path": "made.txt", "content": "line {turn}\n"}),
+        ("run_shell_command", {"command": "echo {turn}"}),
+    ],
     "answers": [],
 }
 
