@@ -213,7 +213,7 @@ def _throughput(server: Server, folder: Path) -> None:
             (work := place / "work" / str(number)).mkdir()
             more: dict[str, Any] = {"approval_mode": "yolo", "skip_trust": True, "queue": QUEUE}
             options = Options(
-                home, work, user_home=Path(env["HOME"]), env=env, model="gemini-2.5-flash", **more
+                home, workspace=work, user_home=Path(env["HOME"]), env=env, model="gemini-2.5-flash", **more
             )
             names.append(Client(options).start_sync("main", {"prompt": f"work {number} edit"}).run)
         while _over(store, names) < _THROUGHPUT:

@@ -41,9 +41,9 @@ class Options:
     home: Path
     """State directory: store and outputs."""
     user_home: Path = field(default_factory=Path.home)
+    """Holds the user's settings and memory files."""
     door: str = "program"
     """Where people decide: terminal, page, editor or program; recorded with each decision."""
-    """Holds the user's settings and memory files."""
     workspace: Path | None = None
     model: str | None = None
     approval_mode: str | None = None
