@@ -64,21 +64,18 @@ def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
 
 
 def enter(input: SubagentInput, context: WorkflowContext) -> dict[str, Any]:
-    _check_agent(input.agent, context)
+    if input.agent not in context.agents:
+        hint = nearest(input.agent, context.agents)
+        raise InputError(
+            f"Input field 'agent': no agent {input.agent!r}.{hint} There are {', '.join(context.agents)}.",
+            "agent",
+        )
     if input.prompt is None and not input.inputs:
         raise InputError("Input field 'prompt': say what the agent shall do, or give 'inputs'.", "prompt")
     args: dict[str, JsonValue] = {"agent_name": input.agent, "prompt": input.prompt or ""}
     if input.inputs:
         args["inputs"] = input.inputs
     return called("invoke_agent", args, context)
-
-
-def _check_agent(name: str, context: WorkflowContext) -> None:
-    if name not in context.agents:
-        hint = nearest(name, context.agents)
-        raise InputError(
-            f"Input field 'agent': no agent {name!r}.{hint} There are {', '.join(context.agents)}.", "agent"
-        )
 
 
 def called(tool: str, args: dict[str, JsonValue], context: WorkflowContext) -> dict[str, Any]:

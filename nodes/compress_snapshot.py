@@ -32,13 +32,8 @@ class Size(NamedTuple):
 
 
 SECTIONS = (
-    "overall_goal",
-    "active_constraints",
-    "key_knowledge",
-    "file_system_state",
-    "artifact_trail",
-    "recent_actions",
-    "current_plan",
+    *("overall_goal", "active_constraints", "key_knowledge", "file_system_state", "artifact_trail"),
+    *("recent_actions", "current_plan"),
 )
 _ROOT = "state_snapshot"
 _BEGIN, _END = f"<{_ROOT}>", f"</{_ROOT}>"

@@ -114,7 +114,8 @@ def _under(
     if _HANDED.get() or (deps := deps_here()) is None or (asked_for and not deps.info.guard):
         return None
     info = info_here(f"The tool {tool.name!r}", deps)
-    own = _parameters(tool)
+    # The arguments that a model gives; LangGraph gives others.
+    own = [*(getattr(tool.tool_call_schema, "model_fields", None) or tool.args)]
     given = {**dict(zip(own, args, strict=False)), **{key: kwargs[key] for key in kwargs if key in own}}
     shown: Any = clean_json(_ANY.dump_python(given, mode="json", fallback=str, warnings=False))
     digest = hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:12]
@@ -124,11 +125,6 @@ def _under(
     call = Call(runtime_of(deps, info), info.task_id, key, view, risk, tuple(own))
     entry = Entry(deps, info.task_id, key, place_of(info), risk == "read", view)
     return _Under(tool, call, entry, args, kwargs, view.args)
-
-
-def _parameters(tool: Any) -> list[str]:
-    """The arguments that a model gives; LangGraph gives others."""
-    return [*(getattr(tool.tool_call_schema, "model_fields", None) or tool.args)]
 
 
 @dataclass

@@ -21,12 +21,7 @@ from interlock.state.text import is_visible
 from interlock.state.turn import STREAM_ATTEMPTS, TurnState
 
 _BLOCKED = {
-    "safety",
-    "recitation",
-    "blocklist",
-    "prohibited_content",
-    "spii",
-    "image_safety",
+    *("safety", "recitation", "blocklist", "prohibited_content", "spii", "image_safety"),
     "prompt_blocked",
 }
 """Finish reasons that a retry doesn't change."""
@@ -193,14 +188,7 @@ def _failed(error: ModelError, took_s: float, state: TurnState, deps: Deps) -> T
         *("error", "failed_model", "rerouted", "loop_found", "retry"),
     ),
     writes=(
-        "head",
-        "reply",
-        "said",
-        "turn_status",
-        "attempt",
-        "stream_problem",
-        "rerouted",
-        "error",
+        *("head", "reply", "said", "turn_status", "attempt", "stream_problem", "rerouted", "error"),
         "retry",
     ),
     labels=("retry", "unavailable", "loop", "whole", "end"),

@@ -146,14 +146,8 @@ class BatchEnd(TypedDict, total=False):
 
 MISTAKES = frozenset(
     {
-        *(
-            "invalid_tool_params",
-            "tool_not_registered",
-            "mode_restriction",
-            "repeated_call",
-            "open_todos",
-            "mcp_unavailable",
-        ),
+        *("invalid_tool_params", "tool_not_registered", "mode_restriction", "repeated_call"),
+        *("open_todos", "mcp_unavailable"),
         *("no_occurrence", "occurrence_mismatch", "no_change", "invalid_diff", "omission_placeholder"),
     }
 )

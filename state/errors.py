@@ -149,19 +149,8 @@ THEIR_ERRORS = (Exception, SystemExit)
 """What importing a user's file may end with: anything, and a `sys.exit` in it must not end this process."""
 ENDED_WELL = frozenset(
     {
-        "done",
-        "ok",
-        "calls",
-        "applied",
-        "created",
-        "already_applied",
-        "noop",
-        "compressed",
-        "truncated",
-        "unchanged",
-        "summarized",
-        "goal",
-        "approved",
+        *("done", "ok", "calls", "applied", "created", "already_applied", "noop", "compressed"),
+        *("truncated", "unchanged", "summarized", "goal", "approved"),
     }
 )
 """Statuses of runs that succeeded."""

@@ -1,15 +1,8 @@
 """tools: what a model can call, one kind of tool per file; `table` lists them all."""
 
 NAMES = (
-    *(
-        "list_directory",
-        "read_file",
-        "read_many_files",
-        "glob",
-        "grep_search",
-        "codebase_search",
-        "write_file",
-    ),
+    *("list_directory", "read_file", "read_many_files", "glob", "grep_search", "codebase_search"),
+    "write_file",
     *("replace", "run_shell_command", "web_fetch", "web_search", "save_memory", "write_todos", "ask_user"),
     *("enter_plan_mode", "exit_plan_mode", "codebase_investigator", "invoke_agent", "activate_skill"),
     *("complete_task", "update_scratchpad"),

@@ -8,14 +8,7 @@ from typing import TypeVar
 _SAME = (
     ("file_path", "path", "file", "filename", "file_name", "filepath", "target_file", "absolute_path"),
     (
-        "dir_path",
-        "path",
-        "directory",
-        "directory_path",
-        "dir",
-        "folder",
-        "cwd",
-        "workdir",
+        *("dir_path", "path", "directory", "directory_path", "dir", "folder", "cwd", "workdir"),
         "working_directory",
     ),
     ("old_string", "old_text", "old_str", "old_code", "old", "search"),

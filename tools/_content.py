@@ -54,21 +54,18 @@ class TextFile:
 
     def splice(self, spans: Sequence[tuple[int, int, str]]) -> str:
         """`raw` with spans (start, end, new) of `text` replaced; everything else is kept byte for byte."""
-        at = self._raw_offsets()
+        ends: list[int] = []
+        place = self.raw.find("\r\n")
+        while place >= 0:
+            ends.append(place - len(ends))
+            place = self.raw.find("\r\n", place + 2)
+        at = _Offsets(ends)
         pieces: list[str] = []
         done = 0
         for start, end, new in spans:
             pieces += [self.raw[done : at(start)], self.endings(new)]
             done = at(end)
         return "".join([*pieces, self.raw[done:]])
-
-    def _raw_offsets(self) -> "_Offsets":
-        ends: list[int] = []
-        place = self.raw.find("\r\n")
-        while place >= 0:
-            ends.append(place - len(ends))
-            place = self.raw.find("\r\n", place + 2)
-        return _Offsets(ends)
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,12 @@ def decode(data: bytes) -> TextFile | None:
     """Decode as UTF-8, as UTF-16/32 if there is a BOM, else as Latin-1, which accepts any bytes; None: not text."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
-            return _decode_as(data[len(mark) :], encoding, mark)
+            body = data[len(mark) :]
+            try:
+                raw = body.decode(encoding)
+            except UnicodeDecodeError:
+                return None
+            return None if "\0" in raw else TextFile(raw, encoding, mark)
     if b"\0" in data or data.startswith(b"%PDF-"):
         return None
     try:
@@ -95,14 +97,6 @@ def decode(data: bytes) -> TextFile | None:
         if sum(1 for byte in sample if byte in _CONTROLS) > len(sample) * _MOST_CONTROLS:
             return None
         return TextFile(data.decode("latin-1"), "latin-1")
-
-
-def _decode_as(body: bytes, encoding: str, mark: bytes) -> TextFile | None:
-    try:
-        raw = body.decode(encoding)
-    except UnicodeDecodeError:
-        return None
-    return None if "\0" in raw else TextFile(raw, encoding, mark)
 
 
 def lines_of(text: str) -> list[str]:

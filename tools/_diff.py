@@ -90,7 +90,10 @@ def unified_diff(path: str, before: bytes | None, after: bytes) -> str:
     text = "".join(_hunks(header, Comparison(old, new), old, new))
     if before is None and not text:
         text = f"--- /dev/null\n+++ b/{path}\n"
-    return _capped(text)
+    if len(text) <= _MOST_CHARS:
+        return text
+    shown = text[: text.rfind("\n", 0, _MOST_CHARS) + 1]
+    return f"{shown}… {text.count(chr(10)) - shown.count(chr(10))} more lines of this diff aren't shown.\n"
 
 
 def _lines(data: bytes | None) -> list[str] | None:
@@ -139,10 +142,3 @@ def _alike(one: Sequence[str], other: Sequence[str]) -> int:
         if a != b:
             return index
     return min(len(one), len(other))
-
-
-def _capped(text: str) -> str:
-    if len(text) <= _MOST_CHARS:
-        return text
-    shown = text[: text.rfind("\n", 0, _MOST_CHARS) + 1]
-    return f"{shown}… {text.count(chr(10)) - shown.count(chr(10))} more lines of this diff aren't shown.\n"

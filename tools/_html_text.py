@@ -58,15 +58,12 @@ class Page(HTMLParser):
         elif tag == "a":
             self._links.append((dict(attrs).get("href") or "", len(self._parts)))
         else:
-            self._open_block(tag)
-
-    def _open_block(self, tag: str) -> None:
-        self._break(tag)
-        self._pre += tag == "pre"
-        if tag == "li":
-            self._parts.append("- ")
-        elif tag in _HEADINGS:
-            self._parts.append("#" * int(tag[1]) + " ")
+            self._break(tag)
+            self._pre += tag == "pre"
+            if tag == "li":
+                self._parts.append("- ")
+            elif tag in _HEADINGS:
+                self._parts.append("#" * int(tag[1]) + " ")
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "title":

@@ -187,7 +187,13 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
             self._check(str(request.url), host, [])
             return await inner.handle_async_request(request)
         self._check(str(request.url), host, addresses)
-        return await _first_reached(inner, request, host, addresses)
+        *others, last = addresses
+        for address in others:
+            try:
+                return await inner.handle_async_request(_pinned(request, host, address))
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                continue
+        return await inner.handle_async_request(_pinned(request, host, last))
 
     def _inner(self, scheme: str, host: str) -> tuple[httpx.AsyncHTTPTransport, bool]:
         proxies = {} if proxy_bypass(host) else getproxies()
@@ -224,18 +230,6 @@ def _transport(proxy: str | None) -> httpx.AsyncHTTPTransport:
     except (ValueError, ImportError, httpx.InvalidURL) as error:
         why = " ".join(str(error).replace(proxy or "", "").split())  # it may contain a password
         raise ToolError("proxy", f"The proxy that the environment names can't be used: {why}") from error
-
-
-async def _first_reached(
-    inner: httpx.AsyncHTTPTransport, request: httpx.Request, host: str, addresses: list[str]
-) -> httpx.Response:
-    *others, last = addresses
-    for address in others:
-        try:
-            return await inner.handle_async_request(_pinned(request, host, address))
-        except (httpx.ConnectError, httpx.ConnectTimeout):
-            continue
-    return await inner.handle_async_request(_pinned(request, host, last))
 
 
 def _pinned(request: httpx.Request, host: str, address: str) -> httpx.Request:

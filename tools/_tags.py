@@ -271,14 +271,10 @@ def _params(inside: str, marks: Sequence[_Mark]) -> dict[str, str]:
             opened = None
             first, before = spans[at]
             own = mark.name in RAW or at == len(spans) - 1  # else it belongs to a later parameter's text
-            if own and _goes_on(mark, inside[before.end : mark.start]):
+            if own and (mark.name in RAW or bool(inside[before.end : mark.start].strip())):
                 del spans[at:]
                 spans.append((first, mark))
     return {first.name: _value(first.name, inside[first.end : end.start]) for first, end in spans}
-
-
-def _goes_on(mark: _Mark, between: str) -> bool:
-    return mark.name in RAW or bool(between.strip())
 
 
 def _value(name: str, text: str) -> str:

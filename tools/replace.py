@@ -49,20 +49,16 @@ def _plan(
     if problem := unusable(old, new):
         raise ToolError(*problem)
     if target.file is None:
-        return _create(target, old, new)
+        if old:
+            text = f"No file {target.shown!r}. Find it with glob; to create it leave old_string empty."
+            raise ToolError("file_not_found", text)
+        count = len(lines_of(new))
+        message = f"Created {target.shown!r}: {count} {'line' if count == 1 else 'lines'}."
+        return target.change(target.encode(new), message)
     if not old:
         what = f"{target.shown!r} exists; an empty old_string only creates new files."
         raise ToolError("create_existing", f"{what} Read it and name a text in it.")
     return _edit(target, target.file, old, new, args.expected_replacements, Work(check=stop.check))
-
-
-def _create(target: Target, old: str, new: str) -> FileChange:
-    if old:
-        text = f"No file {target.shown!r}. Find it with glob; to create it leave old_string empty."
-        raise ToolError("file_not_found", text)
-    count = len(lines_of(new))
-    message = f"Created {target.shown!r}: {count} {'line' if count == 1 else 'lines'}."
-    return target.change(target.encode(new), message)
 
 
 def _edit(target: Target, file: TextFile, old: str, new: str, expected: int | None, work: Work) -> FileChange:

@@ -56,30 +56,23 @@ async def run(args: WebFetchArgs, context: ToolContext) -> ToolResult:
 async def _readable(page: Page, context: ToolContext) -> tuple[str, str]:
     """Title and text. Raises `ToolError` if it isn't text."""
     if page.content_type in _HTML or (not page.content_type and b"<html" in page.body[:_SNIFFED].lower()):
-        return await _html(page, context)
+        ended = await context.processes.run(
+            [sys.executable, "-I", "-S", _HTML_PROGRAM, page.url, page.charset],
+            cwd=context.workspace.root,
+            timeout_s=_HTML_S,
+            limit_chars=_HTML_CHARS,
+            stdin=page.body,
+            ours=True,
+        )
+        if ended.how != "exited" or ended.exit_code != 0:
+            return "", f"(The page could not be turned into text; its HTML follows.)\n{_decoded(page)}"
+        title, _, text = ended.output.partition("\n")
+        return title, text.strip()
     textual = page.content_type.startswith("text/") or page.content_type.endswith(("+json", "+xml", *_TEXT))
     if b"\0" in page.body[:_SNIFFED] or not (textual or not page.content_type):
         kind = page.content_type or "binary data"
         raise ToolError("not_text", f"{page.url!r} is {kind} ({len(page.body):,} bytes), not text.")
     return "", _decoded(page)
-
-
-async def _html(page: Page, context: ToolContext) -> tuple[str, str]:
-    ended = await context.processes.run(
-        [sys.executable, "-I", "-S", _HTML_PROGRAM, page.url, page.charset],
-        cwd=context.workspace.root,
-        timeout_s=_HTML_S,
-        limit_chars=_HTML_CHARS,
-        stdin=page.body,
-        ours=True,
-    )
-    if ended.how != "exited" or ended.exit_code != 0:
-        return (
-            "",
-            f"(The page could not be turned into text; its HTML follows.)\n{_decoded(page)}",
-        )
-    title, _, text = ended.output.partition("\n")
-    return title, text.strip()
 
 
 def _decoded(page: Page) -> str:
@@ -147,21 +140,17 @@ class WebSearchArgs(Args):
 async def _search(args: WebSearchArgs, context: ToolContext) -> ToolResult:
     backend = context.settings.tools.web_search
     if not backend:
-        text = await _by_model(args.query, context)
+        if context.ask is None:
+            raise ToolError(
+                "no_model", "There is no model here that could search; name a backend in tools.webSearch."
+            )
+        text = (await context.ask("web_search", [Message(role="user", content=args.query)], "web")).text
     elif backend.startswith(("http://", "https://")):
         text = await _by_address(backend, args.query, context)
     else:
         text = await _by_command(backend, args.query, context)
     found = text.strip() or "Nothing was found."
     return ToolResult(status="success", content=clean(f"Results for {args.query!r}:\n\n{found}"))
-
-
-async def _by_model(query: str, context: ToolContext) -> str:
-    if context.ask is None:
-        raise ToolError(
-            "no_model", "There is no model here that could search; name a backend in tools.webSearch."
-        )
-    return (await context.ask("web_search", [Message(role="user", content=query)], "web")).text
 
 
 async def _by_address(address: str, query: str, context: ToolContext) -> str:

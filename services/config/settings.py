@@ -197,12 +197,8 @@ def shown(value: object) -> str:
 FOLDERS = SETTINGS_FOLDERS
 _JOINED = frozenset(
     {
-        "tools.exclude",
-        "mcp.excluded",
-        "tools.confirmationRequired",
-        "context.includeDirectories",
-        "hooksConfig.disabled",
-        "security.environmentVariableRedaction.blocked",
+        *("tools.exclude", "mcp.excluded", "tools.confirmationRequired", "context.includeDirectories"),
+        *("hooksConfig.disabled", "security.environmentVariableRedaction.blocked"),
     }
 )
 """Lists that are concatenated across sources, so that a project can't undo a user's exclusion (as in gemini-cli)."""

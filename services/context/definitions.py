@@ -306,11 +306,7 @@ def _command(path: Path, base: Path) -> tuple[str, CustomCommand]:
 
 
 _MEMORY = (
-    "GEMINI.md",
-    "AGENTS.md",
-    "AGENT.md",
-    "CLAUDE.md",
-    ".github/copilot-instructions.md",
+    *("GEMINI.md", "AGENTS.md", "AGENT.md", "CLAUDE.md", ".github/copilot-instructions.md"),
     ".cursorrules",
 )
 """Common names of memory files; the `context.fileName` setting selects which are used."""

@@ -98,11 +98,7 @@ _LINES = 20
 """Maximum number of changed files listed."""
 _BYTES = 256 * 1024
 _REPOSITORY = (
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_COMMON_DIR",
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"),
     "GIT_PREFIX",
 )
 """Set by git while it runs a hook; they would point at another repository."""

@@ -231,33 +231,29 @@ _MOST = 500
 """Maximum number of files considered per folder."""
 _NO_RULES = (
     *(".ds_store", ".bak", ".cache", ".crdownload", ".db", ".dmp", ".dump", ".eslintcache", ".lock", ".log"),
-    *(
-        ".old",
-        ".part",
-        ".partial",
-        ".pyc",
-        ".pyo",
-        ".stackdump",
-        ".swo",
-        ".swp",
-        ".temp",
-        ".tmp",
-        "thumbs.db",
-    ),
+    *(".old", ".part", ".partial", ".pyc", ".pyo", ".stackdump", ".swo", ".swp", ".temp", ".tmp"),
+    "thumbs.db",
 )
 """Suffixes of files that editors and systems leave behind (Roo Code: the same)."""
 
 
 def load_rules(root: Path, home: Path, mode: str, *, agents: bool = True) -> list[RuleFile]:
     """Load rules in the order shown to the model: the mode's, the ignore file, AGENTS.md, those for all modes."""
-    return _within_limit(
-        [
-            *(rules_of(f"-{mode}", root, home) if mode else ()),
-            *_first(root, (IGNORE_FILE,)),
-            *_first(root, AGENT_FILES if agents else ()),
-            *rules_of("", root, home),
-        ]
-    )
+    files = [
+        *(rules_of(f"-{mode}", root, home) if mode else ()),
+        *_first(root, (IGNORE_FILE,)),
+        *_first(root, AGENT_FILES if agents else ()),
+        *rules_of("", root, home),
+    ]
+    left = TOTAL_LIMIT
+    kept: list[RuleFile] = []
+    for file in files:
+        if len(file.text.encode()) > left:
+            why = f"the rule files before it hold {TOTAL_LIMIT:,} bytes already"
+            file = RuleFile(file.shown, "", why)
+        left -= len(file.text.encode())
+        kept.append(file)
+    return kept
 
 
 def rules_of(suffix: str, root: Path, home: Path) -> list[RuleFile]:
@@ -321,15 +317,3 @@ def _read(path: Path, base: Path, *, mine: bool) -> RuleFile:
         return RuleFile(shown, clean(read_text(real, FILE_LIMIT, top)).strip())
     except UnreadableError as error:
         return RuleFile(shown, "", str(error))
-
-
-def _within_limit(files: list[RuleFile]) -> list[RuleFile]:
-    left = TOTAL_LIMIT
-    kept: list[RuleFile] = []
-    for file in files:
-        if len(file.text.encode()) > left:
-            why = f"the rule files before it hold {TOTAL_LIMIT:,} bytes already"
-            file = RuleFile(file.shown, "", why)
-        left -= len(file.text.encode())
-        kept.append(file)
-    return kept

@@ -107,7 +107,7 @@ class IgnoreRules:
         return [] if top is None else self._layers(top, directory)
 
     def _layers(self, top: str, directory: str) -> list[Layer]:
-        layers = [(_slashed(top), self._load(_exclude_file(top)))]
+        layers = [(_slashed(top), self._load(str(git_directory(top) / "info" / "exclude")))]
         for level in _levels(top, directory):
             layers = self.deeper(layers, level)
         return [layer for layer in layers if layer[1]]
@@ -169,10 +169,6 @@ def entry_ignored(git: Sequence[Layer], agent: Sequence[Layer], path: str, is_di
     """Decide for one entry whose parents aren't ignored: the user's own files take precedence."""
     own = _verdict(agent, path, is_dir)
     return bool(_verdict(git, path, is_dir)) if own is None else own
-
-
-def _exclude_file(top: str) -> str:
-    return str(git_directory(top) / "info" / "exclude")
 
 
 def git_directory(top: str | Path) -> Path:

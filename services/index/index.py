@@ -95,15 +95,12 @@ class WorkspaceIndex:
         try:
             vectors = iter(await self._embedder.vectors(texts))
         except ToolError as error:
-            self._without_vectors(str(error))
+            # Go on by words alone; files that only lack vectors wait for the next update.
+            self._failed = str(error)
+            self._batch = [file for file in self._batch if file.source.path not in self._lacking]
+            self._pending = deque(s for s in self._pending or () if s.path not in self._lacking)
             raise
         self._batch = [f._replace(vectors=[next(vectors) for _ in f.chunks]) for f in self._batch]
-
-    def _without_vectors(self, why: str) -> None:
-        """Go on by words alone; files that only lack vectors wait for the next update."""
-        self._failed = why
-        self._batch = [file for file in self._batch if file.source.path not in self._lacking]
-        self._pending = deque(s for s in self._pending or () if s.path not in self._lacking)
 
     async def store(self) -> tuple[int, int]:
         if not self._batch:

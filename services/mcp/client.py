@@ -143,7 +143,11 @@ async def session(
     from mcp.client.client import Client
     from mcp.types import Implementation
 
-    _quiet()
+    for name in ("mcp", "client"):  # their wire errors would reach the terminal; we report them ourselves
+        logger = logging.getLogger(name)
+        logger.propagate = False
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
     under_way: list[CallInput] = []
     about = Implementation(name="interlock", version=version("interlock-agent"))
     wanted = partial(
@@ -227,15 +231,6 @@ async def _listen(client: "Client", changed: Callable[[], None]) -> None:
 
 async def _believed(name: str, result: Any) -> None:
     """Skip validation; the model judges the result."""
-
-
-def _quiet() -> None:
-    """Silence the SDK's logging of wire errors, which would reach the terminal; we report them ourselves."""
-    for name in ("mcp", "client"):
-        logger = logging.getLogger(name)
-        logger.propagate = False
-        if not logger.handlers:
-            logger.addHandler(logging.NullHandler())
 
 
 async def _pages(fetch: Callable[..., Awaitable[Any]], items: str) -> list[Any]:

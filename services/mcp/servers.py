@@ -75,7 +75,15 @@ class Servers:
         wanted = [c for name, c in self._connections.items() if server in (None, name)]
         await asyncio.gather(*(one.ready() for one in wanted))
         for one in wanted:
-            self._tell(one)
+            view = self._view(one)
+            lines = [f"MCP server {view.name!r}: {line}; it is left out." for line in view.warnings]
+            if view.status == "connecting":
+                lines = [f"MCP server {view.name!r} is still starting; its tools come when it is ready."]
+            if view.status == "failed":
+                lines = [
+                    f"MCP server {view.name!r} is left out: {view.error}. Check it: interlock mcp test {view.name}"
+                ]
+            self._say(line for line in lines if line not in self._warned)
             self._note(json.dumps([one.spec.name]), known(one))
 
     def replay(self, recorded: Mapping[str, str]) -> None:
@@ -234,18 +242,6 @@ class Servers:
         view = one.view()
         items = tuple(ServerItem(name=t.name, description=t.description) for t in tools)
         return view.model_copy(update={"tools": items, "warnings": (*view.warnings, *refused)})
-
-    def _tell(self, one: Connection) -> None:
-        """Warn once about each unavailable server and each tool left out."""
-        view = self._view(one)
-        lines = [f"MCP server {view.name!r}: {line}; it is left out." for line in view.warnings]
-        if view.status == "connecting":
-            lines = [f"MCP server {view.name!r} is still starting; its tools come when it is ready."]
-        if view.status == "failed":
-            lines = [
-                f"MCP server {view.name!r} is left out: {view.error}. Check it: interlock mcp test {view.name}"
-            ]
-        self._say(line for line in lines if line not in self._warned)
 
     def _say(self, lines: Iterable[str]) -> None:
         for line in lines:

@@ -62,17 +62,13 @@ def to_checker(table: Mapping[str, Any], source: str, tier: int) -> Rule:
         name = fields.name or fields.command.split()[0]
         checker = Checker(name, fields.config, fields.command, fields.timeout)
     else:
-        checker = Checker(fields.name, _arguments(fields.config))
+        known = ("included_args", "excluded_args")
+        for key, value in fields.config.items():
+            names = cast(list[object], value) if key in known and isinstance(value, list) else [None]
+            if not all(isinstance(n, str) for n in names):
+                raise ValueError(f"checker.config.{key}: expected {' or '.join(known)}, each a list of names")
+        checker = Checker(fields.name, fields.config)
     return replace(rule, checker=checker)
-
-
-def _arguments(config: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    known = ("included_args", "excluded_args")
-    for key, value in config.items():
-        names = cast(list[object], value) if key in known and isinstance(value, list) else [None]
-        if not all(isinstance(n, str) for n in names):
-            raise ValueError(f"checker.config.{key}: expected {' or '.join(known)}, each a list of names")
-    return config
 
 
 _PROTOCOL = "1.0.0"

@@ -34,14 +34,7 @@ from interlock.state.settings import Settings
 from interlock.state.text import first_fault
 
 _CONDITIONS = (
-    "argsPattern",
-    "commandPrefix",
-    "commandRegex",
-    "command",
-    "line",
-    "plainReading",
-    "path",
-    "host",
+    *("argsPattern", "commandPrefix", "commandRegex", "command", "line", "plainReading", "path", "host"),
 )
 SAVED_FILE = "auto-saved.toml"
 SAVED_PRIORITY = 950

@@ -64,7 +64,13 @@ def restricts(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) 
     if rule.prefixes:
         return max(_prefix(command.words, prefix) for prefix in rule.prefixes)
     if rule.command is not None:
-        return _regex(rule.command, command)
+        if any(rule.command.starts(text) for text in _spellings(command.text, command.argv)):
+            return Match.YES
+        if _past_options(rule.command, command.argv):
+            return Match.MAYBE
+        if command.literal:
+            return Match.NO
+        return Match.MAYBE if any(map(rule.command.may_start, _beginnings(command))) else Match.NO
     return _args(rule.args, command, args) if rule.args is not None else Match.NO
 
 
@@ -93,16 +99,6 @@ def _behind_options(words: Sequence[Word], prefix: Sequence[str], place: int) ->
     later = iter(words[place:])
     wanted = prefix[place:]
     return Match.MAYBE if all(any(w.text == p or not w.literal for w in later) for p in wanted) else Match.NO
-
-
-def _regex(pattern: Pattern, command: ShellCommand) -> Match:
-    if any(pattern.starts(text) for text in _spellings(command.text, command.argv)):
-        return Match.YES
-    if _past_options(pattern, command.argv):
-        return Match.MAYBE
-    if command.literal:
-        return Match.NO
-    return Match.MAYBE if any(map(pattern.may_start, _beginnings(command))) else Match.NO
 
 
 def _past_options(pattern: Pattern, argv: Sequence[str]) -> bool:

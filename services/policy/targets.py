@@ -105,17 +105,6 @@ def _executors() -> frozenset[tuple[str, ...]]:
     return frozenset(tuple(name.split()) for row in Table.model_validate(document()).exec for name in row.run)
 
 
-def _behind(command: ShellCommand) -> Iterator[ShellCommand]:
-    """Yield what `uv run make deploy` runs. An option may have a value, so the command may begin a word later."""
-    size = next((n for n in (2, 1) if command.argv[:n] in _executors()), 0)
-    starts = [at for at in range(size, len(command.words)) if not command.words[at].lead.startswith("-")]
-    if size and starts:
-        for at in starts[: 1 if starts[0] == size else 2]:
-            inner = ShellCommand(" ".join(w.text for w in command.words[at:]), command.words[at:])
-            yield inner
-            yield from spellings(inner)
-
-
 @cache
 def _runners() -> dict[str, Runner]:
     class Table(BaseModel):
@@ -170,7 +159,14 @@ def _alone(command: ShellCommand, found: Targets, number: int) -> ShellCommand:
 
 def spellings(command: ShellCommand) -> Iterator[ShellCommand]:
     """Yield the plain commands that run each target: rules that restrict one of them meet it."""
-    yield from _behind(command)
+    # What `uv run make deploy` runs. An option may have a value, so the command may begin a word later.
+    size = next((n for n in (2, 1) if command.argv[:n] in _executors()), 0)
+    starts = [at for at in range(size, len(command.words)) if not command.words[at].lead.startswith("-")]
+    if size and starts:
+        for at in starts[: 1 if starts[0] == size else 2]:
+            inner = ShellCommand(" ".join(w.text for w in command.words[at:]), command.words[at:])
+            yield inner
+            yield from spellings(inner)
     found = targets_of(command)
     for _, name, _ in found.named if found else ():
         for form in found.runner.forms if found else ():

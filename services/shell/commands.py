@@ -146,7 +146,10 @@ def _inner(words: _Words) -> _Inner:
     if program in _RUNS:
         return _HIDDEN
     if program in LANGUAGES:
-        return _interpreter(words)
+        read = len(words) == 1 or any(
+            w.text == "-" or _may_be_input(w.text) or "<(" in w.text for w in words[1:]
+        )
+        return _Inner(opaque="it runs what it reads") if read else _NOTHING
     if program in _WRAPPERS:
         return _WRAPPERS[program](words)
     if words[0].text in _HARMLESS:
@@ -275,12 +278,6 @@ def _shell(words: _Words) -> _Inner:
 def _may_be_input(path: str) -> bool:
     """Whether it leads into /dev or /proc, where standard input has many names."""
     return posixpath.normpath(path).lstrip("./").startswith(("dev/", "proc/"))
-
-
-def _interpreter(words: _Words) -> _Inner:
-    """Without an argument, or with `-`, it runs what it reads."""
-    read = len(words) == 1 or any(w.text == "-" or _may_be_input(w.text) or "<(" in w.text for w in words[1:])
-    return _Inner(opaque="it runs what it reads") if read else _NOTHING
 
 
 _EXECUTES = names("-exec -execdir -ok -okdir")

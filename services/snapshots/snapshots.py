@@ -216,12 +216,7 @@ class Repository:
     def patch(self, old: str, new: str) -> bytes:
         """What changed, as a patch that `git apply` takes."""
         shown = (
-            "diff",
-            "--binary",
-            "--full-index",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--no-color",
+            *("diff", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color"),
             "--no-renames",
         )
         return self._output(*shown, f"{old}:{_FILES}", f"{new}:{_FILES}")
