@@ -6,14 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired, Required, cast, get_args, get_origin, get_type_hints
 
 from langchain_core.messages import AnyMessage, convert_to_messages
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    RootModel,
-    TypeAdapter,
-    ValidationError,
-    create_model,
-)
+from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 
 from interlock.graphs._langgraph import fields_of, input_type

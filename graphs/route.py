@@ -6,14 +6,7 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.route import (
-    approval_mode,
-    classifier,
-    default,
-    fallback,
-    numerical,
-    override,
-)
+from interlock.nodes.route import approval_mode, classifier, default, fallback, numerical, override
 from interlock.state.route import AUTO, RouteInput, RouteOutput, RouteState
 from interlock.state.workflow import WorkflowContext, append_history, to_message
 

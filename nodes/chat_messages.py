@@ -13,15 +13,7 @@ from langchain_core.messages import (
 )
 
 from interlock.state.errors import UserError
-from interlock.state.messages import (
-    DataPart,
-    Message,
-    Part,
-    Reply,
-    TextPart,
-    ToolCall,
-    ToolDeclaration,
-)
+from interlock.state.messages import DataPart, Message, Part, Reply, TextPart, ToolCall, ToolDeclaration
 from interlock.state.text import clean, clean_json
 
 _OWN = "interlock"
@@ -63,10 +55,7 @@ def _answer(message: AIMessage) -> Message:
         for call in message.tool_calls
     )
     return Message(
-        role="assistant",
-        content=clean(str(message.text)),
-        tool_calls=calls,
-        signature=own.get("signature"),
+        role="assistant", content=clean(str(message.text)), tool_calls=calls, signature=own.get("signature")
     )
 
 

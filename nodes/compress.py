@@ -220,12 +220,7 @@ async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
 
 
 def _refused(state: CompressState, status: str, before: int, after: int) -> CompressState:
-    return {
-        **_remembered(state),
-        "compress_status": status,
-        "tokens_before": before,
-        "tokens_after": after,
-    }
+    return {**_remembered(state), "compress_status": status, "tokens_before": before, "tokens_after": after}
 
 
 def _remembered(state: CompressState) -> CompressState:

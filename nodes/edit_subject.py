@@ -147,11 +147,7 @@ async def ask(
     if runtime.context.info.brief:
         return None
     question = Question(
-        role=role,
-        messages=asking(*prompt),
-        head=state["message"],
-        timeout_s=FIXER_TIMEOUT_S,
-        attempts=1,
+        role=role, messages=asking(*prompt), head=state["message"], timeout_s=FIXER_TIMEOUT_S, attempts=1
     )
     return await ask_json(question, kind, runtime)
 

@@ -129,12 +129,7 @@ class Judged(NamedTuple):
 EVENTS = TypeAdapter(list[LoopEvent])
 
 
-@node(
-    reads=("events", "asks", "loop_found"),
-    writes=("off", "limit"),
-    labels=("loop", "none"),
-    fusable=True,
-)
+@node(reads=("events", "asks", "loop_found"), writes=("off", "limit"), labels=("loop", "none"), fusable=True)
 async def scan_calls(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
     """Level 1: calls. In a run they are watched while they stream; what was found enters here."""
     model = runtime.context.settings.model
@@ -146,10 +141,7 @@ async def scan_calls(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheck
 
 
 @node(
-    reads=("events", "asks", "loop_found", "off", "limit"),
-    writes=(),
-    labels=("loop", "none"),
-    fusable=True,
+    reads=("events", "asks", "loop_found", "off", "limit"), writes=(), labels=("loop", "none"), fusable=True
 )
 async def scan_text(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
     """Level 2: text, as for calls."""

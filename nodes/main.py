@@ -38,11 +38,7 @@ _STATUS = {
     "error": "failed",
 }
 """Status of the last turn → status of `main`."""
-_NEXT = {
-    "policy": "Change the rule",
-    "person": "Approve it next time",
-    "hook": "Change the hook",
-}
+_NEXT = {"policy": "Change the rule", "person": "Approve it next time", "hook": "Change the hook"}
 
 
 @node(

@@ -19,15 +19,7 @@ from interlock.state.events import HandOver
 from interlock.state.main import MainState
 from interlock.state.messages import Message
 from interlock.state.node import node, task_of
-from interlock.state.plan import (
-    MOVES_MARK,
-    PLAN_NAME,
-    REMINDERS,
-    ApprovedPlan,
-    PlanMode,
-    PlanState,
-    PlanStep,
-)
+from interlock.state.plan import MOVES_MARK, PLAN_NAME, REMINDERS, ApprovedPlan, PlanMode, PlanState, PlanStep
 from interlock.state.run import is_hooked
 
 _WRITES = ("write_file", "replace")
@@ -57,11 +49,7 @@ _FRESH: PlanState = {
 }
 
 
-@node(
-    reads=("prompt", "plan_name"),
-    writes=(*fresh_conversation(), *_FRESH, "asked", "head"),
-    fusable=True,
-)
+@node(reads=("prompt", "plan_name"), writes=(*fresh_conversation(), *_FRESH, "asked", "head"), fusable=True)
 async def open_plan(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     """The rules go right before the prompt; policy enforces them."""
     deps = runtime.context
@@ -96,10 +84,7 @@ async def remind(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     }
 
 
-@node(
-    reads=("asked", *_KEPT, "plan_file", "plan_steps", "plan_text"),
-    writes=("main_run",),
-)
+@node(reads=("asked", *_KEPT, "plan_file", "plan_steps", "plan_text"), writes=("main_run",))
 async def hand_over(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     """Only creates the run: the process driving this run drives it next, or a person resumes it.
 

@@ -82,10 +82,7 @@ async def _ask(
     clock = runtime.context.clock
     started = clock.monotonic()
     question = Question(
-        role="classifier",
-        messages=asking(*prompt, history),
-        head=state["head"],
-        timeout_s=ROUTE_TIMEOUT_S,
+        role="classifier", messages=asking(*prompt, history), head=state["head"], timeout_s=ROUTE_TIMEOUT_S
     )
     found = await ask_json(question, kind, runtime)
     took: RouteState = {"route_ms": state["route_ms"] + round((clock.monotonic() - started) * 1000)}

@@ -7,15 +7,7 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.system_sections import (
-    MAIN,
-    SECTIONS,
-    SMALL,
-    SMALL_TASK,
-    TASK,
-    Section,
-    branches,
-)
+from interlock.nodes.system_sections import MAIN, SECTIONS, SMALL, SMALL_TASK, TASK, Section, branches
 from interlock.prompts import render
 from interlock.state.context import IGNORE_FILE, RuleFile
 from interlock.state.deps import Deps

@@ -124,9 +124,7 @@ def begin_task(task: str) -> Any:
     """A node that makes the text under `task` an agent's prompt."""
 
     @node(
-        reads=(task, "head"),
-        writes=("prompt", "head", "session_turns", "last_prompt_tokens"),
-        fusable=True,
+        reads=(task, "head"), writes=("prompt", "head", "session_turns", "last_prompt_tokens"), fusable=True
     )
     async def begin(state: Any, runtime: Runtime[Deps]) -> Any:
         prompt = Message(role="user", origin="person", content=clean(str(state[task])))
@@ -199,11 +197,7 @@ def put_before_person(kind: RequestKind, question: str, show: str, options: Sequ
 def take_approval(show: str, feedback: str) -> Node:
     """A node that reads the answer; the person may have edited the text shown."""
 
-    @node(
-        reads=("approval",),
-        writes=(feedback, *filter(None, [show])),
-        labels=("approved", "rejected"),
-    )
+    @node(reads=("approval",), writes=(feedback, *filter(None, [show])), labels=("approved", "rejected"))
     async def take(state: Any, runtime: Runtime[Deps]) -> Any:
         request, answer = answered(runtime.context, state["approval"])
         note_person(runtime, CallKey.parse(request.call.id), request.key, answer)

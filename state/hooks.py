@@ -94,13 +94,7 @@ class Hooks(Protocol):
         ...
 
     async def fire(
-        self,
-        event: HookEvent,
-        key: str,
-        payload: Mapping[str, JsonValue],
-        *,
-        subject: str = "",
-        emit: Emit,
+        self, event: HookEvent, key: str, payload: Mapping[str, JsonValue], *, subject: str = "", emit: Emit
     ) -> HookOutcome:
         """Run the hooks of an event; if `key` already has an outcome, return that instead.
 

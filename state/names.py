@@ -55,11 +55,7 @@ OTHER_NAMES = {
     "ask_followup_question": "ask_user",
 }
 """Other name → ours. Where the other is a separate tool (the task loop's), rules for ours apply to it too."""
-ELSEWHERE = frozenset(
-    {
-        *("save_memory", "activate_skill", "get_internal_docs", "MemoryTool", "NotebookEdit"),
-    }
-)
+ELSEWHERE = frozenset({*("save_memory", "activate_skill", "get_internal_docs", "MemoryTool", "NotebookEdit")})
 """Tools we don't have: rules may name them for other programs that read the same file."""
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")

@@ -103,10 +103,7 @@ def is_unapproved(private: str | None, host: str, context: "ToolContext") -> boo
 _IPV4_AT_THE_END = tuple(map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
 """Deprecated and translated forms of IPv4 addresses: compatible (RFC 4291), SIIT (RFC 2765), NAT64 (RFC 6052)."""
 _PRIVATE = tuple(
-    map(
-        ipaddress.ip_network,
-        ("192.0.0.0/24", "64:ff9b:1::/48", "fec0::/10", "3fff::/20", "5f00::/16"),
-    )
+    map(ipaddress.ip_network, ("192.0.0.0/24", "64:ff9b:1::/48", "fec0::/10", "3fff::/20", "5f00::/16"))
 )
 """What not every Python's `is_global` leaves out: IETF (a cloud's metadata), local NAT64, site-local and others."""
 

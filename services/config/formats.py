@@ -118,8 +118,7 @@ def load_dotenv(*, start: Path, home: Path, env: Mapping[str, str], trusted: boo
     """
     own = home / ".gemini" / ".env"
     near = next(
-        (f for d in (start, *start.parents) for f in (d / ".gemini" / ".env", d / ".env") if is_file(f)),
-        None,
+        (f for d in (start, *start.parents) for f in (d / ".gemini" / ".env", d / ".env") if is_file(f)), None
     )
     theirs = [near] if near is not None and near != own else []
     found = DotEnv(dict(env), ignored=[] if trusted else theirs)

@@ -208,8 +208,7 @@ def parse_ide(text: str, where: str) -> IdeState:
     files.sort(key=lambda one: -one[0])
     newest = files[0][1] if files else {}
     return IdeState(
-        open=[one["path"] for _, one in files[:_MOST_FILES]],
-        active=newest if newest.get("active") else {},
+        open=[one["path"] for _, one in files[:_MOST_FILES]], active=newest if newest.get("active") else {}
     )
 
 

@@ -47,10 +47,7 @@ def read_text(path: Path, limit: int, within: Path) -> str:
 
     Both paths are real paths. No link below `within` is followed, so that the file checked is the file read.
     """
-    from interlock.tools._opening import (  # imports all tools: only when needed
-        NotAFileError,
-        open_file,
-    )
+    from interlock.tools._opening import NotAFileError, open_file  # imports all tools: only when needed
 
     try:
         with Anchor(within).place(path) as place, open_file(place) as file:

@@ -178,13 +178,7 @@ class FolderWorkspace:
         return list(self._below(str(start), self._rules[root], stop, leave_out, git=git))
 
     def _below(
-        self,
-        start: str,
-        rules: IgnoreRules,
-        stop: Callable[[], None],
-        leave_out: LeaveOut,
-        *,
-        git: bool,
+        self, start: str, rules: IgnoreRules, stop: Callable[[], None], leave_out: LeaveOut, *, git: bool
     ) -> Iterator[Path]:
         """Yield files by name, and links only to files that tools may see; with `git` false, ignored files too."""
         agent = rules.agent_layers()

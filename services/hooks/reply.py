@@ -354,10 +354,7 @@ async def run_hook(
             stdin=stdin,
         )
     reply = read_reply(
-        ended,
-        bytes(stderr).decode("utf-8", "replace"),
-        required=hook.required,
-        timeout_s=hook.timeout_s,
+        ended, bytes(stderr).decode("utf-8", "replace"), required=hook.required, timeout_s=hook.timeout_s
     )
     fields = reply.model_dump(exclude={"output"})
     output = {k: v if k in _ARGUMENTS else around.redact.json(v) for k, v in reply.output.items()}

@@ -248,11 +248,7 @@ class ChatModels:
 
     def _sizes_of(self, request: ModelRequest) -> tuple[int, int, int]:
         """Estimated tokens of the request, those of its tools, and the model's window."""
-        return (
-            self._estimated(request),
-            self._tool_size(request.tools),
-            self.facts.window(request.model)[0],
-        )
+        return (self._estimated(request), self._tool_size(request.tools), self.facts.window(request.model)[0])
 
     async def _attempt(
         self, request: ModelRequest, call: ModelCall, answer: Answer, emit: Emit

@@ -15,15 +15,7 @@ from typing import Any, NamedTuple, cast, get_args
 from interlock.services.config.settings import FOLDERS, project_paths
 from interlock.services.policy.checkers import to_checker
 from interlock.services.policy.fields import Problem, stand_in, to_rule, usable_tool_name
-from interlock.services.policy.rule import (
-    ADMIN,
-    EXTENSION,
-    SHIPPED,
-    USER,
-    WORKSPACE,
-    Rule,
-    canonical,
-)
+from interlock.services.policy.rule import ADMIN, EXTENSION, SHIPPED, USER, WORKSPACE, Rule, canonical
 from interlock.state.calls import Risk
 from interlock.state.errors import SetupError
 from interlock.state.names import ELSEWHERE

@@ -120,11 +120,7 @@ _GIT_FORMS = (
         "--output --ext-diff --textconv --exec --open-files-in-pager --upload-pack --receive-pack --template"
         " --strategy --no-index",
     ),
-    (
-        "push",
-        _LOSES,
-        "-f -d --force --delete --mirror --prune --force-with-lease --force-if-includes +… :…",
-    ),
+    ("push", _LOSES, "-f -d --force --delete --mirror --prune --force-with-lease --force-if-includes +… :…"),
     ("reset", _LOSES, "--hard --merge --keep"),
     ("checkout", _LOSES, "-f -B --force -- ."),
     ("switch", _LOSES, "-f -C --force --discard-changes --force-create"),

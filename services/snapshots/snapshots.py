@@ -319,11 +319,7 @@ class WorkspaceSnapshots:
     """Snapshots of one workspace by one process; taken one at a time."""
 
     def __init__(
-        self,
-        home: Path,
-        workspace: Workspace,
-        limits: SnapshotSettings,
-        repository: Repository | None = None,
+        self, home: Path, workspace: Workspace, limits: SnapshotSettings, repository: Repository | None = None
     ) -> None:
         """`repository`: another one than the workspace's own."""
         self.repository = repository or Repository(home / "snapshots" / repository_name(workspace.root))

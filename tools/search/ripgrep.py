@@ -195,12 +195,7 @@ class Grep:
 
     async def _run(self, argv: list[str], search: Search, stdin: bytes | None = None) -> Ended:
         ended = await self._context.processes.run(
-            argv,
-            cwd=search.root,
-            timeout_s=_TIMEOUT_S,
-            limit_chars=OUTPUT_BYTES + 1,
-            stdin=stdin,
-            ours=True,
+            argv, cwd=search.root, timeout_s=_TIMEOUT_S, limit_chars=OUTPUT_BYTES + 1, stdin=stdin, ours=True
         )
         if ended.how == "timeout":
             text = f"The search was ended after {_TIMEOUT_S} s; narrow it."
