@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from langgraph.errors import GraphDrained, NodeTimeoutError
-from pydantic import ConfigDict
 from pydantic.errors import PydanticUserError
 
 from interlock.graphs._asking import plain
@@ -74,10 +73,8 @@ class ForeignInput(WorkflowInput):
     given: Any = None
 
 
-class ForeignOutput(WorkflowOutput):
+class ForeignOutput(WorkflowOutput, extra="allow"):
     """The values of the graph's output."""
-
-    model_config = ConfigDict(extra="allow")
 
 
 def output_of(graph: Any) -> type[ForeignOutput]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from langgraph.runtime import Runtime
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from interlock.nodes.context import has_ide, was_undone
 from interlock.nodes.hooks import warn
@@ -70,10 +70,8 @@ class BadChangeError(ValueError):
     """A hook's change can't be applied; the text names the place."""
 
 
-class _Lenient(BaseModel):
+class _Lenient(BaseModel, strict=True):
     """Ignores unknown keys: hooks may send more than we read, like gemini-cli's."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
 
 
 class _Config(_Lenient):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, model_validator
 
 from interlock.services.mcp.spec import reduced
 from interlock.state.calls import Preview, ToolError, ToolResult, failure
@@ -109,9 +109,7 @@ def _tool(declared: Mapping[str, Any], name: str, others: Mapping[str, Tool]) ->
 def _arguments(schema: dict[str, Any]) -> type[BaseModel]:
     """Build an argument model validated against an external schema."""
 
-    class Arguments(BaseModel):
-        model_config = ConfigDict(extra="allow")
-
+    class Arguments(BaseModel, extra="allow"):
         @model_validator(mode="before")
         @classmethod
         def _fits(cls, value: Any) -> Any:

@@ -2,15 +2,13 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from interlock.state.text import as_seconds
 
 
-class Section(BaseModel):
+class Section(BaseModel, extra="allow", populate_by_name=True):
     """A part of the settings. Unknown keys are kept."""
-
-    model_config = ConfigDict(extra="allow", populate_by_name=True)
 
 
 class Price(Section):

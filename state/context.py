@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 from typing_extensions import TypedDict
 
 from interlock.state.messages import Part
@@ -18,10 +18,9 @@ PartName = Literal[
 """Parts that can be turned off, in the order in which a first request is built."""
 
 
-class FileOutcome(BaseModel):
+class FileOutcome(BaseModel, extra="forbid"):
     """What became of a reference to a file, or of a file that belongs to the opening."""
 
-    model_config = ConfigDict(extra="forbid")
     path: str
     status: str
     reason: str = ""
@@ -42,10 +41,9 @@ class ContextInput(WorkflowInput):
     )
 
 
-class DeclaredTool(BaseModel):
+class DeclaredTool(BaseModel, extra="forbid"):
     """A tool as the request declares it."""
 
-    model_config = ConfigDict(extra="forbid")
     name: str
     description: str
     parameters: dict[str, Any] = Field(description="JSON Schema of its arguments")

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, Field, JsonValue, ValidationError
 from typing_extensions import TypedDict
 
 from interlock.state.calls import ApprovalMode
@@ -18,10 +18,8 @@ Protocol = Literal["native", "xml", "json", "auto"]
 """How a model calls tools: the provider's native way, or by tags in its text."""
 
 
-class Closed(BaseModel):
+class Closed(BaseModel, extra="forbid"):
     """An unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class Limits(Closed):

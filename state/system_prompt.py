@@ -3,7 +3,7 @@
 import hashlib
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from interlock.state.messages import Message, TextPart
@@ -34,8 +34,7 @@ class SystemPromptInput(WorkflowInput):
     )
 
 
-class SectionOut(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class SectionOut(BaseModel, extra="forbid"):
     name: str
     text: str
     tokens: int

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, Field, create_model
 
 from interlock.state.calls import (
     CallKey,
@@ -138,10 +138,8 @@ Ask = Callable[[str, Sequence[Message], Feature], Awaitable[Message]]
 """Role, messages, extra feature → the model's answer; replayed if the same call asks again. Raises `ToolError`."""
 
 
-class Args(BaseModel):
+class Args(BaseModel, extra="forbid"):
     """Base of a tool's arguments; the descriptions of their fields are what the model reads."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 FilePath = Annotated[

@@ -3,7 +3,7 @@
 import re
 from typing import Literal, cast
 
-from pydantic import ConfigDict, Field, JsonValue, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from interlock.state.calls import Preview, failure
 from interlock.state.tooling import Args, Tool, ToolContext, always
@@ -14,8 +14,7 @@ class Option(Args):
     description: str = Field(default="", description="What choosing it means.")
 
 
-class Question(Args):
-    model_config = ConfigDict(populate_by_name=True)
+class Question(Args, populate_by_name=True):
     question: str = Field(min_length=1, description="The whole question, with what the user needs to decide.")
     header: str = Field(default="", description="A short label for it, such as 'Database'.")
     type: Literal["choice", "text", "yesno"] = Field(

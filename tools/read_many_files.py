@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.deps import StopFlag, in_thread
@@ -28,8 +28,7 @@ _DEFAULT_EXCLUDES = (
 """Build artefacts, archives and editor files, as in gemini-cli."""
 
 
-class ReadManyFilesArgs(Args):
-    model_config = ConfigDict(populate_by_name=True)
+class ReadManyFilesArgs(Args, populate_by_name=True):
     include: list[str] = Field(
         min_length=1,
         description="Paths, directories or glob patterns, relative to the workspace, such as"

@@ -11,7 +11,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import AfterValidator, BaseModel, JsonValue, ValidationError
 
 from interlock.services.config.formats import front_matter, parse_yaml
 from interlock.services.config.settings import FOLDERS
@@ -95,8 +95,7 @@ def _report_args(schema: Mapping[str, JsonValue]) -> type[BaseModel]:
             raise ValueError(wrong)
         return report
 
-    class CompleteTaskArgs(BaseModel):
-        model_config = ConfigDict(extra="forbid")
+    class CompleteTaskArgs(BaseModel, extra="forbid"):
         report: Annotated[Any, AfterValidator(fits)]
 
         @classmethod

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from interlock.services.config.settings import HookLayer, expand, explain, shown
 from interlock.services.policy.rule import Pattern, PatternError, compile_pattern, names_of
@@ -143,8 +143,7 @@ TIMEOUT_MS = 60_000
 _SUSPICIOUS_MS = 1_000
 
 
-class _Command(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
+class _Command(BaseModel, extra="allow", strict=True):
     type: Literal["command"] = "command"
     command: str = Field(min_length=1)
     name: str = ""
@@ -155,8 +154,7 @@ class _Command(BaseModel):
     idempotent: bool = False
 
 
-class _Group(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
+class _Group(BaseModel, extra="allow", strict=True):
     matcher: str = ""
     sequential: bool = False
     description: str = ""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool, StrictStr, ValidationError
+from pydantic import BaseModel, Field, JsonValue, StrictBool, StrictStr, ValidationError
 
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.scripts import runs_isolated
@@ -60,16 +60,14 @@ class Reply(Frozen):
     duration_ms: int = 0
 
 
-class _ToolConfig(BaseModel):
-    model_config = ConfigDict(extra="allow")
+class _ToolConfig(BaseModel, extra="allow"):
     mode: Literal["AUTO", "ANY", "NONE"] = "AUTO"
     allowedFunctionNames: list[StrictStr] = []
 
 
-class _Specific(BaseModel):
+class _Specific(BaseModel, extra="allow"):
     """`hookSpecificOutput`: gemini-cli's names, and three of Claude Code's."""
 
-    model_config = ConfigDict(extra="allow")
     additionalContext: StrictStr | None = None
     tool_input: dict[str, JsonValue] | None = None
     llm_request: dict[str, JsonValue] | None = None
@@ -86,7 +84,6 @@ _CLAUDES = {"permissionDecision", "permissionDecisionReason", "updatedInput", "h
 
 
 class _Answer(BaseModel):
-    model_config = ConfigDict(extra="ignore")
     goes_on: StrictBool = Field(True, alias="continue")
     stop_reason: StrictStr | None = Field(None, alias="stopReason")
     message: StrictStr | None = Field(None, alias="systemMessage")

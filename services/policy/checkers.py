@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from interlock.services.policy.decision import rule_name
 from interlock.services.policy.fields import first_error, to_rule
@@ -21,9 +21,7 @@ _TIME_LIMIT_S = 5.0
 """Default time-out of an external checker in seconds (gemini-cli)."""
 
 
-class _Configured(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class _Configured(BaseModel, extra="forbid", strict=True):
     config: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     required_context: list[str] = Field(default_factory=list[str])
 
@@ -88,8 +86,6 @@ class CheckerAnswer(Frozen):
 
 class _Answer(BaseModel):
     """Output of an external checker (gemini-cli's protocol)."""
-
-    model_config = ConfigDict(extra="ignore")
 
     decision: Literal["allow", "deny", "ask", "ask_user"]
     reason: str | None = None

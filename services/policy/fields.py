@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     JsonValue,
     ValidationError,
@@ -47,10 +46,8 @@ Names = Annotated[list[str], BeforeValidator(lambda v: [v] if isinstance(v, str)
 Mode = Annotated[ApprovalMode, BeforeValidator(lambda v: MODE_NAMES.get(v, v) if isinstance(v, str) else v)]
 
 
-class RuleFields(BaseModel):
+class RuleFields(BaseModel, extra="forbid", strict=True):
     """One `[[rule]]` table. Names are gemini-cli's, except `path`, `host`, `workspace` and `mcpFingerprint`."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     toolName: Names
     decision: Literal["allow", "ask", "ask_user", "deny"]

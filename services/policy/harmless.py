@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from interlock.services.policy.reading import Reading
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, literal, names
@@ -35,10 +35,8 @@ Pair = tuple[str, str]
 """An option and its value; an operand's option is empty."""
 
 
-class Row(BaseModel):
+class Row(BaseModel, extra="forbid", frozen=True):
     """One subcommand of the table, with its harmless arguments; fields as `commands.toml` explains them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     run: tuple[str, ...]
     covers: str

@@ -10,7 +10,6 @@ from pydantic import (
     AliasChoices,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     field_validator,
@@ -46,8 +45,7 @@ _TYPOGRAPHY = str.maketrans(
 _QUOTES = frozenset("\u2018\u2019\u201c\u201d")
 
 
-class _Restriction(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
+class _Restriction(BaseModel, strict=True):
     file_regex: str = Field("", alias="fileRegex")
     description: str = ""
 
@@ -75,7 +73,6 @@ def _as_pair(value: object) -> object:
 class _Mode(BaseModel):
     """One mode in a file; keys used only by Roo Code's editor are ignored."""
 
-    model_config = ConfigDict(extra="ignore")
     slug: str = Field(pattern=r"^[a-zA-Z0-9-]+$")
     name: str = Field(min_length=1)
     role: str = Field(min_length=1, validation_alias=AliasChoices("roleDefinition", "role"))
@@ -92,7 +89,6 @@ class _Mode(BaseModel):
 
 
 class _File(BaseModel):
-    model_config = ConfigDict(extra="ignore")
     modes: list[_Mode] = Field(default_factory=list[_Mode], alias="customModes")
 
     @field_validator("modes")

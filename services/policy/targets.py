@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from interlock.services.policy.harmless import SETS, document, harmless_setting, row_of
 from interlock.services.shell.model import ShellCommand, Word, literal, program_of
@@ -18,10 +18,8 @@ _BEGINNING = re.compile(r"[a-z0-9:]*")
 _OPTION = re.compile(r"^-[A-Z]")
 
 
-class Runner(BaseModel):
+class Runner(BaseModel, extra="forbid", frozen=True):
     """A program that runs targets; fields as `commands.toml` explains them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     programs: Names
     forms: tuple[str, ...]
