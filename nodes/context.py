@@ -272,11 +272,6 @@ async def note_undone(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     return {"head": told, "label": "ide" if has_ide(state, deps) else "plain"}
 
 
-def was_undone(head: str, deps: Deps) -> bool:
-    """Whether a person took something back that the conversation doesn't tell; never for a sub-agent."""
-    return not deps.info.agent and bool(deps.journal.undone(head))
-
-
 def has_ide(state: TurnState | ContextState, deps: Deps) -> bool:
     """Never for a sub-agent."""
     return bool(deps.context.has_ide or state.get("ide_given")) and not deps.info.agent

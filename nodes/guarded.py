@@ -12,12 +12,13 @@ from typing import Any, cast
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_core.tools import tool as made_tool
+from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from interlock.nodes.effects import Entry, journaled, journaled_sync, place_of
 from interlock.nodes.guard import NESTED, Call, RefusedError, admitted, enter, leave, told
-from interlock.nodes.here import deps_here, info_here, on_loop, runtime_of, soon
+from interlock.nodes.here import deps_here, info_here, on_loop, soon
 from interlock.prompts import load
 from interlock.state.calls import CallView, Risk
 from interlock.state.errors import SetupError
@@ -122,7 +123,8 @@ def _under(
     name = f"{tool.name}#{digest}"
     key = f"{name}.{deps.steps.numbered(info.task_id, name)}"
     view = CallView(id=_CALL_ID.get() or key, name=tool.name, args=shown)
-    call = Call(runtime_of(deps, info), info.task_id, key, view, risk, tuple(own))
+    runtime = Runtime(context=deps, stream_writer=deps.emit, execution_info=info)
+    call = Call(runtime, info.task_id, key, view, risk, tuple(own))
     entry = Entry(deps, info.task_id, key, place_of(info), risk == "read", view)
     return _Under(tool, call, entry, args, kwargs, view.args)
 

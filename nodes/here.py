@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any, NoReturn, TypeVar
 
 from langgraph.errors import GraphInterrupt
-from langgraph.runtime import Runtime, get_runtime
+from langgraph.runtime import get_runtime
 from langgraph.types import Interrupt
 
 from interlock.state.deps import Deps
@@ -57,11 +57,6 @@ def info_here(what: str, deps: Deps, runtime: Any = None) -> Any:
             "Compile that graph without a checkpointer of its own, and call it without a thread_id."
         )
     return info
-
-
-def runtime_of(deps: Deps, info: Any) -> Runtime[Deps]:
-    """A runtime as our own nodes get it."""
-    return Runtime(context=deps, stream_writer=deps.emit, execution_info=info)
 
 
 def on_loop(what: str, instead: str, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:

@@ -93,7 +93,7 @@ _SLOTS: Mapping[str, _Slots] = {
         "system": platform.system(),
     },
     "task/role": lambda facts, _rules, _deps: {"role": facts.mode.role if facts.mode else _NO_MODE},
-    "task/tools": lambda facts, _rules, _deps: {"tools": catalogue(facts.tools)},
+    "task/tools": lambda facts, _rules, _deps: {"tools": "\n\n".join(map(_tool, facts.tools))},
     "task/mcp": lambda facts, _rules, _deps: {"servers": _servers(facts.servers)},
     "main/servers": lambda facts, _rules, _deps: {
         "servers": _servers([v for v in facts.servers if v.instructions])
@@ -170,10 +170,6 @@ def _instructions(facts: Facts, rules: Sequence[RuleFile], deps: Deps) -> Iterat
 
 
 _PLAIN = ("string", "integer", "number", "boolean")
-
-
-def catalogue(tools: Sequence[ToolDeclaration]) -> str:
-    return "\n\n".join(map(_tool, tools))
 
 
 def _tool(tool: ToolDeclaration) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from interlock.nodes.context import has_ide, was_undone
+from interlock.nodes.context import has_ide
 from interlock.nodes.hooks import warn
 from interlock.prompts import load
 from interlock.state.compress import KEPT_OUTPUT_TOKENS
@@ -123,7 +123,8 @@ M = TypeVar("M", bound=_Lenient)
 async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Starts a chain that continues the old. The size is then estimated, as the provider counted the old chain."""
     deps = runtime.context
-    label = "undone" if was_undone(state["head"], deps) else "ide" if has_ide(state, deps) else "plain"
+    undone = not deps.info.agent and deps.journal.undone(state["head"])
+    label = "undone" if undone else "ide" if has_ide(state, deps) else "plain"
     messages = deps.transcript.read(state["head"])
     indices = older_outputs(messages, deps.transcript)
     if not indices or gain(messages, indices) < WORTH_TOKENS:

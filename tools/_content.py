@@ -188,11 +188,6 @@ _MEDIA = (
 )
 
 
-def mime_of(data: bytes) -> str:
-    """MIME type of a picture or PDF that models accept, from its first bytes; empty: neither."""
-    return next((mime for mark, at, mime in _MEDIA if data[at : at + len(mark)] == mark), "")
-
-
 def is_named_media(name: str) -> bool:
     """Whether its name looks like a picture or PDF."""
     mime = mimetypes.guess_type(name)[0] or ""
@@ -201,7 +196,7 @@ def is_named_media(name: str) -> bool:
 
 def media_part(shown: str, data: bytes) -> DataPart | str | None:
     """The part, or a line saying why there is none; None: neither content nor name is a picture or PDF."""
-    mime = mime_of(data)
+    mime = next((mime for mark, at, mime in _MEDIA if data[at : at + len(mark)] == mark), "")
     if not mime:
         if not is_named_media(shown):
             return None

@@ -23,7 +23,6 @@ from interlock.services.models.request import (
     PerMessage,
     PerTools,
     RequestHash,
-    call_ids,
     tagged,
 )
 from interlock.services.models.script import ReplyRecorder
@@ -116,7 +115,7 @@ class ChatModels:
         self._tool_size = PerTools(_tokens_of)
         self._redact = redact
         self._redacted = PerMessage(redact.message)
-        self._taken = Growing(set[str], lambda taken, message: taken.update(call_ids(message)))
+        self._taken = Growing(set[str], lambda taken, message: taken.update(c.id for c in message.tool_calls))
         """Ids of a conversation's calls."""
         self._texts = {"xml": PerMessage(as_text), "json": PerMessage(as_json)}
 

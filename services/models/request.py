@@ -359,10 +359,6 @@ class Answer:
         )
 
 
-def call_ids(message: Message) -> list[str]:
-    return [call.id for call in message.tool_calls]
-
-
 def _own_id(ordinal: int, index: int, taken: set[str]) -> str:
     """Imported history may contain another run's `<ordinal>.<index>`; then a third number is added."""
     own = f"{ordinal}.{index}"

@@ -25,13 +25,14 @@ from interlock.tools.matcher.windows import (
     places,
     replaced,
     token_windows,
+    windows_of,
 )
 
 
 def _fuzzy_windows(text: str, old: str, work: Work) -> Windows:
-    from interlock.tools.matcher.fuzzy import fuzzy_windows
+    from interlock.tools.matcher.fuzzy import nearest_windows
 
-    return fuzzy_windows(text, old, work)
+    return windows_of(nearest_windows(text, old, work))
 
 
 _STRATEGIES: tuple[tuple[Strategy, Callable[[str, str, Work], Windows]], ...] = (

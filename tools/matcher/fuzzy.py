@@ -20,11 +20,9 @@ from interlock.tools.matcher.windows import (
     TOKEN,
     Lines,
     Window,
-    Windows,
     Work,
     blank_tolerant,
     old_lines,
-    windows_of,
 )
 
 _SHORTEST = 10
@@ -68,11 +66,7 @@ class _Found:
     """Number of differing words and symbols."""
 
 
-def fuzzy_windows(text: str, old: str, work: Work) -> Windows:
-    return windows_of(_nearest(text, old, work))
-
-
-def _nearest(text: str, old: str, work: Work) -> list[Window]:
+def nearest_windows(text: str, old: str, work: Work) -> list[Window]:
     """Empty, the nearest window, or those too close to choose between."""
     wanted = [line.strip() for line in old_lines(old) if line.strip()]
     if sum(map(len, wanted)) < _SHORTEST or max(map(len, wanted)) > _LONGEST_LINE:
