@@ -5,21 +5,21 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 
 from interlock.cli.catalog import nearest
+from interlock.cli.commands.completion import candidates
 from interlock.cli.session import choices
 from interlock.cli.session.completion import Offer
 from interlock.cli.session.programs import run_shell_line, show_printed, words
+from interlock.cli.session.session import Session
 from interlock.engine.client import Outcome
+from interlock.graphs import PIPELINES
 from interlock.state.command import NAME
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.text import visible_json
-
-if TYPE_CHECKING:
-    from interlock.cli.session.session import Session
 
 Run = Callable[["Session", str], Awaitable[None]]
 Complete = Callable[["Session", str], Iterable[str]]
@@ -58,22 +58,22 @@ class Slash:
         return self.usage.partition(" ")[0]
 
 
-def _here(session: "Session", typed: list[str]) -> list[str]:
+def _here(session: Session, typed: list[str]) -> list[str]:
     return [*typed, "-C", str(session.workspace)]
 
 
-def _this_run(session: "Session", typed: list[str]) -> list[str]:
+def _this_run(session: Session, typed: list[str]) -> list[str]:
     """Prepend this run, unless the arguments name another."""
     named = typed and not typed[0].startswith("-") and not typed[0].isdecimal()
     return typed if named else [session.this_run, *typed]
 
 
-def _diff(session: "Session", typed: list[str]) -> list[str]:
+def _diff(session: Session, typed: list[str]) -> list[str]:
     arguments = _this_run(session, typed)
     return arguments if len(arguments) > 1 else [*arguments, "--files"]
 
 
-def _export(session: "Session", typed: list[str]) -> list[str]:
+def _export(session: Session, typed: list[str]) -> list[str]:
     run = session.this_run
     arguments = typed or [str(session.workspace / f"run-{run}.html")]
     return [run, *([] if {"-o", "--output"} & {*arguments} else ["-o"]), *arguments]
@@ -85,12 +85,10 @@ def _printing(
     """A command that prints what `interlock NAME` does, completed as in a shell; `arguments` makes its arguments."""
     name = usage.partition(" ")[0]
 
-    async def run(session: "Session", rest: str) -> None:
+    async def run(session: Session, rest: str) -> None:
         await show_printed(session, name, arguments(session, words(rest)))
 
-    def complete(session: "Session", typed: str) -> Iterable[str]:
-        from interlock.cli.commands.completion import candidates
-
+    def complete(session: Session, typed: str) -> Iterable[str]:
         *before, word = typed.split(" ")
         of_a_run = arguments in (_this_run, _diff, _export)
         known = _this_run(session, before) if of_a_run else before
@@ -101,11 +99,11 @@ def _printing(
     return Slash(usage, summary, run, complete, aliases)
 
 
-async def _init(session: "Session", rest: str) -> None:
+async def _init(session: Session, rest: str) -> None:
     session.begin_beside("init", rest.strip())
 
 
-async def _run(session: "Session", rest: str) -> None:
+async def _run(session: Session, rest: str) -> None:
     name, _, more = rest.strip().partition(" ")
     if not name:
         raise UserError('Which workflow? Expected /run WORKFLOW PROMPT, or /run WORKFLOW {"field": …}')
@@ -117,25 +115,21 @@ async def _run(session: "Session", rest: str) -> None:
             raise UserError(f"The input of /run isn't JSON: {error}") from error
 
     def done(outcome: Outcome) -> None:
-        from interlock.graphs import PIPELINES
-
         if name not in PIPELINES:  # ours have shown what they say
             session.screen.markdown(f"```json\n{visible_json(outcome.output, indent=2)}\n```")
 
     session.begin_beside(name, given, done)
 
 
-def _workflows(_: "Session", typed: str) -> Iterable[str]:
-    from interlock.cli.commands.completion import candidates
-
+def _workflows(_: Session, typed: str) -> Iterable[str]:
     return () if " " in typed else [found.value for found in candidates(["run", ""]).words]
 
 
-async def _quit(session: "Session", _: str) -> None:
+async def _quit(session: Session, _: str) -> None:
     session.leave()
 
 
-async def _help(session: "Session", rest: str) -> None:
+async def _help(session: Session, rest: str) -> None:
     if name := rest.strip().lstrip("/"):
         command = find(session, name)
         session.screen.show(_table([(f"/{command.usage}", _described(command))]))
@@ -244,7 +238,7 @@ COMMANDS: dict[str, Slash] = {command.name: command for command in _LISTED}
 _BY_ALIAS = {alias: command for command in _LISTED for alias in command.aliases.split()}
 
 
-def known(session: "Session") -> Mapping[str, Slash]:
+def known(session: Session) -> Mapping[str, Slash]:
     """All commands; the user's and the project's never hide a built-in one."""
     own = session.available.own()
     skills = {name: _own(name, summary, _skill) for name, summary in own.skills.items()}
@@ -252,20 +246,20 @@ def known(session: "Session") -> Mapping[str, Slash]:
     return {**skills, **added, **COMMANDS}
 
 
-def _own(name: str, summary: str, run: "Callable[[str, Session, str], Awaitable[None]]") -> Slash:
+def _own(name: str, summary: str, run: Callable[[str, Session, str], Awaitable[None]]) -> Slash:
     return Slash(name, summary, partial(run, name), waits=True)
 
 
-async def _prompt(name: str, session: "Session", rest: str) -> None:
+async def _prompt(name: str, session: Session, rest: str) -> None:
     """Submit a custom command; the run expands it (`nodes/command.py`)."""
     session.submit(f"/{name} {rest}".strip())
 
 
-async def _skill(name: str, session: "Session", rest: str) -> None:
+async def _skill(name: str, session: Session, rest: str) -> None:
     session.submit(f"Use the skill {name!r}. {rest}".strip())
 
 
-def offers(session: "Session", typed: str) -> Mapping[str, Offer]:
+def offers(session: Session, typed: str) -> Mapping[str, Offer]:
     """Completions for a name being typed, including an MCP server's prompts after `SERVER:`."""
     there = dict(known(session))
     server, colon, _ = typed.partition(":")
@@ -279,7 +273,7 @@ def offers(session: "Session", typed: str) -> Mapping[str, Offer]:
     }
 
 
-def find(session: "Session", name: str) -> Slash:
+def find(session: Session, name: str) -> Slash:
     """Find a command by name, alias or unique prefix. Raises `UserError`."""
     there = known(session)
     if found := there.get(name) or _BY_ALIAS.get(name):
@@ -302,7 +296,7 @@ def is_command(line: str) -> bool:
     return _NAME.match(line.strip()) is not None
 
 
-def typed(session: "Session", line: str) -> None:
+def typed(session: Session, line: str) -> None:
     """Handle a sent line: a command, a shell line or a prompt. What would disturb a working agent is queued."""
     if line.startswith("!") and line[1:].strip() and not session.busy:
         session.pursue(lambda: run_shell_line(session, line[1:].strip()))
@@ -321,7 +315,7 @@ def typed(session: "Session", line: str) -> None:
         session.aside(_executed(session, command, found[2] or ""))
 
 
-async def _executed(session: "Session", command: Slash, rest: str) -> None:
+async def _executed(session: Session, command: Slash, rest: str) -> None:
     session.screen.note(f"/{command.name} {rest}".rstrip())
     await command.run(session, rest)
 

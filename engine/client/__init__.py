@@ -28,6 +28,7 @@ from interlock.engine.options import (
 from interlock.engine.read import ENDED, STATUSES, Request, RunRow, Step, path
 from interlock.engine.read.calls import Agent, Call
 from interlock.engine.store import Store, diagnosed, reading, state_home
+from interlock.engine.store.places import carry_over
 
 if TYPE_CHECKING:
     from interlock.engine.client.changes import Change, Rewind
@@ -317,7 +318,6 @@ class Client(Views):
 
         It works in `workspace`, in place, or by default in a new folder beside the run's own. Raises `UserError`.
         """
-        from interlock.engine.store.places import carry_over
         from interlock.engine.travel.fork import fork_run
 
         run = self.run(run, self.options.workspace).run

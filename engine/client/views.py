@@ -13,6 +13,9 @@ from interlock.engine.read import RunRow
 from interlock.engine.read import calls as of_calls
 from interlock.engine.read.calls import Call
 from interlock.engine.store import checkpoints as of_states
+from interlock.engine.store.audit import Record
+from interlock.engine.store.blobs import patch_of
+from interlock.engine.store.lineage import deepest
 from interlock.engine.store.places import undone as undone_of
 from interlock.state.errors import UserError
 
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
     from interlock.engine.client.record import Seen
     from interlock.engine.effect_hints import Hint
     from interlock.engine.read.lives import Life
-    from interlock.engine.store.audit import Record
     from interlock.engine.store.keeping import Due, Plan
     from interlock.engine.store.usage import By
     from interlock.engine.store.usage import Sums as Sums
@@ -90,8 +92,6 @@ class Views:
 
     def innermost(self, run: str) -> str:
         """The subtask that a task waits for, else the run itself."""
-        from interlock.engine.store.lineage import deepest
-
         return deepest(self.home, run)
 
     def path(self, run: str) -> list[tuple[str, int]]:
@@ -153,8 +153,6 @@ class Views:
 
     def patch(self, run: str) -> bytes:
         """What a run changed, for `git apply`. Raises `UserError` if there is nothing."""
-        from interlock.engine.store.blobs import patch_of
-
         row = self.run(run)
         if (kept := patch_of(self.home, row.run)) is not None:
             return kept
@@ -235,7 +233,7 @@ class Views:
 
         return verify(self.home, heads)
 
-    def audit_records(self, since: float = 0.0, run: str | None = None) -> "Iterator[Record]":
+    def audit_records(self, since: float = 0.0, run: str | None = None) -> Iterator[Record]:
         """The audit's records from a time on (unix, seconds), of a run or of all."""
         from interlock.engine.store.audited import records
 
