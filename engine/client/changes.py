@@ -85,7 +85,7 @@ def rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
     return Rewind(changes, run, step, files, work)
 
 
-def undo(home: Path, run: RunRow, call: str | None) -> list[Change]:
+def undo(home: Path, run: RunRow, call: str | None = None) -> list[Change]:
     """Take back what a run, or one call, did to the files. Raises `UserError` if somebody changed them since."""
     RunFiles(home, run).refuse_driven()
     refuse_delivered(home, run)
