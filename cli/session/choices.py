@@ -2,7 +2,7 @@
 
 import base64
 from asyncio import to_thread
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from threading import Thread
 
@@ -23,68 +23,28 @@ from interlock.engine.client.window import window
 from interlock.services.config.formats import changed_settings
 from interlock.state.errors import InterlockError, UserError
 
-
-async def _chosen(session: Session, title: str, rows: Sequence[Row], now: str, rest: str) -> str | None:
-    if rest.strip():
-        return rest.strip()
-    at = next((place for place, row in enumerate(rows) if row.value == now), 0)
-    picked = await session.terminal.pick(title, rows, at)
-    return picked and picked.value
+Run = Callable[[Session, str], Awaitable[None] | None]
+Complete = Callable[[Session, str], Iterable[str]]
+Found = Callable[[Session], Mapping[str, str]]
 
 
-def models(session: Session, _: str) -> Iterable[str]:
-    return choices.models(session)
+def choice(name: str) -> tuple[Run, Complete]:
+    """How `/NAME` chooses, and completes what can be chosen."""
+    title, found, now, take = _CHOICES[name]
 
+    async def choose(session: Session, rest: str) -> None:
+        known = await to_thread(found, session)
+        chosen = rest.strip()
+        if not chosen:
+            rows = [Row(one, about, one) for one, about in known.items()]
+            at = next((place for place, row in enumerate(rows) if row.value == now(session)), 0)
+            if (picked := await session.terminal.pick(title, rows, at)) is None:
+                return
+            chosen = picked.value
+        if taking := take(session, chosen):
+            await taking
 
-async def model(session: Session, rest: str) -> None:
-    found = await to_thread(lambda: choices.models(session))
-    name = await _chosen(session, "Which model? Or: /model provider:model", _rows(found), session.model, rest)
-    if name is not None:
-        await to_thread(lambda: choices.take_model(session, name))
-
-
-def modes(session: Session, _: str) -> Iterable[str]:
-    return choices.modes(session)
-
-
-async def mode(session: Session, rest: str) -> None:
-    found = await to_thread(lambda: choices.modes(session))
-    name = await _chosen(session, "Which mode of work?", _rows(found), session.mode, rest)
-    if name is not None:
-        choices.take_mode(session, name)
-
-
-def approval_modes(session: Session, _: str) -> Iterable[str]:
-    return choices.approval_modes(session)
-
-
-async def approval_mode(session: Session, rest: str) -> None:
-    rows = _rows(choices.approval_modes(session))
-    name = await _chosen(session, "What needs asking?", rows, session.approval_mode, rest)
-    if name is not None:
-        choices.take_approval_mode(session, name)
-
-
-def loop_choices(_session: Session, _: str) -> Iterable[str]:
-    return choices.LOOPS
-
-
-async def loops(session: Session, rest: str) -> None:
-    name = await _chosen(session, "Loop detection?", _rows(choices.LOOPS), "on", rest)
-    if name is not None:
-        choices.take_loops(session, name)
-
-
-def _rows(found: Mapping[str, str]) -> list[Row]:
-    return [Row(name, about, name) for name, about in found.items()]
-
-
-async def plan(session: Session, rest: str) -> None:
-    choices.plan(session, rest.strip())
-
-
-async def compress(session: Session, _: str) -> None:
-    travel.compress(session)
+    return choose, lambda session, _: found(session)
 
 
 async def stats(session: Session, _: str) -> None:
@@ -163,21 +123,38 @@ async def mcp(session: Session, rest: str) -> None:
         await show_printed(session, "mcp", ["-C", str(session.workspace), *typed])
 
 
-def themes(_session: Session, _: str) -> Iterable[str]:
-    return THEMES
-
-
-async def theme(session: Session, rest: str) -> None:
-    rows = [Row(name, "", name) for name in THEMES]
-    name = await _chosen(session, "Which colours?", rows, session.screen.theme.name, rest)
-    if name is None:
-        return
+async def _take_theme(session: Session, name: str) -> None:
     found = find_theme(name)
     if found is None:
         raise UserError(f"No theme {name!r}.{nearest(name, [*THEMES])} There are {', '.join(THEMES)}.")
     session.screen.theme = found
     await _keep(session, "ui", "theme", found.name)
     session.screen.note(f"Theme {found.name}; kept in your settings.")
+
+
+_CHOICES: Mapping[str, tuple[str, Found, Callable[[Session], str], Run]] = {
+    "model": (
+        "Which model? Or: /model provider:model",
+        choices.models,
+        lambda session: session.model,
+        lambda session, name: to_thread(choices.take_model, session, name),
+    ),
+    "mode": ("Which mode of work?", choices.modes, lambda session: session.mode, choices.take_mode),
+    "approval-mode": (
+        "What needs asking?",
+        choices.approval_modes,
+        lambda session: session.approval_mode,
+        choices.take_approval_mode,
+    ),
+    "loops": ("Loop detection?", lambda _: choices.LOOPS, lambda _: "on", choices.take_loops),
+    "theme": (
+        "Which colours?",
+        lambda _: dict.fromkeys(THEMES, ""),
+        lambda session: session.screen.theme.name,
+        _take_theme,
+    ),
+}
+"""Command → the question, what can be chosen and what each means, what counts now, and how it is taken."""
 
 
 async def dress(session: Session) -> None:
@@ -220,10 +197,6 @@ async def _keep(session: Session, section: str, key: str, value: object) -> None
 
 
 _SHOWN = 20
-
-
-async def clear(session: Session, _: str) -> None:
-    travel.clear(session)
 
 
 def runs(session: Session, _: str) -> Iterable[str]:
