@@ -16,6 +16,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
+from mcp import types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
 from interlock.cli.render.pending import commands
 from interlock.engine.client import Client, Decision, Outcome, Pending, stopper
 from interlock.engine.client.requests import Request, Way, asked, decided, filled, form, headline, ways
@@ -52,10 +57,6 @@ def tools_of(workflows: "Sequence[Pipeline]") -> "dict[str, Pipeline]":
 
 async def serve(workflows: "Mapping[str, Pipeline]", client: Client) -> None:
     """Serve on stdin and stdout until the client disconnects. A signal stops the runs, answers and exits."""
-    from mcp import types
-    from mcp.server.lowlevel import Server
-    from mcp.server.stdio import stdio_server
-
     calls = _Calls()
     tools = [_tool(name, workflow) for name, workflow in workflows.items()]
     parked: dict[str, Outcome] = {}
@@ -99,8 +100,6 @@ class _Calls:
 
     async def made(self, caller: "_Caller", played: Coroutine[Any, Any, Outcome]) -> Outcome:
         """Await the outcome. If the client cancels its call, its run stops as it does at a signal."""
-        import anyio
-
         self._open.add(caller)
         playing = asyncio.ensure_future(played)
         try:
@@ -238,14 +237,10 @@ async def _played(
 
 
 def _failed(text: str) -> "types.CallToolResult":
-    from mcp import types
-
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
 def _result(outcome: Outcome) -> "types.CallToolResult":
-    from mcp import types
-
     content: list[types.ContentBlock] = [types.TextContent(text=_text(outcome))]
     ended_badly = outcome.exit_code != 0 and outcome.status != "waiting"
     return types.CallToolResult(content=content, structured_content=_facts(outcome), is_error=ended_badly)

@@ -8,10 +8,12 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
+from interlock.cli import quick_start
 from interlock.cli.acp.wire import (
     INTERNAL,
     INVALID,
@@ -302,10 +304,6 @@ def _terminal_login() -> Frame:
 
 def _import_ahead() -> None:
     """While the person has still to type."""
-    from importlib import import_module
-
-    from interlock.cli import quick_start
-
     quick_start.begin()
     import_module("interlock.cli.acp.session")
     import_module("interlock.engine.driver.runner")

@@ -19,6 +19,7 @@ from interlock.state.events import (
     ToolStart,
     ToolUse,
 )
+from interlock.state.task import steps_of
 from interlock.state.text import visible
 from interlock.tools.table import TOOLS
 
@@ -193,8 +194,6 @@ def diffs(diff: str, path: str) -> Iterator[Update]:
 
 
 def _plan(args: Mapping[str, Any]) -> Iterator[Update]:
-    from interlock.state.task import steps_of
-
     todos: Any = args.get("todos") or []
     steps: list[Mapping[str, Any]] = [{**s} for s in steps_of(todos)] if isinstance(todos, str) else todos
     entries = [

@@ -1,16 +1,14 @@
 """auth: shows, tests, changes and removes keys and servers of every provider."""
 
 import sys
-from typing import TYPE_CHECKING
+from getpass import getpass
 
 from interlock.cli.flags import options_here
 from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import err, out, show_json, show_table
+from interlock.engine.client import Options
 from interlock.state.errors import UserError
 from interlock.state.text import counted, listed, visible
-
-if TYPE_CHECKING:
-    from interlock.engine.client import Options
 
 _NAMED = 5
 
@@ -48,7 +46,7 @@ def auth(args: Args) -> int | None:
     return _set(options, args.provider, args.url) if args.what == "set" else _remove(options, args.provider)
 
 
-def _list(options: "Options", as_json: bool) -> int | None:
+def _list(options: Options, as_json: bool) -> int | None:
     from interlock.engine.client.credentials import credentials
 
     found = credentials(options)
@@ -64,7 +62,7 @@ def _list(options: "Options", as_json: bool) -> int | None:
     return None
 
 
-def _test(options: "Options", provider: str, as_json: bool) -> int:
+def _test(options: Options, provider: str, as_json: bool) -> int:
     """Test one provider, or all that have a key or a server."""
     from interlock.engine.client.credentials import credentials, tested
 
@@ -99,7 +97,7 @@ def _models(found: list[str]) -> str:
     )
 
 
-def _set(options: "Options", provider: str, url: str) -> None:
+def _set(options: Options, provider: str, url: str) -> None:
     from interlock.engine.client.credentials import shadowing, stored
 
     key = _key(f"Key of {provider} (isn't shown{'; empty: it needs none' if url else ''}): ")
@@ -112,12 +110,10 @@ def _set(options: "Options", provider: str, url: str) -> None:
 def _key(question: str) -> str:
     if not sys.stdin.isatty():
         return sys.stdin.readline().strip()
-    from getpass import getpass
-
     return getpass(question).strip()
 
 
-def _remove(options: "Options", provider: str) -> None:
+def _remove(options: Options, provider: str) -> None:
     from interlock.engine.client.credentials import removed
 
     still = removed(options, provider)

@@ -1,6 +1,7 @@
 """checks: how policy decides on a call in this folder, and by which rule; which hooks apply, and what an event runs."""
 
 import argparse
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,8 +100,6 @@ def policy(args: Args) -> int | None:
         raise UserError(f"No action {args.action!r}, expected check. See: interlock policy --help")
     if (args.tool is None) is (args.batch is None):
         raise UserError("Give a TOOL with its arguments, or --batch FILE.jsonl. See: interlock policy --help")
-    import asyncio
-
     from interlock.engine.client.check import PolicyCheck
 
     mode = "yolo" if args.yolo else None
@@ -140,8 +139,6 @@ def _scope(args: Args) -> dict[str, Any]:
 
 def _batch(check: "PolicyCheck", args: Args) -> int:
     """Check each line of a batch; its own fields override the flags."""
-    import asyncio
-
     warn(check.warnings)
     exit_code = 0
     for _, line in batch_lines(args.batch):
@@ -298,8 +295,6 @@ def _list(check: "HookCheck", as_json: bool) -> None:
 
 
 def _try(check: "HookCheck", event: Any, payload: dict[str, Any], args: Args) -> None:
-    import asyncio
-
     shown = asyncio.run(check.run(event, payload)) if args.run else check.planned(event, payload)
     if args.json:
         show_json({**shown, "warnings": list(check.warnings)})

@@ -18,7 +18,9 @@ from interlock.cli.parsing import Args, OneOf, Parser, one_of
 from interlock.cli.render.output import one_line
 from interlock.engine.client import WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client
 from interlock.engine.client.requests import named
+from interlock.graphs import PIPELINES
 from interlock.state.errors import InterlockError
+from interlock.state.names import ALIASES
 
 _SHELLS = ("bash", "zsh", "fish")
 
@@ -186,8 +188,6 @@ def _requests(words: Sequence[str]) -> list[Word]:
 def _workflows(_: Sequence[str]) -> list[Word]:
     from importlib.metadata import entry_points
 
-    from interlock.graphs import PIPELINES
-
     files = [
         file for root in (Path.cwd(), Path.home()) for file in sorted((root / WORKFLOWS_FOLDER).glob("*.py"))
     ]
@@ -203,8 +203,6 @@ def _tools(_: Sequence[str]) -> list[Word]:
 
 
 def _models(_: Sequence[str]) -> list[Word]:
-    from interlock.state.names import ALIASES
-
     routed = Word("auto", "routed, per prompt")
     return [routed, *(Word(*one) for one in ALIASES.items()), Word("script:", "a file of replies")]
 

@@ -2,17 +2,27 @@
 
 import os
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import amount, counted, out, place, show_json
-from interlock.engine.client import Client
+from interlock.engine.client import Client, telemetry_problem
+from interlock.engine.client.fleet import Fleet, isolation
 from interlock.engine.client.health import PARTS, Finding, damaged_pages, examined
+from interlock.services.config.formats import load_dotenv
+from interlock.services.files.disk import close_to_others
+from interlock.services.hooks.scripts import scripts_of
+from interlock.services.process.supervisor import bound_note, escape_note
+from interlock.services.secrets.environment import kept_back
 from interlock.state.errors import InterlockError, SandboxError, UserError
+from interlock.tools._syntax import EXTRA, GRAMMARS, installed
 
 if TYPE_CHECKING:
     from interlock.services.config.settings import HookLayer
@@ -65,11 +75,6 @@ def _workflow(args: Args) -> Iterator[Finding]:
 
 
 def _machine() -> Iterator[Finding]:
-    import shutil
-    from importlib.metadata import version
-
-    from interlock.services.process.supervisor import bound_note, escape_note
-    from interlock.tools._syntax import EXTRA, GRAMMARS, installed
     from interlock.tools.search.ripgrep import find_ripgrep
 
     yield Finding("ok", "interlock", f"{version('interlock-agent')}, Python {sys.version.split()[0]}")
@@ -112,8 +117,6 @@ def _sandbox() -> Finding:
 
 def _worker(home: Path) -> Iterator[Finding]:
     """What a worker on this host would isolate; nothing where runs are in a file."""
-    from interlock.engine.client.fleet import Fleet, isolation
-
     try:
         Fleet(home)
         lines = isolation(os.environ, everything=False, clones=True)
@@ -126,7 +129,6 @@ def _worker(home: Path) -> Iterator[Finding]:
 
 
 def _settings() -> Iterator[Finding]:
-    from interlock.services.config.formats import load_dotenv
     from interlock.services.config.settings import load_settings
     from interlock.services.models import check_credentials
     from interlock.services.trust import is_trusted
@@ -157,8 +159,6 @@ def _settings() -> Iterator[Finding]:
 
 def _telemetry(settings: "Settings") -> Iterator[Finding]:
     if settings.telemetry.enabled:
-        from interlock.engine.client import telemetry_problem
-
         told = settings.telemetry.outfile or settings.telemetry.otlp_endpoint
         why = telemetry_problem(settings)
         yield Finding("note" if why else "ok", "telemetry", why or f"sent to {told}")
@@ -205,8 +205,6 @@ def _brought(root: Path, home: Path, trusted: bool, settings: "Settings") -> Ite
 
 
 def _notify(settings: "Settings") -> Iterator[Finding]:
-    from urllib.parse import urlsplit
-
     notify = settings.general.notify
     command = notify.command if isinstance(notify.command, str) else shlex.join(notify.command)
     host = urlsplit(notify.webhook).netloc.rpartition("@")[2]
@@ -220,7 +218,6 @@ def _notify(settings: "Settings") -> Iterator[Finding]:
 
 
 def _left_out(root: Path, home: Path, env: Mapping[str, str], settings: "Settings") -> Iterator[Finding]:
-    from interlock.services.secrets.environment import kept_back
     from interlock.services.trust import ignored_line, is_trusted, project_files
 
     if not is_trusted(root, home):
@@ -255,7 +252,6 @@ def _named(files: Iterable[Path]) -> str:
 
 def _hooks(layers: "Sequence[HookLayer]", env: Mapping[str, str], root: Path) -> Iterator[Finding]:
     from interlock.services.hooks.configured import load_hooks
-    from interlock.services.hooks.scripts import scripts_of
 
     try:
         book = load_hooks(layers, env)
@@ -309,8 +305,6 @@ def _due() -> Iterator[Finding]:
 
 def _closed(home: Path) -> Iterator[Finding]:
     """Close to other users what is ours in the state directory, and the directory if nothing else is in it."""
-    from interlock.services.files.disk import close_to_others
-
     try:
         repaired = [part for part in PARTS if close_to_others(home / part)]
         if home.stat().st_mode & 0o077 and {entry.name for entry in home.iterdir()} <= {*PARTS}:

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 from interlock.cli.flags import existing_folder
 from interlock.cli.forked import FORKER
 from interlock.cli.parsing import Args, Parser, duration, flag, number
+from interlock.cli.render.events import call_mark
 from interlock.cli.render.output import counted, elapsed, err, out, show_json, show_table
-from interlock.engine.client import Client, Options, state_home
+from interlock.engine.client import Client, Options, RunRow, state_home
 from interlock.engine.client.fleet import Fleet, delivery, isolation, set_up_by_hand
+from interlock.engine.client.words import call_facts
 from interlock.state.errors import EXIT_CODES, UserError
+from interlock.state.events import Event, MessageEvent, ToolResultEvent
 from interlock.state.names import GIT_QUEUE
 
 if TYPE_CHECKING:
-    from interlock.engine.client import RunRow
     from interlock.engine.client.fleet import Job
-    from interlock.state.events import Event
 
 _BUSY = ("running", "queued")
 _LOOK_S = 0.5
@@ -146,11 +147,7 @@ async def _logged(client: Client, run: str, *, follows: bool) -> int:
     return 0
 
 
-def _print(event: "Event") -> None:
-    from interlock.cli.render.events import call_mark
-    from interlock.engine.client.words import call_facts
-    from interlock.state.events import MessageEvent, ToolResultEvent
-
+def _print(event: Event) -> None:
     if isinstance(event, MessageEvent) and not event.delta:
         out().print(f"> {event.content}" if event.role == "user" else event.content)
     elif isinstance(event, ToolResultEvent):
@@ -201,7 +198,7 @@ def wait(args: Args) -> int:
     return next((code for name in names if (code := _code(client, name))), 0)
 
 
-def _standing(client: Client, row: "RunRow | None") -> tuple[str, tuple[bool, str]]:
+def _standing(client: Client, row: RunRow | None) -> tuple[str, tuple[bool, str]]:
     """Status of a run, and what `delivery` says of it."""
     if row is None:
         return "removed", (False, "")

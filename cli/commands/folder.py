@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.inputs import agreed
 from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import err, one_line, out, place, show_json, show_table
+from interlock.services.files.disk import make_directories, read_text_file
 from interlock.state.errors import UserError
+from interlock.state.text import estimate_tokens, visible
 
 if TYPE_CHECKING:
     from interlock.services.trust import Answer, ProjectFile
@@ -155,7 +157,6 @@ def memory(args: Args) -> int | None:
 
 def _show_memory(args: Args, root: Path) -> int:
     from interlock.services.context.memory import load_memory
-    from interlock.state.text import estimate_tokens, visible
 
     files = load_memory(roots=[root], home=Path.home(), names=_memory_names(root))
     if args.json:
@@ -177,7 +178,6 @@ def _show_memory(args: Args, root: Path) -> int:
 
 
 def _add_memory(args: Args, root: Path) -> int:
-    from interlock.services.files.disk import make_directories, read_text_file
     from interlock.services.files.filesystem import replace_file
     from interlock.tools.save_memory import with_fact
 

@@ -11,6 +11,7 @@ from interlock.cli.render.output import err, out, show_json, show_table, warn
 from interlock.engine.client import LISTING, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Client, Options
 from interlock.graphs import PIPELINES
 from interlock.state.errors import UserError
+from interlock.state.text import visible
 
 
 def workflows_parser() -> Parser:
@@ -154,7 +155,6 @@ def modes_parser() -> Parser:
 
 def modes(args: Args) -> int | None:
     from interlock.services.policy.modes import load_modes
-    from interlock.state.text import visible
 
     modes, problems = load_modes(*folder_of(args))
     warn(problems)

@@ -23,6 +23,8 @@ from interlock.cli.render.output import (
     show_table,
     warn,
 )
+from interlock.engine.client import Client
+from interlock.graphs import PIPELINES
 from interlock.state.errors import UserError
 
 _ABOUT = """\
@@ -261,8 +263,6 @@ def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
 
 def _serve(args: Args) -> int:
     from interlock.cli.serve import serve, tools_of
-    from interlock.engine.client import Client
-    from interlock.graphs import PIPELINES
 
     named = [name for name in (args.name, args.target, *args.args) if name is not None]
     client = Client(options_here(args, model=args.model, approval_mode=args.approval_mode))

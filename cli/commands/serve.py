@@ -5,15 +5,12 @@ import re
 import sys
 from argparse import ArgumentTypeError
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from interlock.cli.flags import add_running_flags, options_from
 from interlock.cli.parsing import Args, Parser, flag, number
 from interlock.cli.render.output import out
+from interlock.engine.client import Client, Options, state_home
 from interlock.state.errors import UserError
-
-if TYPE_CHECKING:
-    from interlock.engine.client import Options
 
 _READ_ONLY = "The server was started with --read-only."
 
@@ -55,7 +52,6 @@ def serve(args: Args) -> int | None:
         return _token(args)
     from interlock.cli.web.app import run
     from interlock.cli.web.guard import Access, Proxy
-    from interlock.engine.client import Client
 
     proxy = Proxy(args.trusted_proxy, args.user_header) if args.trusted_proxy else None
     options = replace(options_from(args), interactive=True, door="page")
@@ -65,7 +61,6 @@ def serve(args: Args) -> int | None:
 
 def _token(args: Args) -> None:
     from interlock.cli.web.guard import ROLES, Tokens
-    from interlock.engine.client import state_home
 
     tokens, words = Tokens(state_home()), list(args.words)
     if words == ["token", "list"]:
@@ -109,7 +104,7 @@ def acp(args: Args) -> int:
     return 0
 
 
-def _set_up(options: "Options") -> int:
+def _set_up(options: Options) -> int:
     """For editors, which offer this where no model has been chosen."""
     from interlock.cli.session import first_start
 

@@ -7,7 +7,10 @@ from html import escape
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from markdown_it import MarkdownIt
+
 from interlock.cli.render.output import amount, counted, cut, elapsed, is_diff, one_line, way
+from interlock.cli.render.worddiff import SIGNS, DiffLine, diff_lines
 from interlock.engine.client import Call
 from interlock.engine.client.deciders import came_to, clock, decision_words, who_decided
 from interlock.engine.client.requests import brief
@@ -222,8 +225,6 @@ def _html(part: Part, svg: str) -> str:
 
 def _diff(text: str) -> str:
     """A diff with changed words marked, as on a terminal; any other text as its lines."""
-    from interlock.cli.render.worddiff import SIGNS, DiffLine, diff_lines
-
     if not text:
         return ""
     kinds = {"added": "add", "removed": "del", "hunk": "hunk"}
@@ -249,8 +250,6 @@ def _text(text: str) -> str:
 
 def _rich(text: str) -> str:
     """A model's Markdown. HTML, links and pictures stay as they are written."""
-    from markdown_it import MarkdownIt
-
     read = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     return read.disable(["link", "image", "autolink", "reference", "entity"]).render(harmless(text))
 

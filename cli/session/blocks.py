@@ -27,6 +27,7 @@ from interlock.state.events import (
     ToolStart,
     ToolUse,
 )
+from interlock.state.task import steps_of
 from interlock.state.text import harmless
 
 if TYPE_CHECKING:
@@ -158,8 +159,6 @@ def todos_of(event: ToolUse) -> Sequence[Todo] | None:
     """The steps that a call writes down; None if it writes none."""
     todos = event.parameters.get("todos")
     if event.tool_name == "update_todo_list" and isinstance(todos, str):
-        from interlock.state.task import steps_of
-
         return steps_of(todos)
     if event.tool_name == "write_todos" and isinstance(todos, list):
         return [todo for todo in todos if isinstance(todo, dict)]

@@ -2,10 +2,9 @@
 
 import base64
 from asyncio import to_thread
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from threading import Thread
-from typing import TYPE_CHECKING
 
 from prompt_toolkit.application import get_app
 from prompt_toolkit.enums import EditingMode
@@ -16,78 +15,39 @@ from interlock.cli.driving import is_plain
 from interlock.cli.render.output import CHANGED, ago, one_line, place
 from interlock.cli.session.asking import Row
 from interlock.cli.session.programs import show_printed, words
+from interlock.cli.session.session import Session
+from interlock.cli.session.theme import THEMES, find_theme
 from interlock.engine.client import RunRow, choices, travel
 from interlock.engine.client.changes import Change
+from interlock.engine.client.window import window
+from interlock.services.config.formats import changed_settings
 from interlock.state.errors import InterlockError, UserError
 
-if TYPE_CHECKING:
-    from interlock.cli.session.session import Session
+Run = Callable[[Session, str], Awaitable[None] | None]
+Complete = Callable[[Session, str], Iterable[str]]
+Found = Callable[[Session], Mapping[str, str]]
 
 
-async def _chosen(session: "Session", title: str, rows: Sequence[Row], now: str, rest: str) -> str | None:
-    if rest.strip():
-        return rest.strip()
-    at = next((place for place, row in enumerate(rows) if row.value == now), 0)
-    picked = await session.terminal.pick(title, rows, at)
-    return picked and picked.value
+def choice(name: str) -> tuple[Run, Complete]:
+    """How `/NAME` chooses, and completes what can be chosen."""
+    title, found, now, take = _CHOICES[name]
+
+    async def choose(session: Session, rest: str) -> None:
+        known = await to_thread(found, session)
+        chosen = rest.strip()
+        if not chosen:
+            rows = [Row(one, about, one) for one, about in known.items()]
+            at = next((place for place, row in enumerate(rows) if row.value == now(session)), 0)
+            if (picked := await session.terminal.pick(title, rows, at)) is None:
+                return
+            chosen = picked.value
+        if taking := take(session, chosen):
+            await taking
+
+    return choose, lambda session, _: found(session)
 
 
-def models(session: "Session", _: str) -> Iterable[str]:
-    return choices.models(session)
-
-
-async def model(session: "Session", rest: str) -> None:
-    found = await to_thread(lambda: choices.models(session))
-    name = await _chosen(session, "Which model? Or: /model provider:model", _rows(found), session.model, rest)
-    if name is not None:
-        await to_thread(lambda: choices.take_model(session, name))
-
-
-def modes(session: "Session", _: str) -> Iterable[str]:
-    return choices.modes(session)
-
-
-async def mode(session: "Session", rest: str) -> None:
-    found = await to_thread(lambda: choices.modes(session))
-    name = await _chosen(session, "Which mode of work?", _rows(found), session.mode, rest)
-    if name is not None:
-        choices.take_mode(session, name)
-
-
-def approval_modes(session: "Session", _: str) -> Iterable[str]:
-    return choices.approval_modes(session)
-
-
-async def approval_mode(session: "Session", rest: str) -> None:
-    rows = _rows(choices.approval_modes(session))
-    name = await _chosen(session, "What needs asking?", rows, session.approval_mode, rest)
-    if name is not None:
-        choices.take_approval_mode(session, name)
-
-
-def loop_choices(_session: "Session", _: str) -> Iterable[str]:
-    return choices.LOOPS
-
-
-async def loops(session: "Session", rest: str) -> None:
-    name = await _chosen(session, "Loop detection?", _rows(choices.LOOPS), "on", rest)
-    if name is not None:
-        choices.take_loops(session, name)
-
-
-def _rows(found: Mapping[str, str]) -> list[Row]:
-    return [Row(name, about, name) for name, about in found.items()]
-
-
-async def plan(session: "Session", rest: str) -> None:
-    choices.plan(session, rest.strip())
-
-
-async def compress(session: "Session", _: str) -> None:
-    travel.compress(session)
-
-
-async def stats(session: "Session", _: str) -> None:
+async def stats(session: Session, _: str) -> None:
     from interlock.cli.render.export import usage_lines
 
     run = session.client.run(session.this_run)
@@ -96,9 +56,7 @@ async def stats(session: "Session", _: str) -> None:
     session.screen.show(Text("\n".join(lines)))
 
 
-async def context(session: "Session", _: str) -> None:
-    from interlock.engine.client.window import window
-
+async def context(session: Session, _: str) -> None:
     found = await to_thread(lambda: window(session))
     of = f" of {found.size:,}" if found.size else ""
     lines = [f"{found.used:,}{of} tokens, estimated · {found.model}"]
@@ -115,18 +73,18 @@ async def context(session: "Session", _: str) -> None:
     session.screen.show(Text("\n".join(line.rstrip() for line in lines)))
 
 
-async def editor(session: "Session", rest: str) -> None:
+async def editor(session: Session, rest: str) -> None:
     if text := await session.edit(rest, ".md"):
         session.terminal.suggest(text.rstrip("\n"))
 
 
-def auth_words(_session: "Session", typed: str) -> Iterable[str]:
+def auth_words(_session: Session, typed: str) -> Iterable[str]:
     from interlock.engine.client.credentials import providers
 
     return ("test", "set", "remove") if " " not in typed.lstrip() else providers()
 
 
-async def auth(session: "Session", rest: str) -> None:
+async def auth(session: Session, rest: str) -> None:
     """Run `interlock auth`; a key is typed in the whole terminal."""
     typed = [*words(rest), "-C", str(session.workspace)]
     if typed[0] == "set":
@@ -135,7 +93,7 @@ async def auth(session: "Session", rest: str) -> None:
         await show_printed(session, "auth", typed)
 
 
-async def copy(session: "Session", _: str) -> None:
+async def copy(session: Session, _: str) -> None:
     """Copy the last answer through the terminal (OSC 52), which works over ssh, too."""
     if is_plain():
         raise UserError("This terminal has no clipboard that a program can reach.")
@@ -148,12 +106,12 @@ async def copy(session: "Session", _: str) -> None:
     session.screen.note(f"Sent {len(text):,} characters to the terminal's clipboard.")
 
 
-def mcp_words(session: "Session", typed: str) -> Iterable[str]:
+def mcp_words(session: Session, typed: str) -> Iterable[str]:
     servers = session.available.own().servers
     return servers if typed.startswith(("test ", "auth ")) else ("list", "test", "auth")
 
 
-async def mcp(session: "Session", rest: str) -> None:
+async def mcp(session: Session, rest: str) -> None:
     """Run an `mcp` command; signing in needs the whole terminal."""
 
     typed = words(rest)
@@ -165,19 +123,7 @@ async def mcp(session: "Session", rest: str) -> None:
         await show_printed(session, "mcp", ["-C", str(session.workspace), *typed])
 
 
-def themes(_session: "Session", _: str) -> Iterable[str]:
-    from interlock.cli.session.theme import THEMES
-
-    return THEMES
-
-
-async def theme(session: "Session", rest: str) -> None:
-    from interlock.cli.session.theme import THEMES, find_theme
-
-    rows = [Row(name, "", name) for name in THEMES]
-    name = await _chosen(session, "Which colours?", rows, session.screen.theme.name, rest)
-    if name is None:
-        return
+async def _take_theme(session: Session, name: str) -> None:
     found = find_theme(name)
     if found is None:
         raise UserError(f"No theme {name!r}.{nearest(name, [*THEMES])} There are {', '.join(THEMES)}.")
@@ -186,10 +132,33 @@ async def theme(session: "Session", rest: str) -> None:
     session.screen.note(f"Theme {found.name}; kept in your settings.")
 
 
-async def dress(session: "Session") -> None:
-    """Apply the settings; a run reports those that can't be read."""
-    from interlock.cli.session.theme import THEMES, find_theme
+_CHOICES: Mapping[str, tuple[str, Found, Callable[[Session], str], Run]] = {
+    "model": (
+        "Which model? Or: /model provider:model",
+        choices.models,
+        lambda session: session.model,
+        lambda session, name: to_thread(choices.take_model, session, name),
+    ),
+    "mode": ("Which mode of work?", choices.modes, lambda session: session.mode, choices.take_mode),
+    "approval-mode": (
+        "What needs asking?",
+        choices.approval_modes,
+        lambda session: session.approval_mode,
+        choices.take_approval_mode,
+    ),
+    "loops": ("Loop detection?", lambda _: choices.LOOPS, lambda _: "on", choices.take_loops),
+    "theme": (
+        "Which colours?",
+        lambda _: dict.fromkeys(THEMES, ""),
+        lambda session: session.screen.theme.name,
+        _take_theme,
+    ),
+}
+"""Command → the question, what can be chosen and what each means, what counts now, and how it is taken."""
 
+
+async def dress(session: Session) -> None:
+    """Apply the settings; a run reports those that can't be read."""
     if session.run is None and not session.busy:
         folder = place(str(session.workspace))
         session.screen.note(f"Interlock in {folder}. Commands and keys: /help")
@@ -208,7 +177,7 @@ async def dress(session: "Session") -> None:
             session.screen.note(f"No theme {ui.theme!r} (`ui.theme`). There are {', '.join(THEMES)}.", "warn")
 
 
-async def vim(session: "Session", _: str) -> None:
+async def vim(session: Session, _: str) -> None:
     app = get_app()
     on = app.editing_mode is not EditingMode.VI
     app.editing_mode = EditingMode.VI if on else EditingMode.EMACS
@@ -216,9 +185,8 @@ async def vim(session: "Session", _: str) -> None:
     session.screen.note(f"vi keys are {'on' if on else 'off'}; kept in your settings.")
 
 
-async def _keep(session: "Session", section: str, key: str, value: object) -> None:
+async def _keep(session: Session, section: str, key: str, value: object) -> None:
     """Save a value in the user's own settings. Raises `ConfigError`."""
-    from interlock.services.config.formats import changed_settings
 
     def write() -> None:
         file = session.options.user_home / ".interlock" / "settings.json"
@@ -231,15 +199,11 @@ async def _keep(session: "Session", section: str, key: str, value: object) -> No
 _SHOWN = 20
 
 
-async def clear(session: "Session", _: str) -> None:
-    travel.clear(session)
-
-
-def runs(session: "Session", _: str) -> Iterable[str]:
+def runs(session: Session, _: str) -> Iterable[str]:
     return [row.run for row in travel.runs_here(session)]
 
 
-async def resume(session: "Session", rest: str) -> None:
+async def resume(session: Session, rest: str) -> None:
     name = rest.strip()
     if not name:
         found = await to_thread(lambda: travel.runs_here(session))
@@ -259,7 +223,7 @@ _SEARCHED = 200
 """Runs whose conversations the picker searches: the newest."""
 
 
-def _read_texts(session: "Session", rows: Sequence[Row]) -> None:
+def _read_texts(session: Session, rows: Sequence[Row]) -> None:
     """Read what was said in each run, while the picker is open."""
     for row in rows[:_SEARCHED]:
         with suppress(InterlockError, OSError):
@@ -271,7 +235,7 @@ def _row(row: RunRow) -> Row:
     return Row(one_line(row.title) or row.workflow, f"{status} · {ago(row.updated)} · {row.run}", row.run)
 
 
-async def fork(session: "Session", rest: str) -> None:
+async def fork(session: Session, rest: str) -> None:
     """Without a step, fork in place and switch; files here don't match an earlier step, so that fork has a folder."""
     if not rest.strip():
         await travel.fork(session)
@@ -290,7 +254,7 @@ def _step_in(text: str, command: str) -> int:
     return int(text)
 
 
-async def rewind(session: "Session", rest: str) -> None:
+async def rewind(session: Session, rest: str) -> None:
     if rest.strip():
         point = travel.Prompt("", _step_in(rest, "/rewind"))
     else:
@@ -313,7 +277,7 @@ async def rewind(session: "Session", rest: str) -> None:
         session.terminal.suggest(point.text)
 
 
-def _show_changes(session: "Session", changes: Sequence[Change]) -> None:
+def _show_changes(session: Session, changes: Sequence[Change]) -> None:
     lines = Text("\n").join(Text(f"  {mark} {path}", CHANGED[mark]) for mark, path in changes[:_SHOWN])
     if len(changes) > _SHOWN:
         lines.append(f"\n  … and {len(changes) - _SHOWN} more", "dim")
@@ -321,7 +285,7 @@ def _show_changes(session: "Session", changes: Sequence[Change]) -> None:
         session.screen.show(lines)
 
 
-async def undo(session: "Session", rest: str) -> None:
+async def undo(session: Session, rest: str) -> None:
     run, call = session.this_run, None if rest.strip() == "all" else rest.strip()
     if call is not None:
         about = call

@@ -2,27 +2,27 @@
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 
 from interlock.cli.catalog import nearest
+from interlock.cli.commands.completion import candidates
 from interlock.cli.session import choices
+from interlock.cli.session.choices import Complete, Run, choice
 from interlock.cli.session.completion import Offer
 from interlock.cli.session.programs import run_shell_line, show_printed, words
-from interlock.engine.client import Outcome
+from interlock.cli.session.session import Session
+from interlock.engine.client import Outcome, travel
+from interlock.engine.client.choices import plan
+from interlock.graphs import PIPELINES
 from interlock.state.command import NAME
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.text import visible_json
 
-if TYPE_CHECKING:
-    from interlock.cli.session.session import Session
-
-Run = Callable[["Session", str], Awaitable[None]]
-Complete = Callable[["Session", str], Iterable[str]]
 Arguments = Callable[["Session", list[str]], list[str]]
 _NAME = re.compile(rf"/(\?|{NAME}|)(?:\s+(.*))?$", re.DOTALL)
 """A path isn't a command: `/etc/hosts is gone` is a prompt."""
@@ -58,22 +58,22 @@ class Slash:
         return self.usage.partition(" ")[0]
 
 
-def _here(session: "Session", typed: list[str]) -> list[str]:
+def _here(session: Session, typed: list[str]) -> list[str]:
     return [*typed, "-C", str(session.workspace)]
 
 
-def _this_run(session: "Session", typed: list[str]) -> list[str]:
+def _this_run(session: Session, typed: list[str]) -> list[str]:
     """Prepend this run, unless the arguments name another."""
     named = typed and not typed[0].startswith("-") and not typed[0].isdecimal()
     return typed if named else [session.this_run, *typed]
 
 
-def _diff(session: "Session", typed: list[str]) -> list[str]:
+def _diff(session: Session, typed: list[str]) -> list[str]:
     arguments = _this_run(session, typed)
     return arguments if len(arguments) > 1 else [*arguments, "--files"]
 
 
-def _export(session: "Session", typed: list[str]) -> list[str]:
+def _export(session: Session, typed: list[str]) -> list[str]:
     run = session.this_run
     arguments = typed or [str(session.workspace / f"run-{run}.html")]
     return [run, *([] if {"-o", "--output"} & {*arguments} else ["-o"]), *arguments]
@@ -85,12 +85,10 @@ def _printing(
     """A command that prints what `interlock NAME` does, completed as in a shell; `arguments` makes its arguments."""
     name = usage.partition(" ")[0]
 
-    async def run(session: "Session", rest: str) -> None:
+    async def run(session: Session, rest: str) -> None:
         await show_printed(session, name, arguments(session, words(rest)))
 
-    def complete(session: "Session", typed: str) -> Iterable[str]:
-        from interlock.cli.commands.completion import candidates
-
+    def complete(session: Session, typed: str) -> Iterable[str]:
         *before, word = typed.split(" ")
         of_a_run = arguments in (_this_run, _diff, _export)
         known = _this_run(session, before) if of_a_run else before
@@ -101,11 +99,7 @@ def _printing(
     return Slash(usage, summary, run, complete, aliases)
 
 
-async def _init(session: "Session", rest: str) -> None:
-    session.begin_beside("init", rest.strip())
-
-
-async def _run(session: "Session", rest: str) -> None:
+async def _run(session: Session, rest: str) -> None:
     name, _, more = rest.strip().partition(" ")
     if not name:
         raise UserError('Which workflow? Expected /run WORKFLOW PROMPT, or /run WORKFLOW {"field": …}')
@@ -117,25 +111,17 @@ async def _run(session: "Session", rest: str) -> None:
             raise UserError(f"The input of /run isn't JSON: {error}") from error
 
     def done(outcome: Outcome) -> None:
-        from interlock.graphs import PIPELINES
-
         if name not in PIPELINES:  # ours have shown what they say
             session.screen.markdown(f"```json\n{visible_json(outcome.output, indent=2)}\n```")
 
     session.begin_beside(name, given, done)
 
 
-def _workflows(_: "Session", typed: str) -> Iterable[str]:
-    from interlock.cli.commands.completion import candidates
-
+def _workflows(_: Session, typed: str) -> Iterable[str]:
     return () if " " in typed else [found.value for found in candidates(["run", ""]).words]
 
 
-async def _quit(session: "Session", _: str) -> None:
-    session.leave()
-
-
-async def _help(session: "Session", rest: str) -> None:
+async def _help(session: Session, rest: str) -> None:
     if name := rest.strip().lstrip("/"):
         command = find(session, name)
         session.screen.show(_table([(f"/{command.usage}", _described(command))]))
@@ -149,39 +135,30 @@ async def _help(session: "Session", rest: str) -> None:
 
 _LISTED = (
     Slash("help [COMMAND]", "List commands and keys", _help, aliases="?"),
-    Slash("model [NAME]", "Show or choose the model, from the next prompt on", choices.model, choices.models),
-    Slash(
-        "mode [NAME]", "Show or choose the mode of work: architect, code, ask, …", choices.mode, choices.modes
-    ),
+    Slash("model [NAME]", "Show or choose the model, from the next prompt on", *choice("model")),
+    Slash("mode [NAME]", "Show or choose the mode of work: architect, code, ask, …", *choice("mode")),
     Slash(
         "approval-mode [MODE]",
         "Show or choose the approval mode: default, auto_edit or plan",
-        choices.approval_mode,
-        choices.approval_modes,
+        *choice("approval-mode"),
     ),
     Slash(
-        "plan [PROMPT]", "Plan first, and change nothing until you approve the plan", choices.plan, waits=True
+        "plan [PROMPT]",
+        "Plan first, and change nothing until you approve the plan",
+        lambda session, rest: plan(session, rest.strip()),
     ),
-    Slash(
-        "loops [on|off]",
-        "Turn loop detection on or off for this conversation",
-        choices.loops,
-        choices.loop_choices,
-        waits=True,
-    ),
+    Slash("loops [on|off]", "Turn loop detection on or off for this conversation", *choice("loops")),
     Slash(
         "compress",
         "Compress the conversation into a summary",
-        choices.compress,
+        lambda session, _: travel.compress(session),
         aliases="compact summarize",
-        waits=True,
     ),
     Slash(
         "clear",
         "Start a new conversation; /resume returns to this one",
-        choices.clear,
+        lambda session, _: travel.clear(session),
         aliases="new reset",
-        waits=True,
     ),
     Slash(
         "resume [RUN]",
@@ -189,16 +166,14 @@ _LISTED = (
         choices.resume,
         choices.runs,
         aliases="continue chat",
-        waits=True,
     ),
-    Slash("fork [STEP]", "Fork this run here; with STEP in a folder of its own", choices.fork, waits=True),
-    Slash("rewind [STEP]", "Go back to one of your prompts, with the files", choices.rewind, waits=True),
+    Slash("fork [STEP]", "Fork this run here; with STEP in a folder of its own", choices.fork),
+    Slash("rewind [STEP]", "Go back to one of your prompts, with the files", choices.rewind),
     Slash(
         "undo [CALL|all]",
         "Undo the last file change, one call, or all changes",
         choices.undo,
         aliases="restore",
-        waits=True,
     ),
     _printing("diff [STEP STEP]", "Show file changes of this run, or compare two steps", _diff),
     _printing("show [--calls]", "Show path, calls, tokens and decisions of this run", _this_run),
@@ -219,13 +194,16 @@ _LISTED = (
     _printing("tools", "List the tools available to the model"),
     Slash("mcp [test SERVER]", "List MCP servers and what they offer", choices.mcp, choices.mcp_words),
     _printing("memory [add TEXT]", "Show or extend the memory files, such as GEMINI.md", _here),
-    Slash("init [HINT]", "Explore this repository and write GEMINI.md; asks first", _init, waits=True),
+    Slash(
+        "init [HINT]",
+        "Explore this repository and write GEMINI.md; asks first",
+        lambda session, rest: session.begin_beside("init", rest.strip()),
+    ),
     Slash(
         "run WORKFLOW [PROMPT|JSON]",
         "Run another workflow, then come back to this conversation",
         _run,
         _workflows,
-        waits=True,
     ),
     _printing("agents", "List sub-agents", _here),
     _printing("hooks [test EVENT]", "List hooks, or show which hooks an event runs", _here),
@@ -236,15 +214,23 @@ _LISTED = (
         aliases="permissions",
     ),
     _printing("doctor", "Check this machine, the settings and the store"),
-    Slash("theme [NAME]", "Show or choose the colours", choices.theme, choices.themes),
+    Slash("theme [NAME]", "Show or choose the colours", *choice("theme")),
     Slash("vim", "Turn vi keys on or off", choices.vim),
-    Slash("quit", "Leave the session; the run can be resumed", _quit, aliases="exit q"),
+    Slash(
+        "quit",
+        "Leave the session; the run can be resumed",
+        lambda session, _: session.leave(),
+        aliases="exit q",
+    ),
 )
-COMMANDS: dict[str, Slash] = {command.name: command for command in _LISTED}
-_BY_ALIAS = {alias: command for command in _LISTED for alias in command.aliases.split()}
+
+_WAITING = ("plan", "loops", "compress", "clear", "resume", "fork", "rewind", "undo", "init", "run")
+"""Commands that wait while the agent works, which they would disturb."""
+COMMANDS: dict[str, Slash] = {one.name: replace(one, waits=one.name in _WAITING) for one in _LISTED}
+_BY_ALIAS = {alias: command for command in COMMANDS.values() for alias in command.aliases.split()}
 
 
-def known(session: "Session") -> Mapping[str, Slash]:
+def known(session: Session) -> Mapping[str, Slash]:
     """All commands; the user's and the project's never hide a built-in one."""
     own = session.available.own()
     skills = {name: _own(name, summary, _skill) for name, summary in own.skills.items()}
@@ -252,20 +238,20 @@ def known(session: "Session") -> Mapping[str, Slash]:
     return {**skills, **added, **COMMANDS}
 
 
-def _own(name: str, summary: str, run: "Callable[[str, Session, str], Awaitable[None]]") -> Slash:
+def _own(name: str, summary: str, run: Callable[[str, Session, str], None]) -> Slash:
     return Slash(name, summary, partial(run, name), waits=True)
 
 
-async def _prompt(name: str, session: "Session", rest: str) -> None:
+def _prompt(name: str, session: Session, rest: str) -> None:
     """Submit a custom command; the run expands it (`nodes/command.py`)."""
     session.submit(f"/{name} {rest}".strip())
 
 
-async def _skill(name: str, session: "Session", rest: str) -> None:
+def _skill(name: str, session: Session, rest: str) -> None:
     session.submit(f"Use the skill {name!r}. {rest}".strip())
 
 
-def offers(session: "Session", typed: str) -> Mapping[str, Offer]:
+def offers(session: Session, typed: str) -> Mapping[str, Offer]:
     """Completions for a name being typed, including an MCP server's prompts after `SERVER:`."""
     there = dict(known(session))
     server, colon, _ = typed.partition(":")
@@ -279,7 +265,7 @@ def offers(session: "Session", typed: str) -> Mapping[str, Offer]:
     }
 
 
-def find(session: "Session", name: str) -> Slash:
+def find(session: Session, name: str) -> Slash:
     """Find a command by name, alias or unique prefix. Raises `UserError`."""
     there = known(session)
     if found := there.get(name) or _BY_ALIAS.get(name):
@@ -302,7 +288,7 @@ def is_command(line: str) -> bool:
     return _NAME.match(line.strip()) is not None
 
 
-def typed(session: "Session", line: str) -> None:
+def typed(session: Session, line: str) -> None:
     """Handle a sent line: a command, a shell line or a prompt. What would disturb a working agent is queued."""
     if line.startswith("!") and line[1:].strip() and not session.busy:
         session.pursue(lambda: run_shell_line(session, line[1:].strip()))
@@ -321,9 +307,10 @@ def typed(session: "Session", line: str) -> None:
         session.aside(_executed(session, command, found[2] or ""))
 
 
-async def _executed(session: "Session", command: Slash, rest: str) -> None:
+async def _executed(session: Session, command: Slash, rest: str) -> None:
     session.screen.note(f"/{command.name} {rest}".rstrip())
-    await command.run(session, rest)
+    if running := command.run(session, rest):
+        await running
 
 
 def _described(command: "Slash") -> str:

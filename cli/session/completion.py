@@ -13,6 +13,8 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from interlock.cli.render.output import one_line
+from interlock.engine.client import settings_of
+from interlock.services.files.workspace import open_workspace
 from interlock.state.errors import InterlockError
 from interlock.state.workspace import Workspace
 
@@ -104,9 +106,6 @@ class Files:
 
 def files_of(folder: Path) -> Workspace:
     """The workspace as runs in this folder see it."""
-    from interlock.engine.client import settings_of
-    from interlock.services.files.workspace import open_workspace
-
     return open_workspace(folder, settings_of(folder))
 
 

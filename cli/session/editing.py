@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer, ThreadedCompleter
@@ -28,12 +28,10 @@ from prompt_toolkit.layout.processors import HighlightIncrementalSearchProcessor
 from prompt_toolkit.styles import Style
 
 from interlock.cli.session.programs import image_from_clipboard, image_named
+from interlock.cli.session.session import Session
 from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import locked, replace_file, sha256
 from interlock.state.errors import InterlockError
-
-if TYPE_CHECKING:
-    from interlock.cli.session.session import Session
 
 _FOLDED_LINES, _FOLDED_CHARS = 10, 1_000
 """Lines and characters beyond which a paste is folded."""
@@ -197,7 +195,7 @@ def input_control(buffer: Buffer, search: SearchBufferControl) -> BufferControl:
 
 
 def input_keys(
-    session: "Session", buffer: Buffer, pastes: Pastes, next_mode: Callable[[], None]
+    session: Session, buffer: Buffer, pastes: Pastes, next_mode: Callable[[], None]
 ) -> KeyBindings:
     """The input's keys, besides those of emacs and vi. `next_mode` switches the approval mode."""
     for sequence in _SHIFT_ENTER:
@@ -245,9 +243,7 @@ def _add_sending(keys: KeyBindings, typing: Filter, buffer: Buffer) -> None:
         buffer.insert_text("\n")
 
 
-def _add_pasting(
-    keys: KeyBindings, typing: Filter, session: "Session", buffer: Buffer, pastes: Pastes
-) -> None:
+def _add_pasting(keys: KeyBindings, typing: Filter, session: Session, buffer: Buffer, pastes: Pastes) -> None:
     @keys.add(Keys.BracketedPaste, filter=typing)
     def _paste(event: KeyPressEvent) -> None:
         image = image_named(event.data)
@@ -272,7 +268,7 @@ def _add_pasting(
         buffer.delete_before_cursor(len(pastes.mark_before(buffer.document.text_before_cursor)))
 
 
-def _add_escape(keys: KeyBindings, typing: Filter, session: "Session", buffer: Buffer) -> None:
+def _add_escape(keys: KeyBindings, typing: Filter, session: Session, buffer: Buffer) -> None:
     """Escape closes the menu, else stops the agent; twice clears the line, which the history keeps."""
     plain = emacs_mode | vi_navigation_mode
 

@@ -16,20 +16,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from interlock.cli.catalog import execute
 from interlock.cli.render.output import elapsed, one_line, plain, redacted, written_to
+from interlock.cli.session.session import Session
 from interlock.cli.session.wording import in_session
 from interlock.engine.client.requests import Request, brief
 from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import replace_file, sha256
 from interlock.state.errors import InterlockError, UserError
-
-if TYPE_CHECKING:
-    from interlock.cli.session.session import Session
+from interlock.state.events import ToolOutput, ToolStart
 
 _MOST_LINES = 400
 """Lines of a command's output to show; a pager suits longer output better."""
@@ -59,7 +57,7 @@ _ADVISES = frozenset({"auth", "doctor"})
 """Commands whose output says what to type next."""
 
 
-async def show_printed(session: "Session", name: str, arguments: Sequence[str]) -> None:
+async def show_printed(session: Session, name: str, arguments: Sequence[str]) -> None:
     """Show what `interlock NAME ARGUMENTS` writes."""
     text = await to_thread(lambda: printed(name, [*arguments]))
     text = in_session(text) if name in _ADVISES else text
@@ -119,10 +117,8 @@ class Output:
         return self.head + between + self.tail
 
 
-async def run_shell_line(session: "Session", line: str) -> None:
+async def run_shell_line(session: Session, line: str) -> None:
     """Run the line to its end, or until the session's `cancel`. Background processes it leaves keep running."""
-    from interlock.state.events import ToolOutput, ToolStart
-
     loop, output = asyncio.get_running_loop(), Output()
     shell = os.environ.get("SHELL") or "/bin/sh"
     try:
@@ -184,7 +180,7 @@ def _exit_of(code: int) -> str:
     return signal.Signals(-code).name
 
 
-def _show_output(session: "Session", line: str, text: str, facts: str) -> None:
+def _show_output(session: Session, line: str, text: str, facts: str) -> None:
     lines = [plain(part) for part in text.rstrip("\n").split("\n")] if text else []
     cut = len(lines) - _HEAD - _TAIL
     shown = Text.assemble(("! ", "prompt"), (one_line(line), "strong"), (f" · {facts}", "dim"))

@@ -1,21 +1,20 @@
 """session: a conversation at a terminal: what it tells becomes lines, and what a person must say is asked."""
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from interlock.cli import quick_start
+from interlock.cli.decisions import in_editor
 from interlock.cli.render.output import one_line, redacted
+from interlock.cli.session.asking import Row
+from interlock.cli.session.screen import Screen
 from interlock.cli.session.wording import in_session
 from interlock.engine.client import Decision, Options, Pending
 from interlock.engine.client.conversation import Conversation
 from interlock.engine.client.front import Notice
 from interlock.engine.client.own import Available
 from interlock.state.errors import InterlockError
-
-if TYPE_CHECKING:
-    from interlock.cli.session.asking import Row
-    from interlock.cli.session.screen import Screen
-    from interlock.state.events import Event, NotificationEvent
+from interlock.state.events import Event, NotificationEvent
 
 T = TypeVar("T")
 _SAID = {
@@ -34,11 +33,11 @@ class Terminal(Protocol):
 
     def paint(self) -> None: ...
     def exit(self) -> None: ...
-    def ring(self, event: "NotificationEvent") -> None: ...
+    def ring(self, event: NotificationEvent) -> None: ...
     async def decide(self, run: str, requests: Sequence[Pending], /) -> list[Decision]: ...
     def still_asked(self, waiting: Collection[str]) -> None: ...
     async def handed_over(self, work: Callable[[], T]) -> T: ...
-    async def pick(self, title: str, rows: "Sequence[Row]", at: int = 0) -> "Row | None": ...
+    async def pick(self, title: str, rows: Sequence[Row], at: int = 0) -> Row | None: ...
     def suggest(self, text: str) -> None: ...
     def take_back(self, texts: Sequence[str]) -> None: ...
     async def confirm(self, question: str) -> bool: ...
@@ -47,7 +46,7 @@ class Terminal(Protocol):
 class Session(Conversation):
     """Use from the painting thread only."""
 
-    def __init__(self, options: Options, workflow: str, screen: "Screen", terminal: "Terminal") -> None:
+    def __init__(self, options: Options, workflow: str, screen: Screen, terminal: "Terminal") -> None:
         super().__init__(options, workflow, _Shown(screen, terminal), quick_start.begin)
         self.screen, self.terminal = screen, terminal
         self.available = Available(options, self.workspace)
@@ -57,8 +56,6 @@ class Session(Conversation):
 
     async def edit(self, text: str, suffix: str) -> str | None:
         """Edit the text in $VISUAL or $EDITOR. None after a failure, which is shown."""
-        from interlock.cli.decisions import in_editor
-
         try:
             return await self.terminal.handed_over(lambda: in_editor(text, suffix, "The text"))
         except InterlockError as error:
@@ -69,15 +66,13 @@ class Session(Conversation):
 class _Shown:
     """Shows a conversation on a screen, and asks at a terminal (`Front`)."""
 
-    def __init__(self, screen: "Screen", terminal: Terminal) -> None:
+    def __init__(self, screen: Screen, terminal: Terminal) -> None:
         self._screen, self._terminal = screen, terminal
         self.prompted = screen.show_prompt
         self.moved, self.ended = terminal.paint, screen.end
         self.still_asked, self.take_back = terminal.still_asked, terminal.take_back
 
-    def event(self, event: "Event", /) -> None:
-        from interlock.state.events import NotificationEvent
-
+    def event(self, event: Event, /) -> None:
         if event.type in ("finished", "tool_start"):  # a model's client, the largest import, is loaded by now
             quick_start.settle()
         if isinstance(event, NotificationEvent):

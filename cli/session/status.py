@@ -4,17 +4,14 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from rich.cells import cell_len, set_cell_size
 
 from interlock.cli.render.output import amount, one_line
+from interlock.cli.session.session import Session
 from interlock.services.files.disk import read_file
 from interlock.state.errors import InterlockError
-
-if TYPE_CHECKING:
-    from interlock.cli.session.session import Session
 
 _BETWEEN = " · "
 _LOW = 20
@@ -117,7 +114,7 @@ class Readings:
         self._known, self._window = Figures(), 0
         self._stamp: tuple[object, ...] = ()
 
-    def read(self, session: "Session") -> bool:
+    def read(self, session: Session) -> bool:
         """Read the figures; whether any has changed. While no run moves, it only checks a few files."""
         before = self._known, self._window
         self._known = replace(self._known, branch=git_branch(session.workspace))
@@ -129,7 +126,7 @@ class Readings:
             self._stamp = stamp
         return before != (self._known, self._window)
 
-    def _read(self, session: "Session", run: str | None) -> None:
+    def _read(self, session: Session, run: str | None) -> None:
         from interlock.services.models.facts import ModelFacts
         from interlock.services.models.names import resolve
 
@@ -145,7 +142,7 @@ class Readings:
             spent = [one["usd"] for one in client.costs(run).values()]
             self._known = replace(self._known, usd=None if None in spent else sum(spent) or None)
 
-    def of(self, session: "Session") -> Figures:
+    def of(self, session: Session) -> Figures:
         used = session.used
         window = used.window or self._window
         left = round(100 * max(1 - used.context / window, 0)) if window and used.context else None

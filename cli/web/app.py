@@ -20,9 +20,10 @@ from interlock.cli.web import acts, looks
 from interlock.cli.web.answers import RefusedError, Served, answering, failed, run_of, whole
 from interlock.cli.web.apart import Apart
 from interlock.cli.web.api.routes import routes as api_routes
+from interlock.cli.web.api.streams import Streaming
 from interlock.cli.web.guard import BODY_LIMIT, Access, Guard, Tokens, is_shell
 from interlock.cli.web.stats import stats
-from interlock.cli.web.stream import EventStream, changes, events
+from interlock.cli.web.stream import changes, events
 from interlock.engine.client import Client, Options
 from interlock.engine.client.record import Cursor
 from interlock.state.errors import UserError
@@ -30,6 +31,9 @@ from interlock.state.errors import UserError
 _STATIC = Path(__file__).parent / "static"
 _SIGNED_S = 30 * 24 * 3600
 """Seconds that a browser stays signed in."""
+
+_STUCK_S = 10.0
+"""Seconds for which a reader of the page's events may take nothing; it goes on from its last place later."""
 
 Answer = Callable[[Served, Request], Awaitable[Any]]
 
@@ -126,11 +130,11 @@ async def _events(page: Served, request: Request) -> Response:
     row = run_of(page.client, request)
     cursor = request.headers.get("last-event-id") or request.query_params.get("cursor", "")
     Cursor.read(cursor)  # refused here: a stream that has begun can't tell its reader
-    return EventStream(events(page.client, row.run, cursor))
+    return Streaming(events(page.client, row.run, cursor), patience=_STUCK_S)
 
 
 async def _changes(page: Served, _: Request) -> Response:
-    return EventStream(changes(page.client))
+    return Streaming(changes(page.client), patience=_STUCK_S)
 
 
 async def _me(_: Served, request: Request) -> dict[str, str]:

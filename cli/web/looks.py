@@ -13,6 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from interlock.cli.web.answers import RefusedError, Served, number, run_of, step_of
 from interlock.cli.web.apart import Asked as Work
 from interlock.engine.client import ENDED, Client, RunRow
+from interlock.engine.client.deciders import came_to, who_decided
 from interlock.engine.client.requests import Asked, asked
 from interlock.state.errors import UserError
 from interlock.state.text import elapsed, one_line
@@ -188,8 +189,6 @@ async def steps(page: Served, request: Request) -> Any:
 
 
 async def calls(page: Served, request: Request) -> Any:
-    from interlock.engine.client.deciders import came_to, who_decided
-
     row = run_of(page.client, request)
     made = await asyncio.to_thread(page.client.calls, row.run)
     keys = ("tool", "state", "failed", "ms", "started", "ended", "id", "key")

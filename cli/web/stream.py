@@ -1,17 +1,11 @@
-"""stream: server-sent events for a browser: a run's record with places and live pieces between them; and what changed.
-
-A reader that stops reading is cut, and goes on from its last place when it connects again.
-"""
+"""stream: server-sent events for a browser: a run's record with places, live pieces between them, and what changed."""
 
 import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any
-
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from interlock.cli.web.drives import pieces
 from interlock.engine.client import Client
@@ -23,51 +17,10 @@ _AT_ONCE = 40_000
 """Bytes after which events are sent: a long run has thousands of small ones."""
 _MOST = 40_000
 """Characters of one event's text; the whole is fetched apart."""
-STUCK_S = 10.0
-"""Seconds for which a reader may take nothing."""
 _BEAT_S = 10.0
 _CALM_S = 1.0
 """Seconds between two events that say that some run changed."""
 _LIVE = ("message", "thought", "tool_output", "node_start", "progress", "custom", "error", "retry", "result")
-
-
-class EventStream(Response):
-    """Sends events until the reader is gone, or takes nothing for a while."""
-
-    media_type = "text/event-stream"
-
-    def __init__(self, found: AsyncGenerator[bytes]) -> None:
-        super().__init__()
-        del self.headers["content-length"]
-        self._found = found
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sending = asyncio.ensure_future(self._send(send))
-        leaving = asyncio.ensure_future(receive_end(receive))
-        await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-        leaving.cancel()
-        sending.cancel()
-        with suppress(asyncio.CancelledError):
-            if not await sending:
-                scope["state"]["cut"]()
-
-    async def _send(self, send: Send) -> bool:
-        """False: the reader took nothing for too long."""
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        async with aclosing(self._found) as found:
-            async for data in found:
-                try:
-                    async with asyncio.timeout(STUCK_S):
-                        await send({"type": "http.response.body", "body": data, "more_body": True})
-                except TimeoutError:
-                    return False
-        await send({"type": "http.response.body", "body": b""})
-        return True
-
-
-async def receive_end(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def sent(data: object, id: str = "", event: str = "") -> bytes:

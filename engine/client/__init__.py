@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock import engine
-from interlock.engine.client.views import Views, settings_of
+from interlock.engine.client.views import Views, changes, later, of_run, record, rows, settings_of
 from interlock.engine.driver.settling import Asker, at_once, settled
 from interlock.engine.options import (
     LISTING,
@@ -28,12 +28,12 @@ from interlock.engine.options import (
 from interlock.engine.read import ENDED, STATUSES, Request, RunRow, Step, path
 from interlock.engine.read.calls import Agent, Call
 from interlock.engine.store import Store, diagnosed, reading, state_home
+from interlock.engine.store.places import carry_over
 
 if TYPE_CHECKING:
-    from interlock.engine.client.changes import Change, Rewind
     from interlock.engine.client.following import Followed, LiveDrives
     from interlock.engine.driver.stop import Stop
-    from interlock.engine.store.runs import Shown
+    from interlock.engine.store.runs import Shown as Shown
     from interlock.engine.travel.another_model import GoneOn
     from interlock.engine.travel.fork import Forked
     from interlock.engine.travel.replay import Replayed
@@ -87,6 +87,14 @@ class Client(Views):
         """`drives`: those of another client of the same front end, which are followed and stopped as its own."""
         super().__init__(options)
         self._drives = drives
+
+    open_session = later(lambda: rows.open_session)
+    point_session = later(lambda: rows.point_session)
+    sessions = later(lambda: rows.sessions)
+    remove = later(lambda: rows.remove_run)
+    rewind = of_run(lambda: changes.rewind)
+    undo = of_run(lambda: changes.undo)
+    last_change = of_run(lambda: changes.last_change)
 
     @classmethod
     def at_home(cls) -> "Client":
@@ -233,9 +241,7 @@ class Client(Views):
 
     def new_id(self) -> str:
         """An id for a run that is started under it."""
-        from interlock.engine.store.runs import new_run_id
-
-        return new_run_id()
+        return rows.new_run_id()
 
     def stop(self, run: str | None = None) -> bool:
         """Stop a run that this process drives, or all of them, cleanly; False: there is none. From any thread."""
@@ -270,39 +276,13 @@ class Client(Views):
 
         prepare(self.options, needs_model=True)
 
-    def open_session(self, workspace: Path, run: str = "") -> str:
-        """A session of an editor, which shows `run`, by default one to be started under the session's id."""
-        from interlock.engine.store.runs import open_session
-
-        return open_session(self.home, workspace, run)
-
-    def point_session(self, session: str, run: str, workspace: Path, chosen: Mapping[str, str]) -> None:
-        """Let a session show another run, or keep what was chosen for its next prompt: options by name."""
-        from interlock.engine.store.runs import point_session
-
-        point_session(self.home, session, run, workspace, chosen)
-
-    def sessions(self) -> "dict[str, Shown]":
-        """What each session of an editor shows."""
-        from interlock.engine.store.runs import sessions
-
-        return sessions(self.home)
-
     def session(self, name: str) -> "Shown | None":
         """What a session of an editor shows, its run empty before it has begun; any run is a session by its id."""
-        from interlock.engine.store.runs import Shown
-
         shown = self.sessions().get(name)
         row = self.exact(shown.run if shown else name)
         if row is None:
             return shown and shown._replace(run="")
-        return shown or Shown(row.run, row.workspace, {})
-
-    def remove(self, run: str) -> None:
-        """Delete what a run recorded, not what it changed. Raises `UserError` while it is driven."""
-        from interlock.engine.store.runs import remove_run
-
-        remove_run(self.home, run)
+        return shown or rows.Shown(row.run, row.workspace, {})
 
     def adopt(self, workflow: str, url: str, thread: str, options: Options) -> str:
         """Make a run of a LangGraph thread in another database; returns its id. Raises `UserError`."""
@@ -317,7 +297,6 @@ class Client(Views):
 
         It works in `workspace`, in place, or by default in a new folder beside the run's own. Raises `UserError`.
         """
-        from interlock.engine.store.places import carry_over
         from interlock.engine.travel.fork import fork_run
 
         run = self.run(run, self.options.workspace).run
@@ -345,27 +324,7 @@ class Client(Views):
 
     def end(self, run: str) -> str:
         """The place behind everything that a run's record holds now, for `follow`."""
-        from interlock.engine.client.record import Cursor, events
-
-        return str(Cursor().past(events(self.home, run)))
-
-    def rewind(self, run: str, step: int | None) -> "Rewind":
-        """What it takes to go back to a root step, with the files; None: to before the run. Raises `UserError`."""
-        from interlock.engine.client import changes
-
-        return changes.rewind(self.home, self.run(run), step)
-
-    def undo(self, run: str, call: str | None = None) -> "list[Change]":
-        """Take back what a run, or one call, did to the files. Raises `UserError` if somebody changed them since."""
-        from interlock.engine.client import changes
-
-        return changes.undo(self.home, self.run(run), call)
-
-    def last_change(self, run: str) -> tuple[str, Call]:
-        """The newest call whose change is still in place, with its number. Raises `UserError`."""
-        from interlock.engine.client import changes
-
-        return changes.last_change(self.home, self.run(run))
+        return str(record.Cursor().past(self.told(run)))
 
 
 def stopper() -> "Stop":

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from interlock.engine.client.requests import brief
 from interlock.engine.fleet.elsewhere import (
@@ -18,14 +18,10 @@ from interlock.engine.read.calls import Call, calls, of_call
 from interlock.engine.store.places import note_undone
 from interlock.engine.store.snapshots import snapshots
 from interlock.engine.travel.files import RunFiles, chosen_of, marks, refuse_unkept
-from interlock.engine.travel.fork import fork_run
+from interlock.engine.travel.fork import Forked, fork_run
+from interlock.services.snapshots.restore import Work
 from interlock.state.errors import UserError
 from interlock.state.text import listed, one_line
-
-if TYPE_CHECKING:
-    from interlock.engine.travel.fork import Forked
-    from interlock.services.snapshots.restore import Work
-
 
 _NAMED = 20
 """Files named to the model."""
@@ -48,9 +44,9 @@ class Rewind:
     _run: RunRow
     _step: int | None
     _files: RunFiles
-    _work: "Work"
+    _work: Work
 
-    def carry_out(self) -> "Forked | None":
+    def carry_out(self) -> Forked | None:
         """Change the files, and fork there; None: they are as before the run, which nothing goes on from."""
         if self._step is not None:
             return self.forked()
@@ -58,7 +54,7 @@ class Rewind:
         note_undone(self._files.home, self._run.run, f"The user went back to before this run{self._named}")
         return None
 
-    def forked(self) -> "Forked":
+    def forked(self) -> Forked:
         """Change the files, and go on from there in a new run, of which both know. Raises `UserError`."""
         home, run, step = self._files.home, self._run.run, -1 if self._step is None else self._step
         made = fork_run(home, run, step, in_place=True)
@@ -89,7 +85,7 @@ def rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
     return Rewind(changes, run, step, files, work)
 
 
-def undo(home: Path, run: RunRow, call: str | None) -> list[Change]:
+def undo(home: Path, run: RunRow, call: str | None = None) -> list[Change]:
     """Take back what a run, or one call, did to the files. Raises `UserError` if somebody changed them since."""
     RunFiles(home, run).refuse_driven()
     refuse_delivered(home, run)

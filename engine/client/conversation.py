@@ -18,11 +18,11 @@ from interlock.engine.client.work import EngineThread, Line
 from interlock.engine.driver.settling import settled
 from interlock.engine.store import changes
 from interlock.state.errors import UserError
+from interlock.state.events import Asking, Event, Finished, HandOver, Init
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from interlock.state.events import Event
 
 _WAY_OUT = "Go on without loop detection: /loops off. Or send a prompt that shows another way."
 _LOOK_S = 0.4
@@ -303,9 +303,7 @@ class Conversation(Line):
         self.used.context = self.used.context or int(state.get("last_prompt_tokens") or 0)
         self.model = str(state.get("model") or self.model)
 
-    def _event(self, event: "Event", /) -> None:
-        from interlock.state.events import Asking, Finished, HandOver, Init
-
+    def _event(self, event: Event, /) -> None:
         if isinstance(event, Init):
             self.run = self.run or event.session_id
             self.model = event.model

@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from dotenv import dotenv_values
+
 from interlock.engine.options import Options
 from interlock.services.config.formats import DotEnv, load_dotenv, set_variables
 from interlock.services.models.names import PROVIDERS, check_package
+from interlock.services.models.probe import models_at
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_KEYS
 from interlock.state.text import nearest
@@ -37,8 +40,6 @@ def credentials(options: Options) -> list[Credential]:
 
 def tested(options: Options, provider: str) -> list[str]:
     """The models that the provider offers. Raises `UserError` with what is wrong, in one line."""
-    from interlock.services.models.probe import models_at
-
     one = _credential(_known(provider), options, found := _loaded(options))
     keys, url = _variables(provider)
     if not one.key and not one.url and keys and provider != _GEMINI and not url:
@@ -50,8 +51,6 @@ def tested(options: Options, provider: str) -> list[str]:
 
 def stored(options: Options, provider: str, key: str, url: str) -> list[str]:
     """Try a key or an address and keep it; returns the models found. Raises `UserError`, then nothing is kept."""
-    from interlock.services.models.probe import models_at
-
     keys, name = _variables(_known(provider))
     if url and not name:
         raise UserError(f"{provider!r} has no address to set. Those that have: {', '.join(_with_url())}.")
@@ -103,8 +102,6 @@ def _source(name: str, options: Options, found: DotEnv) -> str:
 
 
 def _names_in(file: Path) -> Mapping[str, str]:
-    from dotenv import dotenv_values
-
     return {name: value or "" for name, value in dotenv_values(file).items()}
 
 

@@ -1,5 +1,6 @@
 """own: the user's and the project's own commands, skills and MCP servers, as a front end offers them."""
 
+import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,8 +65,6 @@ class Available:
         return self._prompts[server]
 
     def _asked(self, server: str) -> dict[str, str]:
-        import asyncio
-
         from interlock.engine.client.check import McpCheck
 
         try:

@@ -1,13 +1,12 @@
 """replays: a run beside its replay, step by step, for a front end to draw."""
 
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from interlock.engine.client import Client
+from interlock.engine.client import Client
 
 
-def beside(client: "Client", run: str, swap: str | None = None) -> dict[str, Any]:
+def beside(client: Client, run: str, swap: str | None = None) -> dict[str, Any]:
     """Replay a run; each step with the nodes on both sides, and whether nodes and state are the same.
 
     Raises `UserError`.

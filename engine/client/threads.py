@@ -6,17 +6,21 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from interlock.engine.driver.event_bus import EventBus
+from interlock.engine.driver.lease import acquire
 from interlock.engine.options import Decision, Options
 from interlock.engine.store import Store, reading, select
+from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.lineage import deepest
+from interlock.engine.store.runs import end_run
+from interlock.engine.store.steps import StepLog
 from interlock.graphs._asking import actions_decided, answer_text
+from interlock.services.transcript import ChainTranscript
+from interlock.state.calls import ApprovalRequest
 from interlock.state.errors import RunError, UserError
-
-if TYPE_CHECKING:
-    from interlock.state.calls import ApprovalRequest
-    from interlock.state.messages import Message
+from interlock.state.messages import Message
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,6 @@ def opened(options: Options, run: str) -> Generator[Opened]:
     from interlock.engine.driver.of_run import with_own_nodes, workflow_of
     from interlock.engine.store.approvals import SqlApprovals
     from interlock.engine.store.foreign import saver_for
-    from interlock.engine.store.steps import StepLog
     from interlock.graphs.foreign import Foreign
 
     store = Store(options.home)
@@ -82,12 +85,9 @@ async def update(
     Raises `UserError` for another workflow: its state has rules of its own. Raises `BusyError` while it is driven.
     """
     from interlock.engine.driver.drive import Drive
-    from interlock.engine.driver.event_bus import EventBus
-    from interlock.engine.driver.lease import acquire
     from interlock.engine.driver.of_run import workflow_of
     from interlock.engine.driver.stop import Stop
     from interlock.engine.store.approvals import supersede
-    from interlock.engine.store.runs import end_run
     from interlock.graphs.foreign import Foreign
 
     store = Store(options.home)
@@ -127,13 +127,11 @@ class Waiting:
 
     id: str
     interrupt: str
-    request: "ApprovalRequest"
+    request: ApprovalRequest
 
 
 def waiting(options: Options, run: str) -> list[Waiting]:
     """What a run waits for, or the subtask that it waits for, in the order asked."""
-    from interlock.state.calls import ApprovalRequest
-
     rows = select(
         options.home,
         "select id, interrupt, request from approvals where run = ? and interrupt is not null and answer is null "
@@ -143,20 +141,15 @@ def waiting(options: Options, run: str) -> list[Waiting]:
     return [Waiting(name, item, ApprovalRequest.model_validate_json(text)) for name, item, text in rows]
 
 
-def requested(options: Options, run: str, key: str) -> "tuple[str, ApprovalRequest] | None":
+def requested(options: Options, run: str, key: str) -> tuple[str, ApprovalRequest] | None:
     """The request that an interrupt of Interlock's own workflow stands for, with its id."""
-    from interlock.state.calls import ApprovalRequest
-
     sql = "select id, request from approvals where run = ? and key = ?"
     rows = select(options.home, sql, run, key)
     return (rows[0][0], ApprovalRequest.model_validate_json(rows[0][1])) if rows else None
 
 
-def conversation(home: Path, run: str, head: str) -> "list[tuple[str, Message]]":
+def conversation(home: Path, run: str, head: str) -> list[tuple[str, Message]]:
     """The messages up to a record, each with its own record's id."""
-    from interlock.engine.store.chain import SqlChain
-    from interlock.services.transcript import ChainTranscript
-
     with reading(home) as conn:
         if conn is None or not head:
             return []

@@ -1,8 +1,9 @@
 """views: everything that a front end looks at, as the typed rows that `--json` prints. Imports neither LangGraph nor
 pydantic until the content of messages or files is asked for."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -13,23 +14,43 @@ from interlock.engine.read import RunRow
 from interlock.engine.read import calls as of_calls
 from interlock.engine.read.calls import Call
 from interlock.engine.store import checkpoints as of_states
+from interlock.engine.store.blobs import patch_of
+from interlock.engine.store.lineage import deepest
 from interlock.engine.store.places import undone as undone_of
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
-    from interlock.engine.client.record import Seen
+    from interlock.engine.client import changes as changes
+    from interlock.engine.client import record
     from interlock.engine.effect_hints import Hint
     from interlock.engine.read.lives import Life
-    from interlock.engine.store.audit import Record
-    from interlock.engine.store.keeping import Due, Plan
-    from interlock.engine.store.usage import By
+    from interlock.engine.store import audited, keeping, usage
+    from interlock.engine.store import damage as losses
+    from interlock.engine.store import runs as rows
     from interlock.engine.store.usage import Sums as Sums
+    from interlock.engine.travel import files
+    from interlock.engine.travel import record as whole
     from interlock.engine.workflows import Listed
     from interlock.graphs._pipeline import Pipeline
-    from interlock.state.events import Event
     from interlock.state.messages import Message
     from interlock.state.settings import Settings
+else:
 
+    class _Late:
+        """A module that is imported when something of it is first asked for."""
+
+        def __init__(self, name: str) -> None:
+            self._name = f"interlock.engine.{name}"
+
+        def __getattr__(self, part: str) -> Any:
+            return getattr(import_module(self._name), part)
+
+    audited, keeping, usage, losses, rows = map(
+        _Late, ("store.audited", "store.keeping", "store.usage", "store.damage", "store.runs")
+    )
+    changes, record, files, whole = map(
+        _Late, ("client.changes", "client.record", "travel.files", "travel.record")
+    )
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,8 +58,6 @@ R = TypeVar("R")
 
 def settings_of(folder: Path) -> "Settings":
     """A folder's settings as they are now. Raises `ConfigError`."""
-    from interlock.engine.travel import files
-
     return files.settings_of(folder)
 
 
@@ -48,6 +67,26 @@ def _at_home(function: Callable[Concatenate[Path, P], R]) -> Callable[Concatenat
     @wraps(function)
     def method(self: "Views", *args: P.args, **kwargs: P.kwargs) -> R:
         return function(self.home, *args, **kwargs)
+
+    return method
+
+
+def later(find: Callable[[], Callable[Concatenate[Path, P], R]]) -> Callable[Concatenate["Views", P], R]:
+    """As `_at_home`, of a function that is found when it is first called."""
+
+    def method(self: "Views", *args: P.args, **kwargs: P.kwargs) -> R:
+        return find()(self.home, *args, **kwargs)
+
+    return method
+
+
+def of_run(
+    find: Callable[[], Callable[Concatenate[Path, RunRow, P], R]],
+) -> Callable[Concatenate["Views", str, P], R]:
+    """As `later`, of one that takes a run's row."""
+
+    def method(self: "Views", run: str, *args: P.args, **kwargs: P.kwargs) -> R:
+        return find()(self.home, self.run(run), *args, **kwargs)
 
     return method
 
@@ -80,19 +119,26 @@ class Views:
     effects = _at_home(of_calls.effects)
     answered = _at_home(of_calls.answered)
     models = _at_home(read.models)
+    exact = _at_home(read.exact_run)
+    innermost = _at_home(deepest)
+    dropped = later(lambda: rows.dropped)
+    told = later(lambda: record.events)
+    seen_at = later(lambda: record.seen_at)
+    damage = later(lambda: losses.damage)
+    statistics = later(lambda: usage.statistics)
+    sizes = later(lambda: keeping.sizes)
+    prune_plan = later(lambda: keeping.plan)
+    prune = later(lambda: keeping.prune)
+    audit_problems = later(lambda: audited.verify)
+    audit_records = later(lambda: audited.records)
+    audit_head = later(lambda: audited.head)
+    export = of_run(lambda: whole.record_of)
+    unkept = of_run(lambda: files.unkept)
+    settings = staticmethod(settings_of)
 
     def run(self, name: str, workspace: Path | None = None) -> RunRow:
         """A run by id, unique prefix or `latest`, of a workspace, by default this folder. Raises `UserError`."""
         return read.find_run(self.home, name, workspace or self.options.workspace)
-
-    def exact(self, name: str) -> RunRow | None:
-        return read.exact_run(self.home, name)
-
-    def innermost(self, run: str) -> str:
-        """The subtask that a task waits for, else the run itself."""
-        from interlock.engine.store.lineage import deepest
-
-        return deepest(self.home, run)
 
     def path(self, run: str) -> list[tuple[str, int]]:
         """The root graph's nodes in order, with consecutive repetitions counted."""
@@ -107,15 +153,7 @@ class Views:
 
     def messages(self, run: str, state: dict[str, Any], key: str = "head") -> "list[Message]":
         """The messages up to the record that a state names."""
-        from interlock.engine.store.runs import messages_at
-
-        return messages_at(self.home, run, str(state.get(key) or ""))
-
-    def dropped(self, run: str) -> "list[list[Message]]":
-        """What compression and masking took out of the conversation."""
-        from interlock.engine.store.runs import dropped
-
-        return dropped(self.home, run)
+        return rows.messages_at(self.home, run, str(state.get(key) or ""))
 
     def call(self, run: str, name: str) -> Call:
         """A call by its number in `calls`, from 1, or by its id. Raises `UserError`."""
@@ -141,20 +179,10 @@ class Views:
 
     def costs(self, run: str) -> dict[str, dict[str, Any]]:
         """`models`, with what each cost in US dollars; null where no price is known."""
-        from interlock.engine.travel.record import costs
-
-        return costs(self.run(run), self.models(run))
-
-    def export(self, run: str) -> dict[str, Any]:
-        """A run's complete record, JSON-like."""
-        from interlock.engine.travel.record import record_of
-
-        return record_of(self.home, self.run(run))
+        return whole.costs(self.run(run), self.models(run))
 
     def patch(self, run: str) -> bytes:
         """What a run changed, for `git apply`. Raises `UserError` if there is nothing."""
-        from interlock.engine.store.blobs import patch_of
-
         row = self.run(run)
         if (kept := patch_of(self.home, row.run)) is not None:
             return kept
@@ -169,87 +197,16 @@ class Views:
         empty if that is nothing. Raises `UserError`.
         """
         from interlock.engine.fleet.elsewhere import at_hand
-        from interlock.engine.travel.files import chosen_of, diff_of, inherited_here
 
         row = self.run(run)
-        before = [] if call or until is not None else inherited_here(self.home, row)
-        chosen = before or chosen_of(self.home, row, call)
+        before = [] if call or until is not None else files.inherited_here(self.home, row)
+        chosen = before or files.chosen_of(self.home, row, call)
         if until is not None:
             chosen = [one for one in chosen if one.after and one.root_step < until]
         if not chosen:
             return ""
         with at_hand(self.home, row, files=not all(one.after for one in chosen)) as here:
-            return diff_of(self.home, here, chosen)
-
-    def told(self, run: str) -> "list[Event]":
-        """A run's conversation from its record, as events."""
-        from interlock.engine.client.record import events
-
-        return events(self.home, run)
-
-    def seen_at(self, run: str, step: int) -> "Seen":
-        """How much of the run's conversation there was at a root step. Raises `UserError`."""
-        from interlock.engine.client.record import seen_at
-
-        return seen_at(self.home, run, step)
-
-    def unkept(self, run: str) -> str:
-        """A line naming included directories, of whose files nothing is kept; empty if there are none."""
-        from interlock.engine.travel.files import unkept
-
-        return unkept(self.home, self.run(run))
-
-    def damage(self, run: str) -> list[str]:
-        """A line for each record that was lost or changed."""
-        from interlock.engine.store.damage import damage
-
-        return list(damage(self.home, run))
-
-    def statistics(self, by: "By", since: float = 0.0) -> "dict[str, Sums]":
-        """What runs did and cost since a time (unix, seconds), by day, model, workflow or repository."""
-        from interlock.engine.store.usage import statistics
-
-        return statistics(self.home, by, since)
-
-    def sizes(self) -> dict[str, int]:
-        """Part of the state directory → bytes."""
-        from interlock.engine.store.keeping import sizes
-
-        return sizes(self.home)
-
-    def prune_plan(self, now: float, keep_days: int | None, max_gb: float | None) -> "Plan":
-        """What `prune` deletes because of age or size."""
-        from interlock.engine.store.keeping import plan
-
-        return plan(self.home, now, keep_days, max_gb)
-
-    def prune(self, plan: "Plan") -> "Iterator[Due]":
-        """Delete what is due; yields each run that was deleted."""
-        from interlock.engine.store.keeping import prune
-
-        return prune(self.home, plan)
-
-    def audit_problems(self, heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, list[str]]:
-        """How many audit records there are, and a line for each that was tampered with. `heads`: kept elsewhere."""
-        from interlock.engine.store.audited import verify
-
-        return verify(self.home, heads)
-
-    def audit_records(self, since: float = 0.0, run: str | None = None) -> "Iterator[Record]":
-        """The audit's records from a time on (unix, seconds), of a run or of all."""
-        from interlock.engine.store.audited import records
-
-        return records(self.home, since, run)
-
-    def audit_head(self) -> dict[str, Any]:
-        """The newest audit record's number and hash, signed. Raises `UserError` where there is none."""
-        from interlock.engine.store.audited import head
-
-        return head(self.home)
-
-    def settings(self, folder: Path) -> "Settings":
-        """A folder's settings as they are now. Raises `ConfigError`."""
-        return settings_of(folder)
+            return files.diff_of(self.home, here, chosen)
 
     def workflow(self, name: str, with_own_nodes: bool = False) -> "Pipeline":
         """A workflow of ours, or of the user, also with the nodes that settings add. Raises `InterlockError`."""

@@ -4,6 +4,7 @@ Nothing of OpenTelemetry is imported before that thread runs.
 """
 
 import atexit
+import logging
 import queue
 import threading
 import time
@@ -93,8 +94,6 @@ class _Exporters:
     """OpenTelemetry's three exporters, and what they export."""
 
     def __init__(self, settings: TelemetrySettings) -> None:
-        import logging
-
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import InMemoryMetricReader
         from opentelemetry.sdk.resources import Resource

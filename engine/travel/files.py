@@ -5,20 +5,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from interlock.engine.read import RunRow, list_runs
 from interlock.engine.store import read_options, reading
 from interlock.engine.store.blobs import brought
 from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots
 from interlock.services.snapshots.restore import Work, between, blocked, carry_out, finish_pending
-from interlock.services.snapshots.snapshots import Contents, Kept, Repository, repository_name
+from interlock.services.snapshots.snapshots import (
+    Contents,
+    Kept,
+    Repository,
+    WorkspaceSnapshots,
+    repository_name,
+)
 from interlock.state.errors import UserError
+from interlock.state.settings import Settings
 from interlock.state.text import counted, listed
 from interlock.tools._made import made_by_commands
-
-if TYPE_CHECKING:
-    from interlock.state.settings import Settings
 
 _NAMED = 5
 """Maximum paths listed in an error."""
@@ -180,7 +183,7 @@ def _folders_of(files: Iterable[str], now: Contents) -> dict[str, int]:
     return found
 
 
-def settings_of(root: Path) -> "Settings":
+def settings_of(root: Path) -> Settings:
     """A folder's current settings, for a command that drives nothing."""
     from interlock.services.config.settings import load_settings
     from interlock.services.trust import is_trusted
@@ -193,7 +196,6 @@ def settings_of(root: Path) -> "Settings":
 def taken(home: Path, root: Path, run: str) -> str:
     """Snapshot a folder's current contents."""
     from interlock.services.files.workspace import open_workspace
-    from interlock.services.snapshots.snapshots import WorkspaceSnapshots
 
     settings = settings_of(root)
     made = WorkspaceSnapshots(home, open_workspace(root, settings), settings.snapshots)

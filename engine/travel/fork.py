@@ -14,6 +14,7 @@ from interlock.engine.store.checkpoints import RootCheckpoint, checkpoint_at
 from interlock.engine.store.forks import copy_run, is_open, unmade
 from interlock.engine.store.runs import new_run_id
 from interlock.engine.travel.files import RunFiles, commit_at
+from interlock.graphs import is_known, pipeline
 from interlock.graphs._langgraph import is_due
 from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import locked
@@ -156,7 +157,6 @@ def _ended(point: _Point, run: RunRow) -> dict[str, Any]:
     if point.newest:
         return now
     from interlock.engine.store.saver import status_of
-    from interlock.graphs import is_known, pipeline
 
     # A user's workflow isn't loaded here: assume the usual key.
     key = pipeline(run.workflow).outcome if is_known(run.workflow) else "status"

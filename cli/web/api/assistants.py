@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
+from pydantic import PydanticUserError, create_model
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,6 +15,7 @@ from interlock.cli.web.answers import RefusedError, body
 from interlock.cli.web.api.answers import MissingError, answer, assistant_of, fits, page, part, plain, when
 from interlock.engine.client import Client, served
 from interlock.engine.client.served import Served
+from interlock.graphs import PIPELINES
 from interlock.state.errors import InterlockError
 
 _CHANGED = ("graph_id", "config", "context", "metadata", "name", "description")
@@ -37,8 +39,6 @@ class Assistants:
 
     def _graphs(self) -> dict[str, str]:
         """Workflow → what it does; those of the user, then ours."""
-        from interlock.graphs import PIPELINES
-
         own, _ = self.client.own_workflows()
         return {**{one.name: one.summary for one in own if not one.problem}, **PIPELINES}
 
@@ -261,8 +261,6 @@ class Assistants:
 
 
 def _state_schema(graph: Any, name: str) -> Any:
-    from pydantic import create_model
-
     channels = graph.stream_channels_list
     fields: Any = {key: (graph.channels[key].UpdateType, None) for key in channels}
     made: Any = create_model(f"{name}_state", **fields)
@@ -271,8 +269,6 @@ def _state_schema(graph: Any, name: str) -> Any:
 
 def _or_none(read: Any) -> Any:
     """A schema; None: the types have none."""
-    from pydantic import PydanticUserError
-
     try:
         return read()
     except (PydanticUserError, InterlockError, TypeError, AttributeError):

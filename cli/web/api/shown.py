@@ -1,22 +1,20 @@
 """shown: what programs see of Interlock's own workflows: their conversation as messages, requests as interrupts."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from interlock.engine.client.requests import brief
-
-if TYPE_CHECKING:
-    from interlock.state.calls import ApprovalRequest
-    from interlock.state.messages import Message
+from interlock.state.calls import ApprovalRequest
+from interlock.state.messages import Message
 
 
-def messages(found: Iterable["tuple[str, Message]"]) -> list[dict[str, Any]]:
+def messages(found: Iterable[tuple[str, Message]]) -> list[dict[str, Any]]:
     """What a person and the model said, and the calls, as LangChain's messages, each with its record's id."""
     ours = [(name, one) for name, one in found if one.role != "system" and one.origin in (None, "person")]
     return [_message(name, one) for name, one in ours]
 
 
-def _message(name: str, message: "Message") -> dict[str, Any]:
+def _message(name: str, message: Message) -> dict[str, Any]:
     kinds = {"user": "human", "assistant": "ai", "tool": "tool", "system": "system"}
     made: dict[str, Any] = {
         "type": kinds.get(message.role, message.role),
@@ -39,7 +37,7 @@ def _message(name: str, message: "Message") -> dict[str, Any]:
     return made
 
 
-def payload(name: str, request: "ApprovalRequest") -> dict[str, Any]:
+def payload(name: str, request: ApprovalRequest) -> dict[str, Any]:
     """What a request asks, readable by people and programs."""
     return {
         "request": name,
@@ -54,7 +52,7 @@ def payload(name: str, request: "ApprovalRequest") -> dict[str, Any]:
     }
 
 
-def response_schema(request: "ApprovalRequest") -> dict[str, Any]:
+def response_schema(request: ApprovalRequest) -> dict[str, Any]:
     """The JSON Schema of the answer."""
     fields: dict[str, Any] = {"choice": {"type": "string", "enum": [*request.choices]}}
     about = "The request that this answers: refused if another one waits by then."

@@ -4,8 +4,9 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
@@ -141,10 +142,11 @@ class Streaming(StreamingResponse):
         headers: Mapping[str, str] | None = None,
         gone: Callable[[], Awaitable[None]] | None = None,
         kind: str = "text/event-stream",
+        patience: float | None = None,
     ) -> None:
         more = {"cache-control": "no-store", "x-accel-buffering": "no", **(headers or {})}
         super().__init__(found, headers=more, media_type=kind)
-        self._gone = gone
+        self._found, self._gone, self._patience = found, gone, patience
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         ended = False
@@ -152,7 +154,7 @@ class Streaming(StreamingResponse):
         async def bounded(message: Any) -> None:
             nonlocal ended
             try:
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(self._patience or PATIENCE_S):
                     await send(message)
             except TimeoutError:
                 scope["state"]["cut"]()
@@ -160,7 +162,8 @@ class Streaming(StreamingResponse):
             ended = message["type"] == "http.response.body" and not message.get("more_body", False)
 
         try:
-            await super().__call__(scope, receive, bounded)
+            async with aclosing(cast(Any, self._found)):
+                await super().__call__(scope, receive, bounded)
         except ClientDisconnect:
             pass
         finally:
