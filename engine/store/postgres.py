@@ -3,8 +3,8 @@
 import json
 import re
 import time
-from collections.abc import Generator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -77,6 +77,7 @@ class PostgresConnection(BufferedConnection):
         self.session: Session | None = session
         """None: closed."""
         self._path = path
+        self._begun = False
 
     @property
     def raw(self) -> "psycopg.Connection[Any]":
@@ -87,7 +88,7 @@ class PostgresConnection(BufferedConnection):
 
     @property
     def in_transaction(self) -> bool:
-        return self.raw.info.transaction_status != TransactionStatus.IDLE
+        return self._begun or self.raw.info.transaction_status != TransactionStatus.IDLE
 
     def stored(self, sql: str, values: Values = ()) -> Rows:
         given: Any = (
@@ -101,27 +102,52 @@ class PostgresConnection(BufferedConnection):
         with self.raw.cursor() as cursor:
             cursor.executemany(translated(sql), rows)
 
+    def write_waiting(self, statements: Iterable[tuple[str, Values]]) -> None:
+        plain = dict[str, list[Values]]()
+        for sql, values in statements:
+            if many(sql) and not any(isinstance(value, bytes) for value in values):
+                plain.setdefault(sql, []).append(values)
+            else:
+                self.stored(sql, values)
+        for sql, rows in plain.items():
+            as_one, names = many(sql) or ("", [])
+            named = [dict(zip(names, map(_sent, row), strict=True)) for row in rows]
+            self.stored(as_one, (json.dumps(named, ensure_ascii=False),))
+
     @contextmanager
     def begun(self, synced: bool) -> Generator[None]:
         self._audit = self._audit or self._found_audit()
         conn = self.raw
-        conn.execute(b"begin" if self.buffers else _ALONE)
-        try:
-            yield
-            self.check()
-            notes = conn.execute(_END).fetchone()
-            if self._audit:
-                self._take(notes[0] if notes else None)
-                self._audit.append()
-            commit(conn)
-        except BaseException:
-            if self._audit:
-                self._audit.notes.clear()
-            if not conn.closed and self.in_transaction:
-                conn.execute("rollback")
-            raise
+        with ExitStack() as sending:
+            if self.buffers:  # a driver waits for an answer only where it reads one
+                sending.enter_context(conn.pipeline())
+            conn.execute(b"begin" if self.buffers else _ALONE)
+            if self.buffers and synced:
+                conn.execute(b"set local synchronous_commit = on")
+            self._begun = True
+            try:
+                yield
+                ended = conn.execute(_END)
+                self.check()
+                if self._audit:
+                    self._take((ended.fetchone() or (None,))[0])
+                    self._audit.append()
+                commit(conn, sending)
+            except BaseException:
+                self._take_back(sending)
+                raise
+            finally:
+                self._begun = False
         if self._audit:
             self._audit.committed(synced=synced)
+
+    def _take_back(self, sending: ExitStack) -> None:
+        if self._audit:
+            self._audit.notes.clear()
+        with suppress(psycopg.Error):
+            sending.close()
+        if not self.raw.closed and self.raw.info.transaction_status != TransactionStatus.IDLE:
+            self.raw.execute(b"rollback")
 
     def _take(self, notes: str | None) -> None:
         """What the triggers noted in this transaction."""
@@ -165,9 +191,10 @@ class PostgresConnection(BufferedConnection):
             session.keep()
 
 
-def commit(conn: "psycopg.Connection[Any]") -> None:
-    """By itself, so that checks of kills can stand before and after it."""
-    conn.execute("commit")
+def commit(conn: "psycopg.Connection[Any]", sending: ExitStack) -> None:
+    """By itself, so that checks of kills can stand before and after it. `sending`: what holds answers back."""
+    conn.execute(b"commit")
+    sending.close()
 
 
 def _sent(value: object) -> object:
@@ -175,6 +202,19 @@ def _sent(value: object) -> object:
     if isinstance(value, str):
         return value.replace("\0", "\N{SYMBOL FOR NULL}") if "\0" in value else value
     return int(value) if isinstance(value, bool) else value
+
+
+_INSERTED = re.compile(r"insert into (\w+) \(([^)]+)\) values \([?, ]+\)")
+
+
+@lru_cache(maxsize=64)
+def many(sql: str) -> tuple[str, list[str]] | None:
+    """A plain insertion as one of many rows, which are its only value, in JSON; and the names of their columns."""
+    if not (found := _INSERTED.fullmatch(sql)):
+        return None
+    table, names = found[1], found[2]
+    rows = f"json_populate_recordset(null::{table}, ?)"
+    return f"insert into {table} ({names}) select {names} from {rows}", names.split(", ")
 
 
 _PLACES = re.compile(r"'[^']*'|\?|(?<![:\w]):([a-z_]+)|%")
@@ -199,14 +239,15 @@ def exists(path: Path) -> bool:  # noqa: ARG001 - whether it answers shows when 
 
 def connect(
     path: Path,
-    synchronous: Literal["NORMAL", "FULL"],  # noqa: ARG001 - every commit is durable
+    synchronous: Literal["NORMAL", "FULL"],  # noqa: ARG001 - only a driver's commits may wait for the disk
     *,
     buffers: bool = False,
     patience_s: float = faults.BUSY_TIMEOUT_S,
 ) -> PostgresConnection:
     """Connect for writing. `patience_s`: how long it waits for other writers."""
     limits = f"-c lock_timeout={int(patience_s * 1000)} -c idle_in_transaction_session_timeout=10000"
-    options = f"{limits} -c synchronous_commit=on"  # whatever the server's default is
+    # Whatever the server's default is. A driver waits for the disk where that is asked for, as with SQLite.
+    options = f"{limits} -c synchronous_commit={'off' if buffers else 'on'}"
     return PostgresConnection(path, connected(path, options), buffers=buffers)
 
 
