@@ -78,17 +78,24 @@ class PostgresConnection(BufferedConnection):
         """None: closed."""
         self._path = path
         self._begun = False
+        self._sending = ExitStack()
+        """What lets statements go without waiting for answers."""
 
     @property
     def raw(self) -> "psycopg.Connection[Any]":
-        """For what writes rows of its own in this transaction: the queue."""
+        """For what writes rows of its own in this transaction, and reads each answer: the queue."""
+        self._sending.close()
+        return self._own
+
+    @property
+    def _own(self) -> "psycopg.Connection[Any]":
         if self.session is None:
             raise psycopg.OperationalError("the connection is closed")
         return self.session.conn
 
     @property
     def in_transaction(self) -> bool:
-        return self._begun or self.raw.info.transaction_status != TransactionStatus.IDLE
+        return self._begun or self._own.info.transaction_status != TransactionStatus.IDLE
 
     def stored(self, sql: str, values: Values = ()) -> Rows:
         given: Any = (
@@ -96,10 +103,10 @@ class PostgresConnection(BufferedConnection):
             if isinstance(values, dict)
             else [_sent(value) for value in values]
         )
-        return self.raw.execute(translated(sql), given)
+        return self._own.execute(translated(sql), given)
 
     def executemany(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
-        with self.raw.cursor() as cursor:
+        with self._own.cursor() as cursor:
             cursor.executemany(translated(sql), rows)
 
     def write_waiting(self, statements: Iterable[tuple[str, Values]]) -> None:
@@ -117,44 +124,43 @@ class PostgresConnection(BufferedConnection):
     @contextmanager
     def begun(self, synced: bool) -> Generator[None]:
         self._audit = self._audit or self._found_audit()
-        conn = self.raw
-        with ExitStack() as sending:
-            if self.buffers:  # a driver waits for an answer only where it reads one
-                sending.enter_context(conn.pipeline())
+        conn = self._own
+        if self.buffers:  # a driver waits for an answer only where it reads one
+            self._sending.enter_context(conn.pipeline())
+        try:
             conn.execute(b"begin" if self.buffers else _ALONE)
             if self.buffers and synced:
                 conn.execute(b"set local synchronous_commit = on")
             self._begun = True
-            try:
-                yield
-                ended = conn.execute(_END)
-                self.check()
-                if self._audit:
-                    self._take((ended.fetchone() or (None,))[0])
-                    self._audit.append()
-                commit(conn, sending)
-            except BaseException:
-                self._take_back(sending)
-                raise
-            finally:
-                self._begun = False
+            yield
+            ended = conn.execute(_END)
+            self.check()
+            if self._audit:
+                self._take((ended.fetchone() or (None,))[0])
+                self._audit.append()
+            commit(conn, self._sending)
+        except BaseException:
+            self._take_back()
+            raise
+        finally:
+            self._begun = False
         if self._audit:
             self._audit.committed(synced=synced)
 
-    def _take_back(self, sending: ExitStack) -> None:
+    def _take_back(self) -> None:
         if self._audit:
             self._audit.notes.clear()
         with suppress(psycopg.Error):
-            sending.close()
-        if not self.raw.closed and self.raw.info.transaction_status != TransactionStatus.IDLE:
-            self.raw.execute(b"rollback")
+            self._sending.close()
+        if not self._own.closed and self._own.info.transaction_status != TransactionStatus.IDLE:
+            self._own.execute(b"rollback")
 
     def _take(self, notes: str | None) -> None:
         """What the triggers noted in this transaction."""
         assert self._audit
         lines = (notes or "").splitlines()
         if lines:
-            self.raw.execute("select pg_advisory_xact_lock(%s)", (_ONE_CHAIN,))
+            self._own.execute("select pg_advisory_xact_lock(%s)", (_ONE_CHAIN,))
         for line in lines:
             self._audit.note(*json.loads(line))
 

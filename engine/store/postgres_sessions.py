@@ -107,7 +107,7 @@ def connected(path: Path, options: str) -> Session:
     if kept:
         kept.conn.close()
     with explained(path):
-        address = sign_in(path, application_name="interlock", options=options, **_SILENCE)
+        address = sign_in(path, application_name="interlock", options=f"{options} -c jit=off", **_SILENCE)
         conn: psycopg.Connection[Any] = psycopg.connect(address, autocommit=True)
         conn.adapters.register_loader("numeric", _Number)
         conn.adapters.register_loader("json", TextLoader)

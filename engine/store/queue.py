@@ -314,23 +314,34 @@ with recursive family (run) as (
 """
 _ASKED = "a.answer is null and a.superseded = 0 and a.interrupt is not null"
 _NOT_ASKED = f"not exists (select 1 from approvals a where a.run = r.run and {_ASKED})"
-_MAY_GO_ON = f"coalesce(cast(r.error as json) ->> 'type', 'died') in {PASSING} and {_NOT_ASKED}"
+_PASSES = f"coalesce(cast(r.error as json) ->> 'type', 'died') in {PASSING}"
+_MAY_GO_ON = f"{_PASSES} and {_NOT_ASKED}"
 _IS_DUE = f"r.status not in ('done', 'cancelled') and {_MAY_GO_ON}"
-# Last: runs that are over, whose worker died before it delivered what they changed.
+_STALLED = (
+    "w.id is null or w.last_heartbeat < now() - make_interval(secs => cast(:stalled as double precision))"
+)
+_SIGNS = "coalesce(l.epoch, 0), coalesce(l.beat, 0), coalesce(l.held, 0)"
+# Those with a job; those without one that wait for nobody, of whom only indexes are read; and those that are over,
+# whose worker died before it delivered what they changed.
 _UNSURE = f"""
-select r.run, j.id, r.queue, j.worker_id,
-       j.id is not null and (w.id is null or w.last_heartbeat < now() - make_interval(secs => :stalled)),
-       coalesce(l.epoch, 0), coalesce(l.beat, 0), coalesce(l.held, 0)
-from runs r left join lease l on l.run = r.run
-left join procrastinate_jobs j on j.lock = r.run and j.status = 'doing'
-left join procrastinate_workers w on w.id = j.worker_id
-where r.queue is not null and r.status = 'open' and (j.id is not null or {_IS_DUE})
-      and not exists (select 1 from procrastinate_jobs t where t.lock = r.run and t.status = 'todo')
+with loose as materialized (
+    select r.run from runs r where r.queue is not null and r.status = 'open' and {_NOT_ASKED} and not exists (
+        select 1 from procrastinate_jobs t where t.lock = r.run and t.status in ('todo', 'doing'))
+)
+select r.run, j.id, r.queue, j.worker_id, {_STALLED}, {_SIGNS}
+from procrastinate_jobs j join runs r on r.run = j.lock and r.status = 'open' and r.queue is not null
+left join procrastinate_workers w on w.id = j.worker_id left join lease l on l.run = r.run
+where j.status = 'doing' and not exists (
+    select 1 from procrastinate_jobs t where t.queueing_lock = r.run and t.status = 'todo')
+union all
+select r.run, null, r.queue, null, false, {_SIGNS}
+from loose o cross join lateral (select run, queue, error from runs where run = o.run limit 1) r
+left join lease l on l.run = r.run where {_PASSES}
 union all
 select r.run, j.id, r.queue, j.worker_id, true, 0, 0, 0
 from procrastinate_jobs j join runs r on r.run = j.lock and r.status <> 'open'
 left join procrastinate_workers w on w.id = j.worker_id
-where j.status = 'doing' and (w.id is null or w.last_heartbeat < now() - make_interval(secs => :stalled))
+where j.status = 'doing' and ({_STALLED})
 """
 _WORKERS = """
 select id, cast(extract(epoch from now() - last_heartbeat) as double precision)
