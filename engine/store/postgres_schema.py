@@ -12,7 +12,7 @@ from interlock.engine.store.schedules import SCHEMA as SCHEDULES
 from interlock.engine.store.sqlite import ADDED
 from interlock.engine.store.sqlite import SCHEMA_VERSION as OF_TABLES
 
-SCHEMA_VERSION = OF_TABLES + 2
+SCHEMA_VERSION = OF_TABLES + 3
 """Of the tables that SQLite has, too, and of those that only a server's store has."""
 _FIRST = 10
 """Version of the schema of the oldest stores here."""
@@ -29,7 +29,7 @@ _INDEXES = (
     "runs_status on runs (status, updated)",
     "runs_workspace on runs (workspace, updated)",
     "runs_parent on runs (parent) where parent is not null",
-    "runs_open on runs (queue) where queue is not null and status = 'open'",
+    "runs_loose on runs (run) where queue is not null and status = 'open'",
     "chain_run on chain (run)",
     "chain_parent on chain (parent)",
     "lease_held on lease (run) where held = 1",
@@ -59,6 +59,7 @@ def definitions() -> Iterator[str]:
             yield f"alter table {table} add column if not exists " + schema_of(f"{name} {kind}")
     for own in (BLOBS, LIMITS, SCHEDULES):
         yield from (part.strip() for part in schema_of(own).split(";\n"))
+    yield "drop index if exists runs_open"
     yield from (f"create index if not exists {index}" for index in _INDEXES)
     yield from (FUNCTIONS.strip(), schema_of(SCHEMA).strip(), *triggers())
 
