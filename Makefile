@@ -11,7 +11,7 @@ TESTS ?= -n 3 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run fleet test sweeps properties check diagrams pictures bench mutants release
+.PHONY: help run fleet test sweeps postgres properties check diagrams pictures bench mutants release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ test: $(VENV)/installed-dev ## all tests, of the long sweeps a sample (TESTS='-k
 
 sweeps: $(VENV)/installed-dev ## kills and stops at every moment, shell lines under bash (SWEEP_PART=0/3: a third of them)
 	$(BIN)/pytest -m sweep $(TESTS) $$(grep -rl --include='*.py' mark.sweep tests)
+
+postgres: $(VENV)/installed-dev ## tests and kills again, with every store in PostgreSQL (SWEEP_PART=0/24: some of them)
+	TEST_STORE=postgresql $(BIN)/pytest -m '' $(TESTS) tests/engine tests/travel tests/web
 
 properties: $(VENV)/installed-dev ## ten times as many generated examples as the tests try
 	$(BIN)/pytest -m hypothesis --hypothesis-profile=sweep $(TESTS)

@@ -35,7 +35,8 @@ GOLDEN = Path(__file__).parent / "golden"
 
 # `tests` is no package (importlib mode): its shared programs are imported by their own name, like `fake_gemini`.
 sys.path.insert(0, str(Path(__file__).parent))
-from unsynced import sync_nothing  # noqa: E402 - by that name
+from databases import IN_POSTGRESQL, drop_below, everywhere  # noqa: E402 - by their names
+from unsynced import sync_nothing  # noqa: E402
 
 pytest_plugins = ["fake_gemini.plugin", "outside", "commands", "local_server"]
 
@@ -73,15 +74,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing")
 
 
+def pytest_configure() -> None:
+    if IN_POSTGRESQL:
+        everywhere()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A part of the sweeps: those that don't divide their own moments are in one of the parts, by their name."""
+    """A part of the sweeps: those that don't divide their own moments are in one of the parts, by their name.
+
+    Of the tests with every store in PostgreSQL each is in one of the parts.
+    """
     from patience import sweep_part
 
     part, of = sweep_part()
 
     def is_elsewhere(item: pytest.Item) -> bool:
         mark = item.get_closest_marker("sweep")
-        return bool(mark and not mark.kwargs.get("divides")) and crc32(item.nodeid.encode()) % of != part
+        if IN_POSTGRESQL and item.get_closest_marker("sqlite"):
+            return True
+        divided = IN_POSTGRESQL or bool(mark and not mark.kwargs.get("divides"))
+        return divided and crc32(item.nodeid.encode()) % of != part
 
     elsewhere = [item for item in items if is_elsewhere(item)]
     config.hook.pytest_deselected(items=elsewhere)
@@ -160,6 +172,19 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     for name, value in _GIT.items():
         monkeypatch.setenv(name, value)
     return folder
+
+
+if IN_POSTGRESQL:
+
+    @pytest.fixture(autouse=True)
+    def databases(request: pytest.FixtureRequest, home: Path) -> Generator[None]:
+        """Drop those of a test's stores with it."""
+        folders = [
+            home,
+            *([request.getfixturevalue("tmp_path")] if "tmp_path" in request.fixturenames else []),
+        ]
+        yield
+        drop_below(*folders)
 
 
 @pytest.fixture(scope="module")

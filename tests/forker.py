@@ -31,5 +31,9 @@ if __name__ == "__main__":
     from unsynced import sync_nothing
 
     sync_nothing()
+    if sys.argv[1]:
+        from databases import everywhere
+
+        everywhere(sys.argv[1])
     forker.UNUSED_S = 3600.0
-    forker.main(sys.argv[1])
+    forker.main(sys.argv[2])

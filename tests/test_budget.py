@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from agent_runs.stage import Replies, Stage, call, complete, says
 from commands import execute
+from databases import changed
 from fake_gemini.fake import FakeGemini
 
 from interlock.state.errors import InputError
@@ -103,20 +104,16 @@ def test_turns_of_sub_agents_count_for_the_run(tmp_path: Path) -> None:
 
 def test_a_call_that_was_cut_counts_at_its_estimate(tmp_path: Path) -> None:
     """The state after a kill: a reservation of an earlier driver, without a reply."""
-    import sqlite3
-
     stage = Stage(tmp_path / "stage", [{"text": "", "usage": COST}, {"text": "done", "usage": COST}])
     stage.limits = {"max_tokens": 8_000}
     outcome = stage.run("main", {"prompt": "go"})
     assert outcome.status == "budget", "7,000 are used up by an answer that has to be asked for again"
-    conn = sqlite3.connect(stage.folder / "home" / "interlock.db")
-    with conn:
-        conn.execute(
-            "insert into reservations (run, task, epoch, agent, model, tokens, under_way, at) "
-            "values (?, 'cut', 0, '', 'm', 5000, 1, 0)",
-            (outcome.run,),
-        )
-    conn.close()
+    changed(
+        stage.folder / "home",
+        "insert into reservations (run, task, epoch, agent, model, tokens, under_way, at) "
+        "values (?, 'cut', 0, '', 'm', 5000, 1, 0)",
+        outcome.run,
+    )
     assert "12000 were used" in stage.resume(outcome, limits={"max_tokens": 12_000}).error["message"]
     assert stage.resume(outcome, limits={"max_tokens": 100_000}).status == "done"
 

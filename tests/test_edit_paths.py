@@ -1,7 +1,6 @@
 """Path tests of `edit`: inputs and scripted helpers → how it ends, the file's content, which edges were taken."""
 
 import json
-import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -15,6 +14,7 @@ from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.diagrams.path import run_path
 from interlock.engine.read import step_rows
+from interlock.engine.store import select
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
@@ -246,9 +246,7 @@ def test_the_checkpoints_of_a_large_edit_hold_no_text(tmp_path: Path) -> None:
     scene = Scene("line 40 of manny\n" * 9, "y" * 9_000, replies, more={"content": text}, file="")
     options, outcome = play(scene, tmp_path)
     assert outcome.output["new_content"] == text.replace("line 77 of many", "z" * 9_000)
-    conn = sqlite3.connect(options.home / "interlock.db")
-    (largest,) = conn.execute("select max(length(checkpoint)) from checkpoints").fetchone()
-    conn.close()
+    ((largest,),) = select(options.home, "select max(length(checkpoint)) from checkpoints")
     assert largest <= 8_192
 
 

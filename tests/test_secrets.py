@@ -2,7 +2,6 @@
 
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from commands import Done, Run
+from databases import rows_of
 from fake_gemini.fake import FakeGemini
 
 GITHUB = "ghp_" + "aB3d" * 9
@@ -53,12 +53,9 @@ def shell(command: str, **args: Any) -> dict[str, Any]:
 
 
 def found(home: Path, *secrets: str) -> list[str]:
-    """Files of the state directory that contain a secret: raw bytes, and every text in SQLite."""
+    """Files of the state directory that contain a secret: raw bytes, and every text in the store."""
     texts = {str(f): f.read_bytes().decode("utf-8", "replace") for f in home.rglob("*") if f.is_file()}
-    with sqlite3.connect(home / "interlock.db") as conn:
-        for (table,) in conn.execute("select name from sqlite_master where type = 'table'").fetchall():
-            texts[table] = repr(conn.execute(f"select * from {table}").fetchall())
-    conn.close()
+    texts["the store"] = repr(rows_of(home))
     return [
         name for name, text in texts.items() if any(s in text or s in text.encode().decode() for s in secrets)
     ]

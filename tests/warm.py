@@ -16,7 +16,7 @@ from patience import HANG_S
 
 from interlock.cli.forked import Fork, Forker
 
-_FORKER = Forker([str(Path(__file__).with_name("forker.py"))])
+_FORKER = Forker([str(Path(__file__).with_name("forker.py")), os.environ.get("TEST_SERVER", "")])
 atexit.register(_FORKER.end)
 
 

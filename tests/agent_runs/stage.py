@@ -2,15 +2,16 @@
 
 import json
 import os
-import sqlite3
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from databases import changed
+
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import taken_edges
 from interlock.engine.diagrams.path import run_path
+from interlock.engine.store import select
 from interlock.state.events import Event
 
 Replies = list[dict[str, Any]]
@@ -97,15 +98,12 @@ class Stage:
             follow=self.follow,
         )
 
-    def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
-        with closing(sqlite3.connect(self.folder / "home" / "interlock.db")) as conn:
-            conn.row_factory = sqlite3.Row
-            return conn.execute(sql, values).fetchall()
+    def rows(self, sql: str, *values: Any) -> list[Any]:
+        return select(self.folder / "home", sql, *values)
 
     def age(self, seconds: float) -> None:
         """Pretend that the run parked so many seconds earlier."""
-        with closing(sqlite3.connect(self.folder / "home" / "interlock.db")) as conn, conn:
-            conn.execute("update steps set started = started - ?", (seconds,))
+        changed(self.folder / "home", "update steps set started = started - ?", seconds)
 
     def edges(self, outcome: Outcome) -> set[tuple[str, str, str]]:
         rows = self.rows("select * from steps where run = ? order by seq", outcome.run)

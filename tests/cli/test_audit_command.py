@@ -3,14 +3,13 @@
 import csv
 import io
 import json
-import sqlite3
 import subprocess
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import Run
+from databases import changed
 
 SECRET = "sk-proj-4f8Zt0aQe7Rn2Lx9Vb6Ym1Kc3Wd5Hj8Ps0Tu2Ov4Ig6"
 
@@ -26,11 +25,6 @@ def audit(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     assert run("-p", "go", "-m", "script:s.json").code == 75
     assert run("resume", "latest", "--approve", "all").code == 0
     return lambda *words: run("audit", *words)
-
-
-def _changed(home: Path, sql: str) -> None:
-    with closing(sqlite3.connect(home / "interlock" / "interlock.db")) as conn, conn:
-        conn.execute(sql)
 
 
 def test_the_log_says_who_decided_what_and_where(audit: Any) -> None:
@@ -60,7 +54,7 @@ def test_verify_ends_with_1_and_names_what_was_changed(audit: Any, home: Path, t
     assert audit("head", "--to", str(kept)).code == 0
     whole = audit("verify", "--against", str(kept))
     assert (whole.code, "nothing was changed" in whole.out) == (0, True)
-    _changed(home, "update approvals set answered_by = 'somebody else'")
+    changed(home / "interlock", "update approvals set answered_by = 'somebody else'")
     found = audit("verify")
     assert found.code == 1 and "a row of 'approvals' was changed, run" in found.out
     assert json.loads(audit("verify", "--json").out)["problems"]
@@ -70,7 +64,7 @@ def test_a_git_ref_holds_heads_and_shows_that_the_end_was_cut_off(audit: Any, ho
     subprocess.run(("git", "init", "-q"), check=True)
     assert audit("head", "--ref", "refs/audit/head").code == 0
     assert audit("verify", "--against", "refs/audit/head").code == 0
-    _changed(home, "delete from audit where seq = (select max(seq) from audit)")
+    changed(home / "interlock", "delete from audit where seq = (select max(seq) from audit)")
     assert "cut off or replaced" in audit("verify", "--against", "refs/audit/head").out
 
 

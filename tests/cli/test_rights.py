@@ -1,16 +1,14 @@
 """The model can't raise its own rights: not in this run, not in the next, not by waiting for a resume."""
 
 import json
-import sqlite3
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import Run
 
-from interlock.engine.store import state_home
+from interlock.engine.store import select, state_home
 from interlock.services.files.protected import ProtectedPaths
 from interlock.services.hooks.scripts import runs_isolated, scripts_of
 from interlock.services.policy.policy import RulePolicy
@@ -186,8 +184,7 @@ def test_a_run_keeps_the_rules_it_started_with(run: Run, tmp_path: Path, home: P
 def test_settings_left_at_their_defaults_are_kept_as_earlier_versions_did(run: Run, tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text('[{"text": "Done."}]')
     assert run("-m", f"script:{tmp_path / 's.json'}", "-p", "go").code == 0
-    with closing(sqlite3.connect(state_home() / "interlock.db")) as conn:
-        ((options,),) = conn.execute("select options from runs")
+    ((options,),) = select(state_home(), "select options from runs")
     assert json.loads(options)["rights"]["settings"]["context.fileFiltering"] == {}
 
 

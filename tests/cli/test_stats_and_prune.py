@@ -3,16 +3,15 @@
 import asyncio
 import json
 import os
-import sqlite3
 import subprocess
 import time
-from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from commands import Run
+from databases import changed
 from starlette.requests import Request
 
 from interlock.cli.web.driver import _Live, live_file
@@ -49,9 +48,9 @@ def ended(run: Run, home: Path) -> dict[str, str]:
 
 
 def _aged(home: Path, days: int, *runs: str) -> None:
-    with closing(sqlite3.connect(home / "interlock" / "interlock.db")) as conn, conn:
-        for name in runs:
-            conn.execute("update runs set updated = ? where run = ?", (time.time() - days * 86_400, name))
+    for name in runs:
+        then = time.time() - days * 86_400
+        changed(home / "interlock", "update runs set updated = ? where run = ?", then, name)
 
 
 def test_stats_add_up_runs_turns_tokens_cost_decisions_and_failures(run: Run, ended: dict[str, str]) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from commands import Run
+from databases import changed, rows_of
 
 from interlock.cli.main import main
 from interlock.cli.session.editing import InputHistory, Pastes
+from interlock.engine.store import select
 
 SCRIPT = """
 - text: I'll write it.
@@ -114,22 +116,14 @@ def test_another_workflow_prints_its_output_object(run: Run, tmp_path: Path) -> 
 
 
 def test_a_run_is_deleted_with_all_that_it_recorded(run: Run, tmp_path: Path, home: Path) -> None:
-    import sqlite3
-
     run(*_model(tmp_path), "-y", "-p", "write both")
     run(*_model(tmp_path), "-y", "-p", "write both")
     first, second = (r["run"] for r in json.loads(run("runs", "--json").out))
     assert run("runs", "rm", second).code == 0
     assert [r["run"] for r in json.loads(run("runs", "--json").out)] == [first]
     assert "unchanged" in run("show", first, "--verify").out
-    conn = sqlite3.connect(home / "interlock" / "interlock.db")
-    for table in ("steps", "journal", "model_calls", "approvals", "runs", "chain", "lease"):
-        assert conn.execute(f"select count(*) from {table} where run = ?", (second,)).fetchone() == (0,), (
-            table
-        )
-    for table in ("checkpoints", "writes"):
-        assert conn.execute(f"select count(*) from {table} where thread_id = ?", (second,)).fetchone() == (0,)
-    conn.close()
+    assert rows_of(home / "interlock", second) == []
+    assert select(home / "interlock", "select 1 from lease where run = ?", second) == []
     assert list((home / "interlock" / "outputs").iterdir()), "the first run's long records are still there"
     assert Path("a.txt").exists()
     run("runs", "rm", "latest")
@@ -139,17 +133,13 @@ def test_a_run_is_deleted_with_all_that_it_recorded(run: Run, tmp_path: Path, ho
 def test_damage_is_found_and_a_whole_store_is_not_taken_for_damaged(
     run: Run, tmp_path: Path, home: Path
 ) -> None:
-    import sqlite3
-
     run(*_model(tmp_path), "-y", "-p", "write both")
     for extra in ((), ("--store",)):
         told = run("doctor", *extra).out
         assert "ok      store" in told
         assert "damaged" not in told and "problem" not in told
-    conn = sqlite3.connect(home / "interlock" / "interlock.db")
-    conn.execute("update chain set body = replace(cast(body as text), 'done', 'gone') where file is null")
-    conn.commit()
-    conn.close()
+    ((record, body),) = select(home / "interlock", "select id, body from chain where file is null limit 1")
+    changed(home / "interlock", "update chain set body = ? where id = ?", body.replace(b'"', b"'", 1), record)
     for command in (("show", "latest", "--verify"), ("doctor", "--store")):
         found = run(*command)
         assert (found.code, "was changed" in found.out) == (1, True), command

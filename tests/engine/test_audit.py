@@ -16,6 +16,9 @@ from interlock.engine.store import audit as audit_key
 from interlock.engine.store.audit import AUDITED, hash_of
 from interlock.engine.store.audited import head, records, verify
 
+pytestmark = pytest.mark.sqlite
+"""It changes rows in SQLite's own words; `test_fleet.py` has the same kinds of change in PostgreSQL's."""
+
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -1,17 +1,19 @@
 """300 turns: the store grows evenly, a checkpoint stays small, memory stays flat."""
 
 import json
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
+import pytest
 from places import Place
+
+from interlock.engine.store import select
 
 BENCHMARK = Path(__file__).parent.parent.parent / "benchmarks" / "turns.py"
 
 
+@pytest.mark.sqlite
 def test_300_turns_cost_the_same_at_the_end_as_at_the_beginning() -> None:
     done = subprocess.run(
         [sys.executable, str(BENCHMARK), "script", ""], capture_output=True, text=True, check=False
@@ -33,10 +35,8 @@ def test_a_checkpoint_of_main_stays_small_with_20_calls_side_by_side(tmp_path: P
     calls = [{"name": "read_file", "args": given} for given in args]
     script.write_text(json.dumps([{"tool_calls": calls}, {"text": "done"}]))
     place.run("main", {"prompt": "go"}, model=f"script:{script}")
-    with closing(sqlite3.connect(tmp_path / "home" / "interlock.db")) as conn:
-        (largest,) = conn.execute(
-            "select max(length(checkpoint) + length(metadata)) from checkpoints where checkpoint_ns = ''"
-        ).fetchone()
-        (left,) = conn.execute("select count(*) from checkpoints where checkpoint_ns <> ''").fetchone()
+    sizes = "select max(length(checkpoint) + length(metadata)) from checkpoints where checkpoint_ns = ''"
+    ((largest,),) = select(tmp_path / "home", sizes)
+    ((left,),) = select(tmp_path / "home", "select count(*) from checkpoints where checkpoint_ns <> ''")
     assert largest <= 8192
     assert left == 0, "rows of finished parts are dropped"

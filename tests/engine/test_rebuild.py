@@ -1,6 +1,6 @@
 """`doctor --store` makes the lists agree with the checkpoints again."""
 
-import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ from kill_runs.scene import Scene
 from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.read import list_runs, waiting_requests
 from interlock.engine.rebuild import rebuild
+from interlock.engine.store import Store
 
 
 @pytest.fixture
@@ -24,11 +25,9 @@ def test_rows_that_were_changed_are_found_and_mended(parked: Scene) -> None:
     home = parked.options.home
     assert rebuild(home) == []
     waiting = [r.id for r in waiting_requests(home)]
-    conn = sqlite3.connect(parked.home / "interlock.db")
-    conn.execute("update runs set status = 'done', outcome = 'done', step = 77")
-    conn.execute("update approvals set interrupt = null")
-    conn.commit()
-    conn.close()
+    with closing(Store(home).connect()) as conn:
+        conn.execute("update runs set status = 'done', outcome = 'done', step = 77")
+        conn.execute("update approvals set interrupt = null")
     assert list_runs(home)[0].status == "done"
     assert len(rebuild(home)) == 2
     assert rebuild(home) == []

@@ -22,7 +22,7 @@ from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.driver.drive import Drive
 from interlock.engine.read import find_run, waiting_requests
 from interlock.engine.rebuild import rebuild
-from interlock.engine.store import Store
+from interlock.engine.store import Store, select
 from interlock.engine.store.approvals import record_decisions
 from interlock.engine.store.runs import remove_run
 from interlock.state.calls import outcome_of
@@ -254,13 +254,11 @@ def test_the_model_hears_which_background_processes_ended(tmp_path: Path) -> Non
         decisions = [Decision(p["id"], "proceed_once") for p in outcome.pending]
         outcome = resume_sync(outcome.run, decisions=decisions, options=place.given)
     assert (outcome.status, place.log()) == ("done", ["ran"])
-    conn = sqlite3.connect(place.home / "interlock.db")
     told = [
         body
-        for (body,) in conn.execute("select body from chain")
+        for (body,) in select(place.home, "select body from chain")
         if b"sleep 600" in body and b'"context"' in body
     ]
-    conn.close()
     assert len(told) == 1
 
 
@@ -276,6 +274,7 @@ def test_a_failed_run_can_be_tried_again(tmp_path: Path) -> None:
     assert (outcome.status, outcome.output["response"]) == ("done", "at last")
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("store", sorted(STORES.glob("*.tar.xz")), ids=lambda file: file.name.split(".")[0])
 def test_runs_of_an_earlier_version_are_gone_on_with(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch

@@ -4,6 +4,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from interlock.engine.read import list_runs
 from interlock.engine.store import Store, select
 from interlock.engine.store.damage import unreadable
@@ -27,6 +29,7 @@ def sqlite_schema() -> Path:
     return Path(sqlite.__file__).with_name("schema.sql")
 
 
+@pytest.mark.sqlite
 def test_a_store_of_the_version_before_is_migrated_when_it_is_read(tmp_path: Path) -> None:
     """Requests keep the order in which they were asked, and subtasks their task."""
     store = Store(tmp_path)

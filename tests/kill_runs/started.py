@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import warm
+from databases import IN_POSTGRESQL, fresh_database
 
 
 def killed(program: str, kind: str, first: int, second: int) -> dict[str, Any]:
@@ -17,7 +18,7 @@ def killed(program: str, kind: str, first: int, second: int) -> dict[str, Any]:
         [kind, str(first), str(second)],
         program=Path(__file__).with_name(f"{program}.py"),
         cwd=Path.cwd(),
-        env={**os.environ, "PYTHONPATH": ""},
+        env={**({"KILL_STORE": fresh_database()} if IN_POSTGRESQL else {}), **os.environ, "PYTHONPATH": ""},
         timeout=None,
     )
     assert done.stdout, done.stderr

@@ -2,9 +2,7 @@
 
 import json
 import os
-import sqlite3
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import yaml
 
 from interlock.engine import Options, resume_sync, run_sync
 from interlock.engine.diagrams.path import run_path
+from interlock.engine.read import step_rows
 
 SERVER = Path(__file__).with_name("odd.py")
 
@@ -73,10 +72,7 @@ class Place:
 
     def path(self, run: str) -> Any:
         """The run's path through the graph."""
-        with closing(sqlite3.connect(self.home / "interlock.db")) as conn:
-            conn.row_factory = sqlite3.Row
-            rows = conn.execute("select * from steps where run = ? order by seq", (run,)).fetchall()
-        return run_path(rows, ended=True)
+        return run_path(step_rows(self.home, run), ended=True)
 
     def noted(self) -> list[str]:
         """The server's logged side effects, without its own starts and ends."""

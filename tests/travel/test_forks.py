@@ -1,37 +1,20 @@
 """A fork shares the past and has its files; rewind works in place; undo reverts a run's own changes."""
 
 import json
-import sqlite3
 from pathlib import Path
 
 import pytest
+from databases import rows_of
 from travel.conftest import REPLIES, Desk, shell, write
 from travel.trees import tree_of
 
 from interlock.engine import Decision, resume_sync
 
 
-def rows(desk: Desk, run: str) -> list[tuple[object, ...]]:
-    """Everything in the store about a run except its heartbeats."""
-    conn = sqlite3.connect(desk.home / "interlock.db")
-    tables = [
-        t for (t,) in conn.execute("select name from sqlite_master where type = 'table'") if t != "lease"
-    ]
-    found: list[tuple[object, ...]] = []
-    for table in tables:
-        columns = [c[1] for c in conn.execute(f"pragma table_info({table})")]
-        owner = "thread_id" if "thread_id" in columns else "run"
-        found += conn.execute(
-            f"select '{table}', * from {table} where {owner} = ? order by 2, 3, 4", (run,)
-        ).fetchall()
-    conn.close()
-    return found
-
-
 def test_a_fork_has_the_files_of_then_and_goes_on_from_there(desk: Desk) -> None:
     (desk.work / "own").write_text("mine\n")
     run = desk.run().run
-    before, parent = tree_of(desk.work), rows(desk, run)
+    before, parent = tree_of(desk.work), rows_of(desk.home, run)
     fork = desk("fork", run, "--at", "3", "--json").json
     folder = Path(fork["workspace"])
     assert folder.parent == desk.folder
@@ -41,7 +24,7 @@ def test_a_fork_has_the_files_of_then_and_goes_on_from_there(desk: Desk) -> None
     outcome = resume_sync(fork["run"], options=desk.options(REPLIES, workspace=None))
     assert (outcome.status, outcome.output["response"]) == ("done", "done")
     assert tree_of(folder) == before
-    assert (tree_of(desk.work), rows(desk, run)) == (before, parent)
+    assert (tree_of(desk.work), rows_of(desk.home, run)) == (before, parent)
     assert desk("show", fork["run"], "--verify").code == 0
     assert desk("doctor", "--store").code == 0
     path = [s["node"] for s in desk("history", fork["run"], "--json").json["steps"] if s["depth"] == 0]
