@@ -32,7 +32,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / "lazily" / "sub").mkdir(parents=True)
     for name, text in _FILES.items():
         (tmp_path / "lazily" / f"{name}.py").write_text(text)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     import_lazily("lazily")
     yield "lazily"
