@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from interlock.state.calls import ToolError
-from interlock.tools._http import looked_up, private_host
+from interlock.tools._addresses import looked_up, private_host
 
 _PREFIX = "interlock-browser-"
 _LOAD_MS = 15_000

@@ -1,25 +1,16 @@
-"""_http: GET with redirects, with the limits that untrusted servers require."""
+"""_http: GET with redirects, with the limits that untrusted servers require. Imported when something is fetched."""
 
 import asyncio
-import ipaddress
-import socket
 import zlib
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
 from interlock.state.calls import ToolError
-
-if TYPE_CHECKING:
-    from interlock.state.tooling import ToolContext
-
-_LOOKUP_S = 3
-_LOCAL_NAMES = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
+from interlock.state.tooling import ToolContext
+from interlock.tools._addresses import is_unapproved, looked_up, private_host, url_problem
 
 
 @dataclass(frozen=True)
@@ -33,100 +24,6 @@ class Page:
     body: bytes
     hops: list[str] = field(default_factory=list[str])
     """`STATUS → ADDRESS` of each redirect."""
-
-
-def url_problem(url: str) -> str | None:
-    """Why a URL can't be fetched."""
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError as error:
-        return str(error)
-    if parts.scheme.lower() not in ("http", "https"):
-        return f"expected http:// or https://, got {parts.scheme + '://' if parts.scheme else 'no scheme'}"
-    return None if parts.hostname else "there is no host name in it"
-
-
-async def looked_up(host: str) -> list[str]:
-    """A host's numeric addresses. Raises `ToolError`: a host that isn't resolved in time can't be checked."""
-    with suppress(ValueError):
-        return [str(ipaddress.ip_address(host))]
-    try:
-        async with asyncio.timeout(_LOOKUP_S):
-            found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except TimeoutError:
-        raise ToolError(
-            "lookup", f"The address of {host!r} could not be looked up within {_LOOKUP_S} s."
-        ) from None
-    except (OSError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise ToolError("lookup", f"The address of {host!r} could not be looked up: {why}.") from None
-    return list(dict.fromkeys(str(row[4][0]) for row in found))
-
-
-def private_host(host: str, addresses: Sequence[str]) -> str | None:
-    """The kind of private host, by its name or any of its addresses; None: public."""
-    host = host.rstrip(".").lower()
-    if host == "localhost" or host.endswith(_LOCAL_NAMES):
-        return f"{host} is this machine or its network"
-    notes = (_private(ipaddress.ip_address(a.partition("%")[0]), host) for a in addresses)
-    return next((note for note in notes if note), None)
-
-
-async def private_address(url: str) -> str | None:
-    """The kind of private host that a URL leads to; None: public. Raises `ToolError` if the host isn't found."""
-    host = urlsplit(url).hostname or ""
-    return private_host(host, ()) or private_host(host, await looked_up(host))
-
-
-async def note_for_people(url: str) -> str:
-    """What a person should know about a URL's destination; empty: nothing."""
-    try:
-        private = await private_address(url)
-    except ToolError as error:
-        return str(error)
-    return f"PRIVATE ADDRESS: {private}." if private else ""
-
-
-def is_unapproved(private: str | None, host: str, context: "ToolContext") -> bool:
-    """Whether a host is private (`private` says how) and nobody approved to connect to such an address."""
-    if private is None or context.reach == "any" or private in context.shown:
-        return False
-    if context.reach == "approved":
-        return True
-    with suppress(ValueError):
-        ipaddress.ip_address(host)
-        return False
-    return private_host(host, ()) is None
-
-
-_IPV4_AT_THE_END = tuple(map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
-"""Deprecated and translated forms of IPv4 addresses: compatible (RFC 4291), SIIT (RFC 2765), NAT64 (RFC 6052)."""
-_PRIVATE = tuple(
-    map(ipaddress.ip_network, ("192.0.0.0/24", "64:ff9b:1::/48", "fec0::/10", "3fff::/20", "5f00::/16"))
-)
-"""What not every Python's `is_global` leaves out: IETF (a cloud's metadata), local NAT64, site-local and others."""
-
-
-def _ipv4_in(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address to which packets for this one go, through whatever translates them."""
-    if int(address) > 1 and any(address in network for network in _IPV4_AT_THE_END):
-        return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
-    return address.ipv4_mapped or address.sixtofour
-
-
-def _private(address: ipaddress.IPv4Address | ipaddress.IPv6Address, host: str) -> str | None:
-    if isinstance(address, ipaddress.IPv6Address):
-        address = _ipv4_in(address) or address
-    named = f"{host} is" if str(address) == host else f"{host} is {address},"
-    if address.is_loopback or address.is_unspecified:
-        return f"{named} this machine"
-    if address.is_link_local:
-        return f"{named} link-local, where clouds keep credentials"
-    if address.is_multicast:
-        return f"{named} a group of machines (multicast)"
-    private = not address.is_global or any(address in network for network in _PRIVATE)
-    return f"{named} a private network" if private else None
 
 
 BODY_BYTES = 10 * 1024 * 1024
@@ -143,7 +40,7 @@ _HEADERS = {
 }
 
 
-async def fetch(url: str, context: "ToolContext") -> Page:
+async def fetch(url: str, context: ToolContext) -> Page:
     """GET with redirects. Raises `ToolError`. `context` says what a person approved."""
     try:
         async with (
@@ -166,7 +63,7 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
     Host header, TLS name and cookies stay the host's. With a proxy in the environment, the proxy connects.
     """
 
-    def __init__(self, url: str, context: "ToolContext") -> None:
+    def __init__(self, url: str, context: ToolContext) -> None:
         self._first = url
         self._context = context
         self._first_host = ""

@@ -2,11 +2,12 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
+from pydantic.json_schema import SkipJsonSchema
 
 from interlock.state.messages import ToolDeclaration
 from interlock.tools._argument_names import other_names, own_names
@@ -14,26 +15,33 @@ from interlock.tools._tags import TaggedCall, TagParser
 
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 _WORDS = {"true": True, "false": False}
+_HIDDEN = cast("type[object]", SkipJsonSchema)
 
 
 @cache
-def _own_schemas() -> Mapping[str, Mapping[str, Any]]:
+def _own() -> Mapping[str, type[BaseModel]]:
     from interlock.tools.table import TOOLS
 
-    named = {name: tool for tool in TOOLS.values() for name in (tool.name, *tool.aliases)}
-    return {name: tool.args.model_json_schema() for name, tool in named.items()}
+    return {name: tool.args for tool in TOOLS.values() for name in (tool.name, *tool.aliases)}
+
+
+def _in_schema(args: type[BaseModel]) -> list[str]:
+    """The parameters that its schema has: building 40 schemas would add 2 % to a run's start."""
+    fields = args.model_fields.items()
+    return [f.alias or name for name, f in fields if not any(isinstance(m, _HIDDEN) for m in f.metadata)]
 
 
 class TaggedTools:
     """The tools that a message may call by tags: those on offer, and others, whose calls are refused later."""
 
     def __init__(self, offered: Sequence[ToolDeclaration], withheld: Sequence[ToolDeclaration] = ()) -> None:
-        named = {tool.name: tool.parameters for tool in (*withheld, *offered)}
-        self._schemas = {**_own_schemas(), **named}
+        self._schemas = {tool.name: tool.parameters for tool in (*withheld, *offered)}
         self._offered = {tool.name for tool in offered}
 
     def parser(self) -> TagParser:
-        return TagParser({name: _names(schema) for name, schema in self._schemas.items()}, self._offered)
+        own = {name: _in_schema(args) for name, args in _own().items()}
+        known = own | {name: schema.get("properties", {}) for name, schema in self._schemas.items()}
+        return TagParser({name: _names(parameters) for name, parameters in known.items()}, self._offered)
 
     def read(self, call: TaggedCall) -> tuple[str, dict[str, JsonValue]]:
         """The call's tool and arguments, typed by its schema."""
@@ -44,7 +52,8 @@ class TaggedTools:
             elif "read_many_files" in self._offered and all(len(file) == 1 for file in files):
                 return "read_many_files", {"include": [file["path"] for file in files]}
         wrapped = "<path>" in params.get("file", "")
-        return name, arguments(params if wrapped else own_names(name, params), self._schemas[name])
+        schema = self._schemas.get(name) or _own()[name].model_json_schema()
+        return name, arguments(params if wrapped else own_names(name, params), schema)
 
 
 _FILE = re.compile(r"\s*<file>\s*<path>([^<>]*)</path>\s*((?:<line_range>[^<>]*</line_range>\s*)?)</file>\s*")
@@ -66,10 +75,10 @@ def _files(params: Mapping[str, str]) -> list[dict[str, str]]:
     return found
 
 
-def _names(schema: Mapping[str, Any]) -> frozenset[str]:
+def _names(parameters: Iterable[str]) -> frozenset[str]:
     """Includes what models trained on other tools use whatever they are told, and `args` and `file` around several
     files, of which none may be dropped unnoticed."""
-    names = frozenset(schema.get("properties", {}))
+    names = frozenset(parameters)
     return names | {"args", "file"} | other_names(names)
 
 

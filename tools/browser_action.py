@@ -17,7 +17,7 @@ from interlock.state.errors import RunError
 from interlock.state.messages import DataPart
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Tool, ToolContext
-from interlock.tools._http import is_unapproved, looked_up, note_for_people, private_host, url_problem
+from interlock.tools._addresses import is_unapproved, looked_up, note_for_people, private_host, url_problem
 
 _PROGRAM = str(Path(__file__).with_name("_browser_program.py"))
 _LABEL = "browser"

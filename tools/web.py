@@ -5,7 +5,7 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from pydantic import Field, JsonValue
@@ -14,7 +14,10 @@ from interlock.state.calls import Preview, ToolError, ToolResult, failure
 from interlock.state.messages import Message
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Tool, ToolContext
-from interlock.tools._http import Page, fetch, note_for_people, url_problem
+from interlock.tools._addresses import note_for_people, url_problem
+
+if TYPE_CHECKING:
+    from interlock.tools._http import Page
 
 _HTML_PROGRAM = str(Path(__file__).with_name("_html_text.py"))
 _HTML_S = 10
@@ -48,12 +51,18 @@ class WebFetchArgs(Args):
 async def run(args: WebFetchArgs, context: ToolContext) -> ToolResult:
     if problem := url_problem(args.url):
         raise ToolError("invalid_url", f"{args.url!r} can't be fetched: {problem}.")
-    page = await fetch(args.url, context)
+    page = await _fetched(args.url, context)
     title, text = await _readable(page, context)
     return _result(args, page, title, text, context)
 
 
-async def _readable(page: Page, context: ToolContext) -> tuple[str, str]:
+async def _fetched(url: str, context: ToolContext) -> "Page":
+    from interlock.tools._http import fetch  # with a client of 45 modules that no other tool needs
+
+    return await fetch(url, context)
+
+
+async def _readable(page: "Page", context: ToolContext) -> tuple[str, str]:
     """Title and text. Raises `ToolError` if it isn't text."""
     if page.content_type in _HTML or (not page.content_type and b"<html" in page.body[:_SNIFFED].lower()):
         ended = await context.processes.run(
@@ -75,13 +84,13 @@ async def _readable(page: Page, context: ToolContext) -> tuple[str, str]:
     return "", _decoded(page)
 
 
-def _decoded(page: Page) -> str:
+def _decoded(page: "Page") -> str:
     from interlock.tools._html_text import decoded  # lazy: no other run needs html.parser
 
     return decoded(page.body, page.charset)
 
 
-def _result(args: WebFetchArgs, page: Page, title: str, text: str, context: ToolContext) -> ToolResult:
+def _result(args: WebFetchArgs, page: "Page", title: str, text: str, context: ToolContext) -> ToolResult:
     bad = page.status >= 400
     limit = _ERROR_CHARS if bad else args.max_chars
     lines = [f"URL: {page.url}", f"Status: {page.status} {page.reason}".rstrip()]
@@ -155,7 +164,9 @@ async def _search(args: WebSearchArgs, context: ToolContext) -> ToolResult:
 
 async def _by_address(address: str, query: str, context: ToolContext) -> str:
     # The setting names the address, so it may be private; if a person was asked, then as it was shown.
-    page = await fetch(_filled(address, query), context if context.shown else replace(context, reach="any"))
+    page = await _fetched(
+        _filled(address, query), context if context.shown else replace(context, reach="any")
+    )
     text = page.body.decode("utf-8", "replace")
     if page.status >= 400:
         raise ToolError("http_status", f"The search at {page.url!r} answered {page.status} {page.reason}.")

@@ -2,11 +2,15 @@
 
 import ipaddress
 import json
+from base64 import b64encode
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, Literal, cast
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -20,8 +24,9 @@ from interlock.services.models.names import (
     provider_of,
     provider_spec,
     resolve,
+    tls,
 )
-from interlock.services.models.probe import object_of
+from interlock.services.models.probe import bearer, object_of
 from interlock.state.messages import Reply, Usage
 from interlock.state.settings import Settings
 
@@ -31,6 +36,7 @@ _OWNERS: Mapping[str, Kind] = {"llamacpp": "llama.cpp", "library": "ollama", "vl
 _OLLAMA = "http://127.0.0.1:11434"
 _ANSWER_S = 2.0
 """Seconds for each question; a server that is busy may be asked again."""
+_REDIRECT = 300
 
 
 @dataclass(frozen=True)
@@ -81,34 +87,39 @@ def is_near(url: str) -> bool:
 
 def asked(url: str, key: str, model: str) -> Server:
     """Ask a server what it is and has; `model`: the one whose window matters."""
-    import httpx
+    root = urlsplit(url.rstrip("/").removesuffix("/v1"))
+    headers = {"Content-Type": "application/json", **bearer(key)}
+    if root.username:
+        headers["Authorization"] = (
+            f"Basic {b64encode(unquote_to_bytes(root.netloc.rpartition('@')[0])).decode()}"
+        )
+    connected = partial(HTTPSConnection, context=tls(url)) if root.scheme == "https" else HTTPConnection
 
-    root = url.rstrip("/").removesuffix("/v1")
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    with httpx.Client(base_url=root, headers=headers, timeout=_ANSWER_S, trust_env=False) as client:
+    def fetched(path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        sent = json.dumps(body) if body else None
+        try:
+            with closing(connected(root.hostname or "", root.port, timeout=_ANSWER_S)) as server:
+                server.request("POST" if body else "GET", f"{root.path}{path}", sent, headers)
+                answer = server.getresponse()
+                return object_of(json.loads(answer.read())) if answer.status < _REDIRECT else {}
+        except (OSError, HTTPException, ValueError):
+            return {}
 
-        def fetched(path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-            try:
-                answer = client.post(path, json=body) if body else client.get(path)
-                return object_of(answer.json()) if answer.is_success else {}
-            except (httpx.HTTPError, ValueError):
-                return {}
-
-        listed = _dicts(fetched("/v1/models").get("data"))
-        if not listed:
-            return Server(url, True)
-        owners = (str(one.get("owned_by")) for one in listed)
-        kinds: list[Kind] = [_OWNERS[owner] for owner in owners if owner in _OWNERS]
-        kind: Kind = kinds[0] if kinds else ""
-        models = {str(one.get("id")): _number(one.get("max_model_len")) for one in listed}
-        if kind == "llama.cpp":
-            own = object_of(fetched("/props").get("default_generation_settings"))
-            models = dict.fromkeys(models, _number(own.get("n_ctx")))
-        elif kind == "ollama":
-            models[model] = _of_ollama(fetched("/api/show", {"model": model}))
-        elif not kind and (own := _dicts(fetched("/api/v0/models").get("data"))):
-            kind = "lm studio"
-            models = {str(one.get("id")): _of_studio(one) for one in own}
+    listed = _dicts(fetched("/v1/models").get("data"))
+    if not listed:
+        return Server(url, True)
+    owners = (str(one.get("owned_by")) for one in listed)
+    kinds: list[Kind] = [_OWNERS[owner] for owner in owners if owner in _OWNERS]
+    kind: Kind = kinds[0] if kinds else ""
+    models = {str(one.get("id")): _number(one.get("max_model_len")) for one in listed}
+    if kind == "llama.cpp":
+        own = object_of(fetched("/props").get("default_generation_settings"))
+        models = dict.fromkeys(models, _number(own.get("n_ctx")))
+    elif kind == "ollama":
+        models[model] = _of_ollama(fetched("/api/show", {"model": model}))
+    elif not kind and (own := _dicts(fetched("/api/v0/models").get("data"))):
+        kind = "lm studio"
+        models = {str(one.get("id")): _of_studio(one) for one in own}
     return Server(url, True, kind, models)
 
 

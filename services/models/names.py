@@ -294,8 +294,8 @@ class Providers:
         if key is None:
             raise CredentialsError(f"No API key for model {model!r}: {' or '.join(GEMINI_KEYS)} is expected.")
         url = self._env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL
-        imported, tls = asyncio.to_thread(_imported_gemini), asyncio.to_thread(_tls, url)
-        provider, made = await asyncio.gather(imported, tls)
+        imported, trusted = asyncio.to_thread(_imported_gemini), asyncio.to_thread(tls, url)
+        provider, made = await asyncio.gather(imported, trusted)
         return provider(model, key, url, made)
 
 
@@ -305,7 +305,7 @@ def _imported_gemini() -> "type[GeminiProvider]":
     return GeminiProvider
 
 
-def _tls(url: str) -> ssl.SSLContext:
+def tls(url: str) -> ssl.SSLContext:
     """Build the same context as the client would. Loading certificates takes 35 ms, concurrently with the import."""
     if url.startswith("http://") and not getproxies():
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no one, in case a redirect leads elsewhere

@@ -56,7 +56,7 @@ from interlock.state.calls import CallView, Choice, Risk, SavedRules, SessionRul
 from interlock.state.settings import Settings
 from interlock.state.tooling import Processes, Reach
 from interlock.state.workspace import Workspace
-from interlock.tools._http import private_address, url_problem
+from interlock.tools._addresses import private_address, url_problem
 
 _OPENING = frozenset({"web_fetch", "browser_action"})
 """Tools that connect to the address in their argument `url`, and to no other private one."""

@@ -1,9 +1,14 @@
-"""Until the first request, a run reads nothing of prices, signatures, telemetry, stats, retention or fuzzy search."""
+"""Until the first request, a run reads nothing of prices, signatures, telemetry, stats, retention or fuzzy search.
+
+With a server that speaks OpenAI's protocol nothing of its client that a chat doesn't need, until the end.
+"""
 
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from local_server import Local
 
 _RUN = """
 import sys
@@ -27,13 +32,39 @@ found = [name for name in READ if name.startswith((
 ))]
 print(len(READ) > 100, found)
 """
+_OPENAI = """
+import sys
+from interlock.cli import main
+main._is_watched = lambda: True  # come back here
+sys.argv = ["interlock", "-p", "go", "-m", "openai:any"]
+assert main.main() == 0
+print([name for name in sys.modules if name.startswith((
+    "openai.resources.beta", "openai.types.responses.response", "openai.types.beta", "langchain_openai.embeddings",
+    "websockets", "click", "pygments", "rich",
+))])
+import openai.types
+assert all(getattr(openai.types, name) for name in openai.types.__all__)
+print(openai.types.Completion)
+"""
+
+
+def python(program: str, folder: Path, env: dict[str, str], *arguments: str) -> str:
+    own = {"HOME": str(folder), "INTERLOCK_HOME": str(folder / "state"), "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, "-P", "-c", program, *arguments]
+    ended = subprocess.run(command, cwd=folder, env={**own, **env}, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
 
 
 def test_the_first_request_waits_for_nothing_that_comes_later(fake_gemini: Any, tmp_path: Path) -> None:
     fake_gemini.play([{"text": "done"}])
-    env = {"HOME": str(tmp_path), "INTERLOCK_HOME": str(tmp_path / "state"), "PATH": "/usr/bin:/bin"}
-    program = (sys.executable, "-P", "-c", _RUN, str(fake_gemini.port))
-    ended = subprocess.run(
-        program, cwd=tmp_path, env={**env, **fake_gemini.env}, capture_output=True, text=True
-    )
-    assert ended.stdout == "done\nTrue []\n", ended.stdout + ended.stderr
+    told = python(_RUN, tmp_path, fake_gemini.env, str(fake_gemini.port))
+    assert told == "done\nTrue []\n"
+
+
+def test_a_run_with_openais_client_reads_what_a_chat_needs_and_the_rest_can_be_read(
+    local: Local, tmp_path: Path
+) -> None:
+    local.turns.append("done")
+    told = python(_OPENAI, tmp_path, local.env)
+    assert told == "done\n[]\n<class 'openai.types.completion.Completion'>\n"

@@ -203,7 +203,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Found]]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in found]
 
     monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr("interlock.tools._http._LOOKUP_S", 0.05)
+    monkeypatch.setattr("interlock.tools._addresses._LOOKUP_S", 0.05)
     return table
 
 
