@@ -301,6 +301,15 @@ def test_what_a_server_refuses_is_one_line_that_says_what_to_do(
         told("runs", "expected 14 or newer")
 
 
+def test_an_address_may_name_a_primary_and_its_standby(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = fresh_database().replace("127.0.0.1", "127.0.0.1:1,127.0.0.1") + "?target_session_attrs=read-write"
+    monkeypatch.setenv("INTERLOCK_STORE", both)
+    assert run("fleet", "init").code == 0
+    assert run("runs").code == 0, "a connection that only reads is let in, too"
+
+
 def test_an_intent_is_synced_though_the_server_says_otherwise(fleet: Run, tmp_path: Path) -> None:
     import psycopg
 
