@@ -71,9 +71,11 @@ def test_an_administrator_sets_up_the_database_and_gives_two_roles(
 
 
 @contextmanager
-def _page() -> Generator[httpx.Client]:
+def _page(*flags: str) -> Generator[httpx.Client]:
     """The page of a server, signed in."""
-    server = warm.Warm(["serve", "--port", "0"], cwd=Path.cwd(), env=os.environ, stdout=subprocess.PIPE)
+    server = warm.Warm(
+        ["serve", "--port", "0", *flags], cwd=Path.cwd(), env=os.environ, stdout=subprocess.PIPE
+    )
     assert server.stdout
     address, _, token = server.stdout.readline().split()[-1].partition("/#token=")
     headers = {"Authorization": f"Bearer {token}"}
@@ -299,6 +301,15 @@ def test_what_a_server_refuses_is_one_line_that_says_what_to_do(
         told("runs", "expected 14 or newer")
 
 
+def test_an_address_may_name_a_primary_and_its_standby(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = fresh_database().replace("127.0.0.1", "127.0.0.1:1,127.0.0.1") + "?target_session_attrs=read-write"
+    monkeypatch.setenv("INTERLOCK_STORE", both)
+    assert run("fleet", "init").code == 0
+    assert run("runs").code == 0, "a connection that only reads is let in, too"
+
+
 def test_an_intent_is_synced_though_the_server_says_otherwise(fleet: Run, tmp_path: Path) -> None:
     import psycopg
 
@@ -390,6 +401,35 @@ def _decide_queue_stop(page: httpx.Client, fleet: Run, name: str, home: Path) ->
     assert fleet("fleet", "--json").json["jobs"] == [], "a job that waits is taken back"
     assert page.post(f"/api/runs/{name}/prompt", json={}).status_code == 200
     assert [job["doing"] for job in fleet("fleet", "--json").json["jobs"]] == [False]
+
+
+@pytest.mark.sweep
+def test_what_is_started_on_the_page_of_a_server_s_store_waits_for_a_worker_and_can_be_stopped(
+    fleet: Run, tmp_path: Path
+) -> None:
+    fleet("limits", "user=ci", "--runs", "1")
+    begins = {"name": "run_shell_command", "args": {"command": "touch begun; sleep 60"}}
+    (tmp_path / "script.json").write_text(json.dumps([{"text": "Done."}, {"tool_calls": [begins]}]))
+    with _page("-y", "--skip-trust", "-m", f"script:{tmp_path}/script.json") as page:
+        given = {"workflow": "main", "input": {"prompt": "go"}}
+        refused = page.post("/api/runs", json={**given, "priority": 101})
+        assert (refused.status_code, "from -100 to 100" in refused.text) == (422, True)
+        by_program = {
+            "Authorization": f"Bearer {fleet('serve', 'token', 'new', 'ci', '--role', 'drive').out.strip()}"
+        }
+        name = page.post("/api/runs", json={**given, "priority": 5}, headers=by_program).json()["run"]
+        (job,) = fleet("fleet", "--json").json["jobs"]
+        assert [job[key] for key in ("run", "user", "priority", "doing")] == [name, "ci", 5, False]
+        worker = Worker()
+        try:
+            assert fleet("wait", name).code == 0
+        finally:
+            worker.end()
+        # A prompt is driven by the server. What is stopped there isn't taken up by a worker.
+        assert page.post(f"/api/runs/{name}/prompt", json={"prompt": "more"}).status_code == 200
+        until((tmp_path / "work" / "begun").exists)
+        assert page.post(f"/api/runs/{name}/stop", json={}).status_code == 200
+        until(lambda: _status(fleet, name) == "interrupted")
 
 
 POISON = """

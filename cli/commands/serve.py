@@ -52,7 +52,9 @@ def serve(args: Args) -> int | None:
         return _token(args)
     from interlock.cli.web.app import run
     from interlock.cli.web.guard import Access, Proxy
+    from interlock.engine.client.fleet import is_on_server
 
+    args.detach = args.detach or is_on_server(state_home())
     proxy = Proxy(args.trusted_proxy, args.user_header) if args.trusted_proxy else None
     options = replace(options_from(args), interactive=True, door="page")
     only_reads = _READ_ONLY if args.read_only else Client(options).only_reads

@@ -12,11 +12,13 @@ from interlock.cli.web import drives
 from interlock.cli.web.answers import RefusedError, Served, body, object_of, run_of
 from interlock.cli.web.driver import Work
 from interlock.engine.client import Decision, RunRow
-from interlock.engine.client.fleet import Fleet
+from interlock.engine.client.fleet import Fleet, submitted_here
 from interlock.engine.client.requests import answered, rewritten
 
 _LOOKS = 500
 """At 20 ms, for the row of a run that has begun."""
+_HIGHEST = 100
+"""Priority, as of `run --priority`."""
 
 
 async def start(page: Served, request: Request) -> Any:
@@ -26,12 +28,23 @@ async def start(page: Served, request: Request) -> Any:
     if not folder.is_dir():
         raise RefusedError(422, f"There is no folder {str(folder)!r}. Give a folder that exists.")
     values = object_of(given.get("input") or {}, "input")
-    await drives.begin(Work(replace(page.options, workspace=folder), run, str(given.get("workflow")), values))
+    options = replace(page.options, workspace=folder, submitted=_submitted(page, request, given))
+    await drives.begin(Work(options, run, str(given.get("workflow")), values))
     for _ in range(_LOOKS):  # its first event comes before its row
         if page.client.exact(run):
             return {"run": run}
         await asyncio.sleep(0.02)
     raise RefusedError(500, f"Run {run!r} began, and isn't in the store. See: interlock doctor --store")
+
+
+def _submitted(page: Served, request: Request, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """For workers: whose limits a run counts for, and its priority. Raises `RefusedError`."""
+    if page.options.submitted is None:
+        return None
+    priority = given.get("priority", page.options.submitted["priority"])
+    if type(priority) is not int or abs(priority) > _HIGHEST:
+        raise RefusedError(422, f"`priority` must be a whole number from -{_HIGHEST} to {_HIGHEST}.")
+    return submitted_here(priority, request.state.person.name)
 
 
 async def decide(page: Served, request: Request) -> Any:
@@ -70,15 +83,17 @@ async def prompt(page: Served, request: Request) -> Any:
 
 
 async def _go_on(page: Served, row: RunRow, prompt: str | None = None) -> None:
-    options = replace(page.options, workspace=None, approval_mode=None, mode=None)
+    """Workers go on with their runs. Prompts, and runs that aren't theirs, are driven here."""
+    kept: Any = dict.fromkeys(("workspace", "approval_mode", "mode", "submitted"))
+    options = replace(page.options, **kept, queue="")
     await drives.begin(Work(options, row.run, prompt=prompt))
 
 
 async def stop(page: Served, request: Request) -> Any:
     row = run_of(page.client, request)
-    if row.queue is None:
+    if row.queue is None or drives.is_driven(page.client, row):
         await asyncio.to_thread(drives.stop, page.client, row.run)
-    else:
+    if row.queue is not None:
         await asyncio.to_thread(Fleet(page.client.home).cancel, row.run)
     return {"run": row.run}
 

@@ -14,8 +14,8 @@ from typing import Any
 from interlock.cli.forked import FORKER, Child
 from interlock.cli.web import driver
 from interlock.cli.web.driver import Work, live_file
-from interlock.engine.client import Client
-from interlock.services.process.identity import Owner, is_alive
+from interlock.engine.client import Client, RunRow
+from interlock.services.process.identity import Owner, is_alive, this_host
 from interlock.state.errors import BusyError, UserError
 
 
@@ -76,10 +76,14 @@ def stop(client: Client, run: str) -> None:
     row = client.run(run)
     if row.owner is None:
         raise UserError(f"Run {run!r} is {row.status}: nothing drives it.")
-    pid = int(row.owner.rpartition(":")[2])
-    if pid != _driver_of(client.home, run):
+    if not is_driven(client, row):
         raise UserError(f"Run {run!r} is driven by {row.owner}, another terminal. Stop it there.")
-    os.kill(pid, signal.SIGINT)
+    os.kill(_driver_of(client.home, run), signal.SIGINT)
+
+
+def is_driven(client: Client, row: RunRow) -> bool:
+    """Whether a server's drive works on the run."""
+    return row.owner == f"{this_host()}:{_driver_of(client.home, row.run)}"
 
 
 def _driver_of(home: Path, run: str) -> int:

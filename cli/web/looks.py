@@ -145,7 +145,8 @@ def _file(client: Client, name: str) -> str:
 
 
 async def workflows(page: Served, _: Request) -> Any:
-    return await page.apart.kept(Work("workflows", page.options))
+    found = await page.apart.kept(Work("workflows", page.options))
+    return {**found, "queue": page.options.queue}
 
 
 async def workflow(page: Served, request: Request) -> Any:

@@ -81,11 +81,16 @@ def delivery(home: Path, run: str) -> tuple[bool, str]:
         return delivery(conn, run)
 
 
-def submitted_here(priority: int) -> dict[str, Any]:
-    """`Options.submitted` of a run that this user starts."""
+def is_on_server(home: Path) -> bool:
+    """Whether the store is a database that workers share."""
+    return bool(address_of(Store(home).path))
+
+
+def submitted_here(priority: int, user: str = "") -> dict[str, Any]:
+    """`Options.submitted` of a run that a user starts; empty: this one."""
     from interlock.engine.store.approvals import this_user
 
-    return {"user": this_user(), "priority": priority}
+    return {"user": user or this_user(), "priority": priority}
 
 
 def schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:
@@ -152,7 +157,7 @@ class Fleet:
     home: Path
 
     def __post_init__(self) -> None:
-        if not address_of(Store(self.home).path):
+        if not is_on_server(self.home):
             raise UserError(_NO_SERVER)
 
     def set_up(self) -> None:

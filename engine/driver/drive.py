@@ -62,8 +62,7 @@ class Drive:
         self.store = store
         self.lease = lease
         self.pipeline = pipeline
-        self.bus = bus
-        self.stop = stop
+        self.bus, self.stop, self.door = bus, stop, prepared.options.door
         self.refusal = ("", "")
         """Kind of error and message for the user, about a used-up budget."""
         self.awaited = set[str]()

@@ -9,6 +9,7 @@ from langgraph.types import StateSnapshot
 
 from interlock.engine.driver.drive import Drive
 from interlock.engine.driver.prepare import RunConfig
+from interlock.engine.driver.submitted import WORKER
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
 from interlock.engine.store import Store, diagnosed, keep_option, note_error, read_options
@@ -72,6 +73,11 @@ def _note(drive: Drive, pipeline: Pipeline, status: str, details: dict[str, str]
     if not drive.lease.held:  # another process has the run and its row
         return
     note_error(drive.conn, drive.lease.run, details)
+    if drive.stop.why in ("cancelled", "timeout") and drive.door != WORKER:
+        from interlock.engine.store.queue import leave_stopped
+
+        with drive.conn.transaction() as conn:
+            leave_stopped(conn, drive.lease.run, drive.stop.why)
     if isinstance(pipeline, Foreign) and status == "done":
         end_run(drive.conn, drive.lease.run)
 

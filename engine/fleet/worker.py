@@ -65,12 +65,15 @@ class _Lines(logging.Handler):
 
     def __init__(self, report: Callable[[str], None]) -> None:
         super().__init__()
-        self._report = report
+        self._report, self._last = report, ""
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.name == "asyncio" and record.exc_info else None
         said = str(error.__cause__ or error) if error else record.getMessage()  # not how the task looks
-        self._report(" ".join(said.split())[:_LINE])
+        line = " ".join(said.split())[:_LINE]
+        if line != self._last:  # a pool says it at each try
+            self._last = line
+            self._report(line)
 
 
 @dataclass
@@ -90,6 +93,8 @@ class Worker:
     """What the sweep found, and since when."""
     _own: set[int] = field(default_factory=set[int])
     """What the queue calls this worker."""
+    _away: str = ""
+    """Why the store doesn't answer, as it was reported last."""
 
     async def work(self) -> None:
         """Work until SIGTERM or Ctrl-C: no new jobs then, what runs stops at its next commit and is put back."""
@@ -227,9 +232,15 @@ class Worker:
 
         while True:
             try:
-                return await asyncio.to_thread(write)
+                done = await asyncio.to_thread(write)
+                if self._away:
+                    self._away = ""
+                    self.report("The store answers again.")
+                return done
             except (StoreError, BusyError) as error:
-                self.report(f"The store doesn't answer ({error}).")
+                if str(error) != self._away:
+                    self._away = str(error)
+                    self.report(f"The store doesn't answer: {error}")
                 await asyncio.sleep(_AGAIN_S)
 
     async def _sweep(self) -> None:

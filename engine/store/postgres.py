@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 from interlock.engine.store.audit import begin
 from interlock.engine.store.connection import BufferedConnection, Column, Connection, Rows, Values
-from interlock.engine.store.database import shown
+from interlock.engine.store.database import address_of, shown
 from interlock.engine.store.postgres_audit import NOTES, dialect
 from interlock.engine.store.postgres_schema import SCHEMA_VERSION, definitions
 from interlock.engine.store.postgres_sessions import Session, connected, explained
@@ -259,7 +260,10 @@ def connect(
 
 def connect_reader(path: Path) -> PostgresConnection:
     """A connection that only reads, whose rows know their columns' names."""
-    session = connected(path, "-c default_transaction_read_only=on")
+    # A session that only reads isn't `read-write`, which an address asks for to find the primary among its hosts.
+    wanted = conninfo_to_dict(address_of(path)).get("target_session_attrs")
+    primary = {"target_session_attrs": "primary"} if wanted == "read-write" else {}
+    session = connected(path, "-c default_transaction_read_only=on", **primary)
     session.conn.row_factory = _named
     return PostgresConnection(path, session)
 

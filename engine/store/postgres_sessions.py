@@ -94,20 +94,21 @@ class _Number(Loader):
 def sign_in(path: Path, **more: str) -> str:
     """What libpq needs; a password comes from the environment, of which libpq sees nothing secret any more."""
     address, password = address_of(path), os.environ.get("PGPASSWORD", "")
-    if password and "password" not in conninfo_to_dict(address):
+    given = conninfo_to_dict(address)
+    if password and "password" not in given:
         more["password"] = password
-    return make_conninfo(address, **more)
+    return make_conninfo(address, **{k: v for k, v in _SILENCE.items() if k not in given}, **more)
 
 
-def connected(path: Path, options: str) -> Session:
-    """A session of its own; `keep` it after its use."""
+def connected(path: Path, options: str, **more: str) -> Session:
+    """A session of its own; `keep` it after its use. `more`: what the address doesn't say."""
     key = (os.getpid(), address_of(path), options)
     if (kept := _kept.pop(key, None)) and kept.is_usable():
         return kept
     if kept:
         kept.conn.close()
     with explained(path):
-        address = sign_in(path, application_name="interlock", options=f"{options} -c jit=off", **_SILENCE)
+        address = sign_in(path, application_name="interlock", options=f"{options} -c jit=off", **more)
         conn: psycopg.Connection[Any] = psycopg.connect(address, autocommit=True)
         conn.adapters.register_loader("numeric", _Number)
         conn.adapters.register_loader("json", TextLoader)
@@ -127,12 +128,17 @@ def explained(path: Path) -> Generator[None]:
 
 def _explain(error: psycopg.Error, store: str) -> StoreError | BusyError | ConfigError:
     said = " ".join(str(error.diag.message_primary or error).split())
+    said = (
+        said.removeprefix("connection failed: ")
+        .partition(" Is the server running on that host")[0]
+        .rstrip(".")
+    )
     code = error.sqlstate or ""
     if code in ("55P03", "40P01"):  # lock_timeout, deadlock
         return BusyError(f"The store {store!r} is busy: other processes write to it. Try again.")
     if code == "53100":
         return StoreError(
-            f"No space left on the server of {store!r}. Free some, then: interlock resume latest"
+            f"No space left on the server of {store!r}. Free some, then try again. Workers go on by themselves."
         )
     refused = said.partition("FATAL: ")[2] if not code else ""  # at sign-in the driver knows no code
     if code == "53300" or "too many connections" in refused or "connection slots" in refused:
@@ -147,6 +153,6 @@ def _explain(error: psycopg.Error, store: str) -> StoreError | BusyError | Confi
         return ConfigError(f"Can't sign in to {store!r}: {said}. Check INTERLOCK_STORE.")
     if isinstance(error, psycopg.OperationalError) and (not code or code.startswith(("08", "57P"))):
         return StoreError(
-            f"Can't reach the store {store!r}: {said}. Check that its server runs, then: interlock resume latest"
+            f"Can't reach the store {store!r}: {said}. Check that its server runs, then try again."
         )
     return StoreError(f"The store {store!r} failed: {said}. Check it with: interlock doctor --store")

@@ -267,6 +267,14 @@ def note_stopped(conn: Connection, run: str, kind: str, why: str) -> None:
         note_error(conn, run, {"type": kind, "message": f"{why} Go on with: interlock resume {run}"})
 
 
+def leave_stopped(conn: Connection, run: str, kind: str) -> None:
+    """Inside a transaction: no worker goes on with a run, or the task above it, that was stopped elsewhere."""
+    why = "Stopped on request." if kind == "cancelled" else "Its running time is used up."
+    for one in {run, first_task(conn, run)}:
+        if submitted(conn, one).queue:
+            note_stopped(conn, one, kind, why)
+
+
 def note_death(conn: Connection, run: str, how: str) -> None:
     """Inside a transaction: keep how the run's process died, for whoever gives the run up."""
     note_error(conn, run, {"type": "died", "message": how})

@@ -191,7 +191,9 @@ class Lanes:
                 if not k.startswith("__") and k not in _PLACES
             },
         }
-        options = replace(self.client.options, context=given or None, door="program")
+        # Driven here, also where workers drive the page's runs: its stream is this process's.
+        here: Any = {"queue": "", "submitted": None}
+        options = replace(self.client.options, context=given or None, door="program", **here)
         return options if new else replace(options, workspace=None, approval_mode=None, mode=None)
 
     async def _forked(self, thread: Served, row: RunRow, checkpoint: str) -> RunRow:

@@ -64,7 +64,7 @@ export async function start(main) {
   const about = (name) => ask(`/api/workflows/${encodeURIComponent(name)}`);
   const head = el("h1", {}, "Start a run");
   show(main, el("div", { class: "narrow" }, head, el("p", { class: "soft" }, "Loading the workflows …")));
-  const first = about(wanted).catch(() => null), { workflows } = await ask("/api/workflows");
+  const first = about(wanted).catch(() => null), { workflows, queue } = await ask("/api/workflows");
   const which = el("select", { id: "which" }, workflows.filter((w) => !w.problem).map((w) => el("option", { selected: w.name === wanted }, w.name)));
   const fields = async () => {
     const { schema, summary, prompt } = (which.value === wanted && (await first)) || (await about(which.value)), needed = schema.required ?? [];
@@ -72,7 +72,8 @@ export async function start(main) {
     names.sort((a, b) => (b === prompt) - (a === prompt) || needed.includes(b) - needed.includes(a));
     const shown = names.filter((n) => n === prompt || needed.includes(n)), rest = names.filter((n) => !shown.includes(n));
     const folder = el("div", { class: "field" }, el("label", { for: "folder" }, "folder", el("span", { class: "soft" }, " (optional)")), el("input", { id: "folder", type: "text", placeholder: "where the server was started" }));
-    show(form, el("p", { class: "soft" }, summary), shown.map((n) => field(n, schema.properties[n], needed.includes(n))), folder,
+    const early = queue ? el("div", { class: "field" }, el("label", { for: "priority" }, "priority", el("span", { class: "soft" }, " (optional)")), el("input", { id: "priority", type: "number", min: "-100", max: "100", placeholder: "0; higher runs first" }), el("p", { class: "soft hint" }, `A worker of the queue ${queue} drives the run, within its limits.`)) : null;
+    show(form, el("p", { class: "soft" }, summary), shown.map((n) => field(n, schema.properties[n], needed.includes(n))), folder, early,
       rest.length ? el("details", {}, el("summary", {}, `${rest.length} more inputs`), rest.map((n) => field(n, schema.properties[n], false))) : null, el("p", {}, el("button", { class: "main" }, "Start the run")));
   };
   form.addEventListener("submit", (e) => {
@@ -81,7 +82,8 @@ export async function start(main) {
       const input = {};
       for (const one of form.querySelectorAll("[name]")) { const v = valueOf(one); if (v !== undefined) input[one.name] = v; }
       say("Starting …");
-      const made = await ask("/api/runs", { workflow: which.value, input, workspace: form.querySelector("#folder").value || undefined });
+      const early = form.querySelector("#priority")?.value;
+      const made = await ask("/api/runs", { workflow: which.value, input, workspace: form.querySelector("#folder").value || undefined, priority: early ? Number(early) : undefined });
       window.dispatchEvent(new CustomEvent("go", { detail: `/run/${made.run}` }));
     });
   });
