@@ -165,7 +165,9 @@ def _lists(home: Path, address: str) -> dict[str, Callable[[], object]]:
     conn = Store(store).connect()
     return {
         "runs": lambda: list_runs(store, limit=20),
-        "approvals": lambda: waiting_requests(store),
+        "runs --status waiting": lambda: list_runs(store, "waiting", limit=20),
+        "approvals --all": lambda: waiting_requests(store),
+        "approvals": lambda: waiting_requests(store, limit=20),
         "a worker's sweep": lambda: unsure(conn, 12.0),
     }
 
