@@ -3,6 +3,7 @@
 `benchmarks/fleet.py --figures` prints them. On a shared machine only ratios within one run count.
 """
 
+import atexit
 import json
 import os
 import subprocess
@@ -165,7 +166,9 @@ def _lists(home: Path, address: str) -> dict[str, Callable[[], object]]:
     conn = Store(store).connect()
     return {
         "runs": lambda: list_runs(store, limit=20),
-        "approvals": lambda: waiting_requests(store),
+        "runs --status waiting": lambda: list_runs(store, "waiting", limit=20),
+        "approvals --all": lambda: waiting_requests(store),
+        "approvals": lambda: waiting_requests(store, limit=20),
         "a worker's sweep": lambda: unsure(conn, 12.0),
     }
 
@@ -201,6 +204,7 @@ def _throughput(server: Server, folder: Path) -> None:
         Fleet(home).set_up()
         hosts = [Host(n, place, env) for n in range(workers)]
         for host in hosts:
+            atexit.register(host.kill)
             host.start()
         while (
             sum((place / f"worker{host.number}.log").read_text().count("Worker for") for host in hosts)
@@ -208,7 +212,7 @@ def _throughput(server: Server, folder: Path) -> None:
         ):
             time.sleep(0.1)
         names = list[str]()
-        cpu, server_cpu, begun = cpu_of(str(place)), cpu_of(str(server.folder)), time.perf_counter()
+        cpu, server_cpu, begun = cpu_of(place), cpu_of(server.folder), time.perf_counter()
         for number in range(0, _THROUGHPUT * _STEP, _STEP):
             (work := place / "work" / str(number)).mkdir()
             more: dict[str, Any] = {"approval_mode": "yolo", "skip_trust": True, "queue": QUEUE}
@@ -221,7 +225,7 @@ def _throughput(server: Server, folder: Path) -> None:
         passed = time.perf_counter() - begun
         spent = [
             (now - was) / _THROUGHPUT
-            for now, was in ((cpu_of(str(place)), cpu), (cpu_of(str(server.folder)), server_cpu))
+            for now, was in ((cpu_of(place), cpu), (cpu_of(server.folder), server_cpu))
         ]
         print(
             f"{workers} workers, two runs at a time each: {_THROUGHPUT / passed:.2f} runs/s; CPU a run: "

@@ -290,16 +290,13 @@ def runs_somewhere(words: str) -> bool:
     return any(words.encode() in _words(pid) for pid in _processes() if pid != os.getpid())
 
 
-def cpu_of(words: str) -> float:
-    """Seconds of CPU of the processes with these words in their environment or command line, and of their children
-    that have ended."""
+def cpu_of(folder: Path) -> float:
+    """Seconds of CPU of the processes that work below this folder, and of their children that have ended."""
     ticks = 0
-    for pid in _processes():
+    for pid in left_in(folder):
         with contextlib.suppress(OSError):
-            at = Path(f"/proc/{pid}")
-            if words.encode() in (at / "environ").read_bytes() + _words(pid):
-                fields = (at / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                ticks += sum(int(field) for field in fields[11:15])
+            fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+            ticks += sum(int(field) for field in fields[11:15])
     return ticks / os.sysconf("SC_CLK_TCK")
 
 

@@ -11,26 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine.read import named_runs
 from interlock.engine.store import Store, explained, reading
-from interlock.engine.store.admission import look_again, used_of
-from interlock.engine.store.connection import Connection
 from interlock.engine.store.database import address_of, placed
-from interlock.engine.store.limits import Limit, all_limits, remove_limit, set_limit
-from interlock.engine.store.queue import (
-    definitions,
-    host_queue,
-    make_indexes,
-    make_queue,
-    standing,
-    take_back,
-)
-from interlock.engine.store.queue import explained as queue_explained
-from interlock.engine.store.runs import new_run_id
-from interlock.engine.store.schedules import listed, next_time, remove
 from interlock.state.errors import SandboxError, UserError
 from interlock.state.text import nearest
 
 if TYPE_CHECKING:
     from interlock.engine.fleet.worker import Start
+    from interlock.engine.store.connection import Connection
     from interlock.engine.store.limits import Limit
     from interlock.engine.store.queue import Job
 
@@ -95,6 +82,9 @@ def submitted_here(priority: int, user: str = "") -> dict[str, Any]:
 
 def schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:
     """`Options.schedule`. Raises `UserError` for a name, a cron line or a time zone that can't be used."""
+    from interlock.engine.store.runs import new_run_id  # its imports take as long as the list of jobs
+    from interlock.engine.store.schedules import next_time
+
     if name and not _NAME.fullmatch(name):
         raise UserError(f"--name {name!r}: expected letters, digits, - and _, at most 40.")
     next_time(cron, zone, datetime.now(UTC))
@@ -109,6 +99,7 @@ def migrate(home: Path) -> None:
 def set_up_by_hand() -> str:
     """SQL that does what `Fleet.set_up` does, with two roles beside it. Raises `ConfigError` without the extra."""
     from interlock.engine.store.postgres_schema import for_administrators
+    from interlock.engine.store.queue import definitions
 
     return for_administrators(definitions())
 
@@ -162,6 +153,9 @@ class Fleet:
 
     def set_up(self) -> None:
         """Make the tables of store and queue, if they are missing. Raises `StoreError`."""
+        from interlock.engine.store.queue import explained as queue_explained
+        from interlock.engine.store.queue import make_indexes, make_queue
+
         store = Store(self.home)
         store.open()
         with explained(store.path), queue_explained():
@@ -171,6 +165,8 @@ class Fleet:
 
     def host_queue(self) -> str:
         """The queue of runs whose files are on this host."""
+        from interlock.engine.store.queue import host_queue
+
         return host_queue()
 
     def work(
@@ -178,6 +174,7 @@ class Fleet:
     ) -> None:
         """Drive runs until SIGTERM or Ctrl-C. `report` is given a line on each thing; `start` starts processes."""
         from interlock.engine.fleet.worker import Worker
+        from interlock.engine.store.queue import explained as queue_explained
 
         self.set_up()
         with explained(Store(self.home).path), queue_explained():
@@ -185,28 +182,41 @@ class Fleet:
 
     def standing(self) -> "tuple[dict[int, float], list[Job], int]":
         """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""
+        from interlock.engine.store.queue import standing
+
         with reading(self.home) as conn:
             assert conn is not None
             return standing(conn)
 
     def cancel(self, run: str) -> bool:
         """Take back a job that waits, and ask a worker that drives the run to stop; returns whether one does."""
+        from interlock.engine.store.queue import take_back
+
         with self._writing() as conn:
             return take_back(conn, run)
 
     def limits(self) -> list[FleetLimit]:
+        from interlock.engine.store.admission import used_of
+        from interlock.engine.store.limits import all_limits
+
         with reading(self.home) as conn:
             assert conn is not None
             return [FleetLimit(limit, used_of(conn, limit)) for limit in all_limits(conn)]
 
     def set_limit(self, kind: str, name: str, figures: Mapping[str, Any]) -> None:
         """Set these figures, for all workers, from their next look on."""
+        from interlock.engine.store.admission import look_again
+        from interlock.engine.store.limits import Limit, set_limit
+
         with self._writing() as conn:
             set_limit(conn, Limit(kind, name, **figures))
             look_again(conn)
 
     def remove_limit(self, kind: str, name: str) -> None:
         """Raises `UserError` if there is none."""
+        from interlock.engine.store.admission import look_again
+        from interlock.engine.store.limits import remove_limit
+
         with self._writing() as conn:
             if not remove_limit(conn, kind, name):
                 raise UserError(f"No limit of {kind} {name!r}. List them with: interlock limits")
@@ -214,6 +224,8 @@ class Fleet:
 
     def schedules(self) -> list[dict[str, Any]]:
         """Each schedule, with its next time and how its last run stands."""
+        from interlock.engine.store.schedules import listed
+
         with reading(self.home) as conn:
             assert conn is not None
             found = listed(conn)
@@ -233,13 +245,15 @@ class Fleet:
 
     def remove_schedule(self, name: str) -> None:
         """Raises `UserError` if there is none."""
+        from interlock.engine.store.schedules import listed, remove
+
         with self._writing() as conn:
             if not remove(conn, name):
                 hint = nearest(name, [one.name for one, _ in listed(conn)])
                 raise UserError(f"No schedule {name!r}.{hint} List them with: interlock schedule list")
 
     @contextmanager
-    def _writing(self) -> Generator[Connection]:
+    def _writing(self) -> "Generator[Connection]":
         store = Store(self.home)
         with explained(store.path), closing(store.connect()) as conn, conn.transaction():
             yield conn

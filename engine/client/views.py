@@ -124,7 +124,6 @@ class Views:
     dropped = later(lambda: rows.dropped)
     told = later(lambda: record.events)
     seen_at = later(lambda: record.seen_at)
-    damage = later(lambda: losses.damage)
     statistics = later(lambda: usage.statistics)
     sizes = later(lambda: keeping.sizes)
     prune_plan = later(lambda: keeping.plan)
@@ -143,6 +142,10 @@ class Views:
     def path(self, run: str) -> list[tuple[str, int]]:
         """The root graph's nodes in order, with consecutive repetitions counted."""
         return read.path([step for step in self.steps(run) if not step.node.startswith("__")])
+
+    def damage(self, run: str) -> list[str]:
+        """A line for each record that was lost or changed."""
+        return list(losses.damage(self.home, run))
 
     def current_state(self, run: str) -> dict[str, Any]:
         """The newest state; empty for a run that was killed before its first checkpoint."""

@@ -227,7 +227,8 @@ def check_edit(request: Mapping[str, Any], args: Mapping[str, Any]) -> None:
         raise UserError(f"The edit of {tool} lacks {name!r}, the text that was shown.")
 
 
-def _run_row(row: Row) -> RunRow:
+def _run_row(found: Row) -> RunRow:
+    row: dict[str, Any] = dict(zip(found.keys(), found, strict=True))
     error = json.loads(row["error"]) if row["error"] else None
     alive: bool | None = False
     if row["held"]:

@@ -113,7 +113,7 @@ class PostgresConnection(BufferedConnection):
     def write_waiting(self, statements: Iterable[tuple[str, Values]]) -> None:
         plain = dict[str, list[Values]]()
         for sql, values in statements:
-            if many(sql) and not any(isinstance(value, bytes) for value in values):
+            if many(sql) and bytes not in map(type, values):
                 plain.setdefault(sql, []).append(values)
             else:
                 self.stored(sql, values)

@@ -97,6 +97,9 @@ def test_twenty_runs_are_shown_unless_all_are_asked_for(made: Any, cli: Any) -> 
     short, full = cli("runs"), cli("runs", "--all")
     assert len(short.stdout.splitlines()) == 21
     assert "older ones: interlock runs --all" in short.stderr
+    done = cli("runs", "--status", "done")
+    assert len(done.stdout.splitlines()) == 21
+    assert "older ones: interlock runs --all --status done" in done.stderr
     assert len(full.stdout.splitlines()) == 24
 
 

@@ -95,6 +95,21 @@ def test_runs_are_listed_newest_change_first_and_by_status(made: Maker, place: P
     assert [r.run for r in list_runs(place, "done")] == ["mid1", "old1"]
 
 
+def test_the_newest_of_a_status_are_found_behind_many_of_others(made: Maker, place: Path) -> None:
+    for number in range(12):
+        made.run(f"new{number:02}", updated=9000.0 + number)
+        made.hold(f"new{number:02}", tuple(this_process()), 1)
+    for number in range(3):
+        made.run(f"old{number}", updated=1000.0 + number)
+        made.run(f"asks{number}", updated=500.0 + number)
+        made.edit(f"asks{number}")
+    made.run("task", updated=400.0)
+    made.execute("update runs set parent = 'task', subtask_of = 'task' where run = 'old0'")
+    assert [r.run for r in list_runs(place, "interrupted", limit=2)] == ["old2", "old1"]
+    assert [r.run for r in list_runs(place, "waiting", limit=2)] == ["asks2", "asks1"]
+    assert [r.run for r in list_runs(place, "waiting", limit=9)] == ["asks2", "asks1", "asks0", "task"]
+
+
 @pytest.mark.parametrize(
     ("name", "found"), [("ab12", "ab12"), ("ab1", "ab12"), ("latest", "cd34"), ("c", "cd34")]
 )

@@ -1,0 +1,83 @@
+"""What only the store in PostgreSQL does: a connection's next use, and rows that the queue adds to a driver's."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from databases import postgres_store
+from patience import until
+
+from interlock.engine.store import Store
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.queue import make_queue, put_job
+from interlock.engine.store.runs import NewRun, insert_run
+
+psycopg = pytest.importorskip("psycopg")
+
+RUN = NewRun("aa11", "main", "/work", "", {}, {}, "q")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = postgres_store(tmp_path)
+    made.open()
+    return made
+
+
+def _used(store: Store) -> int:
+    """The server's process behind a connection that is used and given back."""
+    with closing(store.connect()) as conn:
+        return conn.execute("select pg_backend_pid()").fetchone()[0]
+
+
+def _is_there(conn: Connection, pid: int) -> bool:
+    return bool(conn.execute("select 1 from pg_stat_activity where pid = ?", (pid,)).fetchone())
+
+
+def test_a_connection_is_used_again_for_a_moment_unless_the_server_ended_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from interlock.engine.store import postgres_sessions
+
+    monkeypatch.setattr(postgres_sessions, "_KEPT_S", 60.0)
+    first = _used(store)
+    assert _used(store) == first
+    with closing(store.connect()):
+        assert _used(store) != first, "it is in use"
+    with closing(store.connect_driver()) as other:
+        ended = _used(store)
+        other.execute("select pg_terminate_backend(?)", (ended,))
+        until(lambda: not _is_there(other, ended))
+    assert (second := _used(store)) != ended
+    monkeypatch.setattr(postgres_sessions, "_KEPT_S", 0.0)
+    assert _used(store) != second, "it is too old"
+
+
+def test_nothing_holds_a_connection_once_the_moment_is_over(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from interlock.engine.store import postgres_sessions
+
+    monkeypatch.setattr(postgres_sessions, "_KEPT_S", 0.1)
+    with closing(store.connect_driver()) as other:
+        pid = _used(store)
+        until(lambda: not _is_there(other, pid))
+
+
+def test_a_run_and_its_job_are_stored_together_or_not_at_all(store: Store) -> None:
+    make_queue(store.path)
+    with closing(store.connect_driver()) as conn:
+        for fails in (True, False):
+            try:
+                with conn.transaction():
+                    insert_run(conn, RUN)
+                    put_job(conn, RUN.run, "q")
+                    if fails:
+                        raise KeyError
+            except KeyError:
+                pass
+            runs, jobs, noted = (
+                conn.execute(f"select count(*) from {table}").fetchone()[0]
+                for table in ("runs", "procrastinate_jobs", "audit where kind = 'begun'")
+            )
+            assert (runs, jobs, noted) == ((0, 0, 0) if fails else (1, 1, 1))
