@@ -177,14 +177,12 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 if IN_POSTGRESQL:
 
     @pytest.fixture(autouse=True)
-    def databases(request: pytest.FixtureRequest, home: Path) -> Generator[None]:
+    def databases(request: pytest.FixtureRequest) -> Generator[None]:
         """Drop those of a test's stores with it."""
-        folders = [
-            home,
-            *([request.getfixturevalue("tmp_path")] if "tmp_path" in request.fixturenames else []),
-        ]
+        names = {"home", "tmp_path"}.intersection(request.fixturenames)
+        folders = [request.getfixturevalue(name) for name in names]
         yield
-        drop_below(*folders)
+        drop_below(*(folder for folder in folders if isinstance(folder, Path)))
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import IO
 
@@ -16,8 +17,13 @@ from patience import HANG_S
 
 from interlock.cli.forked import Fork, Forker
 
-_FORKER = Forker([str(Path(__file__).with_name("forker.py")), os.environ.get("TEST_SERVER", "")])
-atexit.register(_FORKER.end)
+
+@cache
+def _forker() -> Forker:
+    """Started when first needed: which server's databases are for stores is known by then."""
+    made = Forker([str(Path(__file__).with_name("forker.py")), os.environ.get("TEST_SERVER", "")])
+    atexit.register(made.end)
+    return made
 
 
 class Warm(Fork):
@@ -49,8 +55,8 @@ class Warm(Fork):
         words = ("terminal" if terminal else "", str(program or ""), *arguments)
         with Path(os.devnull).open("r+b") as nothing:
             streams = [nothing.fileno() if fd == subprocess.DEVNULL else fd for fd in (stdin, stdout, stderr)]
-            door = _FORKER.door().fileno()
-            super().__init__(_FORKER.asked("forker", words, env, str(cwd), (*streams, door)))
+            door = _forker().door().fileno()
+            super().__init__(_forker().asked("forker", words, env, str(cwd), (*streams, door)))
         for end in ends:
             os.close(end)
 

@@ -151,7 +151,8 @@ async def _next(pieces: "asyncio.Queue[Event]") -> list[Event]:
     """What came since the last look; waits a moment for the first."""
     await asyncio.sleep(0)  # what another thread told already arrives
     try:
-        found = [await asyncio.wait_for(pieces.get(), _LOOK_S)]
+        async with asyncio.timeout(_LOOK_S):  # `wait_for` forgets a cancellation that comes with a piece
+            found = [await pieces.get()]
     except TimeoutError:
         return []
     while not pieces.empty():

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import HANG_S
 from toy_front import Toy
 
 from interlock.engine.client import ENDED, Client, Decision, Options, Outcome, Pending
-from interlock.engine.client.following import Followed, LiveDrives, Standing
+from interlock.engine.client.following import Followed, LiveDrives, Standing, follow
 from interlock.engine.client.record import Cursor
 from interlock.engine.client.requests import decided, keyed
 from interlock.state.errors import UserError
@@ -152,6 +153,31 @@ request = Client(options).requests(run)[0].fields
 from interlock.engine.client.requests import decided, keyed
 Client(options).go_on_sync(run, decisions=[decided(request, keyed(request)["y"])])
 """
+
+
+def test_a_follower_that_is_cancelled_as_a_piece_arrives_ends(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, [{"text": "Done."}])
+    drives = LiveDrives()
+
+    async def scene() -> None:
+        run = (await Client(stage.options).start("main", {"prompt": "go"})).run
+        stood = asyncio.Event()
+
+        async def followed() -> None:
+            async with aclosing(follow(stage.options.home, run, "", drives)) as found:
+                async for one in found:
+                    if isinstance(one.event, Standing):
+                        stood.set()
+
+        following = asyncio.create_task(followed())
+        await stood.wait()
+        await asyncio.sleep(0.01)  # it waits for a piece
+        drives.tell(run, MessageEvent(role="assistant", content="piece", delta=True))
+        asyncio.get_running_loop().call_soon(following.cancel)
+        done, _ = await asyncio.wait([following], timeout=HANG_S)
+        assert done and following.cancelled()
+
+    asyncio.run(scene())
 
 
 def test_what_another_process_does_is_followed_by_what_it_commits(tmp_path: Path) -> None:

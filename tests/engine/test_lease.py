@@ -301,6 +301,7 @@ def test_a_run_that_was_removed_is_lost_to_its_driver(store: Store) -> None:
     conn.close()
 
 
+@pytest.mark.sqlite
 def test_a_heartbeat_that_finds_the_store_gone_ends_the_drive(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.open()

@@ -5,10 +5,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from commands import execute, one_call
+from databases import IN_POSTGRESQL
 
 from interlock.engine.read import list_runs
 from interlock.engine.store import Store, select
 from interlock.engine.store.damage import unreadable
+from interlock.engine.store.database import ADDRESS
 from interlock.engine.store.tables import TABLES
 
 
@@ -21,6 +24,16 @@ def test_every_table_is_in_the_registry_with_its_columns(store: Store) -> None:
             columns = {column.name for column in conn.columns(table.name)}
             assert {table.owner, *table.key, *table.holds} <= columns, table.name
         assert list(unreadable(conn, store.outputs)) == []
+
+
+def test_stores_of_every_process_are_where_the_tests_want_them(tmp_path: Path) -> None:
+    Store(tmp_path / "here").open()
+    assert execute(tmp_path, *one_call("list_directory"), env={"INTERLOCK_HOME": f"{tmp_path}/there"}).stdout
+    for home in (tmp_path / "here", tmp_path / "there"):
+        assert ((home / ADDRESS).exists(), (home / "interlock.db").exists()) == (
+            IN_POSTGRESQL,
+            not IN_POSTGRESQL,
+        )
 
 
 def sqlite_schema() -> Path:
