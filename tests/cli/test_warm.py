@@ -40,7 +40,6 @@ class Place:
             "HOME": str(folder),
             "INTERLOCK_HOME": str(folder / "state"),
             "XDG_RUNTIME_DIR": str(folder / "run"),
-            "LANG": "C.UTF-8",
             "FOO": "bar",
             "OPENAI_API_KEY": SECRET,
         }
