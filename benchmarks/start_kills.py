@@ -79,8 +79,9 @@ class Place:
         return self.start(*words).communicate(timeout=LONGEST_S)[0]
 
     def warm(self) -> int:
-        pid: int = json.loads(self.told("warm", "--json"))["process"]
-        return pid
+        told = json.loads(self.told("warm", "--json"))
+        assert told["warm"], told
+        return int(told["process"])
 
     def left(self) -> list[int]:
         """Processes in this folder: the warm process is in none."""

@@ -179,13 +179,13 @@ def _fits(name: str, arguments: list[str]) -> bool:
 def _first_word(argv: list[str]) -> int | None:
     if argv and not argv[0].startswith("-"):
         return 0
-    flags = parser_of("prompt")
-    words = enumerate(argv)
+    flags, words = None, enumerate(argv)
     for place, word in words:
         if word in ("-p", "--prompt", "--"):
             return None
         if not word.startswith("-") or word == "-":
             return place
+        flags = flags or parser_of("prompt")  # built only where no -p comes first
         if flags.takes_value(word):
             next(words, None)
     return None

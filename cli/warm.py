@@ -73,7 +73,8 @@ def imported_with() -> dict[str, str]:
 
 def installed(version: str) -> dict[str, str]:
     """What this process has imported, and with what, by its name for people."""
-    flags = f"{sys.flags.optimize} {sys.flags.dev_mode} {sys.flags.utf8_mode} {sys.warnoptions}"
+    # Not `utf8_mode`: it is on where no locale is set, yet off in a process started from there, which inherits C.UTF-8.
+    flags = f"{sys.flags.optimize} {sys.flags.dev_mode} {sys.getfilesystemencoding()} {sys.warnoptions}"
     return {
         "version": version,
         "variables": repr(imported_with()),

@@ -19,7 +19,6 @@ from interlock.cli.render.output import (
     show_table,
 )
 from interlock.engine.client import Client
-from interlock.engine.client.fleet import copy_runs, migrate
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -65,11 +64,15 @@ def _copy(args: Args) -> None:
     client = Client.at_home()
     if not args.runs or not args.to:
         raise UserError("Expected: interlock store copy RUN… --to URL or DIR")
+    from interlock.engine.client.fleet import copy_runs
+
     names = copy_runs(client.home, args.to, [client.run(name).run for name in args.runs])
     return err().print(f"Copied {', '.join(names)}. The runs here stay as they are.")
 
 
 def _migrate(_: Args) -> None:
+    from interlock.engine.client.fleet import migrate
+
     migrate(Client.at_home().home)
     return err().print("The store has every table of this version.")
 

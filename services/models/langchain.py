@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any, cast
 
@@ -173,6 +174,7 @@ _AS_IT_IS = ("messages", "tools", "response_format")
 """Parts of a request that are as the server takes them."""
 
 
+@cache
 def _lighter(cls: type[BaseChatModel]) -> type[BaseChatModel]:
     """The class with llama.cpp's progress and OpenRouter's cost in the chunks' metadata: the client drops them.
 

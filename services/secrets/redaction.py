@@ -26,6 +26,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote
@@ -46,18 +47,26 @@ class Span(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A shape of secrets. `pattern` begins with the text `start`; its group 1, if any, is the secret."""
+    """A shape of secrets. `regex` begins with the text `start`; its group 1, if any, is the secret."""
 
     kind: str
     start: str
-    pattern: re.Pattern[str]
+    regex: str
     harmless: Callable[[re.Match[str]], bool] = lambda _: False
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """Compiled once a text has `start`: compiling all takes a tenth of what a list does."""
+        return _compiled(self.regex)
+
+
+_compiled = cache(re.compile)
 
 
 def _token(kind: str, start: str, rest: str, before: str = "A-Za-z0-9", after: str = "A-Za-z0-9_") -> Shape:
     """A token that isn't part of a longer word."""
     head = re.escape(start)
-    return Shape(kind, start, re.compile(rf"{head}(?<![{before}]{head}){rest}(?![{after}])"))
+    return Shape(kind, start, rf"{head}(?<![{before}]{head}){rest}(?![{after}])")
 
 
 def _url(found: re.Match[str]) -> bool:
@@ -73,7 +82,7 @@ def _after(
     kind: str, word: str, rest: str, harmless: Callable[[re.Match[str]], bool] = lambda _: False
 ) -> Shape:
     """A value that follows a keyword on the same line."""
-    return Shape(kind, word, re.compile(word + r"[\"']?[ \t]{0,4}[:=]>?[ \t]{0,4}[\"']?" + rest), harmless)
+    return Shape(kind, word, word + r"[\"']?[ \t]{0,4}[:=]>?[ \t]{0,4}[\"']?" + rest, harmless)
 
 
 _BEARER = r"(?:[Bb]earer|[Bb]asic|[Tt]oken)[ \t]{1,4}([A-Za-z0-9._~+/=-]{16,2048})"
@@ -100,7 +109,7 @@ IN_A_WORD = (
     Shape(
         "slack-webhook",
         "hooks.slack.com/",
-        re.compile(r"hooks\.slack\.com/(services/T\w{6,20}/B\w{6,20}/\w{16,40})"),
+        r"hooks\.slack\.com/(services/T\w{6,20}/B\w{6,20}/\w{16,40})",
     ),
     *(
         _token("stripe-key", f"{p}_{m}_", "[A-Za-z0-9]{16,247}")
@@ -122,7 +131,7 @@ IN_A_WORD = (
     _token("databricks-token", "dapi", "[a-f0-9]{32}"),
     _token("azure-key", "AccountKey=", "([A-Za-z0-9+/]{86}==)"),
     _token("jwt", "eyJ", r"[\w-]{8,2048}+\.eyJ[\w-]{8,4096}+\.[\w-]{10,2048}", before="A-Za-z0-9_-"),
-    Shape("url-password", "://", re.compile(r"://[^\s/:@?#\"'<>]{0,256}+:([^\s/@\"'<>]{1,256}+)@"), _url),
+    Shape("url-password", "://", r"://[^\s/:@?#\"'<>]{0,256}+:([^\s/@\"'<>]{1,256}+)@", _url),
 )
 """Shapes without blanks."""
 AFTER_A_WORD = (
@@ -133,7 +142,7 @@ AFTER_A_WORD = (
     ),
 )
 """Shapes that are secret only because of a keyword before them on the line."""
-OVER_LINES = Shape("private-key", "-----BEGIN ", re.compile(_PEM))
+OVER_LINES = Shape("private-key", "-----BEGIN ", _PEM)
 _ALL = (*IN_A_WORD, *AFTER_A_WORD, OVER_LINES)
 
 

@@ -24,7 +24,7 @@ sys.exit(main(sys.argv[1:]))
 
 FAST = (
     "--version, --help, help resume, runs, runs --json, runs --status waiting, approvals, approvals --json, "
-    "approvals aa11, show aa11, history aa11 --all, workflows, resume aa11 --approve nothing-like-it, aprovals, "
+    "approvals aa11, stats, show aa11, history aa11 --all, workflows, resume aa11 --approve nothing-like-it, aprovals, "
     "completion bash, __complete zsh '', __complete zsh run --, __complete fish show '', __complete zsh run '', "
     "__complete bash 9 '' 'interlock -m '"
 )

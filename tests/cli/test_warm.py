@@ -224,11 +224,13 @@ def test_a_start_in_another_place_is_an_ordinary_one(
     assert warmed.told()["warm"]
 
 
-def test_changed_code_ends_the_warm_process(place: Place) -> None:
+def test_a_start_without_a_locale_is_warm_until_code_changes(place: Place) -> None:
+    del place.env["LANG"]
     changed = place.folder.parent / "sitecustomize.py"
     changed.touch()
     place.env["PYTHONPATH"] = str(changed.parent)
     pid = place.told()["process"]
+    assert place.told()["warm"]
     changed.write_text("changed = True")
     assert place.told()["why"] == "sitecustomize.py has changed"
     until(lambda: not Path(f"/proc/{pid}").exists())
