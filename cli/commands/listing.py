@@ -164,16 +164,12 @@ def modes(args: Args) -> int | None:
         (
             mode.slug,
             mode.source,
-            ", ".join(_group(g.name, g.file_regex) for g in mode.groups),
+            ", ".join(f"{g.name} ({g.file_regex})" if g.file_regex else g.name for g in mode.groups),
             mode.when_to_use,
         )
         for mode in modes.all()
     ]
     return show_table([tuple(map(visible, row)) for row in rows], ("mode", "source", "groups", "for"))
-
-
-def _group(name: str, pattern: str) -> str:
-    return f"{name} ({pattern})" if pattern else name
 
 
 def agents_parser() -> Parser:

@@ -275,7 +275,9 @@ class App:
             height=lambda: Dimension(min=1, max=max(size().rows // 2, 1)),
             wrap_lines=True,
             dont_extend_height=True,
-            get_line_prefix=self._prefix,
+            get_line_prefix=lambda line, wrapped: (
+                [("", "  ")] if line or wrapped else [("fg:ansicyan bold", "› ")]
+            ),
         )
         lines: Any = {"dont_extend_height": True, "wrap_lines": False}
         return HSplit(
@@ -305,9 +307,6 @@ class App:
     def _asked(self) -> StyleAndTextTuples:
         assert self.panel is not None
         return self.panel.lines(size().columns)
-
-    def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
-        return [("fg:ansicyan bold", "› ")] if not line and not wrapped else [("", "  ")]
 
     def _status(self) -> StyleAndTextTuples:
         """The status line, or a hint about what to press for as long as it applies."""

@@ -32,12 +32,9 @@ async def runs(page: Served, request: Request) -> Any:
     words, status = query.get("q", "").lower().split(), query.get("status") or None
     first = number(request, "start", 0)
     rows = await asyncio.to_thread(page.client.runs, status)
-    found = [row for row in rows if all(word in _words(row) for word in words)] if words else rows
+    about = ((row, f"{row.run} {row.workflow} {row.title} {row.workspace}".lower()) for row in rows)
+    found = [row for row, text in about if all(word in text for word in words)]
     return {"runs": [row._asdict() for row in found[first : first + _PAGE]], "total": len(found)}
-
-
-def _words(row: RunRow) -> str:
-    return f"{row.run} {row.workflow} {row.title} {row.workspace}".lower()
 
 
 async def requests(page: Served, request: Request) -> Any:
@@ -113,12 +110,8 @@ def _so_far(row: RunRow, told: Sequence[Any]) -> list[str]:
         "",
     )
     said = next((e.content for e in told[::-1] if e.type == "message" and e.role == "assistant"), "")
-    return [line for line in (done, last, said and f"It said: {_first(said)}") if line]
-
-
-def _first(said: str) -> str:
-    """The first paragraph of a text, as one line."""
-    return one_line(said.strip().split("\n\n")[0], _LINE)
+    first = one_line(said.strip().partition("\n\n")[0], _LINE)
+    return [line for line in (done, last, said and f"It said: {first}") if line]
 
 
 async def request_file(page: Served, request: Request) -> Any:
@@ -213,7 +206,8 @@ async def output(page: Served, request: Request) -> Any:
 async def state(page: Served, request: Request) -> Any:
     """The state after a step, and what the keys that it changed held before."""
     row = run_of(page.client, request)
-    return _json(await asyncio.to_thread(_state, page.client, row.run, step_of(request, row.run)))
+    found = await asyncio.to_thread(_state, page.client, row.run, step_of(request, row.run))
+    return Response(json.dumps(found, default=repr), media_type="application/json")
 
 
 def _state(client: Client, run: str, step: int | None) -> dict[str, Any]:
@@ -260,7 +254,3 @@ async def export(page: Served, request: Request) -> Any:
     made = await page.apart.done(Work("export", page.options, row.run, {"format": shape}))
     name = f"attachment; filename=run-{row.run}.{shape}"
     return PlainTextResponse(made["text"], headers={"content-disposition": name})
-
-
-def _json(values: object) -> Response:
-    return Response(json.dumps(values, default=repr), media_type="application/json")

@@ -188,16 +188,13 @@ def wrong_channels(found: object) -> str:
     """What is wrong with the channels of a subscription; empty: nothing."""
     if not isinstance(found, list) or not found:
         return "channels is required and must be a non-empty array"
-    wrong = [one for one in cast("list[Any]", found) if not _is_channel(one)]
+    channels = cast("list[Any]", found)
+    wrong = [one for one in channels if not str(one).startswith("custom:") and one not in protocol.CHANNELS]
     if not wrong:
         return ""
     allowed = "values, updates, messages, tools, custom, lifecycle, input, tasks, or any `custom:<name>`"
     text = ", ".join(str(one) for one in wrong[:5])
     return f"channels contains unsupported entries: {text}. Allowed: {allowed}."
-
-
-def _is_channel(found: object) -> bool:
-    return isinstance(found, str) and (found in protocol.CHANNELS or found.startswith("custom:"))
 
 
 _REST: Mapping[str, Any] = {"stream_mode": ["values"], "stream_subgraphs": True, "stream_resumable": True}
