@@ -47,6 +47,7 @@ _LOGIN = {
     "or run `interlock` in a terminal, which asks for it.",
 }
 _TERMINAL = "terminal"
+_CODES = {CredentialsError: NO_LOGIN, UserError: PARAMS}
 
 Params = Mapping[str, Any]
 Answer = Callable[["Agent", Params], Awaitable[object]]
@@ -92,14 +93,10 @@ class Agent:
             answer: Frame = {"result": result if result is not None else {}}
         except RpcError as error:
             answer = {"error": error.fields}
-        except CredentialsError as error:
-            answer = {"error": RpcError(NO_LOGIN, str(error)).fields}
-        except UserError as error:
-            answer = {"error": RpcError(PARAMS, str(error)).fields}
-        except InterlockError as error:
-            answer = {"error": RpcError(INTERNAL, str(error)).fields}
         except Exception as error:
-            answer = {"error": RpcError(INTERNAL, str(bug(error))).fields}
+            found = error if isinstance(error, InterlockError) else bug(error)
+            code = next((code for kind, code in _CODES.items() if isinstance(found, kind)), INTERNAL)
+            answer = {"error": RpcError(code, str(found)).fields}
         if "id" in frame:
             self._wire.send({"id": frame["id"], **answer})
 
