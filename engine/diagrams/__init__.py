@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from interlock.engine.diagrams.chart import extract_chart
 from interlock.engine.diagrams.graphviz import dot, legend
 from interlock.engine.diagrams.opened import opened
 from interlock.engine.diagrams.path import RunPath, path_of, run_path
@@ -20,6 +19,7 @@ from interlock.engine.diagrams.shape import (
     Node,
     connections,
     extract,
+    extract_chart,
     places,
     subgraphs,
 )
