@@ -35,10 +35,7 @@ def audit_parser() -> Parser:
                 "interlock audit head --to /mnt/elsewhere/heads",
                 "keep the newest record, signed, in another place",
             ),
-            (
-                "interlock audit verify --against /mnt/elsewhere/heads",
-                "check that the chain contains it",
-            ),
+            ("interlock audit verify --against /mnt/elsewhere/heads", "check that the chain contains it"),
         ],
     )
     made.add_argument("what", choices=("verify", "log", "export", "head"))

@@ -237,10 +237,7 @@ def hooks_parser() -> Parser:
                 'interlock hooks test BeforeTool --input \'{"tool_name": "write_file", "tool_input": {}}\'',
                 "show the hooks that run before a file is written",
             ),
-            (
-                "interlock hooks test Stop --run",
-                "run the hooks of an event; Claude Code's names work, too",
-            ),
+            ("interlock hooks test Stop --run", "run the hooks of an event; Claude Code's names work, too"),
         ],
     )
     made.add_argument("action", nargs="?", metavar="test", help="test an event; default: list all hooks")

@@ -201,10 +201,7 @@ def diff_parser() -> Parser:
         [
             ("interlock diff latest 2 5", ""),
             ("interlock diff latest --files", "show changed files as a git diff"),
-            (
-                "interlock diff latest --files --call 3",
-                "show the changes of one call",
-            ),
+            ("interlock diff latest --files --call 3", "show the changes of one call"),
         ],
     )
     made.run_flag()

@@ -119,11 +119,7 @@ def show_parser() -> Parser:
     )
     made.run_flag()
     flag(made, "--calls", "list each call: who decided, when, who changed arguments")
-    flag(
-        made,
-        "--call ID",
-        "show one call, by number or id, with its full output",
-    )
+    flag(made, "--call ID", "show one call, by number or id, with its full output")
     flag(made, "--at STEP", "show state and conversation after this step", type=number(int, -1))
     flag(made, "--dropped", "show what compression and masking removed")
     flag(made, "--verify", "check that every record is present and unchanged")

@@ -100,10 +100,7 @@ def undo_parser() -> Parser:
         "RUN [--call ID] [--json]",
         "Undo the file changes of a run. If somebody has changed one of the files since, nothing is undone.\n"
         "The run and its conversation stay. To go back in both, use rewind.",
-        [
-            ("interlock undo latest", ""),
-            ("interlock undo 4k2 --call 3", "undo one call"),
-        ],
+        [("interlock undo latest", ""), ("interlock undo 4k2 --call 3", "undo one call")],
     )
     made.run_flag()
     made.call_flag()

@@ -81,11 +81,7 @@ def _request(client: Client, name: str) -> dict[str, Any]:
         became = client.past_requests(run).get(name, "This request no longer waits.")
         return {"gone": became, "run": run, "title": row.title, "status": row.status}
     told = client.told(run)
-    return {
-        **_drawn(one._asdict(), row),
-        "prompt": _prompt(told) or row.title,
-        "so_far": _so_far(row, told),
-    }
+    return {**_drawn(one._asdict(), row), "prompt": _prompt(told) or row.title, "so_far": _so_far(row, told)}
 
 
 def _prompt(told: Sequence[Any]) -> str:

@@ -216,10 +216,7 @@ def _givers(home: Path, run: str) -> Iterator[tuple[str, str]]:
 
 
 def _with_args(
-    home: Path,
-    decision: dict[str, Any],
-    row: Row,
-    arguments: dict[tuple[str, int, int], dict[str, Any]],
+    home: Path, decision: dict[str, Any], row: Row, arguments: dict[tuple[str, int, int], dict[str, Any]]
 ) -> dict[str, Any]:
     if not decision.get("becomes"):
         return decision

@@ -19,12 +19,7 @@ from interlock.state import events as ev
 from interlock.state.messages import Message
 
 Attributes = dict[str, str | int | float | list[str]]
-PROVIDERS = {
-    "gemini": "gcp.gemini",
-    "bedrock": "aws.bedrock",
-    "mistralai": "mistral_ai",
-    "xai": "x_ai",
-}
+PROVIDERS = {"gemini": "gcp.gemini", "bedrock": "aws.bedrock", "mistralai": "mistral_ai", "xai": "x_ai"}
 """Ours → the conventions', where they differ."""
 KIND = "openinference.span.kind"
 """What Phoenix and its like draw a span as that the conventions have no name for: a step is a CHAIN, a run an AGENT."""

@@ -19,12 +19,7 @@ from interlock.engine.store import Store, read_options
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import RecordedEffects, SqlJournal
-from interlock.engine.store.replays import (
-    never_begun,
-    recorded_hooks,
-    recorded_replies,
-    recorded_servers,
-)
+from interlock.engine.store.replays import never_begun, recorded_hooks, recorded_replies, recorded_servers
 from interlock.graphs._additions import nondeterministic, with_node, with_replayed
 from interlock.graphs._contract import called
 from interlock.graphs._pipeline import Node, Pipeline
