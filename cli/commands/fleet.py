@@ -90,15 +90,13 @@ def fleet(args: Args) -> None:
     fleet = Fleet(state_home())
     if args.action:
         fleet.set_up()
-        err().print("The store and its queue are set up. Start a worker with: interlock worker")
-        return
+        return err().print("The store and its queue are set up. Start a worker with: interlock worker")
     workers, jobs, requests = fleet.standing()
     queued = [job.age_s for job in jobs if not job.doing]
     alive = sum(age < _STALLED_S for age in workers.values())
     if args.json:
         facts = {"workers": alive, "queued": len(queued), "oldest_s": round(max(queued, default=0.0), 1)}
-        show_json({**facts, "open_requests": requests, "jobs": [job._asdict() for job in jobs]})
-        return
+        return show_json({**facts, "open_requests": requests, "jobs": [job._asdict() for job in jobs]})
     oldest = f", the oldest for {elapsed(max(queued))}" if queued else ""
     counts = (counted(alive, "worker"), counted(len(jobs) - len(queued), "run") + " driven")
     out().print(" · ".join([*counts, f"{len(queued)} queued{oldest}", counted(requests, "open request")]))
