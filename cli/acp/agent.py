@@ -142,8 +142,7 @@ class Agent:
         client = Client(options)
         await asyncio.to_thread(client.check_model)
         name = await asyncio.to_thread(client.open_session, _folder(params))
-        session = await self._opened(name, options)
-        return {"sessionId": name, **self._state(session)}
+        return {"sessionId": name, **self._state(await self._opened(name, options))}
 
     async def load(self, params: Params, replay: bool = True) -> object:
         options, name = self._options_of(params), _text(params, "sessionId")
@@ -170,8 +169,7 @@ class Agent:
         made = await asyncio.to_thread(
             lambda: client.fork(known.run, workspace=None if here else folder, in_place=here)
         )
-        session = await self._opened(made.run, options, made.run)
-        return {"sessionId": made.run, **self._state(session)}
+        return {"sessionId": made.run, **self._state(await self._opened(made.run, options, made.run))}
 
     async def close(self, params: Params) -> object:
         session = self._session(params)

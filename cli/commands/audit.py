@@ -53,8 +53,7 @@ def audit(args: Args) -> int | None:
 
 
 def _verify(args: Args) -> int:
-    heads = tuple(_kept(args.against)) if args.against else ()
-    number, found = Client.at_home().audit_problems(heads)
+    number, found = Client.at_home().audit_problems(tuple(_kept(args.against)) if args.against else ())
     if args.json:
         show_json({"records": number, "problems": found})
     elif found:
@@ -116,8 +115,7 @@ def _head(args: Args) -> None:
         except OSError as error:
             raise UserError(f"Can't write {str(args.to)!r}: {error.strerror}.") from error
     if args.ref:
-        blob = _git("hash-object", "-w", "--stdin", given=line + "\n")
-        _git("update-ref", args.ref, blob.strip())
+        _git("update-ref", args.ref, _git("hash-object", "-w", "--stdin", given=line + "\n").strip())
     if not args.to and not args.ref:
         out().print(line)
 

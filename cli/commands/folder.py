@@ -158,8 +158,7 @@ def _show_memory(args: Args, root: Path) -> None:
 
     files = load_memory(roots=[root], home=Path.home(), names=_memory_names(root))
     if args.json:
-        keys = [{"path": str(f.path), "level": f.level, "text": f.text} for f in files]
-        return show_json(keys)
+        return show_json([{"path": str(f.path), "level": f.level, "text": f.text} for f in files])
     if not files:
         nothing = (
             f"No memory file applies in {root}. Add a line with: interlock memory add 'what to remember'"

@@ -186,8 +186,7 @@ def _add(args: Args) -> None:
         raise UserError(f"MCP server {args.name!r}: {problem}. Nothing was written.")
     file = _file(args)
     took = "replaced" if add_server(file, args.name, server) else "added"
-    added = f"{args.name} {took} in {place(str(file))}. Try it: interlock mcp test {args.name}"
-    err().print(added)
+    err().print(f"{args.name} {took} in {place(str(file))}. Try it: interlock mcp test {args.name}")
 
 
 def _entry(args: Args) -> dict[str, Any]:
@@ -262,8 +261,7 @@ def _serve(args: Args) -> None:
 
     named = [name for name in (args.name, args.target, *args.args) if name is not None]
     client = Client(options_here(args, model=args.model, approval_mode=args.approval_mode))
-    workflows = tools_of([client.workflow(name) for name in named or PIPELINES])
-    asyncio.run(serve(workflows, client))
+    asyncio.run(serve(tools_of([client.workflow(name) for name in named or PIPELINES]), client))
 
 
 def _file(args: Args) -> Path:

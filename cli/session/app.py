@@ -243,8 +243,7 @@ class App:
 
     def _schedule(self) -> None:
         assert self._loop is not None
-        wait = self._painted_at + FRAME_S - time.monotonic()
-        self._loop.call_later(max(wait, 0), self._paint)
+        self._loop.call_later(max(self._painted_at + FRAME_S - time.monotonic(), 0), self._paint)
 
     def _paint(self) -> None:
         self._due, self._painted_at = False, time.monotonic()

@@ -154,8 +154,7 @@ async def _diagram(page: Served, folder: Path, name: str, request: Request) -> R
     depth = min(number(request, "depth", 1) or 1, 4)
     show = request.query_params.get("show", "").split(",")
     work = Work("diagram", replace(page.options, workspace=folder), name, {"depth": depth, "show": show})
-    made = await page.apart.kept(work)
-    return Response(made["svg"], media_type="image/svg+xml")
+    return Response((await page.apart.kept(work))["svg"], media_type="image/svg+xml")
 
 
 async def run(page: Served, request: Request) -> Any:

@@ -82,8 +82,7 @@ class PolicyCheck:
         """Raises what would stop a run before it starts, except a missing API key."""
         self._prepared = prepare(options, needs_model=False)
         self.warnings: Sequence[str] = self._prepared.warnings
-        outputs = OutputFiles(options.home)
-        processes = SupervisedProcesses(outputs=outputs, env=self._prepared.tool_env)
+        processes = SupervisedProcesses(outputs=OutputFiles(options.home), env=self._prepared.tool_env)
         self._prepared.policy.run_checkers_with(processes)
         specs = specs_of(self._prepared.settings, self._prepared.workspace.root)
         self._servers = [name for name, spec in specs.items() if not (spec.problem or spec.disabled)]

@@ -195,8 +195,7 @@ def mermaid(diagram: Diagram) -> str:
     nodes, edges = diagram.all_nodes(), diagram.all_edges()
     if explained := legend(nodes):
         nodes += explained
-        shown = Diagram("legend", "legend", tuple(explained), ())
-        lines += _body(Diagram("", "", (), (), (shown,)), 1)
+        lines += _body(Diagram("", "", (), (), (Diagram("legend", "legend", tuple(explained), ()),)), 1)
     members = {"inner": [_id(c.id) for c in diagram.all_clusters()]}
     for node in nodes:
         members.setdefault(_class(node), []).append(_id(node.id))

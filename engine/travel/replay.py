@@ -75,8 +75,7 @@ def swap_from(text: str, since: int | None) -> Swap:
     name, _, function = source.rpartition(":")
     if not (place and name and function):
         raise UserError(f"--swap {text!r}: {_FORM}.")
-    file = Path(name).expanduser().absolute()
-    return Swap(place, _function(file, function), source, since)
+    return Swap(place, _function(Path(name).expanduser().absolute(), function), source, since)
 
 
 def _function(file: Path, name: str) -> Node:

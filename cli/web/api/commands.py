@@ -71,8 +71,7 @@ class Commands:
         if not params.get("assistant_id"):
             raise CommandError("invalid_argument", "run.start requires an assistant_id.")
         thread = self.runs.thread(thread_id, {"if_not_exists": "create"})
-        config = part(params, "config")
-        at = part(config, "configurable").get("checkpoint_id")
+        at = part(part(params, "config"), "configurable").get("checkpoint_id")
         strategy = params.get("multitaskStrategy")
         given = {**_REST, **params, "multitask_strategy": strategy, "checkpoint_id": at}
         waits = threads.waiting(self.about.options, thread.run) if thread.run else []
@@ -111,8 +110,7 @@ class Commands:
         given = await body(request)
         if wrong := wrong_channels(given.get("channels")):
             raise RefusedError(400, wrong)
-        thread = self.about.find(request.path_params["thread"])
-        return streams.Streaming(self._sent(thread.id, given))
+        return streams.Streaming(self._sent(self.about.find(request.path_params["thread"]).id, given))
 
     async def _sent(self, thread: str, given: Mapping[str, Any]) -> AsyncIterator[bytes]:
         yield b": connected\r\n\r\n"
