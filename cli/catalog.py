@@ -30,7 +30,7 @@ _LISTED = {
         ("fleet", "wait RUN…", "Wait until runs end or park"),
         ("fleet", "cancel RUN", "Stop a run that waits for a worker or is driven by one"),
         ("schedule", "schedule add|list|remove", "Let workers start runs at set times"),
-        ("limits", "limits [KIND=NAME]", "Show or set limits of users, workflows and models"),
+        ("fleet", "limits [KIND=NAME]", "Show or set limits of users, workflows and models"),
         ("store", "store copy RUN… --to URL", "Copy runs to another store, or migrate this one"),
     ),
     "Decide": (

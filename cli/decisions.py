@@ -225,7 +225,9 @@ def ask(run: str, requests: Sequence[Request], paint: Paint) -> list[Decision]:
             if request["id"] in settled:
                 continue
             count = f"{number} of {len(requests)}: " if len(requests) > 1 else ""
-            _forget_typed_ahead()
+            termios.tcflush(
+                sys.stdin, termios.TCIFLUSH
+            )  # typed before the question was shown, it is no answer
             _write("", *question(request, count, paint, PREVIEW_LINES, not_shown(run)))
             decision = _decided(request)
             more, ids = settles(decision, request, requests[number:])
@@ -234,11 +236,6 @@ def ask(run: str, requests: Sequence[Request], paint: Paint) -> list[Decision]:
     except (KeyboardInterrupt, EOFError):
         _write("")
     return decisions
-
-
-def _forget_typed_ahead() -> None:
-    """Discard what was typed before the question was shown: it is no answer to it."""
-    termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 def _decided(request: Request) -> Decision:

@@ -26,7 +26,7 @@ from pydantic import BaseModel
 
 from interlock.cli.session.commands import page as session_page
 from interlock.engine.diagrams import mermaid, render
-from interlock.engine.diagrams.chart import extract_chart
+from interlock.engine.diagrams.shape import extract_chart
 from interlock.graphs import PIPELINES
 from interlock.state.charts import CHARTS
 from interlock.state.errors import UserError

@@ -47,6 +47,7 @@ _LOGIN = {
     "or run `interlock` in a terminal, which asks for it.",
 }
 _TERMINAL = "terminal"
+_CODES = {CredentialsError: NO_LOGIN, UserError: PARAMS}
 
 Params = Mapping[str, Any]
 Answer = Callable[["Agent", Params], Awaitable[object]]
@@ -92,14 +93,10 @@ class Agent:
             answer: Frame = {"result": result if result is not None else {}}
         except RpcError as error:
             answer = {"error": error.fields}
-        except CredentialsError as error:
-            answer = {"error": RpcError(NO_LOGIN, str(error)).fields}
-        except UserError as error:
-            answer = {"error": RpcError(PARAMS, str(error)).fields}
-        except InterlockError as error:
-            answer = {"error": RpcError(INTERNAL, str(error)).fields}
         except Exception as error:
-            answer = {"error": RpcError(INTERNAL, str(bug(error))).fields}
+            found = error if isinstance(error, InterlockError) else bug(error)
+            code = next((code for kind, code in _CODES.items() if isinstance(found, kind)), INTERNAL)
+            answer = {"error": RpcError(code, str(found)).fields}
         if "id" in frame:
             self._wire.send({"id": frame["id"], **answer})
 
@@ -145,8 +142,7 @@ class Agent:
         client = Client(options)
         await asyncio.to_thread(client.check_model)
         name = await asyncio.to_thread(client.open_session, _folder(params))
-        session = await self._opened(name, options)
-        return {"sessionId": name, **self._state(session)}
+        return {"sessionId": name, **self._state(await self._opened(name, options))}
 
     async def load(self, params: Params, replay: bool = True) -> object:
         options, name = self._options_of(params), _text(params, "sessionId")
@@ -173,8 +169,7 @@ class Agent:
         made = await asyncio.to_thread(
             lambda: client.fork(known.run, workspace=None if here else folder, in_place=here)
         )
-        session = await self._opened(made.run, options, made.run)
-        return {"sessionId": made.run, **self._state(session)}
+        return {"sessionId": made.run, **self._state(await self._opened(made.run, options, made.run))}
 
     async def close(self, params: Params) -> object:
         session = self._session(params)

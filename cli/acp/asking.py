@@ -79,8 +79,7 @@ def _about(words: Asked) -> list[str]:
 
 
 def call_name(request: Pending, drawing: Drawing) -> str:
-    run = request["id"].rpartition("-")[0]
-    return drawing.name(run, request["agent"], request["call"])
+    return drawing.name(request["id"].rpartition("-")[0], request["agent"], request["call"])
 
 
 async def ask(wire: Wire, session: str, request: Pending, drawing: Drawing) -> Decision | None:
@@ -91,8 +90,7 @@ async def ask(wire: Wire, session: str, request: Pending, drawing: Drawing) -> D
         "toolCall": shown(request, drawing),
         "options": [option for option, _ in offered.values()],
     }
-    answer = await wire.request("session/request_permission", params)
-    chosen = mapping(mapping(answer).get("outcome"))
+    chosen = mapping(mapping(await wire.request("session/request_permission", params)).get("outcome"))
     if chosen.get("outcome") == "cancelled":
         return cancelled(request)
     found = offered.get(str(chosen.get("optionId")))
@@ -119,8 +117,7 @@ async def ask_in_words(wire: Wire, session: str, request: Pending) -> Decision |
     """The answers to a question, from a form. None: it is left open. Raises `RpcError`."""
     message = asked(request).headline
     params = {"sessionId": session, "mode": "form", "message": message, "requestedSchema": form(request)}
-    answer = await wire.request("elicitation/create", params)
-    fields = mapping(answer)
+    fields = mapping(await wire.request("elicitation/create", params))
     if fields.get("action") != "accept":
         return cancelled(request) if fields.get("action") == "cancel" else None
     return filled(request, mapping(fields.get("content")))

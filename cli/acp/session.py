@@ -336,8 +336,7 @@ class ClientFiles:
         self._wire, self._session, self._loop = wire, session, asyncio.get_running_loop()
 
     def text(self, path: Path) -> str | None:
-        answer = self._asked("readTextFile", "fs/read_text_file", path)
-        content = mapping(answer).get("content")
+        content = mapping(self._asked("readTextFile", "fs/read_text_file", path)).get("content")
         return content if isinstance(content, str) else None
 
     def write(self, path: Path, text: str) -> None:

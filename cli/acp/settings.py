@@ -19,10 +19,7 @@ class Chosen:
     """A session's modes and options. Changes count from the next prompt on."""
 
     def __init__(
-        self,
-        talk: "Conversation",
-        send: Callable[[Update], None],
-        keep: Callable[[], None],
+        self, talk: "Conversation", send: Callable[[Update], None], keep: Callable[[], None]
     ) -> None:
         """Reads the settings. Raises `InterlockError`. `keep`: stores `kept`."""
         self._talk, self._send, self._keep = talk, send, keep

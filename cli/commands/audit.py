@@ -35,10 +35,7 @@ def audit_parser() -> Parser:
                 "interlock audit head --to /mnt/elsewhere/heads",
                 "keep the newest record, signed, in another place",
             ),
-            (
-                "interlock audit verify --against /mnt/elsewhere/heads",
-                "check that the chain contains it",
-            ),
+            ("interlock audit verify --against /mnt/elsewhere/heads", "check that the chain contains it"),
         ],
     )
     made.add_argument("what", choices=("verify", "log", "export", "head"))
@@ -56,8 +53,7 @@ def audit(args: Args) -> int | None:
 
 
 def _verify(args: Args) -> int:
-    heads = tuple(_kept(args.against)) if args.against else ()
-    number, found = Client.at_home().audit_problems(heads)
+    number, found = Client.at_home().audit_problems(tuple(_kept(args.against)) if args.against else ())
     if args.json:
         show_json({"records": number, "problems": found})
     elif found:
@@ -77,7 +73,7 @@ def _entries(args: Args) -> Iterator[dict[str, Any]]:
         yield {**entry, "key": json.loads(record.key), "body": json.loads(record.body or "{}")}
 
 
-def _log(args: Args) -> int | None:
+def _log(args: Args) -> None:
     found = [*_entries(args)]
     if args.json:
         return show_json(found)
@@ -94,15 +90,13 @@ def _log(args: Args) -> int | None:
         at = datetime.fromisoformat(entry["at"]).timestamp()
         rows.append((clock(at), entry["run"], entry["kind"], body.get("tool") or "", who, told))
     show_table(rows, ("at", "run", "what", "tool", "who", "how"))
-    return None
 
 
-def _export(args: Args) -> int | None:
+def _export(args: Args) -> None:
     if args.format == "jsonl":
         for entry in _entries(args):
             out().print(redacted(json.dumps(entry, ensure_ascii=False)))
-        out().print(json.dumps({"head": Client.at_home().audit_head()}))
-        return None
+        return out().print(json.dumps({"head": Client.at_home().audit_head()}))
     columns = ("seq", "at", "kind", "run", *_SHOWN, "table", "key", "body", "hash", "mac")
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(columns)
@@ -110,10 +104,9 @@ def _export(args: Args) -> int | None:
         texts = {name: json.dumps(entry[name], ensure_ascii=False) for name in ("key", "body")}
         row = {**entry["body"], **entry, **texts}
         table.writerow([redacted(str("" if row.get(name) is None else row[name])) for name in columns])
-    return None
 
 
-def _head(args: Args) -> int | None:
+def _head(args: Args) -> None:
     line = json.dumps(Client.at_home().audit_head())
     if args.to:
         try:
@@ -122,11 +115,9 @@ def _head(args: Args) -> int | None:
         except OSError as error:
             raise UserError(f"Can't write {str(args.to)!r}: {error.strerror}.") from error
     if args.ref:
-        blob = _git("hash-object", "-w", "--stdin", given=line + "\n")
-        _git("update-ref", args.ref, blob.strip())
+        _git("update-ref", args.ref, _git("hash-object", "-w", "--stdin", given=line + "\n").strip())
     if not args.to and not args.ref:
         out().print(line)
-    return None
 
 
 def _kept(place: str) -> Iterator[dict[str, Any]]:

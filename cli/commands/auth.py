@@ -46,7 +46,7 @@ def auth(args: Args) -> int | None:
     return _set(options, args.provider, args.url) if args.what == "set" else _remove(options, args.provider)
 
 
-def _list(options: Options, as_json: bool) -> int | None:
+def _list(options: Options, as_json: bool) -> None:
     from interlock.engine.client.credentials import credentials
 
     found = credentials(options)
@@ -59,7 +59,6 @@ def _list(options: Options, as_json: bool) -> int | None:
     show_table(rows, ("provider", "key", "server", "from"), flexible=(2, 3))
     if not any(one.key or one.url for one in found):
         err().print("No key and no server is set. Set one: interlock auth set PROVIDER")
-    return None
 
 
 def _test(options: Options, provider: str, as_json: bool) -> int:

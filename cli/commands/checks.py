@@ -237,10 +237,7 @@ def hooks_parser() -> Parser:
                 'interlock hooks test BeforeTool --input \'{"tool_name": "write_file", "tool_input": {}}\'',
                 "show the hooks that run before a file is written",
             ),
-            (
-                "interlock hooks test Stop --run",
-                "run the hooks of an event; Claude Code's names work, too",
-            ),
+            ("interlock hooks test Stop --run", "run the hooks of an event; Claude Code's names work, too"),
         ],
     )
     made.add_argument("action", nargs="?", metavar="test", help="test an event; default: list all hooks")
@@ -281,12 +278,10 @@ def _event(name: str | None) -> Any:
 def _list(check: "HookCheck", as_json: bool) -> None:
     hooks = check.listed()
     if as_json:
-        show_json({"hooks": hooks, "warnings": list(check.warnings)})
-        return
+        return show_json({"hooks": hooks, "warnings": list(check.warnings)})
     warn(check.warnings)
     if not hooks:
-        out().print('No hooks apply here. Define hooks in a settings file under "hooks".')
-        return
+        return out().print('No hooks apply here. Define hooks in a settings file under "hooks".')
     rows = [
         (h["event"], h["matcher"] or "*", one_line(_title(h), 60), _manner(h), place(h["source"]))
         for h in hooks
@@ -297,8 +292,7 @@ def _list(check: "HookCheck", as_json: bool) -> None:
 def _try(check: "HookCheck", event: Any, payload: dict[str, Any], args: Args) -> None:
     shown = asyncio.run(check.run(event, payload)) if args.run else check.planned(event, payload)
     if args.json:
-        show_json({**shown, "warnings": list(check.warnings)})
-        return
+        return show_json({**shown, "warnings": list(check.warnings)})
     warn(check.warnings)
     paint = out()
     paint.print_all(_tried(shown, paint))

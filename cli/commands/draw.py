@@ -128,8 +128,7 @@ def _drawn(
     if isinstance(workflow, str) and workflow in CHARTS:
         life = Client.at_home().life(run.run, workflow, call) if run else None
         return render(workflow, shape, depth, life=life)
-    path = _path(run) if run else None
-    return render(workflow, shape, depth, path, show=show or GROUPS)
+    return render(workflow, shape, depth, _path(run) if run else None, show=show or GROUPS)
 
 
 def _path(run: RunRow) -> "RunPath":

@@ -111,13 +111,11 @@ def _trust_object(root: Path, known: "Answer | None", files: "list[ProjectFile]"
 
 def _show_answers(answers: "list[Answer]", json: bool) -> None:
     if json:
-        show_json(
+        return show_json(
             [{"folder": str(a.directory), "trusted": a.trusted, "file": str(a.source)} for a in answers]
         )
-        return
     if not answers:
-        err().print("No decisions yet. Decide on a folder with: interlock trust DIR")
-        return
+        return err().print("No decisions yet. Decide on a folder with: interlock trust DIR")
     words = {True: "trusted", False: "untrusted"}
     rows = [(place(str(a.directory)), words[a.trusted], place(str(a.source))) for a in answers]
     show_table(rows, ("folder", "is", "decided in"))
@@ -155,29 +153,25 @@ def memory(args: Args) -> int | None:
     return _add_memory(args, root) if args.action == "add" else _show_memory(args, root)
 
 
-def _show_memory(args: Args, root: Path) -> int:
+def _show_memory(args: Args, root: Path) -> None:
     from interlock.services.context.memory import load_memory
 
     files = load_memory(roots=[root], home=Path.home(), names=_memory_names(root))
     if args.json:
-        keys = [{"path": str(f.path), "level": f.level, "text": f.text} for f in files]
-        show_json(keys)
-        return 0
+        return show_json([{"path": str(f.path), "level": f.level, "text": f.text} for f in files])
     if not files:
         nothing = (
             f"No memory file applies in {root}. Add a line with: interlock memory add 'what to remember'"
         )
-        out().print(nothing)
-        return 0
+        return out().print(nothing)
     rows = [(visible(str(f.path)), f.level, f"{estimate_tokens(f.text):,}") for f in files]
     show_table(rows, ("file", "level", "tokens"))
     if args.action == "show":
         for file in files:
             out().print(f"\n--- {visible(str(file.path))} ---\n{visible(file.text)}", reading=True)
-    return 0
 
 
-def _add_memory(args: Args, root: Path) -> int:
+def _add_memory(args: Args, root: Path) -> None:
     from interlock.services.files.filesystem import replace_file
     from interlock.tools.save_memory import with_fact
 
@@ -192,7 +186,6 @@ def _add_memory(args: Args, root: Path) -> int:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"Can't change {str(file)!r}: {error}. Nothing was added.") from None
     out().print(f"{'Already there' if after == before else 'Added'}: {file}")
-    return 0
 
 
 def _memory_names(root: Path) -> list[str]:

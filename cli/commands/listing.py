@@ -63,7 +63,7 @@ def schema_parser() -> Parser:
     return made
 
 
-def schema(args: Args) -> int | None:
+def schema(args: Args) -> None:
     workflow = Client(options_here(args)).workflow(args.workflow)
     inputs = workflow.input.model_json_schema()
     made = workflow.output.model_json_schema(mode="serialization")
@@ -164,16 +164,12 @@ def modes(args: Args) -> int | None:
         (
             mode.slug,
             mode.source,
-            ", ".join(_group(g.name, g.file_regex) for g in mode.groups),
+            ", ".join(f"{g.name} ({g.file_regex})" if g.file_regex else g.name for g in mode.groups),
             mode.when_to_use,
         )
         for mode in modes.all()
     ]
     return show_table([tuple(map(visible, row)) for row in rows], ("mode", "source", "groups", "for"))
-
-
-def _group(name: str, pattern: str) -> str:
-    return f"{name} ({pattern})" if pattern else name
 
 
 def agents_parser() -> Parser:
@@ -208,7 +204,7 @@ def models_parser() -> Parser:
     return made.folder_flags().json_flag()
 
 
-def models(args: Args) -> int | None:
+def models(args: Args) -> None:
     from interlock.engine.client.models import offered_models, source
 
     rows = offered_models(options_here(args))
@@ -237,4 +233,3 @@ def models(args: Args) -> int | None:
     unknown = [row["model"] for row in rows if not row["window_known"]]
     if unknown:
         warn([f"{', '.join(unknown)}: the window is assumed. Set it in settings: models.NAME.contextWindow."])
-    return None

@@ -104,7 +104,7 @@ def mcp_parser() -> Parser:
     return made.json_flag().folder_flags()
 
 
-def mcp(args: Args) -> int:
+def mcp(args: Args) -> int | None:
     actions = {"list": _list, "test": _test, "add": _add, "remove": _remove, "auth": _auth, "serve": _serve}
     if args.action not in actions:
         near = nearest(args.action, [*actions]) or f" There are {', '.join(actions)}."
@@ -174,7 +174,7 @@ def _lines(view: Shown) -> Iterator[str]:
             yield f"  {kind[:-1]:<8}  {item['name']}{parameters}: {one_line(item['description'], 100)}"
 
 
-def _add(args: Args) -> int:
+def _add(args: Args) -> None:
     if args.target is None:
         raise UserError("Give a name and a command or address: interlock mcp add NAME COMMAND|URL [ARGS]")
     from interlock.services.mcp.spec import add_server, specs_of
@@ -186,9 +186,7 @@ def _add(args: Args) -> int:
         raise UserError(f"MCP server {args.name!r}: {problem}. Nothing was written.")
     file = _file(args)
     took = "replaced" if add_server(file, args.name, server) else "added"
-    added = f"{args.name} {took} in {place(str(file))}. Try it: interlock mcp test {args.name}"
-    err().print(added)
-    return 0
+    err().print(f"{args.name} {took} in {place(str(file))}. Try it: interlock mcp test {args.name}")
 
 
 def _entry(args: Args) -> dict[str, Any]:
@@ -217,15 +215,14 @@ def _pairs(texts: Sequence[str], by: str, name: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _remove(args: Args) -> int:
+def _remove(args: Args) -> None:
     from interlock.services.mcp.spec import remove_server
 
     remove_server(file := _file(args), _named(args))
     err().print(f"{args.name} removed from {place(str(file))}.")
-    return 0
 
 
-def _auth(args: Args) -> int:
+def _auth(args: Args) -> None:
     from interlock.engine.client.check import McpCheck
 
     name = _named(args)
@@ -233,8 +230,7 @@ def _auth(args: Args) -> int:
     warn(check.warnings)
     if args.forget:
         was = "Signed out of" if check.forget(name) else "Not signed in to"
-        err().print(f"{was} {name}.")
-        return 0
+        return err().print(f"{was} {name}.")
     asked: list[str] = []
 
     def show(address: str, paste: Callable[[str], str]) -> None:
@@ -244,7 +240,6 @@ def _auth(args: Args) -> int:
     tools = asyncio.run(check.sign_in(name, show))
     signed = "Signed in to" if asked else "No sign-in is needed by"
     err().print(f"{signed} {name}: {counted(tools, 'tool')}.")
-    return 0
 
 
 def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
@@ -261,14 +256,12 @@ def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
         )
 
 
-def _serve(args: Args) -> int:
+def _serve(args: Args) -> None:
     from interlock.cli.serve import serve, tools_of
 
     named = [name for name in (args.name, args.target, *args.args) if name is not None]
     client = Client(options_here(args, model=args.model, approval_mode=args.approval_mode))
-    workflows = tools_of([client.workflow(name) for name in named or PIPELINES])
-    asyncio.run(serve(workflows, client))
-    return 0
+    asyncio.run(serve(tools_of([client.workflow(name) for name in named or PIPELINES]), client))
 
 
 def _file(args: Args) -> Path:

@@ -90,13 +90,12 @@ def _run_cells(row: RunRow) -> tuple[str, ...]:
     )
 
 
-def _remove(client: Client, rows: list[RunRow]) -> int:
+def _remove(client: Client, rows: list[RunRow]) -> None:
     if busy := [r.run for r in rows if r.status == "running"]:
         raise UserError(f"Run {busy[0]!r} is running. Stop it first (Ctrl-C in its terminal), then: runs rm.")
     for row in rows:
         client.remove(row.run)
         err().print(f"Deleted run {row.run}.")
-    return 0
 
 
 def approvals_parser() -> Parser:
@@ -115,7 +114,7 @@ def approvals_parser() -> Parser:
     return made.json_flag()
 
 
-def approvals(args: Args) -> int | None:
+def approvals(args: Args) -> None:
     client = Client.at_home()
     row = client.run(args.run) if args.run else None
     every = args.all or args.json
@@ -203,10 +202,7 @@ def diff_parser() -> Parser:
         [
             ("interlock diff latest 2 5", ""),
             ("interlock diff latest --files", "show changed files as a git diff"),
-            (
-                "interlock diff latest --files --call 3",
-                "show the changes of one call",
-            ),
+            ("interlock diff latest --files --call 3", "show the changes of one call"),
         ],
     )
     made.run_flag()
@@ -248,7 +244,7 @@ def diff(args: Args) -> int | None:
         err().print("Nothing changed.")
 
 
-def _file_diff(client: Client, args: Args) -> int:
+def _file_diff(client: Client, args: Args) -> None:
     """The diff of all the run's calls combined, without changes others made to other files."""
     from interlock.cli.commands.travel import tell_unkept
 
@@ -262,7 +258,6 @@ def _file_diff(client: Client, args: Args) -> int:
         paint.print_all(marked(text, paint)) if paint.on else paint.print(text.rstrip("\n"), reading=True)
     else:
         err().print("No file changed.")
-    return 0
 
 
 def _change_lines(changes: Mapping[str, tuple[str | None, str | None]]) -> Iterator[str]:

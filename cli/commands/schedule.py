@@ -110,8 +110,7 @@ def _add(args: Args) -> None:
         if vars(args)[name]:
             raise UserError(f"--{name} names a file of now, and a schedule starts runs later. Leave it out.")
     args.detach = True
-    options = replace(run_options(args), schedule=when)
-    client = Client(options)
+    client = Client(replace(run_options(args), schedule=when))
     with client.diagnosed():
         made = client.start_sync(_named(args, workflow), run_input(args, workflow))
     out().print(made.run)

@@ -96,21 +96,19 @@ def acp_parser() -> Parser:
     return made
 
 
-def acp(args: Args) -> int:
+def acp(args: Args) -> None:
     options = options_from(args)
     if args.setup:
         return _set_up(options)
     from interlock.cli.acp.agent import serve
 
     asyncio.run(serve(replace(options, interactive=True, door="editor")))
-    return 0
 
 
-def _set_up(options: Options) -> int:
+def _set_up(options: Options) -> None:
     """For editors, which offer this where no model has been chosen."""
     from interlock.cli.session import first_start
 
     if not sys.stdin.isatty():
         raise UserError("interlock acp --setup asks questions, and stdin is no terminal. Run it in one.")
     first_start.ask(options)
-    return 0

@@ -119,11 +119,7 @@ def show_parser() -> Parser:
     )
     made.run_flag()
     flag(made, "--calls", "list each call: who decided, when, who changed arguments")
-    flag(
-        made,
-        "--call ID",
-        "show one call, by number or id, with its full output",
-    )
+    flag(made, "--call ID", "show one call, by number or id, with its full output")
     flag(made, "--at STEP", "show state and conversation after this step", type=number(int, -1))
     flag(made, "--dropped", "show what compression and masking removed")
     flag(made, "--verify", "check that every record is present and unchanged")
@@ -155,8 +151,7 @@ def _show_call(client: Client, run: str, name: str, as_json: bool) -> None:
     call = client.call(run, name)
     result = client.results(run).get(call.id, {})
     if as_json:
-        show_json({**call._asdict(), "result": result})
-        return
+        return show_json({**call._asdict(), "result": result})
     paint = out()
     paint.print_all(call_in_full(made.index(call) + 1, call, paint))
     for line in str(result.get("content", "")).splitlines():
@@ -337,8 +332,7 @@ def _show_state(client: Client, run: str, step: int, as_json: bool) -> None:
     state = client.state(run, step)
     messages = client.messages(run, state)
     if as_json:
-        show_json({"run": run, "step": step, "state": state, "messages": _dumped(messages)})
-        return
+        return show_json({"run": run, "step": step, "state": state, "messages": _dumped(messages)})
     show_table([(key, one_line(str(value), 100)) for key, value in state.items()])
     out().print()
     for message in messages:
@@ -348,8 +342,7 @@ def _show_state(client: Client, run: str, step: int, as_json: bool) -> None:
 def _show_dropped(client: Client, run: str, as_json: bool) -> None:
     parts = client.dropped(run)
     if as_json:
-        show_json({"run": run, "dropped": [_dumped(part) for part in parts]})
-        return
+        return show_json({"run": run, "dropped": [_dumped(part) for part in parts]})
     if not parts:
         out().print(f"Run {run}: nothing was removed from the conversation.")
     for number_, part in enumerate(parts, 1):

@@ -77,7 +77,7 @@ def _migrate(_: Args) -> None:
     return err().print("The store has every table of this version.")
 
 
-def _prune(args: Args) -> int | None:
+def _prune(args: Args) -> None:
     client = Client.at_home()
     kept = client.settings(Path.cwd()).store
     keep_days = args.keep_days if args.keep_days is not None else kept.keep_days
@@ -105,7 +105,6 @@ def _prune(args: Args) -> int | None:
         names = ", ".join(plan.waiting[:5]) + (" …" if len(plan.waiting) > 5 else "")
         text = f"Kept {counted(len(plan.waiting), 'unfinished run')}, though old: {names}."
         err().print(f"{text} See: interlock approvals; delete one with: interlock runs rm RUN")
-    return None
 
 
 _HEADER = ("runs", "turns", "tokens", "cost", "asked", "given", "refused", "waited", "failed")
@@ -128,7 +127,7 @@ def stats_parser() -> Parser:
     return made.json_flag()
 
 
-def stats(args: Args) -> int | None:
+def stats(args: Args) -> None:
     found = Client.at_home().statistics(args.by, since(args.since))
     if args.json:
         return show_json([{args.by: key, **asdict(sums)} for key, sums in found.items()])

@@ -50,14 +50,12 @@ def tell_unkept(client: Client, run: str) -> None:
         err().print(line)
 
 
-def _tell_forked(fork: "Forked", as_json: bool) -> int:
+def _tell_forked(fork: "Forked", as_json: bool) -> None:
     if as_json:
-        show_json(vars(fork))
-        return 0
+        return show_json(vars(fork))
     paint = out()
     paint.print(f"Forked run {fork.run} from {fork.parent} at step {fork.step}, in {place(fork.workspace)}.")
     paint.print(f"Resume it: interlock resume {fork.run}   with a prompt: interlock resume {fork.run} -p '…'")
-    return 0
 
 
 def rewind_parser() -> Parser:
@@ -100,17 +98,14 @@ def undo_parser() -> Parser:
         "RUN [--call ID] [--json]",
         "Undo the file changes of a run. If somebody has changed one of the files since, nothing is undone.\n"
         "The run and its conversation stay. To go back in both, use rewind.",
-        [
-            ("interlock undo latest", ""),
-            ("interlock undo 4k2 --call 3", "undo one call"),
-        ],
+        [("interlock undo latest", ""), ("interlock undo 4k2 --call 3", "undo one call")],
     )
     made.run_flag()
     made.call_flag()
     return made.json_flag()
 
 
-def undo(args: Args) -> int | None:
+def undo(args: Args) -> None:
     client = Client.at_home()
     run = client.run(args.run)
     changed = client.undo(run.run, args.call)
@@ -249,7 +244,7 @@ def import_parser() -> Parser:
     return made
 
 
-def import_(args: Args) -> int | None:
+def import_(args: Args) -> None:
     client, options = Client.at_home(), options_from(args)
     run = client.run(client.adopt(args.workflow, args.source, args.thread, options))
     if args.json:
@@ -257,4 +252,3 @@ def import_(args: Args) -> int | None:
     paint = out()
     paint.print(f"Thread {args.thread} is run {run.run} now.")
     paint.print_all(run_lines(client, run, paint))
-    return None

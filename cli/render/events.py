@@ -3,10 +3,7 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from interlock.state.events import (
-    Progress,
-    ToolResultEvent,
-)
+from interlock.state.events import Progress, ToolResultEvent
 
 _HEAD, _TAIL = 20, 5
 """Lines of live output shown as they come, and shown at the end if there were more."""

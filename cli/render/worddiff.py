@@ -95,7 +95,8 @@ def _pairs(removed: Sequence[str], added: Sequence[str]) -> Iterator[tuple[int, 
         return
     if not removed or not added or len(removed) * len(added) > _MOST_PAIRS:
         return
-    yield from _aligned([[_similarity(one.strip(), other.strip()) for other in added] for one in removed])
+    one, other = ([line.strip()[:_MOST_PIECES] for line in lines] for lines in (removed, added))
+    yield from _aligned([[LCSseq.normalized_similarity(a, b) for b in other] for a in one])
 
 
 def _aligned(alike: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
@@ -117,11 +118,6 @@ def _aligned(alike: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
             pairs.append((i, j))
             i, j = i + 1, j + 1
     return pairs
-
-
-def _similarity(one: str, other: str) -> float:
-    """Quick similarity by characters; words decide later."""
-    return LCSseq.normalized_similarity(one[:_MOST_PIECES], other[:_MOST_PIECES])
 
 
 def _marked(old: str, new: str) -> tuple[Pieces, Pieces] | None:

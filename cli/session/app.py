@@ -243,8 +243,7 @@ class App:
 
     def _schedule(self) -> None:
         assert self._loop is not None
-        wait = self._painted_at + FRAME_S - time.monotonic()
-        self._loop.call_later(max(wait, 0), self._paint)
+        self._loop.call_later(max(self._painted_at + FRAME_S - time.monotonic(), 0), self._paint)
 
     def _paint(self) -> None:
         self._due, self._painted_at = False, time.monotonic()
@@ -275,7 +274,9 @@ class App:
             height=lambda: Dimension(min=1, max=max(size().rows // 2, 1)),
             wrap_lines=True,
             dont_extend_height=True,
-            get_line_prefix=self._prefix,
+            get_line_prefix=lambda line, wrapped: (
+                [("", "  ")] if line or wrapped else [("fg:ansicyan bold", "› ")]
+            ),
         )
         lines: Any = {"dont_extend_height": True, "wrap_lines": False}
         return HSplit(
@@ -305,9 +306,6 @@ class App:
     def _asked(self) -> StyleAndTextTuples:
         assert self.panel is not None
         return self.panel.lines(size().columns)
-
-    def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
-        return [("fg:ansicyan bold", "› ")] if not line and not wrapped else [("", "  ")]
 
     def _status(self) -> StyleAndTextTuples:
         """The status line, or a hint about what to press for as long as it applies."""

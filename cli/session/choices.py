@@ -208,8 +208,7 @@ async def resume(session: Session, rest: str) -> None:
     if not name:
         found = await to_thread(lambda: travel.runs_here(session))
         rows = [_row(row) for row in found if row.run != session.run]
-        reading = Thread(target=_read_texts, args=(session, rows), daemon=True)
-        reading.start()
+        Thread(target=_read_texts, args=(session, rows), daemon=True).start()
         if not rows:
             raise UserError(f"No other run in {str(session.workspace)!r}. Those of other folders: /runs")
         chosen = await session.terminal.pick("Go on with which run?", rows)

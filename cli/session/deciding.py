@@ -17,6 +17,7 @@ from interlock.cli.render.pending import question
 from interlock.cli.session import blocks
 from interlock.cli.session.asking import MARK, cut_cells
 from interlock.cli.session.painting import size
+from interlock.cli.session.screen import Screen
 from interlock.engine.client import Decision
 from interlock.engine.client.requests import (
     EDITS,
@@ -199,7 +200,7 @@ Ask = Callable[[Panel], Awaitable[list[Decision]]]
 
 
 async def decide(
-    requests: Sequence[Request], screen: "Shows", desk: Desk, color: bool, ask: Ask
+    requests: Sequence[Request], screen: Screen, desk: Desk, color: bool, ask: Ask
 ) -> list[Decision]:
     """Ask about the requests, edits of one reply as a list; those without a decision are left for later."""
     made: list[Decision] = []
@@ -237,18 +238,7 @@ def _settled(made: Iterable[Decision], requests: Sequence[Request]) -> set[str]:
     return found.union(*(settles(d, by_id[d.approval], requests)[1] for d in made if d.choice != EDITS))
 
 
-class Shows(Protocol):
-    """The screen, as far as a question needs it."""
-
-    @property
-    def width(self) -> int: ...
-    def show(self, renderable: Text, /) -> None: ...
-    def lines(self, lines: Iterable[Text], /) -> None: ...
-    def markdown(self, text: str, /) -> None: ...
-    def note(self, text: str, /) -> None: ...
-
-
-def show(screen: Shows, request: Request, count: str, color: bool) -> None:
+def show(screen: Screen, request: Request, count: str, color: bool) -> None:
     """Show what would happen and why it is asked."""
     if plan := plan_of(request):
         screen.markdown(plan)
@@ -290,7 +280,7 @@ def _listed(edits: Sequence[Request]) -> Iterator[str | tuple[str, Literal["dim"
         yield (f"\n      … {len(edits) - _LISTED} more: [{_VIEW}]", "dim")
 
 
-def _say(screen: Shows, panel: Panel, decisions: Sequence[Decision]) -> None:
+def _say(screen: Screen, panel: Panel, decisions: Sequence[Decision]) -> None:
     if decisions:
         all_of = f"all {len(decisions)}: " if len(panel.requests) > 1 else ""
         screen.note(f"▸ {all_of}{one_line(spoken(panel.request, decisions[0]), 200)}")

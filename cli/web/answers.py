@@ -42,12 +42,10 @@ def answering(
             return made if isinstance(made, Response) else JSONResponse(made)
         except RefusedError as error:
             return failed(error.status, error)
-        except BusyError as error:
-            return failed(409, error)
-        except UserError as error:
-            return failed(422, error)
         except InterlockError as error:
-            return failed(400, error)
+            return failed(
+                409 if isinstance(error, BusyError) else 422 if isinstance(error, UserError) else 400, error
+            )
         except Exception as error:
             return failed(500, bug(error))
 

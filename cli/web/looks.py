@@ -32,12 +32,9 @@ async def runs(page: Served, request: Request) -> Any:
     words, status = query.get("q", "").lower().split(), query.get("status") or None
     first = number(request, "start", 0)
     rows = await asyncio.to_thread(page.client.runs, status)
-    found = [row for row in rows if all(word in _words(row) for word in words)] if words else rows
+    about = ((row, f"{row.run} {row.workflow} {row.title} {row.workspace}".lower()) for row in rows)
+    found = [row for row, text in about if all(word in text for word in words)]
     return {"runs": [row._asdict() for row in found[first : first + _PAGE]], "total": len(found)}
-
-
-def _words(row: RunRow) -> str:
-    return f"{row.run} {row.workflow} {row.title} {row.workspace}".lower()
 
 
 async def requests(page: Served, request: Request) -> Any:
@@ -84,11 +81,7 @@ def _request(client: Client, name: str) -> dict[str, Any]:
         became = client.past_requests(run).get(name, "This request no longer waits.")
         return {"gone": became, "run": run, "title": row.title, "status": row.status}
     told = client.told(run)
-    return {
-        **_drawn(one._asdict(), row),
-        "prompt": _prompt(told) or row.title,
-        "so_far": _so_far(row, told),
-    }
+    return {**_drawn(one._asdict(), row), "prompt": _prompt(told) or row.title, "so_far": _so_far(row, told)}
 
 
 def _prompt(told: Sequence[Any]) -> str:
@@ -113,12 +106,8 @@ def _so_far(row: RunRow, told: Sequence[Any]) -> list[str]:
         "",
     )
     said = next((e.content for e in told[::-1] if e.type == "message" and e.role == "assistant"), "")
-    return [line for line in (done, last, said and f"It said: {_first(said)}") if line]
-
-
-def _first(said: str) -> str:
-    """The first paragraph of a text, as one line."""
-    return one_line(said.strip().split("\n\n")[0], _LINE)
+    first = one_line(said.strip().partition("\n\n")[0], _LINE)
+    return [line for line in (done, last, said and f"It said: {first}") if line]
 
 
 async def request_file(page: Served, request: Request) -> Any:
@@ -166,8 +155,7 @@ async def _diagram(page: Served, folder: Path, name: str, request: Request) -> R
     depth = min(number(request, "depth", 1) or 1, 4)
     show = request.query_params.get("show", "").split(",")
     work = Work("diagram", replace(page.options, workspace=folder), name, {"depth": depth, "show": show})
-    made = await page.apart.kept(work)
-    return Response(made["svg"], media_type="image/svg+xml")
+    return Response((await page.apart.kept(work))["svg"], media_type="image/svg+xml")
 
 
 async def run(page: Served, request: Request) -> Any:
@@ -214,7 +202,8 @@ async def output(page: Served, request: Request) -> Any:
 async def state(page: Served, request: Request) -> Any:
     """The state after a step, and what the keys that it changed held before."""
     row = run_of(page.client, request)
-    return _json(await asyncio.to_thread(_state, page.client, row.run, step_of(request, row.run)))
+    found = await asyncio.to_thread(_state, page.client, row.run, step_of(request, row.run))
+    return Response(json.dumps(found, default=repr), media_type="application/json")
 
 
 def _state(client: Client, run: str, step: int | None) -> dict[str, Any]:
@@ -261,7 +250,3 @@ async def export(page: Served, request: Request) -> Any:
     made = await page.apart.done(Work("export", page.options, row.run, {"format": shape}))
     name = f"attachment; filename=run-{row.run}.{shape}"
     return PlainTextResponse(made["text"], headers={"content-disposition": name})
-
-
-def _json(values: object) -> Response:
-    return Response(json.dumps(values, default=repr), media_type="application/json")

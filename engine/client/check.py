@@ -82,8 +82,7 @@ class PolicyCheck:
         """Raises what would stop a run before it starts, except a missing API key."""
         self._prepared = prepare(options, needs_model=False)
         self.warnings: Sequence[str] = self._prepared.warnings
-        outputs = OutputFiles(options.home)
-        processes = SupervisedProcesses(outputs=outputs, env=self._prepared.tool_env)
+        processes = SupervisedProcesses(outputs=OutputFiles(options.home), env=self._prepared.tool_env)
         self._prepared.policy.run_checkers_with(processes)
         specs = specs_of(self._prepared.settings, self._prepared.workspace.root)
         self._servers = [name for name, spec in specs.items() if not (spec.problem or spec.disabled)]
@@ -96,7 +95,11 @@ class PolicyCheck:
         """Decide on one call. Raises `InputError` naming the field: unknown tool or agent, wrong arguments."""
         asked = self._by_server(_question(question))
         policy = self._policy(asked)
-        call = CallView(id="", name=_full_name(asked), args=_without_wait(asked.args))
+        call = CallView(
+            id="",
+            name=_full_name(asked),
+            args={name: value for name, value in asked.args.items() if name != WAIT},
+        )
         risk, refused = self._of_tool(call, asked.agent)
         mode = asked.mode or self._prepared.approval_mode
         found = policy.explain(call, risk, mode, asked.annotations)
@@ -128,13 +131,10 @@ class PolicyCheck:
         policy = self._prepared.policy.with_servers([*self._servers, *named])
         if asked.agent is None:
             return policy
-        self._known_agent(asked.agent)
+        if asked.agent not in self._agents:
+            near = nearest_names(asked.agent, self._agents)
+            raise InputError(f"No agent {asked.agent!r}. Did you mean one of: {', '.join(near)}?", "agent")
         return policy.for_agent(asked.agent)
-
-    def _known_agent(self, name: str) -> None:
-        if name not in self._agents:
-            near = nearest_names(name, self._agents)
-            raise InputError(f"No agent {name!r}. Did you mean one of: {', '.join(near)}?", "agent")
 
     def _of_tool(self, call: CallView, agent: str | None) -> tuple[Risk, str | None]:
         """The tool's risk, and why the call would be refused before any rule applies."""
@@ -196,10 +196,6 @@ def _refused(found: Explanation, why: str) -> Explanation:
 def _changed(found: Explanation, verdict: Verdict, choices: tuple[Choice, ...], why: str) -> Explanation:
     changes = {"verdict": verdict, "choices": choices, "always": None, "not_always": why}
     return found.model_copy(update=changes)
-
-
-def _without_wait(args: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    return {name: value for name, value in args.items() if name != WAIT}
 
 
 _SESSION = "hooks-test"

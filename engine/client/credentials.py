@@ -53,7 +53,8 @@ def stored(options: Options, provider: str, key: str, url: str) -> list[str]:
     """Try a key or an address and keep it; returns the models found. Raises `UserError`, then nothing is kept."""
     keys, name = _variables(_known(provider))
     if url and not name:
-        raise UserError(f"{provider!r} has no address to set. Those that have: {', '.join(_with_url())}.")
+        able = ", ".join(one for one in providers() if _variables(one)[1])
+        raise UserError(f"{provider!r} has no address to set. Those that have: {able}.")
     if key and not keys:
         raise UserError(
             f"{provider!r} takes no key. Set its address: interlock auth set {provider} --url URL"
@@ -111,10 +112,6 @@ def _variables(provider: str) -> tuple[tuple[str, ...], str]:
         return tuple(GEMINI_KEYS), "GOOGLE_GEMINI_BASE_URL"
     spec = PROVIDERS[provider]
     return ((spec.key,) if spec.key else ()), spec.url
-
-
-def _with_url() -> list[str]:
-    return [name for name in providers() if _variables(name)[1]]
 
 
 def _is_installed(provider: str) -> bool:

@@ -46,7 +46,9 @@ def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
     """
     from interlock.engine.store.copies import copy_runs
 
-    other = placed(_base_of(home), to) if "://" in to else Path(to).expanduser().absolute()
+    # The state directory that keeps a folder for each server.
+    base = home.parent.parent if address_of(Store(home).path) else home
+    other = placed(base, to) if "://" in to else Path(to).expanduser().absolute()
     if other == home:
         raise UserError(f"{to!r} is the store that the runs are in. Name another one with --to.")
     return [*copy_runs(home, other, runs)]
@@ -134,11 +136,6 @@ def isolation(env: Mapping[str, str], *, everything: bool, clones: bool) -> list
             raise SandboxError(f"This worker can't isolate runs. {cause(error)}. {_INSTEAD}") from error
         told[-1] = f"Runs on other repositories: refused, as nothing can isolate them here. {cause(error)}."
     return told
-
-
-def _base_of(home: Path) -> Path:
-    """The state directory that keeps a folder for each server."""
-    return home.parent.parent if address_of(Store(home).path) else home
 
 
 @dataclass(frozen=True)

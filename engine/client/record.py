@@ -56,8 +56,7 @@ class Seen(NamedTuple):
 def seen_at(home: Path, run: str, step: int) -> Seen:
     """The part of `events` that a root step had. Raises `UserError` naming the existing steps."""
     found = events(home, run, step)
-    state = state_at(home, run, step)
-    messages = _conversation(home, run, str(state.get("head") or ""))
+    messages = _conversation(home, run, str(state_at(home, run, step).get("head") or ""))
     answered = {message.tool_call_id for message in messages if message.role == "tool"}
     made = [call.id for message in messages for call in message.tool_calls]
     return Seen(

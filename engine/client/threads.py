@@ -143,8 +143,7 @@ def waiting(options: Options, run: str) -> list[Waiting]:
 
 def requested(options: Options, run: str, key: str) -> tuple[str, ApprovalRequest] | None:
     """The request that an interrupt of Interlock's own workflow stands for, with its id."""
-    sql = "select id, request from approvals where run = ? and key = ?"
-    rows = select(options.home, sql, run, key)
+    rows = select(options.home, "select id, request from approvals where run = ? and key = ?", run, key)
     return (rows[0][0], ApprovalRequest.model_validate_json(rows[0][1])) if rows else None
 
 

@@ -2,7 +2,6 @@
 pydantic until the content of messages or files is asked for."""
 
 from collections.abc import Callable
-from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -61,18 +60,8 @@ def settings_of(folder: Path) -> "Settings":
     return files.settings_of(folder)
 
 
-def _at_home(function: Callable[Concatenate[Path, P], R]) -> Callable[Concatenate["Views", P], R]:
-    """A method that asks `function` about the client's state directory."""
-
-    @wraps(function)
-    def method(self: "Views", *args: P.args, **kwargs: P.kwargs) -> R:
-        return function(self.home, *args, **kwargs)
-
-    return method
-
-
 def later(find: Callable[[], Callable[Concatenate[Path, P], R]]) -> Callable[Concatenate["Views", P], R]:
-    """As `_at_home`, of a function that is found when it is first called."""
+    """A method that asks a function about the client's state directory; it is found when it is called."""
 
     def method(self: "Views", *args: P.args, **kwargs: P.kwargs) -> R:
         return find()(self.home, *args, **kwargs)
@@ -98,29 +87,29 @@ class Views:
         self.options = options
         self.home = options.home
 
-    runs = _at_home(read.list_runs)
-    named_runs = _at_home(read.named_runs)
-    undone = _at_home(undone_of)
-    requests = _at_home(read.waiting_requests)
-    past_requests = _at_home(read.past_requests)
-    idle = _at_home(read.idle)
-    steps = _at_home(read.steps)
-    places = _at_home(read.places)
-    here = _at_home(read.here)
-    step_rows = _at_home(read.step_rows)
-    waits = _at_home(read.waits)
-    checkpoints = _at_home(of_states.root_checkpoints)
-    state = _at_home(of_states.state_at)
-    state_within = _at_home(of_states.state_within)
-    calls = _at_home(of_calls.calls)
-    results = _at_home(of_calls.results)
-    agents = _at_home(of_calls.agents)
-    reasons = _at_home(of_calls.reasons)
-    effects = _at_home(of_calls.effects)
-    answered = _at_home(of_calls.answered)
-    models = _at_home(read.models)
-    exact = _at_home(read.exact_run)
-    innermost = _at_home(deepest)
+    runs = later(lambda: read.list_runs)
+    named_runs = later(lambda: read.named_runs)
+    undone = later(lambda: undone_of)
+    requests = later(lambda: read.waiting_requests)
+    past_requests = later(lambda: read.past_requests)
+    idle = later(lambda: read.idle)
+    steps = later(lambda: read.steps)
+    places = later(lambda: read.places)
+    here = later(lambda: read.here)
+    step_rows = later(lambda: read.step_rows)
+    waits = later(lambda: read.waits)
+    checkpoints = later(lambda: of_states.root_checkpoints)
+    state = later(lambda: of_states.state_at)
+    state_within = later(lambda: of_states.state_within)
+    calls = later(lambda: of_calls.calls)
+    results = later(lambda: of_calls.results)
+    agents = later(lambda: of_calls.agents)
+    reasons = later(lambda: of_calls.reasons)
+    effects = later(lambda: of_calls.effects)
+    answered = later(lambda: of_calls.answered)
+    models = later(lambda: read.models)
+    exact = later(lambda: read.exact_run)
+    innermost = later(lambda: deepest)
     dropped = later(lambda: rows.dropped)
     told = later(lambda: record.events)
     seen_at = later(lambda: record.seen_at)

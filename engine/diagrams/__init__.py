@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from interlock.engine.diagrams.chart import extract_chart
 from interlock.engine.diagrams.graphviz import dot, legend
 from interlock.engine.diagrams.opened import opened
 from interlock.engine.diagrams.path import RunPath, path_of, run_path
@@ -20,6 +19,7 @@ from interlock.engine.diagrams.shape import (
     Node,
     connections,
     extract,
+    extract_chart,
     places,
     subgraphs,
 )
@@ -195,8 +195,7 @@ def mermaid(diagram: Diagram) -> str:
     nodes, edges = diagram.all_nodes(), diagram.all_edges()
     if explained := legend(nodes):
         nodes += explained
-        shown = Diagram("legend", "legend", tuple(explained), ())
-        lines += _body(Diagram("", "", (), (), (shown,)), 1)
+        lines += _body(Diagram("", "", (), (), (Diagram("legend", "legend", tuple(explained), ()),)), 1)
     members = {"inner": [_id(c.id) for c in diagram.all_clusters()]}
     for node in nodes:
         members.setdefault(_class(node), []).append(_id(node.id))

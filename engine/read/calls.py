@@ -216,10 +216,7 @@ def _givers(home: Path, run: str) -> Iterator[tuple[str, str]]:
 
 
 def _with_args(
-    home: Path,
-    decision: dict[str, Any],
-    row: Row,
-    arguments: dict[tuple[str, int, int], dict[str, Any]],
+    home: Path, decision: dict[str, Any], row: Row, arguments: dict[tuple[str, int, int], dict[str, Any]]
 ) -> dict[str, Any]:
     if not decision.get("becomes"):
         return decision
@@ -259,7 +256,7 @@ def agents(home: Path, run: str) -> list[Agent]:
     used = {row["agent"]: row for row in views.agents_usage(home, run)}
     waits = {json.loads(row["request"]).get("agent") for row in views.waiting(home, run)}
     ended = _ended(home, run)
-    paths = sorted(views.agents(home, run), key=_order)
+    paths = sorted(views.agents(home, run), key=lambda path: [_numbers(part) for part in path.split("/")])
     return [_agent(path, used.get(path), ended.get(path), path in waits) for path in paths]
 
 
@@ -284,11 +281,7 @@ def _agent(path: str, used: Row | None, meta: dict[str, Any] | None, waits: bool
     )
 
 
-def _order(path: str) -> list[tuple[list[int], str]]:
-    """Sort key: compares each level's call numerically, so call 10 comes after call 9."""
-    return [_numbers(part) for part in path.split("/")]
-
-
 def _numbers(part: str) -> tuple[list[int], str]:
+    """Sort key of a level, by its call's numbers: call 10 comes after call 9."""
     call = part.rpartition(":")[2].partition("~")[0]
     return [int(n) for n in call.split(".") if n.isdecimal()], part

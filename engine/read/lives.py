@@ -62,21 +62,19 @@ def call_life(home: Path, run: str, name: str) -> Life:
     Raises `UserError` if the run has no such call.
     """
     made = calls(home, run)
-    waits = {(m["message"], m["index"]): (row, m) for row in views.waiting(home, run) if (m := _attempt(row))}
+    waits = {
+        (m["message"], m["index"]): (row, m)
+        for row in views.waiting(home, run)
+        if (m := json.loads(row["request"]).get("attempt"))
+    }
     for (message, index), (row, _) in waits.items():
-        if name in (row["id"], str(row["number"])) and not any(_is_of(call, message, index) for call in made):
+        key = f"{message}.{index}."
+        begun = any(call.key.startswith(key) and call.state != "scheduled" for call in made)
+        if name in (row["id"], str(row["number"])) and not begun:
             return _life(None, decisions_on(home, run, message, index), waits_for_person=True)
     call = of_call(made, name, run)
     message, index, _ = call.key.rsplit(".", 2)
     return _life(call, call.decided, waits_for_person=(message, int(index)) in waits)
-
-
-def _attempt(row: views.Row) -> dict[str, Any] | None:
-    return json.loads(row["request"]).get("attempt")
-
-
-def _is_of(call: Call, message: str, index: int) -> bool:
-    return call.key.startswith(f"{message}.{index}.") and call.state != "scheduled"
 
 
 def _life(call: Call | None, decided: list[dict[str, Any]], waits_for_person: bool) -> Life:

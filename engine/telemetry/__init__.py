@@ -16,9 +16,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from interlock.engine.store import Store
 from interlock.engine.store.traces import exported, fresh, open_trace
 from interlock.engine.store.traces import waiting as requests_waiting
-from interlock.engine.telemetry.figures import Figure, of_event, of_spans, waiting
 from interlock.engine.telemetry.sending import Batch, Log, Sender
-from interlock.engine.telemetry.spans import KIND, Attributes, Span, Spans
+from interlock.engine.telemetry.spans import (
+    KIND,
+    Attributes,
+    Figure,
+    Span,
+    Spans,
+    of_event,
+    of_spans,
+    waiting,
+)
 from interlock.state import events as ev
 from interlock.state.accounting import TelemetrySettings
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-from interlock.engine.telemetry.figures import Figure
-from interlock.engine.telemetry.spans import Attributes, Span
+from interlock.engine.telemetry.spans import Attributes, Figure, Span
 from interlock.services.files.disk import private_file
 from interlock.state.accounting import TelemetrySettings
 

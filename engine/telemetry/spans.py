@@ -1,4 +1,4 @@
-"""spans: makes spans of a run's rows: its drives, nodes, calls of models and tools, and the waits for people.
+"""spans: makes spans of a run's rows (its drives, nodes, calls of models and tools, waits), and figures for metrics.
 
 Names and attributes are OpenTelemetry's semantic conventions for generative AI, of version 1.41, where there are any.
 A span's id follows from its row, so a row that is sent twice is one span.
@@ -6,24 +6,20 @@ A span's id follows from its row, so a row that is sent twice is one span.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from interlock.engine.read.calls import Call, calls, results
 from interlock.engine.store.runs import messages_at
 from interlock.engine.store.traces import Fresh, Trace
 from interlock.services.models.names import provider_of
+from interlock.state import events as ev
 from interlock.state.messages import Message
 
 Attributes = dict[str, str | int | float | list[str]]
-PROVIDERS = {
-    "gemini": "gcp.gemini",
-    "bedrock": "aws.bedrock",
-    "mistralai": "mistral_ai",
-    "xai": "x_ai",
-}
+PROVIDERS = {"gemini": "gcp.gemini", "bedrock": "aws.bedrock", "mistralai": "mistral_ai", "xai": "x_ai"}
 """Ours → the conventions', where they differ."""
 KIND = "openinference.span.kind"
 """What Phoenix and its like draw a span as that the conventions have no name for: a step is a CHAIN, a run an AGENT."""
@@ -207,3 +203,80 @@ def _message(message: Message) -> dict[str, Any]:
     for call in message.tool_calls:
         parts.append({"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.args})
     return {"role": message.role, "parts": parts}
+
+
+class Figure(NamedTuple):
+    name: str
+    kind: Literal["counter", "histogram", "gauge"]
+    value: float
+    unit: str
+    about: str
+    attributes: Attributes
+
+
+def of_span(span: Span, drive_began: float) -> Iterator[Figure]:
+    took = max(span.end - span.start, 0.0)
+    match span.kind:
+        case "model":
+            yield from _of_model(span, took)
+        case "tool":
+            about: Attributes = {
+                name: span.attributes[name] for name in ("gen_ai.tool.name", "interlock.tool.status")
+            }
+            yield Figure("interlock.tool.duration", "histogram", took, "s", "Duration of tool calls", about)
+        case "approval":
+            decision: Attributes = {"interlock.decision": span.attributes["interlock.decision"]}
+            text = "Time that requests waited for a person"
+            yield Figure("interlock.approval.wait", "histogram", took, "s", text, decision)
+            late, text = max(drive_began - span.end, 0.0), "Time from a decision until a drive took it up"
+            yield Figure("interlock.queue.duration", "histogram", late, "s", text, {})
+        case "run":
+            about = {name: span.attributes[name] for name in ("gen_ai.workflow.name", "interlock.status")}
+            yield Figure(
+                "interlock.run.duration", "histogram", took, "s", "Duration of drives of runs", about
+            )
+        case "node":
+            pass
+
+
+def _of_model(span: Span, took: float) -> Iterator[Figure]:
+    names = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model")
+    about: Attributes = {name: span.attributes[name] for name in names}
+    for token in ("input", "output"):
+        used = span.attributes[f"gen_ai.usage.{token}_tokens"]
+        assert isinstance(used, int)
+        kinds: Attributes = {**about, "gen_ai.token.type": token}
+        yield Figure(
+            "gen_ai.client.token.usage", "histogram", used, "{token}", "Tokens of model calls", kinds
+        )
+    text = "Duration of model calls"
+    yield Figure("gen_ai.client.operation.duration", "histogram", took, "s", text, about)
+    cost = span.attributes.get("interlock.cost.usd")
+    if isinstance(cost, float):
+        yield Figure("interlock.cost", "counter", cost, "USD", "Cost of model calls", about)
+
+
+def of_event(event: ev.Event) -> Iterator[Figure]:
+    match event:
+        case ev.Retry():
+            yield Figure("interlock.retries", "counter", 1, "{retry}", "Retried model requests", {})
+        case ev.LoopDetected():
+            kind: Attributes = {"interlock.loop.kind": event.kind}
+            yield Figure("interlock.loops", "counter", 1, "{loop}", "Detected loops", kind)
+        case ev.ChatCompressed() if event.before:
+            ratio, text = (
+                event.after / event.before,
+                "Size of a compressed conversation, as a share of the one before",
+            )
+            yield Figure("interlock.compression.ratio", "histogram", ratio, "1", text, {})
+        case _:
+            pass
+
+
+def waiting(number: int) -> Figure:
+    text = "Requests that wait for a person, over all runs"
+    return Figure("interlock.decisions.waiting", "gauge", number, "{request}", text, {})
+
+
+def of_spans(spans: Sequence[Span], drive_began: float) -> list[Figure]:
+    return [figure for span in spans for figure in of_span(span, drive_began)]

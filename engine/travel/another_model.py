@@ -110,8 +110,7 @@ class _AsRecorded:
         self._answers: dict[str, list[dict[str, Any]]] = {}
         for _, request, answer in answered_requests(home, run):
             call = request["call"]
-            name = _name(request, call["name"], call["args"])
-            self._answers.setdefault(name, []).append({**answer})
+            self._answers.setdefault(_name(request, call["name"], call["args"]), []).append({**answer})
 
     async def decide(self, _outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
         found = ((r, self._answers.get(_name(r, r["tool_name"], r["args"]))) for r in requests)

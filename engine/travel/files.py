@@ -10,6 +10,8 @@ from interlock.engine.read import RunRow, list_runs
 from interlock.engine.store import read_options, reading
 from interlock.engine.store.blobs import brought
 from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots
+from interlock.services.config.settings import load_settings
+from interlock.services.files.workspace import open_workspace
 from interlock.services.snapshots.restore import Work, between, blocked, carry_out, finish_pending
 from interlock.services.snapshots.snapshots import (
     Contents,
@@ -18,6 +20,7 @@ from interlock.services.snapshots.snapshots import (
     WorkspaceSnapshots,
     repository_name,
 )
+from interlock.services.trust import is_trusted
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
 from interlock.state.text import counted, listed
@@ -185,9 +188,6 @@ def _folders_of(files: Iterable[str], now: Contents) -> dict[str, int]:
 
 def settings_of(root: Path) -> Settings:
     """A folder's current settings, for a command that drives nothing."""
-    from interlock.services.config.settings import load_settings
-    from interlock.services.trust import is_trusted
-
     user = Path.home()
     trusted = is_trusted(root, user)
     return load_settings(workspace=root, home=user, env=os.environ, overrides={}, trusted=trusted).settings
@@ -195,8 +195,6 @@ def settings_of(root: Path) -> Settings:
 
 def taken(home: Path, root: Path, run: str) -> str:
     """Snapshot a folder's current contents."""
-    from interlock.services.files.workspace import open_workspace
-
     settings = settings_of(root)
     made = WorkspaceSnapshots(home, open_workspace(root, settings), settings.snapshots)
     try:

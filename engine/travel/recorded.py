@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pydantic import JsonValue
 
@@ -19,12 +19,7 @@ from interlock.engine.store import Store, read_options
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import RecordedEffects, SqlJournal
-from interlock.engine.store.replays import (
-    never_begun,
-    recorded_hooks,
-    recorded_replies,
-    recorded_servers,
-)
+from interlock.engine.store.replays import never_begun, recorded_hooks, recorded_replies, recorded_servers
 from interlock.graphs._additions import nondeterministic, with_node, with_replayed
 from interlock.graphs._contract import called
 from interlock.graphs._pipeline import Node, Pipeline
@@ -38,10 +33,10 @@ from interlock.state.deps import ContextSource
 from interlock.state.events import Emit
 from interlock.state.hooks import HookOutcome, Unsettled
 from interlock.state.journal import JournalRow
-from interlock.state.messages import Message, TextPart, ToolDeclaration, Usage
+from interlock.state.messages import Message, TextPart, Usage
 from interlock.state.node import node, spec_of
 from interlock.state.run import HookEvent
-from interlock.state.tooling import FileNow, Tool, ToolInfo, ToolRun, Toolset
+from interlock.state.tooling import Tool, ToolRun, Toolset
 
 _NOT_RECORDED = "The run made no such call, so a replay has no result of it."
 
@@ -85,7 +80,7 @@ def recorded_services(hooked: str, services: DriveServices) -> DriveServices:
         real = deps.agents.toolset
 
         def recorded(chosen: Mapping[str, Tool], counts: Callable[[str], bool]) -> Toolset:
-            return RecordedToolset(real(chosen, counts), toolset.results)
+            return cast(Toolset, RecordedToolset(real(chosen, counts), toolset.results))
 
         deps.agents.toolset = recorded
         deps.agents.hooks = hooks  # pyright: ignore[reportAttributeAccessIssue] - asked for its agents only
@@ -177,17 +172,8 @@ class RecordedToolset:
     inner: Toolset
     results: Mapping[str, ToolResult]
 
-    def declarations(self) -> list[ToolDeclaration]:
-        return self.inner.declarations()
-
-    def info(self, name: str) -> ToolInfo | None:
-        return self.inner.info(name)
-
-    def nearest(self, name: str) -> list[str]:
-        return self.inner.nearest(name)
-
-    def summary(self, call: CallView) -> str:
-        return self.inner.summary(call)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
 
     def invalid(self, call: CallView) -> str | None:
         error = self._error(call)
@@ -204,12 +190,6 @@ class RecordedToolset:
         )
         problem = None if refused else str(error.get("message"))
         return Preview(text="", problem=problem, code=str(error["type"]) if problem else "")
-
-    async def file(self, call: CallView, earlier: Sequence[CallView]) -> FileNow | ToolResult:
-        return await self.inner.file(call, earlier)
-
-    def writes(self, call: CallView) -> list[str] | None:
-        return self.inner.writes(call)
 
     async def plan(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:  # noqa: ARG002 - as Toolset
         return failure("not_recorded", _NOT_RECORDED)

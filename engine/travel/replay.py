@@ -25,13 +25,7 @@ from interlock.engine.store import Store, reading
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import root_checkpoints
 from interlock.engine.store.lineage import with_subtasks
-from interlock.engine.store.replays import (
-    answered_requests,
-    first_state_of,
-    parent_of,
-    request_hashes,
-    seed,
-)
+from interlock.engine.store.replays import answered_requests, first_state_of, parent_of, request_hashes, seed
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.recorded import Seen, recorded_services, write_script
@@ -81,8 +75,7 @@ def swap_from(text: str, since: int | None) -> Swap:
     name, _, function = source.rpartition(":")
     if not (place and name and function):
         raise UserError(f"--swap {text!r}: {_FORM}.")
-    file = Path(name).expanduser().absolute()
-    return Swap(place, _function(file, function), source, since)
+    return Swap(place, _function(Path(name).expanduser().absolute(), function), source, since)
 
 
 def _function(file: Path, name: str) -> Node:

@@ -9,9 +9,8 @@ from typing_extensions import TypedDict
 
 from interlock.engine import diagrams
 from interlock.engine.diagrams import dot, mermaid, own_depth, png, svg
-from interlock.engine.diagrams.chart import extract_chart
 from interlock.engine.diagrams.picture import compiled_graphviz
-from interlock.engine.diagrams.shape import Diagram, extract
+from interlock.engine.diagrams.shape import Diagram, extract, extract_chart
 from interlock.engine.read import STATUSES
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._pipeline import Graph

@@ -81,11 +81,7 @@ class Assistants:
         found = self.find(name)
         about = part(found.body, "metadata")
         return Chosen(
-            found.id,
-            found.body["graph_id"],
-            part(found.body, "config"),
-            part(found.body, "context"),
-            about,
+            found.id, found.body["graph_id"], part(found.body, "config"), part(found.body, "context"), about
         )
 
     def prompt_field(self, graph: str) -> str | None:

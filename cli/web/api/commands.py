@@ -71,8 +71,7 @@ class Commands:
         if not params.get("assistant_id"):
             raise CommandError("invalid_argument", "run.start requires an assistant_id.")
         thread = self.runs.thread(thread_id, {"if_not_exists": "create"})
-        config = part(params, "config")
-        at = part(config, "configurable").get("checkpoint_id")
+        at = part(part(params, "config"), "configurable").get("checkpoint_id")
         strategy = params.get("multitaskStrategy")
         given = {**_REST, **params, "multitask_strategy": strategy, "checkpoint_id": at}
         waits = threads.waiting(self.about.options, thread.run) if thread.run else []
@@ -111,8 +110,7 @@ class Commands:
         given = await body(request)
         if wrong := wrong_channels(given.get("channels")):
             raise RefusedError(400, wrong)
-        thread = self.about.find(request.path_params["thread"])
-        return streams.Streaming(self._sent(thread.id, given))
+        return streams.Streaming(self._sent(self.about.find(request.path_params["thread"]).id, given))
 
     async def _sent(self, thread: str, given: Mapping[str, Any]) -> AsyncIterator[bytes]:
         yield b": connected\r\n\r\n"
@@ -188,16 +186,13 @@ def wrong_channels(found: object) -> str:
     """What is wrong with the channels of a subscription; empty: nothing."""
     if not isinstance(found, list) or not found:
         return "channels is required and must be a non-empty array"
-    wrong = [one for one in cast("list[Any]", found) if not _is_channel(one)]
+    channels = cast("list[Any]", found)
+    wrong = [one for one in channels if not str(one).startswith("custom:") and one not in protocol.CHANNELS]
     if not wrong:
         return ""
     allowed = "values, updates, messages, tools, custom, lifecycle, input, tasks, or any `custom:<name>`"
     text = ", ".join(str(one) for one in wrong[:5])
     return f"channels contains unsupported entries: {text}. Allowed: {allowed}."
-
-
-def _is_channel(found: object) -> bool:
-    return isinstance(found, str) and (found in protocol.CHANNELS or found.startswith("custom:"))
 
 
 _REST: Mapping[str, Any] = {"stream_mode": ["values"], "stream_subgraphs": True, "stream_resumable": True}

@@ -12,7 +12,7 @@ def protocol_events(method: str, params: Mapping[str, Any]) -> Iterator[dict[str
     data: Any = params.get("data")
     namespace: list[str] = params.get("namespace") or []
     if method == "values":
-        found = [*(params.get("interrupts") or ()), *_interrupts(data)]
+        found = [*(params.get("interrupts") or ()), *(_field(data, "__interrupt__") or ())]
         yield from (requested(one, namespace) for one in {one["id"]: one for one in found}.values())
     if method == "lifecycle":  # of a graph inside: its own namespace is in the data
         namespace = _field(data, "namespace") or []
@@ -39,10 +39,6 @@ def _shaped(method: str, data: Any) -> Any:
 
 def _field(data: Any, name: str) -> Any:
     return cast("dict[str, Any]", data).get(name) if isinstance(data, dict) else None
-
-
-def _interrupts(data: Any) -> list[dict[str, Any]]:
-    return _field(data, "__interrupt__") or []
 
 
 def without_interrupts(data: Any) -> Any:

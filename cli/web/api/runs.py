@@ -198,8 +198,7 @@ class Runs:
 
     async def join_thread(self, request: Request) -> Response:
         """The events of all drives of a thread, from now on."""
-        thread = self.about.find(request.path_params["thread"])
-        return streams.Streaming(self._thread_lines(thread.id))
+        return streams.Streaming(self._thread_lines(self.about.find(request.path_params["thread"]).id))
 
     async def _thread_lines(self, thread: str) -> AsyncIterator[bytes]:
         seen = {one.id for one in self.about.drives(thread) if one.body["status"] not in BUSY}

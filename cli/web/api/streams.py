@@ -116,13 +116,9 @@ async def sent(
     async for piece in found:
         if piece is None:
             yield b": heartbeat\r\n\r\n"
-        elif not modes or piece.event in ("metadata", "error") or _mode(piece.event) in modes:
+        elif not modes or piece.event in ("metadata", "error") or re.split(r"[|/]", piece.event)[0] in modes:
             before = f"event: {piece.event}\r\ndata: ".encode() if piece.first else b""
             yield before + piece.data + (_end(str(piece.number) if numbered else "") if piece.last else b"")
-
-
-def _mode(event: str) -> str:
-    return re.split(r"[|/]", event, maxsplit=1)[0]
 
 
 def last_seen(request: Request) -> tuple[int, bool]:
