@@ -212,7 +212,7 @@ def _throughput(server: Server, folder: Path) -> None:
         ):
             time.sleep(0.1)
         names = list[str]()
-        cpu, server_cpu, begun = cpu_of(place), cpu_of(server.folder), time.perf_counter()
+        cpu, server_cpu, begun = cpu_of(place, drives=True), cpu_of(server.folder), time.perf_counter()
         for number in range(0, _THROUGHPUT * _STEP, _STEP):
             (work := place / "work" / str(number)).mkdir()
             more: dict[str, Any] = {"approval_mode": "yolo", "skip_trust": True, "queue": QUEUE}
@@ -225,7 +225,7 @@ def _throughput(server: Server, folder: Path) -> None:
         passed = time.perf_counter() - begun
         spent = [
             (now - was) / _THROUGHPUT
-            for now, was in ((cpu_of(place), cpu), (cpu_of(server.folder), server_cpu))
+            for now, was in ((cpu_of(place, drives=True), cpu), (cpu_of(server.folder), server_cpu))
         ]
         print(
             f"{workers} workers, two runs at a time each: {_THROUGHPUT / passed:.2f} runs/s; CPU a run: "

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 
 from interlock.engine.store.audit import begin
 from interlock.engine.store.connection import BufferedConnection, Column, Connection, Rows, Values
@@ -127,13 +127,14 @@ class PostgresConnection(BufferedConnection):
         self._audit = self._audit or self._found_audit()
         conn = self._own
         if self.buffers:  # a driver waits for an answer only where it reads one
-            self._sending.enter_context(conn.pipeline())
+            self._send()
         try:
             conn.execute(b"begin" if self.buffers else _ALONE)
             if self.buffers and synced:
                 conn.execute(b"set local synchronous_commit = on")
             self._begun = True
             yield
+            self._send()
             ended = conn.execute(_END)
             self.check()
             if self._audit:
@@ -147,6 +148,11 @@ class PostgresConnection(BufferedConnection):
             self._begun = False
         if self._audit:
             self._audit.committed(synced=synced)
+
+    def _send(self) -> None:
+        """From now on, let statements go without waiting for their answers."""
+        if self._own.pgconn.pipeline_status == PipelineStatus.OFF:
+            self._sending.enter_context(self._own.pipeline())
 
     def _take_back(self) -> None:
         if self._audit:

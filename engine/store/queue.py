@@ -131,13 +131,13 @@ def put_job(
     last got further. `model`: for a run that waits for a limit, whose; empty: not for a model's. Raises `StoreError` if
     the store has no queue.
     """
-    (found, now) = conn.execute("select to_regclass('procrastinate_jobs') is not null, now()").fetchone()
-    if not found:
+    there, now = conn.execute("select to_regclass('procrastinate_jobs') is not null, now()").fetchone()
+    if not there:
         raise StoreError("The store has no queue yet. Set it up with: interlock fleet init")
     later: Any = {"schedule_at": now + timedelta(seconds=after_s)} if after_s else {}
     whose = submitted(conn, run)
-    later["priority"] = _priority(conn, run, whose, queue)
-    args = {"run": run, "steps": _steps(conn, run), "deaths": deaths}
+    later["priority"], steps = _priority_and_steps(conn, run, whose, queue)
+    args = {"run": run, "steps": steps, "deaths": deaths}
     args |= {"user": whose.user, "workflow": whose.workflow}
     defer(conn, DRIVE, run, queue, args | ({} if model is None else {"model": model, "waits": 1}), **later)
 
@@ -164,24 +164,25 @@ def submitted(conn: Connection, run: str) -> Submitted:
     return Submitted(kept.get("user", ""), kept.get("priority", 0), workflow, queue or "")
 
 
-def _priority(conn: Connection, run: str, whose: Submitted, queue: str) -> int:
-    """A place in the line of the run's priority: users take turns, each in the order of their own runs.
+def _priority_and_steps(conn: Connection, run: str, whose: Submitted, queue: str) -> tuple[int, int]:
+    """A place in the line of the run's priority, and how far the run is.
 
-    Nobody who comes later gets in before the front of the line. A run that is put back keeps its place.
+    Users take turns, each in the order of their own runs. Nobody who comes later gets in before the front of the line.
+    A run that is put back keeps its place.
     """
     top = whose.priority * _LEVEL
     place = {"queue": queue, "bottom": top - _LEVEL, "top": top, "run": run, "user": whose.user}
-    kept, front, last = conn.execute(_PLACE, place).fetchone()
+    kept, front, last, steps = conn.execute(_PLACE, place).fetchone()
     if kept is not None:
-        return kept
+        return kept, steps
     if front is None:
-        return top
-    return front if last is None else max(min(front, last - 1), top - _LEVEL + 1)
+        return top, steps
+    return front if last is None else max(min(front, last - 1), top - _LEVEL + 1), steps
 
 
 def _steps(conn: Connection, run: str) -> int:
     """How far the run is, with its subtasks; grows with each node that ended."""
-    return conn.execute(_TAKEN, (run,)).fetchone()[0]
+    return conn.execute(f"{_FAMILY} select {_TAKEN}", {"run": run}).fetchone()[0]
 
 
 def _own(conn: Connection) -> Any:
@@ -311,15 +312,18 @@ _LINE = (
     "from procrastinate_jobs where status = 'todo' and queue_name = :queue and priority > :bottom "
     "and priority <= :top"
 )
-_PLACE = f"""
-select (select priority from procrastinate_jobs where lock = :run and status = 'doing'),
-       (select max(priority) {_LINE}), (select min(priority) {_LINE} and args ->> 'user' = :user)
-"""
-_TAKEN = f"""
+_FAMILY = f"""
 with recursive family (run) as (
-    select run from runs where run = ?
+    select run from runs where run = :run
     union select c.run from runs c join family f on c.parent = f.run where {IS_SUBTASK}
-) select cast(sum((select count(*) from steps s where s.run = f.run)) as bigint) from family f
+)
+"""
+_TAKEN = "(select cast(sum((select count(*) from steps s where s.run = f.run)) as bigint) from family f)"
+_PLACE = f"""
+{_FAMILY}
+select (select priority from procrastinate_jobs where lock = :run and status = 'doing'),
+       (select max(priority) {_LINE}), (select min(priority) {_LINE} and args ->> 'user' = :user),
+       {_TAKEN}
 """
 _ASKED = "a.answer is null and a.superseded = 0 and a.interrupt is not null"
 _NOT_ASKED = f"not exists (select 1 from approvals a where a.run = r.run and {_ASKED})"
