@@ -55,7 +55,7 @@ def runs(args: Args) -> int | None:
         if args.action[0] != "rm" or len(args.action) < 2:
             raise UserError("Expected `runs` or `runs rm RUN…`. To inspect a run: interlock show RUN")
         return _remove(client, [client.run(name) for name in args.action[1:]])
-    every = args.all or args.json or args.status
+    every = args.all or args.json
     rows = client.runs(args.status, None if every else _SHOWN + 1)
     if args.json:
         return show_json([row._asdict() for row in rows])
@@ -67,7 +67,9 @@ def runs(args: Args) -> int | None:
         [_run_cells(row) for row in shown], ("run", "status", "changed", "tokens", "cost", "where", "what")
     )
     if len(shown) < len(rows):
-        err().print("… older ones: interlock runs --all")
+        err().print(
+            "… older ones: interlock runs --all" + (f" --status {args.status}" if args.status else "")
+        )
 
 
 def _run_cells(row: RunRow) -> tuple[str, ...]:

@@ -133,15 +133,16 @@ def left_to_workers(store: Store, row: RunRow, decisions: Sequence[Decision], op
     """
     from interlock.engine.store.queue import give, hand_to_workers
 
-    with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
-        if options.limits:
-            before: dict[str, Any] = read_options(conn, row.run).get("limits") or {}
-            keep_option(conn, row.run, "limits", {**before, **options.limits})
-        if options.queue:
-            keep_option(conn, row.run, "submitted", options.submitted or {})
-            give(conn, row.run, options.queue)
-        if not decisions:
-            hand_to_workers(conn, row.run)
+    if options.limits or options.queue or not decisions:
+        with diagnosed(store.path), closing(store.connect()) as conn, conn.transaction():
+            if options.limits:
+                before: dict[str, Any] = read_options(conn, row.run).get("limits") or {}
+                keep_option(conn, row.run, "limits", {**before, **options.limits})
+            if options.queue:
+                keep_option(conn, row.run, "submitted", options.submitted or {})
+                give(conn, row.run, options.queue)
+            if not decisions:
+                hand_to_workers(conn, row.run)
     record_decisions(store, row.run, decisions, door=options.door)  # with the job
     return queued(row.run, row.workflow)
 

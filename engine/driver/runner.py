@@ -170,8 +170,9 @@ async def go_on(
     store = Store(options.home)
     store.open()
     door = _Door(store, options, renderers, stop, rewire)
-    run = deepest(store.home, find_run(store.home, run, options.workspace).run)
-    row = find_run(store.home, run)
+    row = find_run(store.home, run, options.workspace)
+    if (run := deepest(store.home, row.run)) != row.run:
+        row = find_run(store.home, run)
     check_prompt(store, row, prompt, options)
     if (row.queue or options.queue) and not prompt and options.door != WORKER:
         return left_to_workers(store, row, decisions, options)

@@ -63,9 +63,14 @@ def list_runs(home: Path, status: str | None = None, limit: int | None = None, *
 
     `limit`: of all, only so many of the newest. `like`: values of `workspace`, `parent` or another stored field.
     """
-    stored = "open" if status in ("waiting", "queued", "interrupted") else status
-    rows = [_run_row(row) for row in views.runs(home, stored, None if status else limit, **like)]
-    return [r for r in rows if status is None or r.status == status][:limit]
+    stored = "open" if status in ("queued", "interrupted") else status
+    newest = limit
+    while True:
+        rows = [_run_row(row) for row in views.runs(home, stored, newest, **like)]
+        found = [row for row in rows if status in (None, row.status)][:limit]
+        if newest is None or len(rows) < newest or len(found) == limit:
+            return found
+        newest *= 10  # the rest may be driven, or anything else that isn't stored
 
 
 def named_runs(home: Path, names: Sequence[str]) -> list[RunRow]:
@@ -126,12 +131,10 @@ def waiting_requests(home: Path, run: str | None = None, limit: int | None = Non
     """
     run = run and deepest(home, run)
     found = [
-        Request(
-            r["id"], r["run"], r["asked_at"], _fields(r["id"], r["number"] or 0, json.loads(r["request"]))
-        )
-        for r in views.waiting(home, run, limit)
+        Request(name, of, asked_at, _fields(name, number or 0, json.loads(request)))
+        for name, of, asked_at, request, number in views.waiting(home, run, limit)
     ]
-    first = {r.run: r.asked_at for r in reversed(found)}
+    first = {r.run: r.asked_at for r in sorted(found, key=lambda r: -r.asked_at)}
     return sorted(found, key=lambda r: (first[r.run], r.run, *place_of(r.id)))
 
 
@@ -224,7 +227,8 @@ def check_edit(request: Mapping[str, Any], args: Mapping[str, Any]) -> None:
         raise UserError(f"The edit of {tool} lacks {name!r}, the text that was shown.")
 
 
-def _run_row(row: Row) -> RunRow:
+def _run_row(found: Row) -> RunRow:
+    row: dict[str, Any] = dict(zip(found.keys(), found, strict=True))
     error = json.loads(row["error"]) if row["error"] else None
     alive: bool | None = False
     if row["held"]:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from interlock.engine.options import Decision
 from interlock.engine.read import Request, check_edit, is_foreign, place_of, waiting_requests
-from interlock.engine.store import Store, explained, put
+from interlock.engine.store import Store, explained, note_error, put
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.lineage import RELATED
 from interlock.services.policy.rule import USER
@@ -222,10 +222,12 @@ def record_decisions(
         with conn.transaction():
             for name, answer in chosen:
                 decide(conn, run, name, answer)
-            if conn.execute("select queue from runs where run = ?", (run,)).fetchone()[0]:
-                from interlock.engine.store.queue import hand_to_workers  # its packages come with an extra
+            (queue,) = conn.execute("select queue from runs where run = ?", (run,)).fetchone()
+            if queue:
+                from interlock.engine.store.queue import put_job  # its packages come with an extra
 
-                hand_to_workers(conn, run)
+                note_error(conn, run, None)
+                put_job(conn, run, queue)
 
 
 def _named(waiting: dict[str, Request], decision: Decision) -> list[str]:

@@ -299,11 +299,15 @@ class Audit:
             self.notes.clear()
 
     def write(self, notes: Iterable[Note]) -> None:
-        newest = self.conn.execute("select seq, hash from audit order by seq desc limit 1").fetchone()
-        seq, before = newest or (0, "")
+        kept = kept_head(self._folder, self._key)
+        there = f"(select hash from audit where seq = {kept[0] if kept else 0})"
+        newest = self.conn.execute(
+            f"select seq, hash, {there} from audit order by seq desc limit 1"
+        ).fetchone()
+        seq, before, found = newest or (0, "", None)
         key, now = self._key, time.time()
         rows: list[tuple[object, ...]] = []
-        for note in (*self._cut_off(seq, before), *notes):
+        for note in (*self._cut_off(kept, found), *notes):
             seq += 1
             columns = (seq, now, note.kind, note.run, note.table, note.key, note.body)
             before = hash_of(before, columns)
@@ -311,13 +315,12 @@ class Audit:
         self.conn.executemany("insert into audit values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         self._newest, self._unwritten = (seq, before), True
 
-    def _cut_off(self, newest: int, digest: str) -> Iterable[Note]:
-        """A record of the chain's lost end: the head beside the store is about to be overwritten."""
-        kept = kept_head(self._folder, self._key)
-        if kept is None or kept == (newest, digest) or kept[1] == self._told:
-            return
-        found = self.conn.execute(f"select hash from audit where seq = {kept[0]}").fetchone()
-        if found is None or found[0] != kept[1]:
+    def _cut_off(self, kept: tuple[int, str] | None, found: str | None) -> Iterable[Note]:
+        """A record of the chain's lost end: the head beside the store is about to be overwritten.
+
+        `found`: the hash of the record in the place of the kept one.
+        """
+        if kept is not None and kept[1] not in (found, self._told):
             self._told = kept[1]
             yield Note("", CUT_OFF, "", "[]", json.dumps({"record": kept[0], "hash": kept[1]}))
 

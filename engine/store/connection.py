@@ -2,7 +2,7 @@
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, Self
@@ -225,6 +225,11 @@ class BufferedConnection(ABC):
         """A transaction: it calls `check` and commits at its end, or is taken back."""
         ...
 
+    def write_waiting(self, statements: Iterable[tuple[str, Values]]) -> None:
+        """Write buffered rows in the open transaction."""
+        for sql, values in statements:
+            self.stored(sql, values)
+
     def execute(self, sql: str, values: Values = (), /) -> Rows:
         with self._turn:
             if not self.in_transaction:
@@ -241,8 +246,7 @@ class BufferedConnection(ABC):
                 yield self
                 return
             with self.begun(synced):
-                for sql, values in self._waiting.values():
-                    self.stored(sql, values)
+                self.write_waiting(self._waiting.values())
                 for source in self._sources:
                     source.write()
                 yield self

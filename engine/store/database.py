@@ -69,7 +69,12 @@ def without_password(url: str) -> str:
 def adapter_of(path: Path) -> Adapter:
     if not (path.parent / ADDRESS).exists():
         return sqlite
-    from interlock.engine.store import postgres  # its driver takes 0.3 s to import
+    try:
+        from interlock.engine.store import postgres  # its driver takes 0.3 s to import
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "Runs in PostgreSQL need the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
+        ) from error
 
     return postgres
 

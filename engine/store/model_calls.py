@@ -26,7 +26,15 @@ class SqlModelLog:
     _made: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     """The next ordinal by agent and role; only this drive adds calls."""
 
+    @cached_property
+    def _answered(self) -> set[str]:
+        """Tasks whose call has a reply; this drive alone adds any."""
+        query = "select task from model_calls where run = ?"
+        return {task for (task,) in self.conn.execute(query, (self.run,))}
+
     def recorded(self, task: str) -> Reply | None:
+        if task not in self._answered:
+            return None
         row = self.conn.execute(
             f"select record, model, finish_reason, problem, {_USAGE}, duration_ms "
             "from model_calls where run = ? and task = ?",
@@ -86,6 +94,7 @@ class SqlModelLog:
                 "usd": reply.usage.usd,
             }
             put(conn, "model_calls", row)
+            self._answered.add(call.task)
         return reply.model_copy(update={"record": record, "message": self.transcript.message(record)})
 
 

@@ -1,50 +1,33 @@
 """postgres: the store in PostgreSQL (14 or newer): its connections, its version, and everything that only it knows."""
 
 import json
-import os
 import re
 import time
-from collections.abc import Generator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-try:
-    import psycopg
-    from psycopg.adapt import Buffer, Loader
-    from psycopg.conninfo import conninfo_to_dict, make_conninfo
-    from psycopg.pq import TransactionStatus
-    from psycopg.types.string import TextLoader
-except ImportError as error:
-    from interlock.state.errors import ConfigError
-
-    raise ConfigError(
-        "Runs in PostgreSQL need the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
-    ) from error
+import psycopg
+from psycopg.pq import TransactionStatus
 
 from interlock.engine.store.audit import begin
 from interlock.engine.store.connection import BufferedConnection, Column, Connection, Rows, Values
-from interlock.engine.store.database import address_of, shown
+from interlock.engine.store.database import shown
 from interlock.engine.store.postgres_audit import NOTES, dialect
 from interlock.engine.store.postgres_schema import SCHEMA_VERSION, definitions
+from interlock.engine.store.postgres_sessions import READS, Session, connected, explained
 from interlock.services import faults
-from interlock.state.errors import BusyError, ConfigError, StoreError
+from interlock.state.errors import ConfigError, StoreError
 
 ERRORS = (psycopg.Error,)
 BLOBS = True
 _OLDEST = 140000
 """Server version: 14."""
-_SILENCE = {
-    "connect_timeout": "5",
-    "keepalives_idle": "5",
-    "keepalives_interval": "2",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "8000",
-}
-"""What libpq needs to notice a server that vanished: an error after 8.4 s instead of 27 to 54 s."""
 _ONE_WRITER, _ONE_CHAIN = 0x1A7E_0001, 0x1A7E_0002
 """Advisory locks: of whoever writes and isn't a driver (as SQLite's write lock), and of the audit's end."""
+_ALONE = f"begin; select pg_advisory_xact_lock({_ONE_WRITER})".encode()
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "text": str,
     "bytea": bytes,
@@ -54,14 +37,6 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
 _CHANNEL = "interlock"
 _END = f"select current_setting('{NOTES}', true), pg_notify('{_CHANNEL}', '')".encode()
 """Before each commit: what the triggers noted; and whoever follows is told."""
-
-
-class _Number(Loader):
-    """A sum of integers is one."""
-
-    def load(self, data: Buffer) -> int | float:
-        text = bytes(data)
-        return float(text) if b"." in text else int(text)
 
 
 class _Row(tuple[Any, ...]):
@@ -78,8 +53,12 @@ class _Row(tuple[Any, ...]):
 
 
 def _named(cursor: "psycopg.Cursor[Any]") -> Any:
-    names = {column.name: place for place, column in enumerate(cursor.description or ())}
-    return type("Row", (_Row,), {"names": names})
+    return _row(tuple(column.name for column in cursor.description or ()))
+
+
+@lru_cache(maxsize=64)
+def _row(columns: tuple[str, ...]) -> type[_Row]:
+    return type("Row", (_Row,), {"names": {name: place for place, name in enumerate(columns)}})
 
 
 class PostgresConnection(BufferedConnection):
@@ -93,18 +72,30 @@ class PostgresConnection(BufferedConnection):
     row_lock: str = " for share"
     errors: tuple[type[Exception], ...] = ERRORS
 
-    def __init__(self, path: Path, conn: "psycopg.Connection[Any]", *, buffers: bool = False) -> None:
+    def __init__(self, path: Path, session: Session, *, buffers: bool = False) -> None:
         super().__init__(buffers=buffers)
-        self._conn, self._path = conn, path
+        self.session: Session | None = session
+        """None: closed."""
+        self._path = path
+        self._begun = False
+        self._sending = ExitStack()
+        """What lets statements go without waiting for answers."""
 
     @property
     def raw(self) -> "psycopg.Connection[Any]":
-        """For what writes rows of its own in this transaction: the queue."""
-        return self._conn
+        """For what writes rows of its own in this transaction, and reads each answer: the queue."""
+        self._sending.close()
+        return self._own
+
+    @property
+    def _own(self) -> "psycopg.Connection[Any]":
+        if self.session is None:
+            raise psycopg.OperationalError("the connection is closed")
+        return self.session.conn
 
     @property
     def in_transaction(self) -> bool:
-        return self._conn.info.transaction_status != TransactionStatus.IDLE
+        return self._begun or self._own.info.transaction_status != TransactionStatus.IDLE
 
     def stored(self, sql: str, values: Values = ()) -> Rows:
         given: Any = (
@@ -112,51 +103,75 @@ class PostgresConnection(BufferedConnection):
             if isinstance(values, dict)
             else [_sent(value) for value in values]
         )
-        return self._conn.execute(translated(sql), given)
+        return self._own.execute(translated(sql), given)
 
     def executemany(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
-        with self._conn.cursor() as cursor:
+        with self._own.cursor() as cursor:
             cursor.executemany(translated(sql), rows)
+
+    def write_waiting(self, statements: Iterable[tuple[str, Values]]) -> None:
+        plain = dict[str, list[Values]]()
+        for sql, values in statements:
+            if many(sql) and bytes not in map(type, values):
+                plain.setdefault(sql, []).append(values)
+            else:
+                self.stored(sql, values)
+        for sql, rows in plain.items():
+            as_one, names = many(sql) or ("", [])
+            named = [dict(zip(names, map(_sent, row), strict=True)) for row in rows]
+            self.stored(as_one, (json.dumps(named, ensure_ascii=False),))
 
     @contextmanager
     def begun(self, synced: bool) -> Generator[None]:
         self._audit = self._audit or self._found_audit()
-        self._conn.execute("begin")
+        conn = self._own
+        if self.buffers:  # a driver waits for an answer only where it reads one
+            self._sending.enter_context(conn.pipeline())
         try:
-            if not self.buffers:
-                self._conn.execute("select pg_advisory_xact_lock(%s)", (_ONE_WRITER,))
+            conn.execute(b"begin" if self.buffers else _ALONE)
+            if self.buffers and synced:
+                conn.execute(b"set local synchronous_commit = on")
+            self._begun = True
             yield
+            ended = conn.execute(_END)
             self.check()
-            notes = self._conn.execute(_END).fetchone()
             if self._audit:
-                self._take(notes[0] if notes else None)
+                self._take((ended.fetchone() or (None,))[0])
                 self._audit.append()
-            commit(self._conn)
+            commit(conn, self._sending)
         except BaseException:
-            if self._audit:
-                self._audit.notes.clear()
-            if not self._conn.closed and self.in_transaction:
-                self._conn.execute("rollback")
+            self._take_back()
             raise
+        finally:
+            self._begun = False
         if self._audit:
             self._audit.committed(synced=synced)
+
+    def _take_back(self) -> None:
+        if self._audit:
+            self._audit.notes.clear()
+        with suppress(psycopg.Error):
+            self._sending.close()
+        if not self._own.closed and self._own.info.transaction_status != TransactionStatus.IDLE:
+            self._own.execute(b"rollback")
 
     def _take(self, notes: str | None) -> None:
         """What the triggers noted in this transaction."""
         assert self._audit
         lines = (notes or "").splitlines()
         if lines:
-            self._conn.execute("select pg_advisory_xact_lock(%s)", (_ONE_CHAIN,))
+            self._own.execute("select pg_advisory_xact_lock(%s)", (_ONE_CHAIN,))
         for line in lines:
             self._audit.note(*json.loads(line))
 
     def _found_audit(self) -> Any:
         from interlock.engine.store.audit import Audit
 
-        there = self.stored(
-            "select 1 from pg_tables where tablename = 'audit' and schemaname = current_schema"
-        )
-        return Audit(self, self._path) if there.fetchone() else None
+        assert self.session
+        if not self.session.audited:
+            query = "select 1 from pg_tables where tablename = 'audit' and schemaname = current_schema"
+            self.session.audited = self.stored(query).fetchone() is not None
+        return Audit(self, self._path) if self.session.audited else None
 
     def columns(self, table: str) -> list[Column]:
         found = self.stored(
@@ -171,17 +186,21 @@ class PostgresConnection(BufferedConnection):
         self._audit = begin(self, self._path)
 
     def __del__(self) -> None:
-        self._conn.close()  # as SQLite's connections are, without a warning
+        if self.session:
+            self.session.conn.close()  # as SQLite's connections are, without a warning
 
     def close(self) -> None:
         if self._audit:
             self._audit.committed(synced=True)
-        self._conn.close()
+        session, self.session = self.session, None
+        if session:
+            session.keep()
 
 
-def commit(conn: "psycopg.Connection[Any]") -> None:
-    """By itself, so that checks of kills can stand before and after it."""
-    conn.execute("commit")
+def commit(conn: "psycopg.Connection[Any]", sending: ExitStack) -> None:
+    """By itself, so that checks of kills can stand before and after it. `sending`: what holds answers back."""
+    conn.execute(b"commit")
+    sending.close()
 
 
 def _sent(value: object) -> object:
@@ -189,6 +208,19 @@ def _sent(value: object) -> object:
     if isinstance(value, str):
         return value.replace("\0", "\N{SYMBOL FOR NULL}") if "\0" in value else value
     return int(value) if isinstance(value, bool) else value
+
+
+_INSERTED = re.compile(r"insert into (\w+) \(([^)]+)\) values \([?, ]+\)")
+
+
+@lru_cache(maxsize=64)
+def many(sql: str) -> tuple[str, list[str]] | None:
+    """A plain insertion as one of many rows, which are its only value, in JSON; and the names of their columns."""
+    if not (found := _INSERTED.fullmatch(sql)):
+        return None
+    table, names = found[1], found[2]
+    rows = f"json_populate_recordset(null::{table}, ?)"
+    return f"insert into {table} ({names}) select {names} from {rows}", names.split(", ")
 
 
 _PLACES = re.compile(r"'[^']*'|\?|(?<![:\w]):([a-z_]+)|%")
@@ -213,90 +245,30 @@ def exists(path: Path) -> bool:  # noqa: ARG001 - whether it answers shows when 
 
 def connect(
     path: Path,
-    synchronous: Literal["NORMAL", "FULL"],  # noqa: ARG001 - every commit is durable
+    synchronous: Literal["NORMAL", "FULL"],  # noqa: ARG001 - only a driver's commits may wait for the disk
     *,
     buffers: bool = False,
     patience_s: float = faults.BUSY_TIMEOUT_S,
 ) -> PostgresConnection:
     """Connect for writing. `patience_s`: how long it waits for other writers."""
     limits = f"-c lock_timeout={int(patience_s * 1000)} -c idle_in_transaction_session_timeout=10000"
-    options = f"{limits} -c synchronous_commit=on"  # whatever the server's default is
-    return PostgresConnection(path, _connected(path, options), buffers=buffers)
+    # Whatever the server's default is. A driver waits for the disk where that is asked for, as with SQLite.
+    options = f"{limits} -c synchronous_commit={'off' if buffers else 'on'}"
+    return PostgresConnection(path, connected(path, options), buffers=buffers)
 
 
 def connect_reader(path: Path) -> PostgresConnection:
     """A connection that only reads, whose rows know their columns' names."""
-    # A session that only reads isn't `read-write`, which an address asks for to find the primary among its hosts.
-    wanted = conninfo_to_dict(address_of(path)).get("target_session_attrs")
-    primary = {"target_session_attrs": "primary"} if wanted == "read-write" else {}
-    conn = _connected(path, "-c default_transaction_read_only=on", **primary)
-    conn.row_factory = _named
-    return PostgresConnection(path, conn)
-
-
-def sign_in(path: Path, **more: str) -> str:
-    """What libpq needs; a password comes from the environment, of which libpq sees nothing secret any more."""
-    address, password = address_of(path), os.environ.get("PGPASSWORD", "")
-    given = conninfo_to_dict(address)
-    if password and "password" not in given:
-        more["password"] = password
-    return make_conninfo(address, **{k: v for k, v in _SILENCE.items() if k not in given}, **more)
-
-
-def _connected(path: Path, options: str, **more: str) -> "psycopg.Connection[Any]":
-    with explained(path):
-        address = sign_in(path, application_name="interlock", options=options, **more)
-        conn: psycopg.Connection[Any] = psycopg.connect(address, autocommit=True)
-        conn.adapters.register_loader("numeric", _Number)
-        conn.adapters.register_loader("json", TextLoader)
-        return conn
-
-
-@contextmanager
-def explained(path: Path) -> Generator[None]:
-    """Convert errors of the database and the disk to one line that says what to do."""
-    try:
-        yield
-    except psycopg.Error as error:
-        raise _explain(error, shown(path)) from error
-    except OSError as error:
-        raise faults.explain_disk(error, path) from error
-
-
-def _explain(error: psycopg.Error, store: str) -> StoreError | BusyError | ConfigError:
-    said = " ".join(str(error.diag.message_primary or error).split())
-    said = (
-        said.removeprefix("connection failed: ")
-        .partition(" Is the server running on that host")[0]
-        .rstrip(".")
-    )
-    code = error.sqlstate or ""
-    if code in ("55P03", "40P01"):  # lock_timeout, deadlock
-        return BusyError(f"The store {store!r} is busy: other processes write to it. Try again.")
-    if code == "53100":
-        return StoreError(
-            f"No space left on the server of {store!r}. Free some, then try again. Workers go on by themselves."
-        )
-    refused = said.partition("FATAL: ")[2] if not code else ""  # at sign-in the driver knows no code
-    if code == "53300" or "too many connections" in refused or "connection slots" in refused:
-        return StoreError(
-            f"The server of {store!r} takes no more connections ({said}). Raise max_connections."
-        )
-    if code == "42501":
-        return StoreError(
-            f"Missing rights in {store!r}: {said}. Grant them with: interlock fleet init --print"
-        )
-    if code.startswith("28") or code == "3D000" or (refused and "the database system is" not in refused):
-        return ConfigError(f"Can't sign in to {store!r}: {said}. Check INTERLOCK_STORE.")
-    if isinstance(error, psycopg.OperationalError) and (not code or code.startswith(("08", "57P"))):
-        return StoreError(
-            f"Can't reach the store {store!r}: {said}. Check that its server runs, then try again."
-        )
-    return StoreError(f"The store {store!r} failed: {said}. Check it with: interlock doctor --store")
+    session = connected(path, READS)
+    session.conn.row_factory = _named
+    return PostgresConnection(path, session)
 
 
 def version(conn: Connection, path: Path) -> int:
     """Version of the schema; 0: there is none yet. Raises `StoreError` if it is newer than this program's."""
+    session = conn.session if isinstance(conn, PostgresConnection) else None
+    if session and session.current:
+        return SCHEMA_VERSION
     (server,) = conn.execute("select current_setting('server_version_num')::int").fetchone()
     if server < _OLDEST:
         raise StoreError(
@@ -308,6 +280,8 @@ def version(conn: Connection, path: Path) -> int:
             f"The store {shown(path)!r} was written by a newer Interlock (version {found}, this one reads "
             f"{SCHEMA_VERSION}). Upgrade, or choose another with INTERLOCK_STORE."
         )
+    if session:
+        session.current = found == SCHEMA_VERSION
     return found
 
 
@@ -375,7 +349,7 @@ class _Changes:
     def __call__(self) -> bool:
         try:
             if self._conn is None:
-                self._conn = _connected(self._path, "")
+                self._conn = connected(self._path, "").conn
                 self._conn.execute(f"listen {_CHANNEL}".encode())
                 return True
             return bool([*self._conn.notifies(timeout=0)])

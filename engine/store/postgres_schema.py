@@ -5,14 +5,11 @@ from collections.abc import Iterator
 from importlib.resources import files
 
 from interlock.engine.store.audit import SCHEMA
-from interlock.engine.store.blobs import SCHEMA as BLOBS
-from interlock.engine.store.limits import SCHEMA as LIMITS
 from interlock.engine.store.postgres_audit import FUNCTIONS, triggers
-from interlock.engine.store.schedules import SCHEMA as SCHEDULES
 from interlock.engine.store.sqlite import ADDED
 from interlock.engine.store.sqlite import SCHEMA_VERSION as OF_TABLES
 
-SCHEMA_VERSION = OF_TABLES + 2
+SCHEMA_VERSION = OF_TABLES + 3
 """Of the tables that SQLite has, too, and of those that only a server's store has."""
 _FIRST = 10
 """Version of the schema of the oldest stores here."""
@@ -29,7 +26,7 @@ _INDEXES = (
     "runs_status on runs (status, updated)",
     "runs_workspace on runs (workspace, updated)",
     "runs_parent on runs (parent) where parent is not null",
-    "runs_open on runs (queue) where queue is not null and status = 'open'",
+    "runs_loose on runs (run) where queue is not null and status = 'open'",
     "chain_run on chain (run)",
     "chain_parent on chain (parent)",
     "lease_held on lease (run) where held = 1",
@@ -51,14 +48,17 @@ def schema_of(text: str) -> str:
 
 def definitions() -> Iterator[str]:
     """The statements that make the tables, or what a store of an earlier version lacks of them, and the triggers."""
+    from interlock.engine.store import blobs, limits, schedules  # of which lists and pages need nothing
+
     yield "create table if not exists store_version (version bigint primary key, at double precision)"
     schema = files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
     yield from (part.strip() for part in schema_of(schema).split(";\n") if part.strip())
     for changed, table, name, kind, _ in ADDED:
         if changed > _FIRST:
             yield f"alter table {table} add column if not exists " + schema_of(f"{name} {kind}")
-    for own in (BLOBS, LIMITS, SCHEDULES):
-        yield from (part.strip() for part in schema_of(own).split(";\n"))
+    for own in (blobs, limits, schedules):
+        yield from (part.strip() for part in schema_of(own.SCHEMA).split(";\n"))
+    yield "drop index if exists runs_open"
     yield from (f"create index if not exists {index}" for index in _INDEXES)
     yield from (FUNCTIONS.strip(), schema_of(SCHEMA).strip(), *triggers())
 

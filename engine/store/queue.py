@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine.store import note_error, read_options
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.lineage import first_task, with_subtasks
-from interlock.engine.store.runs import set_status
+from interlock.engine.store.lineage import IS_SUBTASK, first_task, with_subtasks
 from interlock.state.errors import PASSING, ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ class Unsure(NamedTuple):
 
 def app(store: Path | None = None) -> "App":
     """The queue as a worker of this database uses it; without a store it uses that one's own connections."""
-    from interlock.engine.store.postgres import sign_in
+    from interlock.engine.store.postgres_sessions import sign_in
 
     try:
         from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
@@ -132,10 +131,9 @@ def put_job(
     last got further. `model`: for a run that waits for a limit, whose; empty: not for a model's. Raises `StoreError` if
     the store has no queue.
     """
-    (found,) = conn.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()
+    (found, now) = conn.execute("select to_regclass('procrastinate_jobs') is not null, now()").fetchone()
     if not found:
         raise StoreError("The store has no queue yet. Set it up with: interlock fleet init")
-    (now,) = conn.execute("select now()").fetchone()
     later: Any = {"schedule_at": now + timedelta(seconds=after_s)} if after_s else {}
     whose = submitted(conn, run)
     later["priority"] = _priority(conn, run, whose, queue)
@@ -160,8 +158,9 @@ def defer(
 
 
 def submitted(conn: Connection, run: str) -> Submitted:
-    workflow, queue = conn.execute("select workflow, queue from runs where run = ?", (run,)).fetchone()
-    kept: dict[str, Any] = read_options(conn, run).get("submitted") or {}
+    columns = "select workflow, queue, options from runs where run = ?"
+    workflow, queue, options = conn.execute(columns, (run,)).fetchone()
+    kept: dict[str, Any] = json.loads(options).get("submitted") or {}
     return Submitted(kept.get("user", ""), kept.get("priority", 0), workflow, queue or "")
 
 
@@ -170,28 +169,19 @@ def _priority(conn: Connection, run: str, whose: Submitted, queue: str) -> int:
 
     Nobody who comes later gets in before the front of the line. A run that is put back keeps its place.
     """
-    kept = conn.execute("select priority from procrastinate_jobs where lock = ? and status = 'doing'", (run,))
-    if row := kept.fetchone():
-        return row[0]
     top = whose.priority * _LEVEL
-    line = (
-        "from procrastinate_jobs where status = 'todo' and queue_name = ? and priority > ? and priority <= ?"
-    )
-    place = (queue, top - _LEVEL, top)
-    (front,) = conn.execute(f"select max(priority) {line}", place).fetchone()
+    place = {"queue": queue, "bottom": top - _LEVEL, "top": top, "run": run, "user": whose.user}
+    kept, front, last = conn.execute(_PLACE, place).fetchone()
+    if kept is not None:
+        return kept
     if front is None:
         return top
-    (last,) = conn.execute(
-        f"select min(priority) {line} and args ->> 'user' = ?", (*place, whose.user)
-    ).fetchone()
     return front if last is None else max(min(front, last - 1), top - _LEVEL + 1)
 
 
 def _steps(conn: Connection, run: str) -> int:
     """How far the run is, with its subtasks; grows with each node that ended."""
-    runs = with_subtasks(conn, run)
-    sql = f"select count(*) from steps where run in ({', '.join('?' * len(runs))})"
-    return conn.execute(sql, runs).fetchone()[0]
+    return conn.execute(_TAKEN, (run,)).fetchone()[0]
 
 
 def _own(conn: Connection) -> Any:
@@ -298,6 +288,8 @@ def last_death(conn: Connection, run: str) -> str:
 
 def give_up(conn: Connection, run: str, kind: str, why: str) -> None:
     """Inside a transaction: end a run that can't be driven; a person may resume it."""
+    from interlock.engine.store.runs import set_status  # lists of jobs need none of its imports
+
     note_error(conn, run, {"type": kind, "message": why})
     (step,) = conn.execute("select step from runs where run = ?", (run,)).fetchone()
     set_status(conn, run, "failed", "failed", step)
@@ -315,25 +307,50 @@ def _waits(error: str | None) -> str:
     return found["of"] if found.get("type") == "limit" else ""
 
 
+_LINE = (
+    "from procrastinate_jobs where status = 'todo' and queue_name = :queue and priority > :bottom "
+    "and priority <= :top"
+)
+_PLACE = f"""
+select (select priority from procrastinate_jobs where lock = :run and status = 'doing'),
+       (select max(priority) {_LINE}), (select min(priority) {_LINE} and args ->> 'user' = :user)
+"""
+_TAKEN = f"""
+with recursive family (run) as (
+    select run from runs where run = ?
+    union select c.run from runs c join family f on c.parent = f.run where {IS_SUBTASK}
+) select cast(sum((select count(*) from steps s where s.run = f.run)) as bigint) from family f
+"""
 _ASKED = "a.answer is null and a.superseded = 0 and a.interrupt is not null"
 _NOT_ASKED = f"not exists (select 1 from approvals a where a.run = r.run and {_ASKED})"
-_MAY_GO_ON = f"coalesce(cast(r.error as json) ->> 'type', 'died') in {PASSING} and {_NOT_ASKED}"
+_PASSES = f"coalesce(cast(r.error as json) ->> 'type', 'died') in {PASSING}"
+_MAY_GO_ON = f"{_PASSES} and {_NOT_ASKED}"
 _IS_DUE = f"r.status not in ('done', 'cancelled') and {_MAY_GO_ON}"
-# Last: runs that are over, whose worker died before it delivered what they changed.
+_STALLED = (
+    "w.id is null or w.last_heartbeat < now() - make_interval(secs => cast(:stalled as double precision))"
+)
+_SIGNS = "coalesce(l.epoch, 0), coalesce(l.beat, 0), coalesce(l.held, 0)"
+# Those with a job; those without one that wait for nobody, of whom only indexes are read; and those that are over,
+# whose worker died before it delivered what they changed.
 _UNSURE = f"""
-select r.run, j.id, r.queue, j.worker_id,
-       j.id is not null and (w.id is null or w.last_heartbeat < now() - make_interval(secs => :stalled)),
-       coalesce(l.epoch, 0), coalesce(l.beat, 0), coalesce(l.held, 0)
-from runs r left join lease l on l.run = r.run
-left join procrastinate_jobs j on j.lock = r.run and j.status = 'doing'
-left join procrastinate_workers w on w.id = j.worker_id
-where r.queue is not null and r.status = 'open' and (j.id is not null or {_IS_DUE})
-      and not exists (select 1 from procrastinate_jobs t where t.lock = r.run and t.status = 'todo')
+with loose as materialized (
+    select r.run from runs r where r.queue is not null and r.status = 'open' and {_NOT_ASKED} and not exists (
+        select 1 from procrastinate_jobs t where t.lock = r.run and t.status in ('todo', 'doing'))
+)
+select r.run, j.id, r.queue, j.worker_id, {_STALLED}, {_SIGNS}
+from procrastinate_jobs j join runs r on r.run = j.lock and r.status = 'open' and r.queue is not null
+left join procrastinate_workers w on w.id = j.worker_id left join lease l on l.run = r.run
+where j.status = 'doing' and not exists (
+    select 1 from procrastinate_jobs t where t.queueing_lock = r.run and t.status = 'todo')
+union all
+select r.run, null, r.queue, null, false, {_SIGNS}
+from loose o cross join lateral (select run, queue, error from runs where run = o.run limit 1) r
+left join lease l on l.run = r.run where {_PASSES}
 union all
 select r.run, j.id, r.queue, j.worker_id, true, 0, 0, 0
 from procrastinate_jobs j join runs r on r.run = j.lock and r.status <> 'open'
 left join procrastinate_workers w on w.id = j.worker_id
-where j.status = 'doing' and (w.id is null or w.last_heartbeat < now() - make_interval(secs => :stalled))
+where j.status = 'doing' and ({_STALLED})
 """
 _WORKERS = """
 select id, cast(extract(epoch from now() - last_heartbeat) as double precision)

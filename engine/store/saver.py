@@ -279,6 +279,7 @@ class Saver(BaseCheckpointSaver[int]):
             "runs",
             "update runs set step = ?, updated = ?, status = ?, outcome = ? where run = ?",
             (metadata.get("step", 0), time.time(), status, outcome, thread),
+            ("runs", thread),
         )
 
     def _status(self, values: dict[str, Any], before: str) -> tuple[str, str]:

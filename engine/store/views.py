@@ -28,9 +28,14 @@ left join (select parent, count(*) as number from runs
            and status not in ('done', 'cancelled') group by parent) s on s.parent = c.run
 order by c.updated desc
 """
+_MAY_WAIT = f"""
+(exists (select 1 from approvals a where a.run = runs.run and {_WAITS})
+ or exists (select 1 from runs s where s.parent = runs.run and s.subtask_of = s.parent
+            and s.status not in ('done', 'cancelled')))
+"""
 _WAITING = (
     "select a.id, a.run, a.asked_at, a.request, a.number from approvals a join runs r on r.run = a.run "
-    f"where {_WAITS} and r.status not in ('done', 'failed', 'cancelled') {{}}order by a.asked_at, a.seq"
+    f"where {_WAITS} and r.status not in ('done', 'failed', 'cancelled') {{}}"
 )
 _WAITED_LONGEST = (
     "and a.run in (select a.run from approvals a "
@@ -41,14 +46,16 @@ _WAITED_LONGEST = (
 def runs(home: Path, status: str | None = None, limit: int | None = None, **like: str) -> list[Row]:
     """Runs with their lease, number of waiting requests and subtasks, tokens and cost: newest first.
 
-    `status`: as it is stored, or `running`: those whose lease somebody holds. `limit`: only so many of the newest.
+    `status`: as it is stored, or `running`: those whose lease somebody holds, or `waiting`: those that have a request
+    or a subtask, whether they are driven or not. `limit`: only so many of the newest.
     `like`: columns and their values.
     """
-    held = status == "running"
-    wanted = {**like, **({"status": status} if status and not held else {})}
+    held, waits = status == "running", status == "waiting"
+    wanted = {**like, **({"status": "open" if waits else status} if status and not held else {})}
     parts = [
         *(f"{column} = ?" for column in wanted),
         *["run in (select run from lease where held = 1)"] * held,
+        *[_MAY_WAIT] * waits,
     ]
     which = f"where {' and '.join(parts)} " if parts else ""
     newest, most = ("order by updated desc limit ?", [limit]) if limit is not None else ("", [])
@@ -69,7 +76,7 @@ def beginning(home: Path, name: str, limit: int) -> list[Row]:
 
 
 def waiting(home: Path, run: str | None, limit: int | None = None) -> list[Row]:
-    """Requests of a run, or of all, that wait for a person: id, run, asked_at, request, number; in the order asked.
+    """Requests of a run, or of all, that wait for a person: id, run, asked_at, request, number.
 
     `limit`: only those of so many runs that have waited longest.
     """

@@ -1,0 +1,157 @@
+"""postgres_sessions: connections to the server: signing in, a connection's next use, and its errors in one line."""
+
+import atexit
+import os
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from select import POLLIN, poll
+from threading import Timer
+from typing import Any
+
+import psycopg
+from psycopg.adapt import Buffer, Loader
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
+from psycopg.types.string import TextLoader
+
+from interlock.engine.store.database import address_of, shown
+from interlock.services import faults
+from interlock.state.errors import BusyError, ConfigError, StoreError
+
+_SILENCE = {
+    "connect_timeout": "5",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "8000",
+}
+"""What libpq needs to notice a server that vanished: an error after 8.4 s instead of 27 to 54 s."""
+READS = "-c default_transaction_read_only=on"
+_KEPT_S = 2.0
+"""Seconds after it was made within which a connection is used again: one takes as long as 30 statements."""
+_Key = tuple[int, str, str]
+"""Process, server and options: sessions with the same are interchangeable."""
+
+
+@dataclass(eq=False)
+class Session:
+    """A connection to the server, with what was found out on it."""
+
+    key: _Key
+    conn: "psycopg.Connection[Any]"
+    made: float
+    timer: Timer | None = None
+    current: bool = False
+    """The schema is this version's."""
+    audited: bool = False
+
+    def is_usable(self) -> bool:
+        """It is young, outside a transaction, and the server hasn't said anything, as it does at its end."""
+        if self.conn.closed or time.monotonic() - self.made > _KEPT_S:
+            return False
+        told = poll()
+        told.register(self.conn.fileno(), POLLIN)
+        return self.conn.info.transaction_status == TransactionStatus.IDLE and not told.poll(0)
+
+    def keep(self) -> None:
+        """For the next use, but not for long: the server has few connections."""
+        if not self.is_usable() or _kept.setdefault(self.key, self) is not self:
+            self.conn.close()
+        elif self.timer is None:
+            self.timer = Timer(_KEPT_S, _let_go, [self])
+            self.timer.daemon = True
+            self.timer.start()
+
+
+_kept: dict[_Key, Session] = {}
+
+
+def _let_go(session: Session) -> None:
+    found = _kept.pop(session.key, None)
+    if found is session:
+        session.conn.close()
+    elif found:
+        found.keep()
+
+
+@atexit.register
+def _let_all_go() -> None:
+    for session in [*_kept.values()]:
+        if session.key[0] == os.getpid():
+            session.conn.close()
+
+
+class _Number(Loader):
+    """A sum of integers is one."""
+
+    def load(self, data: Buffer) -> int | float:
+        text = bytes(data)
+        return float(text) if b"." in text else int(text)
+
+
+def sign_in(path: Path, **more: str) -> str:
+    """What libpq needs; a password comes from the environment, of which libpq sees nothing secret any more."""
+    address, password = address_of(path), os.environ.get("PGPASSWORD", "")
+    given = conninfo_to_dict(address)
+    if password and "password" not in given:
+        more["password"] = password
+    if READS in more.get("options", "") and given.get("target_session_attrs") == "read-write":
+        more["target_session_attrs"] = "primary"  # a session that only reads would be turned away
+    return make_conninfo(address, **{k: v for k, v in _SILENCE.items() if k not in given}, **more)
+
+
+def connected(path: Path, options: str) -> Session:
+    """A session of its own; `keep` it after its use."""
+    key = (os.getpid(), address_of(path), options)
+    if (kept := _kept.pop(key, None)) and kept.is_usable():
+        return kept
+    if kept:
+        kept.conn.close()
+    with explained(path):
+        address = sign_in(path, application_name="interlock", options=f"{options} -c jit=off")
+        conn: psycopg.Connection[Any] = psycopg.connect(address, autocommit=True)
+        conn.adapters.register_loader("numeric", _Number)
+        conn.adapters.register_loader("json", TextLoader)
+        return Session(key, conn, time.monotonic())
+
+
+@contextmanager
+def explained(path: Path) -> Generator[None]:
+    """Convert errors of the database and the disk to one line that says what to do."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _explain(error, shown(path)) from error
+    except OSError as error:
+        raise faults.explain_disk(error, path) from error
+
+
+def _explain(error: psycopg.Error, store: str) -> StoreError | BusyError | ConfigError:
+    said = " ".join(str(error.diag.message_primary or error).split()).removeprefix("connection failed: ")
+    said = said.partition(" Is the server running on that host")[0].rstrip(".")
+    code = error.sqlstate or ""
+    if code in ("55P03", "40P01"):  # lock_timeout, deadlock
+        return BusyError(f"The store {store!r} is busy: other processes write to it. Try again.")
+    if code == "53100":
+        return StoreError(
+            f"No space left on the server of {store!r}. Free some, then try again. Workers go on by themselves."
+        )
+    refused = said.partition("FATAL: ")[2] if not code else ""  # at sign-in the driver knows no code
+    if code == "53300" or "too many connections" in refused or "connection slots" in refused:
+        return StoreError(
+            f"The server of {store!r} takes no more connections ({said}). Raise max_connections."
+        )
+    if code == "42501":
+        return StoreError(
+            f"Missing rights in {store!r}: {said}. Grant them with: interlock fleet init --print"
+        )
+    if code.startswith("28") or code == "3D000" or (refused and "the database system is" not in refused):
+        return ConfigError(f"Can't sign in to {store!r}: {said}. Check INTERLOCK_STORE.")
+    if isinstance(error, psycopg.OperationalError) and (not code or code.startswith(("08", "57P"))):
+        return StoreError(
+            f"Can't reach the store {store!r}: {said}. Check that its server runs, then try again."
+        )
+    return StoreError(f"The store {store!r} failed: {said}. Check it with: interlock doctor --store")
