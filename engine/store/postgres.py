@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache
@@ -19,6 +18,7 @@ from interlock.engine.store.postgres_audit import NOTES, dialect
 from interlock.engine.store.postgres_schema import SCHEMA_VERSION, definitions
 from interlock.engine.store.postgres_sessions import READS, Session, connected, explained
 from interlock.services import faults
+from interlock.state.clock import follow, unix_time
 from interlock.state.errors import ConfigError, StoreError
 
 ERRORS = (psycopg.Error,)
@@ -269,7 +269,9 @@ def version(conn: Connection, path: Path) -> int:
     session = conn.session if isinstance(conn, PostgresConnection) else None
     if session and session.current:
         return SCHEMA_VERSION
-    (server,) = conn.execute("select current_setting('server_version_num')::int").fetchone()
+    about = "select current_setting('server_version_num')::int, extract(epoch from clock_timestamp())::float8"
+    server, clock = conn.execute(about).fetchone()
+    follow(clock)
     if server < _OLDEST:
         raise StoreError(
             f"The server of {shown(path)!r} is PostgreSQL {server // 10000}; expected 14 or newer."
@@ -304,7 +306,7 @@ def migrate(conn: PostgresConnection) -> None:
         conn.audited()
         conn.execute(
             "insert into store_version values (?, ?) on conflict (version) do update set at = excluded.at",
-            (SCHEMA_VERSION, time.time()),
+            (SCHEMA_VERSION, unix_time()),
         )
 
 
