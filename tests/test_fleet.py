@@ -97,8 +97,9 @@ def _look_only(page: httpx.Client, why: str) -> None:
     assert {path: page.get(path).status_code for path in seen} == dict.fromkeys(seen, 200)
     assert len(page.post("/threads/search", json={}).json()) == 2
     acts = [f"/api/runs/{names[0]}/{act}" for act in ("decide", "prompt", "stop", "fork", "rewind", "undo")]
-    for path in ("/api/runs", *acts, "/threads", "/runs/wait", "/store/items"):
-        told = page.request("PUT" if path == "/store/items" else "POST", path, json={})
+    swap = f"/api/runs/{names[0]}/replay?swap=finish={__file__}:run"
+    for path in ("/api/runs", *acts, "/threads", "/runs/wait", "/store/items", swap):
+        told = page.request({"/store/items": "PUT", swap: "GET"}.get(path, "POST"), path, json={})
         assert (told.status_code, why in told.json()["detail"]) == (403, True), (path, told.text)
 
 
