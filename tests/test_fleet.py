@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -96,8 +97,9 @@ def _look_only(page: httpx.Client, why: str) -> None:
     assert {path: page.get(path).status_code for path in seen} == dict.fromkeys(seen, 200)
     assert len(page.post("/threads/search", json={}).json()) == 2
     acts = [f"/api/runs/{names[0]}/{act}" for act in ("decide", "prompt", "stop", "fork", "rewind", "undo")]
-    for path in ("/api/runs", *acts, "/threads", "/runs/wait", "/store/items"):
-        told = page.request("PUT" if path == "/store/items" else "POST", path, json={})
+    swap = f"/api/runs/{names[0]}/replay?swap=finish={__file__}:run"
+    for path in ("/api/runs", *acts, "/threads", "/runs/wait", "/store/items", swap):
+        told = page.request({"/store/items": "PUT", swap: "GET"}.get(path, "POST"), path, json={})
         assert (told.status_code, why in told.json()["detail"]) == (403, True), (path, told.text)
 
 
@@ -477,6 +479,23 @@ def test_a_run_that_kills_its_process_three_times_is_given_up_with_the_reason(
     assert row["status"] == "failed"
     assert "died 3 times without getting further; its process died (SIGKILL)" in row["error"]["message"]
     assert (work / "tries.txt").read_text() == "try\n" * 3
+
+
+def test_a_host_whose_clock_is_wrong_counts_by_the_databases(
+    fleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    true = time.time
+    monkeypatch.setattr("interlock.engine.store.postgres_sessions._KEPT_S", 0.0)  # each connection is new
+    monkeypatch.setattr("interlock.state.clock._ahead", 0.0)  # afterwards, too
+    for wrong_s in (3600, -3600):
+        monkeypatch.setattr(time, "time", lambda by=wrong_s: true() + by)
+        _begin(fleet, tmp_path)
+    with psycopg.connect(os.environ["INTERLOCK_STORE"]) as conn:
+        late = "select max(abs(updated - extract(epoch from now()))) < 60 from runs"
+        assert conn.execute(late).fetchone() == (True,)
+    assert all("just now" in line for line in fleet("runs").out.splitlines()[1:])
 
 
 def test_a_job_is_put_back_on_the_databases_clock(

@@ -101,6 +101,7 @@ def test_each_figure_is_counted_over_all_runs_by_the_databases_clock(
 ) -> None:
     from interlock.engine.store.limits import applying, count, wait_for
 
+    monkeypatch.setattr("interlock.state.clock._ahead", 0.0)  # afterwards, too
     monkeypatch.setattr(time, "time", lambda: 0.0)
     for number, (figure, (most, said)) in enumerate(FIGURES.items()):
         user = f"anna{number}"

@@ -4,13 +4,13 @@ import os
 import re
 import shutil
 import sys
-import time
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from interlock.state.clock import unix_time
 from interlock.state.text import counted as counted
 from interlock.state.text import cut as cut
 from interlock.state.text import diff_stat as diff_stat
@@ -101,7 +101,7 @@ def plain(output: str) -> str:
 
 def ago(then: float, now: float | None = None) -> str:
     """How long ago; `then` is Unix time."""
-    seconds = max((time.time() if now is None else now) - then, 0)
+    seconds = max((unix_time() if now is None else now) - then, 0)
     return "just now" if seconds < 10 else f"{elapsed(seconds)} ago"
 
 

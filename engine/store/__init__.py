@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 import zlib
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
@@ -16,6 +15,7 @@ from interlock.engine.store.database import changes as changes
 from interlock.engine.store.tables import TABLE
 from interlock.services.faults import BUSY_TIMEOUT_S
 from interlock.services.files.disk import private_directory
+from interlock.state.clock import unix_time
 from interlock.state.errors import InterlockError, StoreError, UserError
 
 PARTS = (
@@ -262,5 +262,5 @@ def note_error(conn: Connection, run: str, error: Mapping[str, str] | None) -> N
     with conn.transaction():
         conn.execute(
             "update runs set error = ?, updated = ? where run = ?",
-            (json.dumps(error) if error else None, time.time(), run),
+            (json.dumps(error) if error else None, unix_time(), run),
         )

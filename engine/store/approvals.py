@@ -4,7 +4,6 @@ import getpass
 import json
 import os
 import socket
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from interlock.engine.store.lineage import RELATED
 from interlock.services.policy.rule import USER
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import Answer, ApprovalRequest, SavedRules, SessionRule
+from interlock.state.clock import unix_time
 from interlock.state.errors import UserError
 from interlock.state.text import clean, clean_json, first_fault
 from interlock.tools.table import TOOLS
@@ -43,7 +43,7 @@ class SqlApprovals:
             order = "select coalesce(max(seq), 0) + 1 from approvals where run = ?"
             (seq,) = conn.execute(order, (self.run,)).fetchone()
             row = {"id": name, "run": self.run, "seq": seq, "key": request.key, "request": text}
-            row["asked_at"] = time.time()
+            row["asked_at"] = unix_time()
             put(conn, "approvals", row)
         return name
 
@@ -274,7 +274,7 @@ def _answer(waiting: dict[str, Request], name: str, decision: Decision, by: str,
         text=clean(decision.text) if decision.text else None,
         by=clean(by) or f"{this_user()}@{socket.gethostname()}",
         door=decision.door or door,
-        at=time.time(),
+        at=unix_time(),
     )
 
 

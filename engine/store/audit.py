@@ -11,7 +11,6 @@ import hmac
 import json
 import os
 import secrets
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from interlock.engine.store.tables import TABLE
 from interlock.services.files.disk import CLOSED_FILE, private_directory
+from interlock.state.clock import unix_time
 from interlock.state.errors import StoreError
 
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ class Audit:
             f"select seq, hash, {there} from audit order by seq desc limit 1"
         ).fetchone()
         seq, before, found = newest or (0, "", None)
-        key, now = self._key, time.time()
+        key, now = self._key, unix_time()
         rows: list[tuple[object, ...]] = []
         for note in (*self._cut_off(kept, found), *notes):
             seq += 1

@@ -3,7 +3,6 @@
 import hmac
 import json
 import re
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLE
 from interlock.services.transcript import record_id
+from interlock.state.clock import unix_time
 from interlock.state.errors import UserError
 
 _Rows = dict[tuple[str, str], Record]
@@ -51,7 +51,7 @@ def head(home: Path) -> dict[str, Any]:
         raise UserError(
             "There is no audit record yet: nothing has run. Start with: interlock -p 'what to do'"
         )
-    made: dict[str, Any] = {"seq": row[0], "hash": row[1], "at": round(time.time(), 3)}
+    made: dict[str, Any] = {"seq": row[0], "hash": row[1], "at": round(unix_time(), 3)}
     public, signature = sign(key_of(home / "audit"), _signed(made))
     return {**made, "key": public, "signature": signature}
 

@@ -1,6 +1,5 @@
 """blobs: what is too long for a row, and snapshots: files beside SQLite, rows beside PostgreSQL, without files."""
 
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from interlock.engine.store.database import explained
 from interlock.services.files.blobs import Blobs
 from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import replace_file, store_file
+from interlock.state.clock import unix_time
 
 if TYPE_CHECKING:
     from interlock.services.snapshots.snapshots import Repository
@@ -71,7 +71,7 @@ def put_blob(conn: Connection, name: str, body: bytes | BinaryIO, owner: str = "
     file = BytesIO(body) if isinstance(body, bytes) else body
     part, piece = 0, file.read(_PIECE)
     while piece or not part:
-        conn.later("blobs", sql, (name, part, piece, owner, base, time.time()))
+        conn.later("blobs", sql, (name, part, piece, owner, base, unix_time()))
         part, piece = part + 1, file.read(_PIECE)
 
 

@@ -1,6 +1,5 @@
 """hook_calls: the log of hooks that fired: an intent before each, its reply after, so that a kill loses neither."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.reply import Reply
+from interlock.state.clock import unix_time
 from interlock.state.errors import StoreError
 from interlock.state.run import HookEvent
 
@@ -76,7 +76,7 @@ class HookLog:
         """Commit a hook's reply; `last` also closes the firing."""
         text = reply.model_dump_json()
         file = blobs_of(self.conn, self.outputs).keep(text.encode())
-        row = (None if file else text, file, time.time(), self.epoch)
+        row = (None if file else text, file, unix_time(), self.epoch)
         with self.conn.transaction() as conn:
             conn.execute(
                 "update hook_calls set state = 'done', reply = ?, reply_file = ?, done_at = ?, epoch = ? "
@@ -108,13 +108,13 @@ class HookLog:
 
     def _close(self, conn: Connection, firing: Firing) -> None:
         about = {"name": "", "source": "", "command": "", "idempotent": True}
-        state = {"place": -1, "attempt": 1, "state": "done", "done_at": time.time()}
+        state = {"place": -1, "attempt": 1, "state": "done", "done_at": unix_time()}
         self._put(conn, "keep", firing, hook=WHOLE, **about, **state)
 
     def _put(
         self, conn: Connection, again: Literal["replace", "keep"], firing: Firing, **columns: object
     ) -> None:
-        row = {"run": self.run, **firing._asdict(), "epoch": self.epoch, "intent_at": time.time(), **columns}
+        row = {"run": self.run, **firing._asdict(), "epoch": self.epoch, "intent_at": unix_time(), **columns}
         put(conn, "hook_calls", row, again)
 
     def _reply(self, text: str | None, file: str | None) -> Reply | None:

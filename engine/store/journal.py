@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
@@ -21,6 +20,7 @@ from interlock.engine.store.tables import TABLE
 from interlock.graphs._langgraph import storable_types
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult
+from interlock.state.clock import unix_time
 from interlock.state.deps import Transcript
 from interlock.state.errors import RunError, StoreError
 from interlock.state.journal import EffectRow, JournalRow
@@ -106,7 +106,7 @@ class SqlJournal:
         if row.state == "done":
             return
         text = self.redact.planned(planned).model_dump_json() if planned else None
-        row = row._replace(state="intent", planned=text, intent_at=time.time(), epoch=self.epoch)
+        row = row._replace(state="intent", planned=text, intent_at=unix_time(), epoch=self.epoch)
         with self.conn.transaction(synced=True):
             self._put(key, row)
 
@@ -118,7 +118,7 @@ class SqlJournal:
             state="done",
             result=None if file else text,
             result_file=file,
-            done_at=time.time(),
+            done_at=unix_time(),
             epoch=self.epoch,
         )
         with self.conn.transaction() if row.intent_at else nullcontext():
@@ -167,7 +167,7 @@ class SqlJournal:
     def keep_reply(self, asked: str, answer: JsonValue) -> None:
         """Keep what an MCP server said, for replays. `asked`: JSON that names the server, and what of it."""
         reply = json.dumps(self.redact.json(answer))
-        row = {"run": self.run, "asked": asked, "reply": reply, "at": time.time()}
+        row = {"run": self.run, "asked": asked, "reply": reply, "at": unix_time()}
         put(self.conn, "server_replies", row, "replace", later=True)
 
     def settle(self, key: CallKey, record: str) -> None:
@@ -245,7 +245,7 @@ class SqlEffects:
         before = self.find(task, key, place)
         attempt = before.attempt + 1 if before else 1
         where = {"run": self.run, "task": task, "key": key, "place": place}
-        row = {"attempt": attempt, "state": "intent", "epoch": self.epoch, "intent_at": time.time()}
+        row = {"attempt": attempt, "state": "intent", "epoch": self.epoch, "intent_at": unix_time()}
         with self.conn.transaction(synced=True) as conn:
             put(conn, "effects", {**where, **row}, "replace")
 
@@ -266,7 +266,7 @@ class SqlEffects:
             "where run = ? and task = ? and key = ?"
         )
         with self.conn.transaction() as conn:
-            conn.execute(sql, (kind, data, time.time(), self.epoch, self.run, task, key))
+            conn.execute(sql, (kind, data, unix_time(), self.epoch, self.run, task, key))
 
 
 def effects_of(conn: Connection, run: str, epoch: int, redact: Redactor) -> SqlEffects:

@@ -1,6 +1,5 @@
 """model_calls: each model call of a run, with its reply and tokens (`engine.md` 20)."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,6 +10,7 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.lineage import with_subtasks
 from interlock.services.models.request import ModelRequest
 from interlock.services.transcript import ChainTranscript
+from interlock.state.clock import unix_time
 from interlock.state.messages import ModelCall, Reply, Usage
 
 _USAGE = "input_tokens, output_tokens, cached_tokens, written_tokens, thought_tokens, usd"
@@ -84,7 +84,7 @@ class SqlModelLog:
                 "task": call.task,
                 "request_hash": request_hash,
                 "record": record,
-                "at": time.time(),
+                "at": unix_time(),
                 **reply.model_dump(include={"model", "finish_reason", "problem", "duration_ms"}),
                 "input_tokens": reply.usage.input,
                 "output_tokens": reply.usage.output,

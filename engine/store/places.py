@@ -1,7 +1,6 @@
 """places: where the files of a run on a git repository are, and what changes in its rows when a host takes it over."""
 
 import json
-import time
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 
 from interlock.engine.store import Store, read_options, select
 from interlock.engine.store.connection import Connection
+from interlock.state.clock import unix_time
 
 
 class Place(NamedTuple):
@@ -60,7 +60,7 @@ def _kept(conn: Connection, run: str) -> list[tuple[float, int, str, str]]:
     repository: Mapping[str, str] = read_options(conn, run).get("repository") or {}
     if changed := repository.get("changed"):
         by_person = "select ?, 0, name, base from blobs where part = 0 and name = ?"
-        rows += conn.execute(by_person, (time.time(), f"snapshots/{changed}")).fetchall()
+        rows += conn.execute(by_person, (unix_time(), f"snapshots/{changed}")).fetchall()
     return [(at, seq, name.removeprefix("snapshots/"), base) for at, seq, name, base in rows]
 
 
@@ -102,7 +102,7 @@ def add_note(conn: Connection, run: str, text: str) -> None:
     conn.execute(
         "insert into undone (run, seq, at, text) "
         "select ?, coalesce(max(seq), 0) + 1, ?, ? from undone where run = ?",
-        (run, time.time(), text, run),
+        (run, unix_time(), text, run),
     )
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache
@@ -10,16 +9,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import PipelineStatus, TransactionStatus
 
 from interlock.engine.store.audit import begin
 from interlock.engine.store.connection import BufferedConnection, Column, Connection, Rows, Values
-from interlock.engine.store.database import address_of, shown
+from interlock.engine.store.database import shown
 from interlock.engine.store.postgres_audit import NOTES, dialect
 from interlock.engine.store.postgres_schema import SCHEMA_VERSION, definitions
-from interlock.engine.store.postgres_sessions import Session, connected, explained
+from interlock.engine.store.postgres_sessions import READS, Session, connected, explained
 from interlock.services import faults
+from interlock.state.clock import follow, unix_time
 from interlock.state.errors import ConfigError, StoreError
 
 ERRORS = (psycopg.Error,)
@@ -266,10 +265,7 @@ def connect(
 
 def connect_reader(path: Path) -> PostgresConnection:
     """A connection that only reads, whose rows know their columns' names."""
-    # A session that only reads isn't `read-write`, which an address asks for to find the primary among its hosts.
-    wanted = conninfo_to_dict(address_of(path)).get("target_session_attrs")
-    primary = {"target_session_attrs": "primary"} if wanted == "read-write" else {}
-    session = connected(path, "-c default_transaction_read_only=on", **primary)
+    session = connected(path, READS)
     session.conn.row_factory = _named
     return PostgresConnection(path, session)
 
@@ -279,7 +275,9 @@ def version(conn: Connection, path: Path) -> int:
     session = conn.session if isinstance(conn, PostgresConnection) else None
     if session and session.current:
         return SCHEMA_VERSION
-    (server,) = conn.execute("select current_setting('server_version_num')::int").fetchone()
+    about = "select current_setting('server_version_num')::int, extract(epoch from clock_timestamp())::float8"
+    server, clock = conn.execute(about).fetchone()
+    follow(clock)
     if server < _OLDEST:
         raise StoreError(
             f"The server of {shown(path)!r} is PostgreSQL {server // 10000}; expected 14 or newer."
@@ -314,7 +312,7 @@ def migrate(conn: PostgresConnection) -> None:
         conn.audited()
         conn.execute(
             "insert into store_version values (?, ?) on conflict (version) do update set at = excluded.at",
-            (SCHEMA_VERSION, time.time()),
+            (SCHEMA_VERSION, unix_time()),
         )
 
 

@@ -29,6 +29,7 @@ _SILENCE = {
     "tcp_user_timeout": "8000",
 }
 """What libpq needs to notice a server that vanished: an error after 8.4 s instead of 27 to 54 s."""
+READS = "-c default_transaction_read_only=on"
 _KEPT_S = 2.0
 """Seconds after it was made within which a connection is used again: one takes as long as 30 statements."""
 _Key = tuple[int, str, str]
@@ -97,18 +98,20 @@ def sign_in(path: Path, **more: str) -> str:
     given = conninfo_to_dict(address)
     if password and "password" not in given:
         more["password"] = password
+    if READS in more.get("options", "") and given.get("target_session_attrs") == "read-write":
+        more["target_session_attrs"] = "primary"  # a session that only reads would be turned away
     return make_conninfo(address, **{k: v for k, v in _SILENCE.items() if k not in given}, **more)
 
 
-def connected(path: Path, options: str, **more: str) -> Session:
-    """A session of its own; `keep` it after its use. `more`: what the address doesn't say."""
+def connected(path: Path, options: str) -> Session:
+    """A session of its own; `keep` it after its use."""
     key = (os.getpid(), address_of(path), options)
     if (kept := _kept.pop(key, None)) and kept.is_usable():
         return kept
     if kept:
         kept.conn.close()
     with explained(path):
-        address = sign_in(path, application_name="interlock", options=f"{options} -c jit=off", **more)
+        address = sign_in(path, application_name="interlock", options=f"{options} -c jit=off")
         conn: psycopg.Connection[Any] = psycopg.connect(address, autocommit=True)
         conn.adapters.register_loader("numeric", _Number)
         conn.adapters.register_loader("json", TextLoader)
@@ -127,12 +130,8 @@ def explained(path: Path) -> Generator[None]:
 
 
 def _explain(error: psycopg.Error, store: str) -> StoreError | BusyError | ConfigError:
-    said = " ".join(str(error.diag.message_primary or error).split())
-    said = (
-        said.removeprefix("connection failed: ")
-        .partition(" Is the server running on that host")[0]
-        .rstrip(".")
-    )
+    said = " ".join(str(error.diag.message_primary or error).split()).removeprefix("connection failed: ")
+    said = said.partition(" Is the server running on that host")[0].rstrip(".")
     code = error.sqlstate or ""
     if code in ("55P03", "40P01"):  # lock_timeout, deadlock
         return BusyError(f"The store {store!r} is busy: other processes write to it. Try again.")

@@ -4,7 +4,6 @@ import json
 import re
 import secrets
 import shutil
-import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
@@ -20,6 +19,7 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLES
 from interlock.services.files.filesystem import remove_untouched
 from interlock.services.transcript import ChainTranscript
+from interlock.state.clock import unix_time
 from interlock.state.errors import BusyError
 from interlock.state.messages import Message
 
@@ -49,7 +49,7 @@ def new_run_id() -> str:
 
 def insert_run(conn: Connection, run: NewRun) -> None:
     """Insert the row. Fails if the id is taken: a run is never overwritten."""
-    now = time.time()
+    now = unix_time()
     with conn.transaction():
         texts = {"options": json.dumps(run.options), "input": json.dumps(run.input)}
         times = {"created": now, "updated": now}
@@ -69,7 +69,7 @@ def insert_child(conn: Connection, parent: str, run: NewRun) -> None:
 def stands(conn: Connection, run: str, status: str, outcome: str, step: int) -> None:
     """Write where a run stands that wasn't driven here."""
     place = "update runs set status = ?, outcome = ?, step = ?, updated = ? where run = ?"
-    conn.execute(place, (status, outcome, step, time.time(), run))
+    conn.execute(place, (status, outcome, step, unix_time(), run))
 
 
 _KEPT = re.compile(r"\b(?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt\b")
@@ -246,7 +246,7 @@ def point_session(home: Path, session: str, run: str, workspace: Path, chosen: M
     """Let a session show another run, or keep what was chosen for its next prompt."""
     store = Store(home)
     store.open()
-    row = {"session": session, "run": run, "workspace": str(workspace), "at": time.time()}
+    row = {"session": session, "run": run, "workspace": str(workspace), "at": unix_time()}
     with closing(store.connect("FULL")) as conn, conn.transaction():
         put(conn, "sessions", row | {"chosen": json.dumps({**chosen})}, "replace")
 

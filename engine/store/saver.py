@@ -1,7 +1,6 @@
 """saver: LangGraph's checkpoints in the store, with `runs`, `approvals` and `steps` in the same transactions."""
 
 import json
-import time
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from interlock.engine.store.steps import StepLog
 from interlock.engine.store.tables import TABLE
 from interlock.graphs import _langgraph
 from interlock.state.charts import RunChart, step
+from interlock.state.clock import unix_time
 from interlock.state.errors import ENDED_WELL
 
 
@@ -278,7 +278,7 @@ class Saver(BaseCheckpointSaver[int]):
         self.conn.later(
             "runs",
             "update runs set step = ?, updated = ?, status = ?, outcome = ? where run = ?",
-            (metadata.get("step", 0), time.time(), status, outcome, thread),
+            (metadata.get("step", 0), unix_time(), status, outcome, thread),
             ("runs", thread),
         )
 

@@ -1,13 +1,13 @@
 """served: what programs see through the API: threads, drives, assistants (by UUID), and tokens (by name)."""
 
 import json
-import time
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from interlock.engine.store import Store, put, select
+from interlock.state.clock import unix_time
 
 Kind = Literal["thread", "drive", "assistant", "token"]
 _COLUMNS = "id, thread, run, body, at"
@@ -43,7 +43,7 @@ def serve(
     home: Path, kind: Kind, id: str, body: Mapping[str, Any], *, thread: str = "", run: str = ""
 ) -> Served:
     """Add a row. Raises the database's error if there is one of this id."""
-    made = Served(id, thread, run, dict(body), time.time())
+    made = Served(id, thread, run, dict(body), unix_time())
     store = Store(home)
     store.open()
     with closing(store.connect("FULL")) as conn, conn.transaction():

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ from interlock.engine.store.blobs import keep_commit
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.steps import StepLog
 from interlock.state.calls import CallKey
+from interlock.state.clock import unix_time
 from interlock.state.deps import to_its_end
 from interlock.state.errors import RunError
 from interlock.state.events import Emit, ErrorEvent
@@ -47,7 +47,7 @@ class SqlSnapshots:
             commit = await self._taken()
         if commit and self._made:
             where = dict(zip(("run", "message", "idx", "attempt"), place, strict=True))
-            order = {"seq": len(self._calls), "root_step": self.steps.root_step, "at": time.time()}
+            order = {"seq": len(self._calls), "root_step": self.steps.root_step, "at": unix_time()}
             row = {**where, **order, "repository": self._made.name, "before": commit}
             put(self.conn, "snapshots", row, later=True)
             self._calls[place] = False

@@ -3,7 +3,6 @@
 import json
 import re
 import threading
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from interlock.engine.store import put
 from interlock.engine.store.connection import Connection
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import CallKey
+from interlock.state.clock import unix_time
 from interlock.state.journal import DecisionRecord
 from interlock.state.node import inside
 
@@ -58,7 +58,7 @@ class StepLog:
         self._seq, self.root_step = (-1, 0) if conn is None else _last(conn, run)
 
     def started(self, task: str, namespace: str, node: str, workflow: str) -> None:
-        now = time.time()
+        now = unix_time()
         self._numbers.pop(task, None)
         if (note := self._notes.get(task)) and note.ms is not None:
             self._before.setdefault(task, []).append(note)
@@ -134,7 +134,7 @@ class StepLog:
             note.reason = reason
 
     def decided(self, task: str, key: CallKey, what: DecisionRecord) -> None:
-        self._decided.setdefault(task, []).append(_DecisionNote(key, what, time.time()))
+        self._decided.setdefault(task, []).append(_DecisionNote(key, what, unix_time()))
 
     def commit(self) -> None:
         if self._conn is not None:
@@ -163,7 +163,7 @@ class StepLog:
         """Save the rows of a finished task; one without a note is a nested graph, named in the task's path."""
         self.save_inside(conn, run, checkpoint, task)
         self._save_decided(conn, run, task)
-        now = time.time()
+        now = unix_time()
         note = self._notes.pop(task, None) or _StepNote("", task_path.rpartition(", ")[2], "", now)
         if note.ms is None:
             note.ms = (now - note.started) * 1000

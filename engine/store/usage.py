@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from interlock.engine.store import put, select
 from interlock.engine.store.connection import Connection
+from interlock.state.clock import unix_time
 
 TURN = "case when role = 'main' and finish_reason is not null and problem is null then 1 else 0 end"
 """An answer that counts as a turn; retries don't."""
@@ -68,7 +69,7 @@ class Usage:
 
     def reserve(self, task: str, agent: str, model: str, tokens: int) -> None:
         row = {"run": self.run, "task": task, "epoch": self.epoch, "agent": agent, "model": model}
-        row |= {"tokens": tokens, "under_way": 1, "at": time.time()}
+        row |= {"tokens": tokens, "under_way": 1, "at": unix_time()}
         put(self.conn, "reservations", row, "replace")
 
     def settle(self, task: str) -> None:
