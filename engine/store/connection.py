@@ -4,6 +4,8 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
@@ -220,6 +222,11 @@ class BufferedConnection(ABC):
     @abstractmethod
     def stored(self, sql: str, values: Values = ()) -> Rows: ...
 
+    def stored_all(self, sql: str, rows: Sequence[Values]) -> None:
+        """Run a statement that writes, once for each row."""
+        for values in rows:
+            self.stored(sql, values)
+
     @abstractmethod
     def begun(self, synced: bool) -> AbstractContextManager[None]:
         """A transaction: it calls `check` and commits at its end, or is taken back."""
@@ -241,8 +248,8 @@ class BufferedConnection(ABC):
                 yield self
                 return
             with self.begun(synced):
-                for sql, values in self._waiting.values():
-                    self.stored(sql, values)
+                for sql, alike in groupby(self._waiting.values(), itemgetter(0)):
+                    self.stored_all(sql, [values for _, values in alike])
                 for source in self._sources:
                     source.write()
                 yield self

@@ -3,7 +3,7 @@
 import json
 import os
 import sqlite3
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import lru_cache, partial
 from importlib.resources import files
@@ -76,6 +76,9 @@ class SqliteConnection(BufferedConnection):
 
     def stored(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
         return self._conn.execute(sql, values)
+
+    def stored_all(self, sql: str, rows: Sequence[Values]) -> None:
+        self._conn.executemany(sql, rows)
 
     @contextmanager
     def begun(self, synced: bool) -> Generator[None]:
