@@ -12,7 +12,6 @@ from langgraph.graph import END, START
 from langgraph.runtime import ExecutionInfo, Runtime
 from langgraph.types import Send
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
-from pydantic_core import SchemaValidator
 from typing_extensions import TypedDict
 
 from interlock.graphs._charted import charted, check_moves, plain
@@ -198,12 +197,12 @@ def _scoped(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
 
 
 @cache
-def _validator(state: type, keys: tuple[str, ...]) -> SchemaValidator:
+def _validator(state: type, keys: tuple[str, ...]) -> Any:
     """A strict validator for some keys of a state: rejects unknown keys and wrong types, accepts absent keys."""
     known = channels_of(state)
     types = {key: known[key] for key in keys}
     subgraph = TypedDict(state.__name__, types, total=False)  # pyright: ignore[reportArgumentType]
-    return cast(SchemaValidator, TypeAdapter(with_config(_STRICT)(cast(Any, subgraph))).validator)
+    return TypeAdapter(with_config(_STRICT)(cast(Any, subgraph))).validator
 
 
 def _context(runtime: Runtime[Deps], where: str) -> tuple[Deps, ExecutionInfo]:
