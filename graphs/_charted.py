@@ -26,6 +26,8 @@ def check_moves(
     where: str, channels: Sequence[tuple[str, Obeys]], state: Mapping[str, Any], update: Mapping[str, Any]
 ) -> None:
     """Raises `RunError` for a value that the chart's events don't lead to from the state's."""
+    if not channels:
+        return
     from interlock.state.charts import CHARTS, reached
 
     for key, obeys in channels:

@@ -197,16 +197,16 @@ def _scoped(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
 
 
 @cache
-def _adapter(state: type, keys: tuple[str, ...]) -> TypeAdapter[Any]:
+def _validator(state: type, keys: tuple[str, ...]) -> Any:
     """A strict validator for some keys of a state: rejects unknown keys and wrong types, accepts absent keys."""
     known = channels_of(state)
     types = {key: known[key] for key in keys}
     subgraph = TypedDict(state.__name__, types, total=False)  # pyright: ignore[reportArgumentType]
-    return TypeAdapter(with_config(_STRICT)(cast(Any, subgraph)))
+    return TypeAdapter(with_config(_STRICT)(cast(Any, subgraph))).validator
 
 
 def _context(runtime: Runtime[Deps], where: str) -> tuple[Deps, ExecutionInfo]:
-    context = cast(Deps | None, runtime.context)
+    context: Any = runtime.context
     info = runtime.execution_info
     if context is None or info is None:  # LangGraph lets a graph start without its context
         raise SetupError(f"{where} was started without Deps. Run it through interlock.engine.run.")
@@ -302,7 +302,7 @@ def _asks_runtime(function: Callable[..., Any]) -> bool:
 
 def _check_update(where: str, update: Any, contract: Contract) -> None:
     try:
-        _adapter(contract.state, contract.writes).validate_python(update)
+        _validator(contract.state, contract.writes).validate_python(update)
     except ValidationError as error:
         first = error.errors()[0]
         raise SetupError(
@@ -350,7 +350,7 @@ def checked_sender(
         payloads = sender({key: state[key] for key in reads if key in state})
         for item in payloads:
             try:
-                _adapter(*payload()).validate_python(item)
+                _validator(*payload()).validate_python(item)
             except ValidationError as error:
                 raise SetupError(
                     f"{sender.__name__} sent {item!r} to {target!r}: {error.errors()[0]['msg']}."

@@ -73,7 +73,7 @@ class Subgraph:
         compiled: Any = self.compiled
         inputs = {key: state[key] for key in channels_of(self.input_schema) if key in state}
         if is_under_way(config):
-            return await compiled.ainvoke(inputs, config) or {}
+            return await self._driven(inputs, config)
         begun = self._taken_up(state) or await self.graph.wiring.begun(
             {**self._initial, **inputs}, get_runtime(Deps)
         )
@@ -81,7 +81,16 @@ class Subgraph:
             return self._returned(begun.written)
         # Graphs that ran in its superstep have left keys of their own: drop them.
         state = {key: value for key, value in begun.state.items() if key in compiled.channels}
-        return await compiled.ainvoke({**state, **state_before(begun.targets)}, config) or {}
+        return await self._driven({**state, **state_before(begun.targets)}, config)
+
+    async def _driven(self, given: dict[str, Any], config: Any) -> dict[str, Any]:
+        """As `ainvoke`, which collects each node's update, too."""
+        compiled: Any = self.compiled
+        left: dict[str, Any] = {}
+        keys = compiled.output_channels
+        async for left in compiled.astream(given, config, stream_mode="values", output_keys=keys):
+            pass
+        return left
 
     def _taken_up(self, state: dict[str, Any]) -> Begun | None:
         """Its progress in the superstep of the node that sent the payload, if any."""

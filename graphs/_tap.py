@@ -22,8 +22,9 @@ async def custom_parts(app: Any, graph_input: Any, config: Any, **given: Any) ->
 
 async def driven(app: Any, graph_input: Any, config: Any, **given: Any) -> None:
     """Drive a graph whose events are emitted elsewhere."""
-    if TAP.get() is None:
-        await app.ainvoke(graph_input, config, **given)
-        return
-    async for _ in custom_parts(app, graph_input, config, **given):
+    if TAP.get():
+        parts = custom_parts(app, graph_input, config, **given)
+    else:
+        parts = app.astream(graph_input, config, stream_mode=[], **given)
+    async for _ in parts:
         pass

@@ -120,7 +120,8 @@ async def _execute(
             planned = computed
             if planned.how:
                 deps.steps.reasoned(task_of(runtime, "A match"), f"{run.call.name}: {planned.how}")
-        if asked or not await asyncio.to_thread(deps.policy.only_reads, run.call):
+        changes = asked or info.effect == "file"
+        if changes or not await asyncio.to_thread(deps.policy.only_reads, run.call):
             await deps.snapshots.before(run.key)
         deps.journal.intend(run.key, run.call, planned)
     work = deps.toolset.run(replace(run, planned=planned))

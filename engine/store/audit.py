@@ -11,7 +11,7 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -198,10 +198,13 @@ def changed_body(table: str) -> str:
     )
 
 
+_NEWEST = "select seq, hash, (select hash from audit where seq = ?) from audit order by seq desc limit 1"
+
+
 class Executes(Protocol):
     """A database's own connection."""
 
-    def execute(self, sql: str, /) -> Any: ...
+    def execute(self, sql: str, values: Sequence[object] = (), /) -> Any: ...
     def executemany(self, sql: str, rows: list[tuple[object, ...]], /) -> Any: ...
 
 
@@ -257,9 +260,18 @@ def folder_of(store: Path) -> Path:
 def kept_head(folder: Path, key: Key) -> tuple[int, str] | None:
     """The newest record's number and hash, as noted beside the store; None: missing, changed, or another key's."""
     try:
-        return _noted_head((folder / "head").read_bytes(), key)
+        return _noted_head(_content(f"{folder}/head"), key)
     except (OSError, UnicodeError):
         return None
+
+
+def _content(name: str) -> bytes:
+    """Each transaction that is audited pays for it, and `Path.read_bytes` costs three times as much."""
+    file = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(file, 1000)
+    finally:
+        os.close(file)
 
 
 @lru_cache(maxsize=8)
@@ -299,15 +311,11 @@ class Audit:
             self.notes.clear()
 
     def write(self, notes: Iterable[Note]) -> None:
-        kept = kept_head(self._folder, self._key)
-        there = f"(select hash from audit where seq = {kept[0] if kept else 0})"
-        newest = self.conn.execute(
-            f"select seq, hash, {there} from audit order by seq desc limit 1"
-        ).fetchone()
-        seq, before, found = newest or (0, "", None)
         key, now = self._key, unix_time()
+        kept = kept_head(self._folder, key)
+        seq, before, there = self.conn.execute(_NEWEST, (kept[0] if kept else 0,)).fetchone() or (0, "", None)
         rows: list[tuple[object, ...]] = []
-        for note in (*self._cut_off(kept, found), *notes):
+        for note in (*self._cut_off(kept, there), *notes):
             seq += 1
             columns = (seq, now, note.kind, note.run, note.table, note.key, note.body)
             before = hash_of(before, columns)
@@ -315,12 +323,12 @@ class Audit:
         self.conn.executemany("insert into audit values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         self._newest, self._unwritten = (seq, before), True
 
-    def _cut_off(self, kept: tuple[int, str] | None, found: str | None) -> Iterable[Note]:
+    def _cut_off(self, kept: tuple[int, str] | None, there: str | None) -> Iterable[Note]:
         """A record of the chain's lost end: the head beside the store is about to be overwritten.
 
-        `found`: the hash of the record in the place of the kept one.
+        `there`: the hash in the chain where the head has its own.
         """
-        if kept is not None and kept[1] not in (found, self._told):
+        if kept and kept[1] not in (there, self._told):
             self._told = kept[1]
             yield Note("", CUT_OFF, "", "[]", json.dumps({"record": kept[0], "hash": kept[1]}))
 

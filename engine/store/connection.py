@@ -225,10 +225,10 @@ class BufferedConnection(ABC):
         """A transaction: it calls `check` and commits at its end, or is taken back."""
         ...
 
+    @abstractmethod
     def write_waiting(self, statements: Iterable[tuple[str, Values]]) -> None:
         """Write buffered rows in the open transaction."""
-        for sql, values in statements:
-            self.stored(sql, values)
+        ...
 
     def execute(self, sql: str, values: Values = (), /) -> Rows:
         with self._turn:

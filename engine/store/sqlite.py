@@ -7,6 +7,8 @@ from collections.abc import Generator, Iterable
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import lru_cache, partial
 from importlib.resources import files
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -76,6 +78,10 @@ class SqliteConnection(BufferedConnection):
 
     def stored(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
         return self._conn.execute(sql, values)
+
+    def write_waiting(self, statements: Iterable[tuple[str, Values]]) -> None:
+        for sql, alike in groupby(statements, itemgetter(0)):
+            self._conn.executemany(sql, [values for _, values in alike])
 
     @contextmanager
     def begun(self, synced: bool) -> Generator[None]:

@@ -68,19 +68,18 @@ class FileCalls:
     async def plan(self, tool: Tool, args: BaseModel, call: CallView, context: ToolContext) -> Planned:
         change = await _compute(tool, args, context, {})
         self._changes[_name(call)] = change
-        await asyncio.to_thread(self._save, change, context.key)
+        if self.workspace.buffers is not None and change.before is not None:
+            await asyncio.to_thread(self._save, Path(change.path), change.before, context.key)
         return _planned(change)
 
-    def _save(self, change: FileChange, key: CallKey) -> None:
-        """Have the editor save what the change builds on, so that the snapshot has it, and undo brings it back."""
-        if self.workspace.buffers is None or change.before is None:
-            return
-        path, before = Path(change.path), sha256(change.before)
+    def _save(self, path: Path, data: bytes, key: CallKey) -> None:
+        """Have the editor save what a change builds on, so that the snapshot has it, and undo brings it back."""
+        before = sha256(data)
         with suppress(OSError, PathRefused), self.workspace.place(path) as place:  # the write reports it
             if hash_at(place) != before and self._current(place, path) == before:
-                self._write_through(path, change.before)
+                self._write_through(path, data)
                 if hash_at(place) != before:
-                    write_atomically(place, change.before, key)
+                    write_atomically(place, data, key)
 
     def _current(self, place: Place, path: Path) -> str | None:
         """The hash of a file's bytes, as the editor has them where one is open; None: there is no file."""
@@ -98,12 +97,14 @@ class FileCalls:
 
     async def run(self, tool: Tool, args: BaseModel, run: ToolRun, context: ToolContext) -> ToolResult:
         """Write the change. After a crash, a file that already matches the plan counts as the same success."""
-        change = self._changes.pop(_name(run.call), None)
-        if run.planned is not None and await asyncio.to_thread(self._written, run.planned, run.key):
-            return _success(self.workspace, run.planned)
-        if change is None or (run.planned is not None and not _same(change, run.planned)):
+        change, planned = self._changes.pop(_name(run.call), None), run.planned
+        if planned is not None and (change is None or not _same(change, planned)):
+            if await asyncio.to_thread(self._written, planned, run.key):
+                return _success(self.workspace, planned)
+            change = None
+        if change is None:
             change = await _compute(tool, args, context, {})
-        planned = run.planned or _planned(change)
+        planned = planned or _planned(change)
         if not _same(change, planned):
             return _changed(self.workspace, planned)
         return await asyncio.to_thread(self._write, change, planned, run.key)
@@ -167,6 +168,8 @@ class FileCalls:
             if self.workspace.writable(change.path) != path:  # replaced by a link in the meantime
                 return _changed(self.workspace, planned)
             with self.workspace.place(path, make=planned.before is None) as place:
+                if hash_at(place) == planned.after:
+                    return _success(self.workspace, planned)
                 if self._current(place, path) != planned.before:
                     return _changed(self.workspace, planned)
                 if change.before != change.after:
