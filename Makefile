@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true # packages carry files that no Python reads
 # -P: the rooms at the root (state/, tools/, …) must not become top-level modules.
 RUN := $(BIN)/python -P
-TESTS ?= -n 3 --dist worksteal
+TESTS ?= -n 4 --dist worksteal
 # Tests start interpreters by the hundred: none compiles again what another has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
