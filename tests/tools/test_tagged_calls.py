@@ -294,10 +294,10 @@ def test_work_grows_with_the_text_alone(monkeypatch: pytest.MonkeyPatch) -> None
     *_, calls, problem = read([text])
     assert (problem, len(calls[0].params["content"])) == ("", len(body) - 1)
     for many in (
-        "<" * 1_000_000,
-        "<read_file" * 100_000,
-        "<read_file>" + "</path>x" * 100_000 + "</read_file>",
-        "<finish><b>" * 100_000,
+        "<" * 200_000,
+        "<read_file" * 20_000,
+        "<read_file>" + "</path>x" * 20_000 + "</read_file>",
+        "<finish><b>" * 20_000,
     ):
         assert read([many], offered={"read_file"})[3] == ""
 
