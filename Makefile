@@ -3,10 +3,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Compiling is left to `COMPILE`, which uses every core.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true # packages carry files that no Python reads
 # -P: the rooms at the root (state/, tools/, …) must not become top-level modules.
 RUN := $(BIN)/python -P
-TESTS ?= -n 3 --dist worksteal
+TESTS ?= -n 4 --dist worksteal
 # Tests start interpreters by the hundred: none compiles again what another has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -65,14 +67,17 @@ release: $(VENV)/installed-dev ## build sdist and wheel into dist/, checked and 
 $(VENV)/installed: pyproject.toml | $(BIN)/python
 	@echo "installing into $(VENV) …"
 	@$(INSTALL) --editable .
+	@$(COMPILE)
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml | $(BIN)/python
 	@echo "installing into $(VENV), with what tests and checks need …"
 	@$(INSTALL) --editable '.[dev]'
+	@$(COMPILE)
 	@touch $(VENV)/installed $@
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Interlock needs Python 3.11 or newer, this is " + sys.version.split()[0] + \
 		". Name another with: make PYTHON=python3.11 …" if sys.version_info < (3, 11) else 0)'
 	@$(PYTHON) -m venv $(VENV)
+	@$(INSTALL) --upgrade pip || true # Python 3.11 brings one that takes three times as long

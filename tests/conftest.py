@@ -79,6 +79,19 @@ def pytest_configure() -> None:
         everywhere()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Each worker begins with another part of the files: what one has compiled, the others needn't."""
+    report = yield
+    if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and collector.path == Path(__file__).parent:
+        at = len(report.result or ()) * int(worker[2:]) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        report.result = [*(report.result or ())[at:], *(report.result or ())[:at]]
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A part of the sweeps: those that don't divide their own moments are in one of the parts, by their name.
 
@@ -86,6 +99,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     from patience import sweep_part
 
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: item.path)  # all workers must have found the same list
     part, of = sweep_part()
 
     def is_elsewhere(item: pytest.Item) -> bool:

@@ -15,6 +15,12 @@ def main(terminal: str, program: str, *arguments: str) -> int:
     from interlock.cli.main import main
 
     FORKER.adopt(socket.socket(fileno=3))
+    if "PATIENT" in os.environ:  # a busy machine takes longer than a person should wait for a collector
+        from patience import HANG_S
+
+        from interlock.engine.telemetry.sending import Sender
+
+        Sender.drained.__defaults__ = (HANG_S,)
     if terminal:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     sys.argv = [program or "interlock", *arguments]

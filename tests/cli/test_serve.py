@@ -6,7 +6,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -54,11 +53,9 @@ class Server:
         return self.http.get(f"/api/runs/{run}").json()["status"]
 
     def until(self, run: str, *wanted: str) -> str:
-        for _ in range(300):
-            if (found := self.status(run)) in wanted:
-                return found
-            time.sleep(0.1)
-        raise AssertionError(f"{run} is {found}, expected {wanted}")
+        found = list[str]()
+        until(lambda: found.append(self.status(run)) or found[-1] in wanted, f"{run} as {wanted}")
+        return found[-1]
 
     def request(self, run: str) -> dict[str, Any]:
         self.until(run, "waiting")

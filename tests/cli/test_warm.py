@@ -304,9 +304,9 @@ def test_a_session_and_a_prompt_heed_the_shells_jobs_ctrl_c_and_a_new_size(warme
         terminal.waits_for("›")
         terminal.resize(40, 30)
         terminal.say("hi", then="word19.")
-        assert "   word05 word06 word07 word08 word09" in terminal.screen
+        terminal.waits_for("\n   word05 word06 word07 word08 word09\n")
         terminal.press("c-d", then="Go on with")
-        until(lambda: "shell>" in terminal.screen, "the shell")
+        terminal.waits_for_line("shell>$")
         terminal.type(f"{ENTRY} -y -p hi -m script:s.json; echo code $((0 + $?))\r")
         until(lambda: (warmed.folder / "begun").exists())
         terminal.press("c-c", then="code 130")

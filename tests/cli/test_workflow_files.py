@@ -1,16 +1,13 @@
 """Workflows that users declare: listed, drawn, run, parked, resumed elsewhere; broken, changed, gone, not trusted."""
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import Done, Run
-from patience import HANG_S
 
 sys.path.insert(0, str(Path(__file__).parent))
 from workflow_files import NOTE, declare
@@ -238,7 +235,9 @@ def test_the_users_own_count_everywhere_and_a_projects_win(run: Run, work: Path,
     assert rows["mine"]["source"].startswith(str(home))
 
 
-def test_a_package_brings_its_own_by_an_entry_point(work: Path, tmp_path: Path) -> None:
+def test_a_package_brings_its_own_by_an_entry_point(
+    run: Run, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = tmp_path / "site"
     info = site / "their_flows-1.0.dist-info"
     info.mkdir(parents=True)
@@ -249,21 +248,13 @@ def test_a_package_brings_its_own_by_an_entry_point(work: Path, tmp_path: Path) 
     (site / "their_flows.py").write_text(
         NOTE.replace('Workflow("note"', 'Workflow("news"').replace("WORKFLOW =", "NEWS =")
     )
-    script = f"script:{tmp_path / 'script.json'}"
-
-    def call(*arguments: str) -> "subprocess.CompletedProcess[str]":
-        entry = Path(sys.executable).with_name("interlock")
-        env = {**os.environ, "PYTHONPATH": str(site)}
-        return subprocess.run(
-            [entry, *arguments], capture_output=True, text=True, env=env, cwd=tmp_path, timeout=HANG_S
-        )
-
-    rows = {row["name"]: row for row in json.loads(call("workflows", "--json").stdout)}
+    monkeypatch.syspath_prepend(site)
+    rows = {row["name"]: row for row in run("workflows", "--json").json}
     assert rows["news"]["source"] == "entry point their_flows:NEWS"
     assert "MISSING" in rows["odd"]["problem"]
-    assert call("run", "news", "x", "-m", script).returncode == 75
-    assert call("resume", "latest", "--approve", "1").returncode == 75
-    assert call("resume", "latest", "--approve", "2").returncode == 0
+    assert run("run", "news", "x", "-m", f"script:{tmp_path / 'script.json'}").code == 75
+    assert run("resume", "latest", "--approve", "1").code == 75
+    assert run("resume", "latest", "--approve", "2").code == 0
 
 
 def test_no_model_writes_one_unasked(run: Run, work: Path, tmp_path: Path) -> None:

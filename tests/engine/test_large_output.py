@@ -48,7 +48,13 @@ def measured(folder: Path, command: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("megabytes", [25, pytest.param(100, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize(
+    "megabytes",
+    [
+        pytest.param(25, marks=pytest.mark.sweep(divides=True)),  # in every part
+        pytest.param(100, marks=pytest.mark.sweep),
+    ],
+)
 def test_memory_does_not_grow_with_the_output_and_nothing_of_it_is_lost(
     megabytes: int, tmp_path: Path
 ) -> None:

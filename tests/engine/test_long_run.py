@@ -14,6 +14,7 @@ BENCHMARK = Path(__file__).parent.parent.parent / "benchmarks" / "turns.py"
 
 
 @pytest.mark.sqlite
+@pytest.mark.sweep(divides=True)  # in every part
 def test_300_turns_cost_the_same_at_the_end_as_at_the_beginning() -> None:
     done = subprocess.run(
         [sys.executable, str(BENCHMARK), "script", ""], capture_output=True, text=True, check=False

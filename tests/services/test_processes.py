@@ -357,9 +357,7 @@ def test_a_background_command_that_ended_says_how(play: Play) -> None:
     async def scene(bench: Bench) -> list[int | None]:
         for command in ("exit 7", "kill -9 $$"):
             await bench.processes.start(["bash", "-c", command], cwd=bench.folder, label=command)
-        for _ in range(200):
-            if not any(one["running"] for one in bench.processes.background()):
-                break
+        while any(one["running"] for one in bench.processes.background()):
             await asyncio.sleep(0.02)
         return [one["exit_code"] for one in bench.processes.background()]
 

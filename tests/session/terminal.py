@@ -166,6 +166,10 @@ class Terminal:
         what = f"{text!r} {'stayed' if gone else 'never came'}"
         assert self._comes(holds), "\n".join((what, *self.scrollback[-80:]))
 
+    def waits_for_line(self, pattern: str) -> None:
+        """Wait until a visible line begins with the pattern: no other text tells that it has been drawn."""
+        assert self._comes(lambda: any(re.match(pattern, line) for line in self.screen)), self.screen
+
     def _comes(self, holds: Callable[[], bool]) -> bool:
         """Whether it holds now, or after some of what the process still writes."""
         with self._news:

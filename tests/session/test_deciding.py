@@ -19,13 +19,8 @@ def elsewhere(terminal: Terminal, *arguments: str) -> str:
 def test_a_word_that_is_typed_into_a_question_decides_nothing(folder: Path, opens: Opens) -> None:
     with opens([edit(), {"text": "Written."}]) as terminal:
         terminal.say("write it", then="[n] no")
-        for word in (
-            "yes, ",
-            "always ",
-            "every ",
-            "yacht",
-        ):  # its letters arrive together, however slow we are
-            terminal.type(word)
+        for word in ("yes, ", "always ", "every ", "yacht"):
+            terminal.type(word)  # its letters arrive together, however slow we are
             time.sleep(0.02)
         terminal.waits_for("› yes, always every yacht")
         time.sleep(0.5)
@@ -153,14 +148,17 @@ def test_a_long_diff_is_shown_whole_in_a_pager_and_opens_in_the_difftool(folder:
     long = "the first of all\n" + "".join(f"line {n}\n" for n in range(500))
     with opens([edit(long), {"text": "Written."}], rows=40, env={"PAGER": f"tee {paged}"}) as terminal:
         terminal.say("write it", then="more lines: [v]")
-        terminal.waits_for("[o] difftool")
-        assert any("notes.txt (+" in line for line in terminal.screen), "its headline is still there"
+        terminal.until("[o] difftool")
+        terminal.waits_for("notes.txt (+")  # its headline is still there
         terminal.press("v")
-        until(lambda: paged.exists() and "line 499" in paged.read_text(), "the pager")
+        terminal.until("line 499")
+        terminal.until("[o] difftool")
+        assert "line 499" in paged.read_text(), "by the pager"
         time.sleep(0.5)
         terminal.press("o")
         until(lambda: compared.exists() and "line 499" in compared.read_text(), "the difftool")
         assert compared.read_text() == "the first of all\nold\n" + long
+        terminal.until("[o] difftool")
         time.sleep(0.5)
         terminal.press("y", then="Written.")
 
@@ -242,7 +240,7 @@ def test_what_a_sub_agent_wants_is_asked_in_its_name(folder: Path, opens: Opens)
         terminal.say("have it written", then="(sub-agent generalist:0.0)")
         terminal.waits_for("[l] later")
         terminal.press("y", then="Well done.")
-        assert any(line.startswith("▪ generalist") for line in terminal.screen), terminal.screen
+        terminal.waits_for_line("▪ generalist")
     assert (folder / "notes.txt").exists()
 
 
@@ -255,7 +253,7 @@ def test_what_is_being_typed_when_a_question_comes_is_no_answer_to_it(folder: Pa
         terminal.waits_for("[y] yes")
         assert not (folder / "notes.txt").exists()
         terminal.press("y", then="Written.")
-        assert any(line.startswith("› yyy") for line in terminal.screen)  # the draft is back
+        terminal.waits_for_line("› yyy")  # the draft is back
 
 
 def test_the_editor_changes_what_will_run(folder: Path, opens: Opens, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_always_for_a_plan_ends_with_it_and_the_mode_is_what_the_footer_says(
         terminal.waits_for("[y] yes, once")
         terminal.press("y", then="Later, too.")
         terminal.say("/clear", then="A new conversation")
-        assert any(line.startswith("asks first") for line in terminal.screen)
+        terminal.waits_for_line("asks first")
 
 
 def test_a_mode_of_work_makes_it_a_task_whose_result_is_accepted(folder: Path, opens: Opens) -> None:

@@ -274,7 +274,7 @@ def test_files_as_roo_code_names_them_are_read_with_their_lines_or_refused_by_na
 
 
 def test_work_grows_with_the_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A megabyte, in one piece and in many: counts characters examined, not time."""
+    """A long text, in one piece and in many: counts characters examined, not time."""
     looked = 0
     take = TagParser._take  # pyright: ignore[reportPrivateUsage]
 
@@ -284,20 +284,20 @@ def test_work_grows_with_the_text_alone(monkeypatch: pytest.MonkeyPatch) -> None
         return take(self, start, end)
 
     monkeypatch.setattr(TagParser, "_take", counted)
-    body = "line < of </code> text\n" * 50_000
+    body = "line < of </code> text\n" * 10_000
     text = f"<write_to_file><path>a</path><content>\n{body}</content></write_to_file>"
     generator = random.Random(1)
-    at = sorted({0, len(text), *(generator.randrange(len(text)) for _ in range(20_000))})
+    at = sorted({0, len(text), *(generator.randrange(len(text)) for _ in range(4_000))})
     *_, calls, problem = read(text[a:b] for a, b in pairwise(at))
     assert (problem, calls[0].params["content"]) == ("", body.removesuffix("\n"))
     assert looked < 4 * len(text)
     *_, calls, problem = read([text])
     assert (problem, len(calls[0].params["content"])) == ("", len(body) - 1)
     for many in (
-        "<" * 1_000_000,
-        "<read_file" * 100_000,
-        "<read_file>" + "</path>x" * 100_000 + "</read_file>",
-        "<finish><b>" * 100_000,
+        "<" * 200_000,
+        "<read_file" * 20_000,
+        "<read_file>" + "</path>x" * 20_000 + "</read_file>",
+        "<finish><b>" * 20_000,
     ):
         assert read([many], offered={"read_file"})[3] == ""
 

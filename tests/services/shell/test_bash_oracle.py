@@ -48,7 +48,7 @@ MUTATED = pytest.param(work_mutated, "oracle_rules.toml", 250, 0, marks=pytest.m
 @pytest.mark.parametrize(
     ("kind", "rules", "lines", "share"),
     [
-        *((*kind, 250, 0) for kind in RANDOM),
+        *((*kind, 100, 0) for kind in RANDOM),
         *(
             pytest.param(*kind, MANY, n, marks=pytest.mark.sweep(divides=True))
             for kind in RANDOM
