@@ -12,8 +12,8 @@ from langgraph.graph import END, START
 from interlock.graphs import context as opening
 from interlock.graphs import tools, turn
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.init import after_tools, after_turn, check_file, finish, open_init
-from interlock.nodes.main import nudge
+from interlock.nodes.init import after_turn, check_file, finish, open_init
+from interlock.nodes.main import after_tools, nudge
 from interlock.state.init import InitInput, InitOutput, InitState
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.workflow import WorkflowContext, error_of

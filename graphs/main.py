@@ -16,7 +16,6 @@ from interlock.graphs import context as opening
 from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.command import after_command, expand, fill
-from interlock.nodes.command import after_tools as after_lines
 from interlock.nodes.main import (
     after_agent,
     after_context,
@@ -83,7 +82,7 @@ def _command() -> Graph:
 
     g.edge(START, "expand")
     g.by_label("expand", {"shell": "tools", "text": END})
-    g.route("tools", after_lines, {"results": "fill", "stop": END})
+    g.route("tools", after_tools, {"results": "fill", "stop": END})
     g.edge("fill", END)
     return g
 

@@ -50,10 +50,6 @@ async def fill(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
     return await _filled(state["prompt"], command, args, answers, deps)
 
 
-def after_tools(state: CommandOut) -> Literal["results", "stop"]:
-    return "stop" if state.get("stop") else "results"
-
-
 def after_command(state: CommandOut) -> Literal["filled", "stop"]:
     return "stop" if state.get("stop") else "filled"
 

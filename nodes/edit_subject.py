@@ -9,7 +9,7 @@ from langgraph.runtime import Runtime
 from interlock.nodes.helper_model import Answered, Question, T, ask_json, asking, parsed
 from interlock.nodes.tools_results import CALL, earlier_calls
 from interlock.state.calls import CallKey, CallView, ToolResult, key_of
-from interlock.state.deps import Deps, StopFlag, in_thread
+from interlock.state.deps import Deps, in_thread
 from interlock.state.edit import FIXER_TIMEOUT_S, GRACE_S, EditState, FixAnswer, TargetAnswer
 from interlock.state.node import task_of
 from interlock.tools._content import TextFile, decode
@@ -51,19 +51,13 @@ class Edit:
 
     async def at(self, find: Callable[..., Placed | Problem] = placed) -> Placed | Problem:
         """Place the edit; in a thread, as large texts take a while."""
-        return await in_thread(self._at, find)
-
-    def _at(self, stop: StopFlag, find: Callable[..., Placed | Problem]) -> Placed | Problem:
-        tried, work = self.strings, Work(check=stop.check)
-        return find(self.shown, self.text, tried.old, tried.new, tried.expected, work=work)
+        texts = (self.shown, self.text, self.strings.old, self.strings.new, self.strings.expected)
+        return await in_thread(lambda stop: find(*texts, work=Work(check=stop.check)))
 
     async def repaired(self) -> Placed | None:
         """Place the edit with corrected strings."""
-        return await in_thread(self._repaired)
-
-    def _repaired(self, stop: StopFlag) -> Placed | None:
-        tried = self.strings
-        return repaired(self.text, tried.old, tried.new, tried.expected, work=Work(check=stop.check))
+        texts = (self.text, self.strings.old, self.strings.new, self.strings.expected)
+        return await in_thread(lambda stop: repaired(*texts, work=Work(check=stop.check)))
 
 
 EDIT = (*CALL, "source", "helper", "helper_role")

@@ -113,7 +113,3 @@ async def finish(state: InitState) -> InitState:
 def after_turn(state: InitState) -> Literal["calls", "no calls", "first loop", "ended"]:
     found = turn_end(state["turn_status"])
     return "no calls" if found == "ok" else found
-
-
-def after_tools(state: InitState) -> Literal["results", "stop"]:
-    return "stop" if state.get("stop") else "results"

@@ -12,7 +12,14 @@ from interlock.prompts import load, render
 from interlock.state.charts import ApprovalModeChart, step
 from interlock.state.command import is_name, split_prompt
 from interlock.state.context import Commands
-from interlock.state.conversation import Refused, fresh_prompt, open_refusal, refusal_line, refusals_in
+from interlock.state.conversation import (
+    BatchEnd,
+    Refused,
+    fresh_prompt,
+    open_refusal,
+    refusal_line,
+    refusals_in,
+)
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import InputError, RunError, UntrustedError, UserError
 from interlock.state.events import AgentBlocked, ErrorEvent
@@ -293,7 +300,7 @@ def after_turn(state: MainState) -> Literal["calls", "no calls", "answered", "fi
             return other
 
 
-def after_tools(state: MainState) -> Literal["results", "stop"]:
+def after_tools(state: BatchEnd) -> Literal["results", "stop"]:
     return "stop" if state.get("stop") else "results"
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pydantic import Field
 
@@ -24,10 +25,6 @@ class ApplyDiffArgs(Args):
         ">>>>>>> REPLACE\nN is the line of the first one before any block is applied. A line of the file that looks"
         " like a marker gets a backslash before it.",
     )
-
-
-async def plan(args: ApplyDiffArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
-    return await in_thread(_plan, args, context, earlier)
 
 
 def _plan(
@@ -143,6 +140,6 @@ TOOL = Tool(
     args=ApplyDiffArgs,
     risk="write",
     summary=lambda args: f"Edit {args.path}",
-    plan=plan,
+    plan=partial(in_thread, _plan),
     paths=lambda args: [(args.path, "read"), (args.path, "write")],
 )

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from interlock.state.calls import ToolResult
@@ -116,19 +116,21 @@ UPDATE_SCRATCHPAD = Tool(
 )
 
 
+def _says(what: str) -> AfterValidator:
+    def says_something(value: str) -> str:
+        if not value.strip():
+            raise ValueError(f"the result is blank; write down {what}")
+        return value
+
+    return AfterValidator(says_something)
+
+
 class CompleteTaskArgs(Args):
-    result: str = Field(
+    result: Annotated[str, _says("what you found or did")] = Field(
         min_length=1,
         description="The whole result, for a reader who has seen nothing of your work: what you found or did, where, "
         "and what is left open.",
     )
-
-    @field_validator("result")
-    @classmethod
-    def _says_something(cls, value: str) -> str:
-        if not value.strip():
-            raise ValueError("the result is blank; write down what you found or did")
-        return value
 
 
 COMPLETE_TASK = Tool(
@@ -143,20 +145,13 @@ COMPLETE_TASK = Tool(
 
 
 class AttemptCompletionArgs(Args):
-    result: str = Field(
+    result: Annotated[str, _says("what was done")] = Field(
         min_length=1,
         description="The result, final: what was done, where, and how it was verified. No question, no offer of help.",
     )
     command: SkipJsonSchema[str | None] = Field(
         default=None, description="Ignored; older prompts ask for it."
     )
-
-    @field_validator("result")
-    @classmethod
-    def _says_something(cls, value: str) -> str:
-        if not value.strip():
-            raise ValueError("the result is blank; write down what was done")
-        return value
 
 
 async def _complete(args: AttemptCompletionArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape

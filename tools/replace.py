@@ -1,6 +1,7 @@
 """replace: replace an exact string in a file."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from pydantic import Field
 
@@ -34,10 +35,6 @@ class ReplaceArgs(Args):
         description="How often old_string stands in the file; all of them are replaced. Default 1. Null: every one,"
         " however many there are.",
     )
-
-
-async def plan(args: ReplaceArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
-    return await in_thread(_plan, args, context, earlier)
 
 
 def _plan(
@@ -106,6 +103,6 @@ TOOL = Tool(
     args=ReplaceArgs,
     risk="write",
     summary=lambda args: f"Edit {args.file_path}" + (f": {args.instruction}" if args.instruction else ""),
-    plan=plan,
+    plan=partial(in_thread, _plan),
     paths=lambda args: [(args.file_path, "read"), (args.file_path, "write")],
 )

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Annotated
 
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
@@ -13,17 +15,18 @@ from interlock.tools._content import TextFile, lines_of
 from interlock.tools._opening import Target, open_target
 from interlock.tools.matcher.edit import omission, omission_message, with_final_newline
 
+Content = Annotated[
+    str,
+    Field(
+        description="The whole text that the file shall have, every line written out: never a placeholder such as"
+        " '... rest of code ...'. Line endings, encoding and mode of an existing file are kept."
+    ),
+]
+
 
 class WriteFileArgs(Args):
     file_path: FilePath
-    content: str = Field(
-        description="The whole text that the file shall have, every line written out: never a placeholder such as"
-        " '... rest of code ...'. Line endings, encoding and mode of an existing file are kept."
-    )
-
-
-async def plan(args: WriteFileArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
-    return await asyncio.to_thread(_plan, args, context, earlier)
+    content: Content
 
 
 def _plan(args: WriteFileArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
@@ -49,7 +52,7 @@ TOOL = Tool(
     args=WriteFileArgs,
     risk="write",
     summary=lambda args: f"Write {args.file_path}",
-    plan=plan,
+    plan=partial(asyncio.to_thread, _plan),
     paths=lambda args: [(args.file_path, "write")],
 )
 
@@ -59,10 +62,7 @@ _FENCE = "```"
 
 class WriteToFileArgs(Args):
     path: FilePath
-    content: str = Field(
-        description="The whole text that the file shall have, every line written out: never a placeholder such as"
-        " '... rest of code ...'. Line endings, encoding and mode of an existing file are kept."
-    )
+    content: Content
     line_count: SkipJsonSchema[int | str | None] = Field(
         default=None, description="Lines of the content; other programs ask for it, here it isn't needed."
     )
@@ -95,12 +95,6 @@ class InsertContentArgs(Args):
         description="The line, counted from 1, before which the content comes. 0: it comes at the end of the file.",
     )
     content: str = Field(min_length=1, description="The lines to put in, with their indentation.")
-
-
-async def _insertion(
-    args: InsertContentArgs, context: ToolContext, earlier: Mapping[str, bytes]
-) -> FileChange:
-    return await asyncio.to_thread(_inserted, args, context, earlier)
 
 
 def _inserted(args: InsertContentArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
@@ -142,6 +136,6 @@ INSERT_CONTENT = Tool(
     args=InsertContentArgs,
     risk="write",
     summary=lambda args: f"Insert into {args.path}" + (f" before line {args.line}" if args.line else ""),
-    plan=_insertion,
+    plan=partial(asyncio.to_thread, _inserted),
     paths=lambda args: [(args.path, "write")],
 )

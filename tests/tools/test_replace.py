@@ -15,7 +15,6 @@ from tool_calls import Calls
 
 from interlock.services.files.calls import FileCalls
 from interlock.state.tooling import FileChange, ToolContext
-from interlock.tools import replace as replace_tool
 from interlock.tools.replace import ReplaceArgs
 from interlock.tools.table import TOOLS
 
@@ -165,10 +164,12 @@ def test_what_earlier_calls_of_a_batch_do_is_computed_once_for_each_state_of_a_f
     file = folder / "a"
     file.write_text("0\n1\n2\n")
     made: list[str] = []
+    own = TOOLS["replace"].plan
+    assert own is not None
 
     async def counted(args: Any, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
         made.append(args.old_string)
-        return await replace_tool.plan(args, context, earlier)
+        return await own(args, context, earlier)
 
     tool = dataclasses.replace(TOOLS["replace"], plan=counted)
     calls = [
