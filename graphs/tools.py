@@ -157,17 +157,8 @@ def _execution_nodes(g: Graph, depth: int) -> None:
 @cache
 def _decide() -> Graph:
     g = Graph("decide", DecideState, input=DecideSend, output=DecideOut)
-    g.nodes(
-        resolve,
-        validate,
-        check_mode,
-        check_policy,
-        take_edit,
-        request_approval,
-        notify,
-        apply_decision,
-        ready,
-    )
+    g.nodes(resolve, validate, check_mode, check_policy, take_edit)
+    g.nodes(request_approval, notify, apply_decision, ready)
     g.subgraph("edit", edit.build)
     g.node("await_approval", await_person)
     g.node("respond", respond_undone)

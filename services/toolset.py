@@ -172,13 +172,7 @@ class BuiltinToolset:
             return None
         effect = "other" if tool.risk in _EFFECTS and not (tool.idempotent or tool.plan) else "none"
         alone = tool.risk in _ALONE or tool.kind == "review" or effect == "other"
-        return ToolInfo(
-            name=tool.name,
-            risk=tool.risk,
-            alone=alone,
-            effect="file" if tool.plan else effect,
-            kind=tool.kind,
-        )
+        return ToolInfo(tool.name, tool.risk, alone, "file" if tool.plan else effect, tool.kind)
 
     def nearest(self, name: str) -> list[str]:
         return nearest_names(name, self._names)
