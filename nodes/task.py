@@ -211,11 +211,7 @@ async def ask_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 
 
 def _ask(
-    state: TaskState,
-    runtime: Runtime[Deps],
-    what: Literal["guidance", "completion"],
-    reason: str,
-    preview: str,
+    state: TaskState, runtime: Runtime[Deps], what: Literal["guidance", "completion"], why: str, preview: str
 ) -> TaskState:
     key = CallKey(message=state["reply"], index=0)
     request = ApprovalRequest(
@@ -223,10 +219,10 @@ def _ask(
         what=what,
         kind="question" if what == "guidance" else "approval",
         call=CallView(id=what, name="attempt_completion" if what == "completion" else "task", args={}),
-        reason=reason,
+        reason=why,
         preview=preview,
         choices=("proceed_once", "reject", "cancel"),
-        questions=({"question": reason},) if what == "guidance" else (),
+        questions=({"question": why},) if what == "guidance" else (),
     )
     put_request(runtime, request)
     return {"label": asked(state), "approval": request.key}
