@@ -61,11 +61,7 @@ def _block(part: TextPart | DataPart) -> dict[str, Any]:
 
 
 _FINISH = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_calls": "stop",
-    "tool_use": "stop",
-    "function_call": "stop",
+    **dict.fromkeys(("end_turn", "stop_sequence", "tool_calls", "tool_use", "function_call"), "stop"),
     "max_tokens": "length",
 }
 

@@ -36,24 +36,12 @@ _OPAQUE = {
     for programs, why in (
         (". source", "runs a file"),
         ("alias unalias enable hash shopt", "changes what names mean"),
-        (
-            "bind complete compgen compopt fc let declare typeset local readonly unset",
-            "may evaluate its arguments",
-        ),
-        ("getopts mapfile readarray jobs", "may evaluate its arguments"),
-        (
-            "parallel script flock strace ltrace chroot unshare nsenter systemd-run at batch",
-            "runs another command",
-        ),
-        (
-            "pkexec unbuffer setarch chrt taskset numactl firejail proot fakeroot expect",
-            "runs another command",
-        ),
-        (
-            "screen tmux run-parts entr rlwrap start-stop-daemon dbus-run-session busybox",
-            "runs another command",
-        ),
-        ("toybox catchsegv setpriv gosu ssh-agent socat", "runs another command"),
+        ("bind complete compgen compopt fc let declare typeset local", "may evaluate its arguments"),
+        ("readonly unset getopts mapfile readarray jobs", "may evaluate its arguments"),
+        ("parallel script flock strace ltrace chroot unshare nsenter systemd-run", "runs another command"),
+        ("at batch pkexec unbuffer setarch chrt taskset numactl firejail proot", "runs another command"),
+        ("fakeroot expect screen tmux run-parts entr rlwrap start-stop-daemon", "runs another command"),
+        ("dbus-run-session busybox toybox catchsegv setpriv gosu ssh-agent socat", "runs another command"),
     )
     for name in programs.split()
 }

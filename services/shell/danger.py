@@ -26,20 +26,14 @@ _ELSEWHERE = "may run something else than the project's own"
 
 _ALWAYS = (
     ("dd shred wipefs fdisk sfdisk parted mkswap blkdiscard fallocate", "writes over data"),
-    (
-        "shutdown reboot halt poweroff systemctl service mount umount iptables nft useradd userdel usermod",
-        _SYSTEM,
-    ),
-    ("passwd chsh visudo crontab insmod rmmod modprobe sysctl swapoff killall pkill setcap", _SYSTEM),
+    ("shutdown reboot halt poweroff systemctl service mount umount iptables nft useradd userdel", _SYSTEM),
+    ("usermod passwd chsh visudo crontab insmod rmmod modprobe sysctl swapoff killall pkill setcap", _SYSTEM),
     ("sudo doas su runuser", "runs with another user's rights"),
     ("ssh", "runs on another machine"),
 )
 _GIT_ALWAYS = (
-    (
-        "filter-branch filter-repo bisect difftool mergetool config submodule hook instaweb gui credential",
-        _RUNS,
-    ),
-    ("daemon upload-pack receive-pack http-backend send-email remote-ext remote-fd", _RUNS),
+    ("filter-branch filter-repo bisect difftool mergetool config submodule hook instaweb gui", _RUNS),
+    ("credential daemon upload-pack receive-pack http-backend send-email remote-ext remote-fd", _RUNS),
     ("clean restore gc prune update-ref replace", _LOSES),
 )
 _FORMS = (
@@ -189,13 +183,8 @@ def form(why: str, text: str) -> Form:
     longs = [t for t in tokens if t.startswith("--") and len(t) > 2]
     leads = [t for t in tokens if t.endswith("…")]
     words = {*tokens} - {*short, *longs, *leads}
-    return Form(
-        why,
-        frozenset(t[1] for t in short),
-        tuple(t[2:] for t in longs),
-        frozenset(words),
-        tuple(t[:-1] for t in leads),
-    )
+    letters, options = frozenset(t[1] for t in short), tuple(t[2:] for t in longs)
+    return Form(why, letters, options, frozenset(words), tuple(t[:-1] for t in leads))
 
 
 def _by_name(rows: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -212,11 +201,8 @@ def _forms(rows: Sequence[tuple[str, str, str]]) -> dict[str, list[Form]]:
 
 
 _IS_ALWAYS, _HAS_FORMS = _by_name(_ALWAYS), _forms(_FORMS)
-_GIT_IS_ALWAYS, _GIT_HAS_FORMS, _GIT_IS_GLOBAL = (
-    _by_name(_GIT_ALWAYS),
-    _forms(_GIT_FORMS),
-    _by_name(_GIT_GLOBAL),
-)
+_GIT_IS_ALWAYS, _GIT_HAS_FORMS = _by_name(_GIT_ALWAYS), _forms(_GIT_FORMS)
+_GIT_IS_GLOBAL = _by_name(_GIT_GLOBAL)
 _DEVICE = re.compile(r"/dev/(?!null$|stdout$|stderr$|stdin$|tty$|zero$|urandom$|random$|fd/)")
 
 
@@ -270,7 +256,7 @@ def _sed(words: _Words) -> str | None:
         if not word.lead.startswith("-") or word.text == "-":
             operands.append(word)
         elif word.text == "-e":
-            scripts.extend([w for w in (next(remaining, None),) if w])
+            scripts += filter(None, [next(remaining, None)])
         elif _SED_IN_PLACE.met([word]):
             return _SED_IN_PLACE.why
         elif not (word.literal and _SED_OPTION.fullmatch(word.text)):
