@@ -1,6 +1,7 @@
 """status: the line below the input: what runs, model, modes, context left, tokens, cost, branch, open requests."""
 
 import os
+import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from rich.cells import cell_len, set_cell_size
 
 from interlock.cli.render.output import amount, one_line
 from interlock.cli.session.session import Session
+from interlock.engine.client.fleet import is_on_server
 from interlock.services.files.disk import read_file
 from interlock.state.errors import InterlockError
 
@@ -22,6 +24,8 @@ _MODES = {
     "auto_edit": ("accepts edits", "class:auto_edit"),
     "yolo": ("YOLO", "class:yolo"),
 }
+_ON_SERVER_S = 5
+"""Seconds between looks at a store that isn't a file."""
 _LONGEST_NAME = 28
 """Columns of a model's or branch's name."""
 
@@ -119,7 +123,8 @@ class Readings:
         before = self._known, self._window
         self._known = replace(self._known, branch=git_branch(session.workspace))
         files = (session.home / name for name in ("interlock.db", "interlock.db-wal"))
-        stamp = (session.run, session.answering or session.model, *map(_changed, files))
+        often = time.monotonic() // _ON_SERVER_S if is_on_server(session.home) else 0
+        stamp = (session.run, session.answering or session.model, often, *map(_changed, files))
         if stamp != self._stamp:
             with suppress(InterlockError):
                 self._read(session, session.run)
