@@ -88,8 +88,8 @@ class Subgraph:
         compiled: Any = self.compiled
         left: dict[str, Any] = {}
         keys = compiled.output_channels
-        async for left in compiled.astream(given, config, stream_mode="values", output_keys=keys):
-            pass
+        async for values in compiled.astream(given, config, stream_mode="values", output_keys=keys):
+            left = values
         return left
 
     def _taken_up(self, state: dict[str, Any]) -> Begun | None:
