@@ -37,7 +37,7 @@ class RedactedEvents:
 
     def __call__(self, event: Event) -> list[Event]:
         """Events to show in place of this one, in order. Thread-safe."""
-        if not self._redact.enabled or isinstance(event, NodeStart | NodeEnd):
+        if not self._redact.enabled or isinstance(event, (NodeStart, NodeEnd)):
             return [event]
         with self._lock:
             own = _stream_of(event)

@@ -68,7 +68,7 @@ def put(
     conn: Connection, table: str, row: Mapping[str, object], again: _Again = "refuse", *, later: bool = False
 ) -> None:
     """Insert a row (column → value). `again`: what becomes of one with the same key. `later`: as the connection's."""
-    sql = _insertion(table, tuple(row), again)
+    sql = insertion(table, tuple(row), again)
     if later:
         anew = (sql, *(row[name] for name in TABLE[table].key)) if again == "replace" else None
         conn.later(table, sql, (*row.values(),), anew)
@@ -77,7 +77,8 @@ def put(
 
 
 @lru_cache(maxsize=64)
-def _insertion(table: str, names: tuple[str, ...], again: _Again) -> str:
+def insertion(table: str, names: tuple[str, ...], again: _Again = "refuse") -> str:
+    """The statement that inserts a row with these columns."""
     sql = f"insert into {table} ({', '.join(names)}) values ({', '.join('?' * len(names))})"
     if again == "refuse":
         return sql

@@ -257,9 +257,11 @@ class BufferedConnection(ABC):
     def later(self, table: str, sql: str, values: Values, row: object = None) -> None:
         with self._turn:
             if self.buffers and not self.in_transaction:
-                key = row or object()
-                self._waiting.pop(key, None)  # it moves to the end
-                self._waiting[key] = (sql, values)
+                if row is None:
+                    row = object()
+                else:
+                    self._waiting.pop(row, None)  # it moves to the end
+                self._waiting[row] = (sql, values)
                 self._tables.add(table)
             else:
                 with self.transaction():

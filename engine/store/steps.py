@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from interlock.engine.store import put
+from interlock.engine.store import insertion, put
 from interlock.engine.store.connection import Connection
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import CallKey
@@ -19,6 +19,10 @@ from interlock.state.node import inside
 
 _ID = re.compile(r"([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """LangGraph's ids; the first eight digits distinguish a run's tasks."""
+
+
+_WHERE = ("run", "namespace", "task", "root_step", "superstep", "seq")
+_STEP = insertion("steps", (*_WHERE, "started", "ms", "node", "workflow", "keys", "route", "reason"))
 
 
 @dataclass
@@ -191,23 +195,16 @@ class StepLog:
     ) -> None:
         """`namespace`: LangGraph's; empty for nodes that ran inside a task, whose notes have their own."""
         for place, ran in enumerate(notes):
-            self._insert(conn, run, "", inside(superstep), inside(task), ran.inside)
+            if ran.inside:
+                self._insert(conn, run, "", inside(superstep), inside(task), ran.inside)
             # Nodes that share a superstep ran in sequence: each counts as a task of its own.
             mark = f".{place}" if place else ""
             self._seq += 1
-            row = {
-                **vars(ran),
-                "run": run,
-                "namespace": _short(namespace or ran.namespace.rpartition("|")[0]),
-                "task": _short(task) + mark,
-                "ms": round(ran.ms or 0.0, 3),
-                "keys": ",".join(ran.keys),
-                "root_step": self.root_step,
-                "superstep": superstep + mark,
-                "seq": self._seq,
-            }
-            del row["inside"]
-            put(conn, "steps", row, later=True)
+            within = _short(namespace or ran.namespace.rpartition("|")[0])
+            where = (run, within, _short(task) + mark, self.root_step, superstep + mark, self._seq)
+            times = (ran.started, round(ran.ms or 0.0, 3))
+            what = (ran.node, ran.workflow, ",".join(ran.keys), ran.route, ran.reason)
+            conn.later("steps", _STEP, (*where, *times, *what))
 
     def _save_decided(self, conn: Connection, run: str, task: str) -> None:
         """Save with the task's writes; idempotent if the task runs again."""
