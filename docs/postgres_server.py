@@ -35,8 +35,8 @@ class Server:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = probe.getsockname()[1]
 
-    def start(self) -> str:
-        """Returns the address of its database."""
+    def start(self, *more: str) -> str:
+        """Returns the address of its database. `more`: for initdb."""
         init = (
             str(self.programs / "initdb"),
             "-D",
@@ -46,21 +46,39 @@ class Server:
             "-U",
             "postgres",
         )
-        self._run(*init, "--no-sync", "-E", "UTF8", "--locale", "C")
+        self._run(*init, "--no-sync", "-E", "UTF8", "--locale", "C", *more)
+        self.again()
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    def again(self) -> None:
+        """Start it on the data that are there."""
         at = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1"
         self._control("start", "-o", f"{at} {self.options}")
-        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    def follow(self, primary: "Server") -> None:
+        """Start it as a standby of another server."""
+        source = f"host=127.0.0.1 port={primary.port} user=postgres application_name=spare"
+        copy = ("-D", str(self.folder / "data"), "-d", source, "-R", "-c", "fast")
+        self._run(str(self.programs / "pg_basebackup"), *copy)
+        self.again()
+
+    def promote(self) -> None:
+        """Make a standby the primary."""
+        self._control("promote")
 
     def restart(self) -> None:
         """As a crash of the server does it."""
         self._control("restart", "-m", "immediate")
+
+    def crash(self) -> None:
+        self._control("stop", "-m", "immediate")
 
     def reload(self) -> None:
         """Take up a changed configuration."""
         self._control("reload")
 
     def stop(self) -> None:
-        self._control("stop", "-m", "immediate")
+        self.crash()
         shutil.rmtree(self.folder)
 
     def _control(self, what: str, *more: str) -> None:

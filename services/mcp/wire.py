@@ -41,6 +41,8 @@ class Exchange:
 
     id: Any = None
     sent: bool = False
+    earlier: bool = False
+    """A request before it was sent: with that one, the call may have taken effect."""
     answered: bool = False
     """A message from the server answered it."""
     streamed: bool = False
@@ -54,6 +56,7 @@ class Exchange:
 
     def begin(self, id_: Any) -> None:
         """Forget the request before: the SDK may make several for one call."""
+        self.earlier = self.earlier or self.sent
         self.id, self.sent, self.answered, self.streamed = id_, True, False, False
         self.status, self.problem, self.on_its_way = 0, None, None
 
@@ -70,10 +73,11 @@ class Exchange:
 
         if self.answered:
             return AnsweredError(visible(f"{error.error.message} ({error.code})"), error.error)
-        if self.problem is not None:
-            return self.problem
-        if not self.sent:
-            return NotRunError("the connection had ended")
+        found = self.problem if self.sent or self.problem else NotRunError("the connection had ended")
+        if isinstance(found, NotRunError) and self.earlier:
+            return LostError(str(found))
+        if found is not None:
+            return found
         return LostError(f"it did not answer within {within_s:g} s" if error.code == REQUEST_TIMEOUT else "")
 
 
