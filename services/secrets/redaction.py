@@ -34,6 +34,8 @@ from urllib.parse import quote
 LONGEST = 16_000
 """Maximum characters of a match: a private key."""
 _SEPARATOR = r"(?:\s|\\[nr])"
+_compiled = cache(re.compile)
+_Check = Callable[[re.Match[str]], bool]
 _PLACEHOLDER = re.compile(r"[\[{$<%*]|(?:password|passwd|pass|pwd)$|[xX.*]+$|\d{1,5}[,;)\]|]|\d{1,5}$")
 """Placeholders for a URL's password: a variable, a word for it, a port."""
 
@@ -52,15 +54,12 @@ class Shape(NamedTuple):
     kind: str
     start: str
     regex: str
-    harmless: Callable[[re.Match[str]], bool] = lambda _: False
+    harmless: _Check = lambda _: False
 
     @property
     def pattern(self) -> re.Pattern[str]:
         """Compiled once a text has `start`: compiling all takes a tenth of what a list does."""
         return _compiled(self.regex)
-
-
-_compiled = cache(re.compile)
 
 
 def _token(kind: str, start: str, rest: str, before: str = "A-Za-z0-9", after: str = "A-Za-z0-9_") -> Shape:
@@ -78,9 +77,7 @@ def _wordy(found: re.Match[str]) -> bool:
     return not any(char.isdigit() for char in found[1])
 
 
-def _after(
-    kind: str, word: str, rest: str, harmless: Callable[[re.Match[str]], bool] = lambda _: False
-) -> Shape:
+def _after(kind: str, word: str, rest: str, harmless: _Check = lambda _: False) -> Shape:
     """A value that follows a keyword on the same line."""
     return Shape(kind, word, word + r"[\"']?[ \t]{0,4}[:=]>?[ \t]{0,4}[\"']?" + rest, harmless)
 
@@ -106,11 +103,7 @@ IN_A_WORD = (
     _token("google-secret", "GOCSPX-", "[A-Za-z0-9_-]{28}", after="A-Za-z0-9_-"),
     *(_token("slack-token", f"{p}-", "[A-Za-z0-9-]{10,250}") for p in _SLACK),
     _token("slack-token", "xapp-", "[0-9]-[A-Za-z0-9-]{10,250}"),
-    Shape(
-        "slack-webhook",
-        "hooks.slack.com/",
-        r"hooks\.slack\.com/(services/T\w{6,20}/B\w{6,20}/\w{16,40})",
-    ),
+    Shape("slack-webhook", "hooks.slack.com/", r"hooks\.slack\.com/(services/T\w{6,20}/B\w{6,20}/\w{16,40})"),
     *(
         _token("stripe-key", f"{p}_{m}_", "[A-Za-z0-9]{16,247}")
         for p in ("sk", "rk")
