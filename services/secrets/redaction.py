@@ -33,6 +33,8 @@ from urllib.parse import quote
 LONGEST = 16_000
 """Maximum characters of a match: a private key."""
 _SEPARATOR = r"(?:\s|\\[nr])"
+_compiled = cache(re.compile)
+_Check = Callable[[re.Match[str]], bool]
 _PLACEHOLDER = re.compile(r"[\[{$<%*]|(?:password|passwd|pass|pwd)$|[xX.*]+$|\d{1,5}[,;)\]|]|\d{1,5}$")
 """Placeholders for a URL's password: a variable, a word for it, a port."""
 
@@ -51,7 +53,7 @@ class Shape(NamedTuple):
     kind: str
     start: str
     regex: str
-    harmless: Callable[[re.Match[str]], bool] = lambda _: False
+    harmless: _Check = lambda _: False
 
     @property
     def pattern(self) -> re.Pattern[str]:
@@ -74,9 +76,7 @@ def _wordy(found: re.Match[str]) -> bool:
     return not any(char.isdigit() for char in found[1])
 
 
-def _after(
-    kind: str, word: str, rest: str, harmless: Callable[[re.Match[str]], bool] = lambda _: False
-) -> Shape:
+def _after(kind: str, word: str, rest: str, harmless: _Check = lambda _: False) -> Shape:
     """A value that follows a keyword on the same line."""
     return Shape(kind, word, word + r"[\"']?[ \t]{0,4}[:=]>?[ \t]{0,4}[\"']?" + rest, harmless)
 
