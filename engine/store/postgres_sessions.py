@@ -30,8 +30,9 @@ _SILENCE = {
 }
 """What libpq needs to notice a server that vanished: an error after 8.4 s instead of 27 to 54 s."""
 READS = "-c default_transaction_read_only=on"
-_KEPT_S = 2.0
-"""Seconds after it was made within which a connection is used again: one takes as long as 30 statements."""
+_IDLE_S, _KEPT_S = 2.0, 60.0
+"""Seconds for which a connection waits for its next use, which saves as much as 30 statements take; and after which
+another is made, because somebody may have changed the schema."""
 _Key = tuple[int, str, str]
 """Process, server and options: sessions with the same are interchangeable."""
 
@@ -43,6 +44,7 @@ class Session:
     key: _Key
     conn: "psycopg.Connection[Any]"
     made: float
+    used: float
     timer: Timer | None = None
     current: bool = False
     """The schema is this version's."""
@@ -61,7 +63,7 @@ class Session:
         if not self.is_usable() or _kept.setdefault(self.key, self) is not self:
             self.conn.close()
         elif self.timer is None:
-            self.timer = Timer(_KEPT_S, _let_go, [self])
+            self.timer = Timer(_IDLE_S, _let_go, [self])
             self.timer.daemon = True
             self.timer.start()
 
@@ -70,8 +72,9 @@ _kept: dict[_Key, Session] = {}
 
 
 def _let_go(session: Session) -> None:
+    session.timer = None
     found = _kept.pop(session.key, None)
-    if found is session:
+    if found is session and time.monotonic() - session.used >= _IDLE_S:
         session.conn.close()
     elif found:
         found.keep()
@@ -106,7 +109,9 @@ def sign_in(path: Path, **more: str) -> str:
 def connected(path: Path, options: str) -> Session:
     """A session of its own; `keep` it after its use."""
     key = (os.getpid(), address_of(path), options)
+    now = time.monotonic()
     if (kept := _kept.pop(key, None)) and kept.is_usable():
+        kept.used = now
         return kept
     if kept:
         kept.conn.close()
@@ -115,7 +120,7 @@ def connected(path: Path, options: str) -> Session:
         conn: psycopg.Connection[Any] = psycopg.connect(address, autocommit=True)
         conn.adapters.register_loader("numeric", _Number)
         conn.adapters.register_loader("json", TextLoader)
-        return Session(key, conn, time.monotonic())
+        return Session(key, conn, now, now)
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def test_a_connection_is_used_again_for_a_moment_unless_the_server_ended_it(
 ) -> None:
     from interlock.engine.store import postgres_sessions
 
-    monkeypatch.setattr(postgres_sessions, "_KEPT_S", 60.0)
+    monkeypatch.setattr(postgres_sessions, "_IDLE_S", 60.0)
     first = _used(store)
     assert _used(store) == first
     with closing(store.connect()):
@@ -58,7 +58,7 @@ def test_nothing_holds_a_connection_once_the_moment_is_over(
 ) -> None:
     from interlock.engine.store import postgres_sessions
 
-    monkeypatch.setattr(postgres_sessions, "_KEPT_S", 0.1)
+    monkeypatch.setattr(postgres_sessions, "_IDLE_S", 0.1)
     with closing(store.connect_driver()) as other:
         pid = _used(store)
         until(lambda: not _is_there(other, pid))
