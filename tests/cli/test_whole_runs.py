@@ -115,6 +115,7 @@ def test_another_workflow_prints_its_output_object(run: Run, tmp_path: Path) -> 
         assert json.loads(done.out)["status"] == "calls"
 
 
+@pytest.mark.sqlite
 def test_a_run_is_deleted_with_all_that_it_recorded(run: Run, tmp_path: Path, home: Path) -> None:
     run(*_model(tmp_path), "-y", "-p", "write both")
     run(*_model(tmp_path), "-y", "-p", "write both")
@@ -215,6 +216,7 @@ def test_a_resumed_run_names_what_runs_though_an_earlier_process_told_it(run: Ru
         assert f"✓ {command}" in resumed.err
 
 
+@pytest.mark.sqlite
 def test_what_is_kept_is_its_owners_alone_from_the_first_moment(run: Run, tmp_path: Path, home: Path) -> None:
     state = home / "interlock"
 
