@@ -39,7 +39,9 @@ async def events(client: Client, run: str, cursor: str) -> AsyncGenerator[bytes]
         yield b"retry: 500\n\n"
         while not any(reader.done() for reader in readers) or not queue.empty():
             try:
-                async with asyncio.timeout(_BEAT_S):  # `wait_for` forgets a cancellation that comes with a piece
+                async with asyncio.timeout(
+                    _BEAT_S
+                ):  # `wait_for` forgets a cancellation that comes with a piece
                     data = await queue.get()
             except TimeoutError:
                 data = b": beat\n\n"

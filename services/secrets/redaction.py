@@ -26,6 +26,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote
@@ -58,7 +59,7 @@ class Shape(NamedTuple):
     @property
     def pattern(self) -> re.Pattern[str]:
         """Compiled once a text has `start`: compiling all takes a tenth of what a list does."""
-        return re.compile(self.regex)  # which remembers it
+        return _compiled(self.regex)
 
 
 def _token(kind: str, start: str, rest: str, before: str = "A-Za-z0-9", after: str = "A-Za-z0-9_") -> Shape:
