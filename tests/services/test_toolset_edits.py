@@ -1,6 +1,7 @@
 """Edits: previewed on top of each other, planned, written exactly as planned, and the same after a crash."""
 
 import asyncio
+import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from interlock.services.toolset import BuiltinToolset
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult
 from interlock.state.settings import Settings
 from interlock.state.tooling import Processes, ToolRun
-from interlock.tools import replace as replace_tool
+from interlock.tools.table import TOOLS
 
 KEY = CallKey(message="m", index=0)
 
@@ -208,13 +209,15 @@ def test_previews_made_side_by_side_compute_each_edit_at_most_twice(
     """Once as what a later one finds, and once as its own."""
     (root / "a").write_text("".join(f"line {n}\n" for n in range(9)))
     computed: list[object] = []
-    plan = replace_tool._plan
+    tool = TOOLS["replace"]
+    assert tool.plan is not None
+    plan = tool.plan
 
     def counted(*given: Any) -> Any:
         computed.append(given)
         return plan(*given)
 
-    monkeypatch.setattr(replace_tool, "_plan", counted)
+    monkeypatch.setitem(TOOLS, "replace", dataclasses.replace(tool, plan=counted))
     calls = [replace(f"line {n}", f"{n}", call_id=f"c{n}") for n in range(9)]
 
     async def all_of_them() -> list[Preview]:
