@@ -3,6 +3,7 @@
 It prints plain lines, so it works in every terminal. Nothing is written until everything is known and has worked.
 """
 
+import select
 import signal
 import sys
 import termios
@@ -20,6 +21,9 @@ from interlock.state.text import visible
 
 if TYPE_CHECKING:
     from interlock.state.settings import Settings
+
+_SIGNAL_S = 0.5
+"""Seconds after which a signal that came just before a wait is heard."""
 
 
 @contextmanager
@@ -165,7 +169,10 @@ def _until_it_works(work: Callable[[], T], end: str = "\n") -> T:
 def _line(question: str, hidden: bool = False) -> str:
     """Read a line, with anything typed before the question. `hidden`: shows stars, or nothing."""
     if is_plain():
-        line = input(question)
+        print(question, end="", flush=True)
+        while not select.select([sys.stdin], [], [], _SIGNAL_S)[0]:
+            pass  # `input` alone misses a signal that comes just before it reads
+        line = input()
         print(end="\n" * hidden)
         return line
     from prompt_toolkit import PromptSession
