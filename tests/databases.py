@@ -55,6 +55,7 @@ def everywhere(server: str = "") -> None:
 
     if server := server or os.environ.get("TEST_SERVER", ""):
         os.environ["TEST_SERVER"] = server
+        _server()  # remembers it: a fork has another environment
     else:
         os.environ["TEST_SERVER"] = _server()
         _make_template()

@@ -40,6 +40,12 @@ if __name__ == "__main__":
     if sys.argv[1]:
         from databases import everywhere
 
-        everywhere(sys.argv[1])
+        import_all = forker.import_all
+
+        def imported() -> None:
+            import_all()  # a connection that it kept would leave a thread in the forks
+            everywhere(sys.argv[1])
+
+        forker.import_all = imported
     forker.UNUSED_S = 3600.0
     forker.main(sys.argv[2])
