@@ -3,8 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Compiling is left to `COMPILE`, which uses every core.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# Compiling is left to `COMPILE`, which uses every core. Setuptools warns of every editable installation.
+INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true # packages carry files that no Python reads
 # -P: the rooms at the root (state/, tools/, …) must not become top-level modules.
 RUN := $(BIN)/python -P
@@ -39,6 +39,7 @@ properties: $(VENV)/installed-dev ## ten times as many generated examples as the
 	$(BIN)/pytest -m hypothesis --hypothesis-profile=sweep $(TESTS)
 
 check: $(VENV)/installed-dev ## format, lint, types, layout, and that generated files are current
+	! git grep -nE '^(<{7}|>{7}) '
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
