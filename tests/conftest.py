@@ -176,6 +176,8 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     folder.mkdir()
     for name in _REMOVED:
         monkeypatch.delenv(name, raising=False)
+    # `--store` of a command run in this process sets the variable: only one that was set is put back.
+    monkeypatch.setenv("INTERLOCK_STORE", "")
     for name in [n for n in os.environ if n.startswith("INTERLOCK_") or n == "XDG_RUNTIME_DIR"]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(folder))

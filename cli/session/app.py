@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -189,10 +189,13 @@ class App:
         """Do something that needs the whole terminal, such as an editor, in its own thread."""
         return await run_in_terminal(work, in_executor=True)
 
-    async def pick(self, title: str, rows: Sequence[Row], at: int = 0) -> Row | None:
+    async def pick(
+        self, title: str, rows: Sequence[Row], at: int = 0, reading: Iterable[None] = ()
+    ) -> Row | None:
         self.picker = Picker(title, rows, lambda: size().columns, at)
         self.app.layout.focus(self.picker.input)
         self.paint()
+        self.picker.read(reading, self.paint)
         try:
             return await self.picker.chosen
         finally:

@@ -1,8 +1,10 @@
 """asking: a list to pick from, in place of the input line."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import Any
 
 from prompt_toolkit.buffer import Buffer
@@ -29,7 +31,7 @@ class Row:
     about: str = ""
     value: Any = None
     text: list[str] = field(default_factory=list[str], compare=False)
-    """What else the filter looks in; may still be read when the picker opens."""
+    """What else the filter looks in."""
 
 
 class Picker:
@@ -59,6 +61,24 @@ class Picker:
                 Window(self.input, height=1),
             ]
         )
+
+    def read(self, reading: Iterable[None], paint: Callable[[], None]) -> None:
+        """Take the steps of `reading`, which read the rows' texts, in a thread; what is shown follows."""
+
+        def steps() -> None:
+            for _ in reading:
+                if self.chosen.done():
+                    return
+                with suppress(RuntimeError):  # the session has ended
+                    self.chosen.get_loop().call_soon_threadsafe(show)
+
+        def show() -> None:
+            marked = self._found[self._at] if self._found else None
+            self._filter()
+            self._at = self._found.index(marked) if marked in self._found else 0
+            paint()
+
+        Thread(target=steps, daemon=True).start()
 
     def _filter(self) -> None:
         typed = self._typed.text

@@ -2,9 +2,8 @@
 
 import base64
 from asyncio import to_thread
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from threading import Thread
 
 from prompt_toolkit.application import get_app
 from prompt_toolkit.enums import EditingMode
@@ -208,10 +207,11 @@ async def resume(session: Session, rest: str) -> None:
     if not name:
         found = await to_thread(lambda: travel.runs_here(session))
         rows = [_row(row) for row in found if row.run != session.run]
-        Thread(target=_read_texts, args=(session, rows), daemon=True).start()
         if not rows:
             raise UserError(f"No other run in {str(session.workspace)!r}. Those of other folders: /runs")
-        chosen = await session.terminal.pick("Go on with which run?", rows)
+        chosen = await session.terminal.pick(
+            "Go on with which run?", rows, reading=_read_texts(session, rows)
+        )
         if chosen is None:
             return
         name = chosen.value
@@ -222,11 +222,12 @@ _SEARCHED = 200
 """Runs whose conversations the picker searches: the newest."""
 
 
-def _read_texts(session: Session, rows: Sequence[Row]) -> None:
-    """Read what was said in each run, while the picker is open."""
+def _read_texts(session: Session, rows: Sequence[Row]) -> Iterator[None]:
+    """Read what was said in each run, one at each step."""
     for row in rows[:_SEARCHED]:
         with suppress(InterlockError, OSError):
             row.text.extend(travel.said(session, row.value))
+        yield
 
 
 def _row(row: RunRow) -> Row:

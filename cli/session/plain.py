@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
@@ -112,7 +112,13 @@ class Lines:
         except KeyboardInterrupt:
             raise UserError("Stopped.") from None
 
-    async def pick(self, title: str, rows: Sequence[Row], at: int = 0) -> Row | None:
+    async def pick(
+        self,
+        title: str,
+        rows: Sequence[Row],
+        at: int = 0,
+        reading: Iterable[None] = (),  # noqa: ARG002 - nothing here searches
+    ) -> Row | None:
         for number, row in enumerate(rows, 1):
             self._screen.note(f"{'*' if number == at + 1 else ' '} {number:>2}  {row.name}  {row.about}")
         self._write()

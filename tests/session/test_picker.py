@@ -69,6 +69,22 @@ def test_a_list_is_drawn_within_its_columns() -> None:
     assert all(cell_len(line) <= 40 for line in [heading, *shown])
 
 
+def test_a_row_whose_text_is_read_after_the_filter_was_typed_is_found() -> None:
+    async def draw() -> str:
+        row, read = Row("first prompt"), asyncio.Event()
+        picker = Picker("Which?", [row, Row("other")], lambda: 60)
+        picker.input.buffer.text = "needle"
+        assert "nothing fits" in fragment_list_to_text(picker.lines())
+        picker.read((row.text.append(text) for text in ("hay", "a needle")), read.set)
+        async with asyncio.timeout(HANG_S):
+            while "a needle" not in (shown := fragment_list_to_text(picker.lines())):
+                read.clear()
+                await read.wait()
+        return shown
+
+    assert asyncio.run(draw()).startswith("❯ first prompt")
+
+
 FIGURES = Figures("gemini-2.5-pro", "auto_edit", "architect", 87, 12_300, 0.0312, "feature/login", 2)
 
 
