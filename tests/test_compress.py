@@ -226,20 +226,6 @@ def test_the_compressor_is_sent_the_dropped_part_and_its_task(tmp_path: Path) ->
     assert outcome.stats["models"][options.model]["requests"] == 2
 
 
-def test_twenty_compressions_in_a_row_keep_the_rules_and_merge_the_snapshots(tmp_path: Path) -> None:
-    history: list[dict[str, Any]] = [RULES, MEMORY, *talk(10)]
-    for number in range(20):
-        replies = [compressor(snapshot(f"goal {number}")), compressor(snapshot(f"goal {number}"))]
-        options = Stage(tmp_path / str(number)).options(replies)
-        given = {"history": history, "token_limit": 1000, "last_prompt_tokens": 600}
-        outcome = run_sync("compress", given, options=options)
-        assert outcome.output["status"] == "compressed", number
-        history = outcome.output["history"]
-        assert history[:2] == [RULES, MEMORY]
-        assert [m.get("origin") for m in history].count("snapshot") == 1, "the earlier one is merged"
-        history += talk(10)
-
-
 def test_the_command_prints_what_was_dropped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
