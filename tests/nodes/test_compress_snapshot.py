@@ -79,7 +79,7 @@ def test_entities_are_never_expanded(text: str) -> None:
         ),
         (answer(overall_goal="<key_knowledge>k</key_knowledge>"), "stands inside"),
         (
-            "<state_snapshot>" + "<overall_goal>" * 50_000 + "</overall_goal>" * 50_000 + "</state_snapshot>",
+            "<state_snapshot>" + "<overall_goal>" * 5_000 + "</overall_goal>" * 5_000 + "</state_snapshot>",
             "inside",
         ),
     ],
