@@ -171,7 +171,7 @@ def _shaken(args: argparse.Namespace, matrix: Matrix) -> int:
                 break
         if now - last_fault > _PATIENCE_S:
             break
-        time.sleep(0.2)
+        time.sleep(0.5)
     over.set()
     people.join()
     return _told(args, matrix, statuses, time.monotonic() - begun)
@@ -190,7 +190,7 @@ def _people(runs: int, matrix: Matrix, plan: list[str], over: threading.Event) -
             if number % 10 == 0:
                 break
         matrix.tried("decide", matrix.decide)
-        over.wait(0.3)
+        over.wait(0.5)
 
 
 def _told(args: argparse.Namespace, matrix: Matrix, statuses: dict[str, str], passed: float) -> int:

@@ -128,7 +128,9 @@ class Matrix:
             else:
                 self.asked[request.run] += 1
                 self.note(f"{request.run}: {outcome} {fields['args']}")
-                decision = Decision(request.id, "proceed_once", text=outcome)
+                decision = Decision(
+                    request.id, "proceed_once" if outcome == "redo" else "reject", text=outcome
+                )
             self.tried("decide", partial(client.go_on_sync, request.run, decisions=[decision]))
         given_up = "select run from runs where run = any(%s) and status = 'failed' and error like %s"
         for (run,) in self.rows(given_up, [[*self.runs], '%"died"%']):
