@@ -107,6 +107,8 @@ def sign_in(path: Path, **more: str) -> str:
         more["password"] = password
     if READS in more.get("options", "") and given.get("target_session_attrs") == "read-write":
         more["target_session_attrs"] = "primary"  # a session that only reads would be turned away
+    options = given.get("options"), more.get("options"), _VANISHED
+    more["options"] = " ".join(str(one) for one in options if one)
     return make_conninfo(address, **{k: v for k, v in _SILENCE.items() if k not in given}, **more)
 
 
@@ -120,7 +122,7 @@ def connected(path: Path, options: str) -> Session:
     if kept:
         kept.conn.close()
     with explained(path):
-        address = sign_in(path, application_name="interlock", options=f"{options} {_VANISHED} -c jit=off")
+        address = sign_in(path, application_name="interlock", options=f"{options} -c jit=off")
         conn: psycopg.Connection[Any] = psycopg.connect(address, autocommit=True)
         conn.adapters.register_loader("numeric", _Number)
         conn.adapters.register_loader("json", TextLoader)

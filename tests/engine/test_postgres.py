@@ -86,7 +86,9 @@ def test_a_run_and_its_job_are_stored_together_or_not_at_all(store: Store) -> No
 def test_the_server_ends_the_transaction_of_a_driver_that_is_paused_or_whose_host_is_gone(
     store: Store,
 ) -> None:
-    """Not what answers without a `Sync` are waited for: then it counts as active, and would keep its locks."""
+    """Not where answers are waited for without a `Sync`: then it counts as active, and would keep its locks."""
+    from interlock.engine.store.postgres_sessions import sign_in
+
     seen = list[str]()
     with closing(store.connect_driver()) as conn, closing(store.connect()) as other:
 
@@ -100,5 +102,7 @@ def test_the_server_ends_the_transaction_of_a_driver_that_is_paused_or_whose_hos
             seen.append(stands())
         silence = "select name, setting from pg_settings where name like 'tcp_%' order by name"
         kept = dict(conn.execute(silence).fetchall())
+    with psycopg.connect(sign_in(store.path)) as queues:
+        assert dict(queues.execute(silence).fetchall()) == kept
     assert seen == ["idle in transaction"] * 2
     assert [*kept.values()] == ["3", "5", "2", "8000"], kept
