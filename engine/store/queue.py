@@ -6,7 +6,7 @@ Procrastinate is imported where it is used: one of its packages starts a process
 
 import json
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -303,6 +303,16 @@ def standing(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
     return workers, jobs, conn.execute(_REQUESTS).fetchone()[0]
 
 
+def unserved(conn: Connection, runs: Sequence[str], stalled_s: float) -> list[tuple[str, float]]:
+    """Queue and seconds of waiting of each of these runs that could go on, if no worker at all gives a sign of life."""
+    (there,) = conn.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()
+    return (
+        conn.execute(_UNSERVED.format(", ".join("?" * len(runs))), (*runs, stalled_s)).fetchall()
+        if there
+        else []
+    )
+
+
 def _waits(error: str | None) -> str:
     found: dict[str, str] = json.loads(error) if error else {}
     return found["of"] if found.get("type") == "limit" else ""
@@ -360,11 +370,20 @@ _WORKERS = """
 select id, cast(extract(epoch from now() - last_heartbeat) as double precision)
 from procrastinate_workers order by id
 """
+_AGE = (
+    "cast(extract(epoch from now() - (select min(e.at) from procrastinate_events e where e.job_id = j.id)) "
+    "as double precision)"
+)
+_UNSERVED = f"""
+select j.queue_name, {_AGE} from procrastinate_jobs j
+where j.status = 'todo' and j.queueing_lock in ({{}}) and j.queue_name not like '{HELD}%' and not exists (
+    select 1 from procrastinate_workers
+    where last_heartbeat > now() - make_interval(secs => cast(? as double precision)))
+"""
 _JOBS = f"""
 select j.lock, coalesce(r.queue, j.queue_name), j.status = 'doing', coalesce(l.host || ':' || cast(l.pid as text), ''),
        j.attempts + coalesce(cast(j.args ->> 'deaths' as integer), 0),
-       cast(extract(epoch from now() - (select min(e.at) from procrastinate_events e where e.job_id = j.id))
-            as double precision),
+       {_AGE},
        coalesce(j.args ->> 'user', ''), cast(ceil(cast(j.priority as double precision) / {_LEVEL}) as integer),
        case when j.status = 'todo' then r.error end
 from procrastinate_jobs j left join lease l on l.run = j.lock and l.held = 1 left join runs r on r.run = j.lock
