@@ -70,6 +70,11 @@ class Supervisors:
                 self._door = door
             return self._door
 
+    def start_ahead(self) -> None:
+        """While a model thinks: the first command needn't wait for Python's start. What fails, that command reports."""
+        with suppress(OSError):
+            self.start()
+
     def fork(self, *descriptors: int) -> None:
         """Hand a request on (`supervisor.py`). Raises `OSError`."""
         try:
