@@ -8,12 +8,14 @@ import difflib
 import logging
 import os
 import re
+import socket
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.request import getproxies
 
 from interlock.services.models.request import Provider
@@ -313,6 +315,22 @@ def tls(url: str) -> ssl.SSLContext:
 
     files, folder = os.environ.get("SSL_CERT_FILE", certifi.where()), os.environ.get("SSL_CERT_DIR")
     return ssl.create_default_context(cafile=files, capath=folder)
+
+
+_ACKNOWLEDGE = getattr(socket, "TCP_QUICKACK", None)
+"""Linux has it."""
+
+
+async def acknowledge(response: Any) -> None:
+    """Acknowledge what came so far, at once: a response hook of httpx and httpx2.
+
+    A server that sends head and body apart without TCP_NODELAY keeps the body until then, and the kernel waits 40 ms.
+    """
+    stream = response.extensions.get("network_stream")
+    own = stream and stream.get_extra_info("socket")
+    if own and _ACKNOWLEDGE is not None:
+        with suppress(OSError):  # the connection is lost: reading the body says so
+            own.setsockopt(socket.IPPROTO_TCP, _ACKNOWLEDGE, 1)
 
 
 def _imported_langchain(model: str) -> "type[LangChainProvider]":
