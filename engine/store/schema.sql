@@ -69,7 +69,6 @@ create table if not exists model_calls (
     at real not null,
     primary key (run, agent, role, ordinal)
 ) without rowid;
-create unique index if not exists model_calls_task on model_calls (run, task);
 create table if not exists reservations (
     run text not null,
     task text not null,               -- graph task whose model call this is
@@ -166,22 +165,35 @@ create table if not exists approvals (
     seq integer not null default 0,   -- in the order in which the run asked
     unique (run, key)
 );
-create table if not exists steps (
+-- Nodes that ran in one graph task of a superstep; whoever reads takes them from the view `steps`.
+create table if not exists step_rows (
     run text not null,
-    seq integer not null,
-    namespace text not null,          -- '' for the root
-    task text not null,               -- first eight digits of its id, as in `namespace`
-    workflow text not null,
-    node text not null,
-    started real not null,
-    ms real not null,
-    keys text not null,               -- changed keys, comma-separated
-    route text,                       -- label its router returned
-    reason text,                      -- why it decided so, for people
+    seq integer not null,             -- of the first
+    task text not null,               -- first eight digits of its id
     root_step integer not null,       -- number of the root step around it
-    superstep text not null,          -- end of the checkpoint id that the node ran in: the same for what ran side by side
+    superstep text not null,          -- end of the checkpoint id that it ran in: the same for what ran side by side
+    started real not null,
+    nodes text not null,              -- JSON, of each: kind, microseconds from `started` and of its work; then, where
+                                      -- it isn't its kind's, its namespace; and why it decided so, for people
     primary key (run, seq)
 ) without rowid;
+create table if not exists step_kinds (
+    kind integer primary key,         -- digest of the rest
+    namespace text not null,          -- '' for the root; @ stands for the task
+    mark text not null,               -- of nodes that share a task: follows the names of task and superstep
+    workflow text not null,
+    node text not null,
+    keys text not null,               -- changed keys, comma-separated
+    route text not null               -- label its router returned; '' for none
+);
+create view if not exists steps as
+    select r.run, r.seq + n.key as seq,
+           coalesce(json_extract(n.value, '$[3]'), replace(k.namespace, '@', r.task)) as namespace,
+           r.task || k.mark as task, k.workflow, k.node,
+           r.started + json_extract(n.value, '$[1]') / 1e6 as started, json_extract(n.value, '$[2]') / 1e3 as ms,
+           k.keys, nullif(k.route, '') as route, json_extract(n.value, '$[4]') as reason,
+           r.root_step, r.superstep || k.mark as superstep, r.seq as first
+    from step_rows r, json_each(r.nodes) n left join step_kinds k on k.kind = json_extract(n.value, '$[0]');
 create table if not exists snapshots (
     run text not null,
     message text not null,

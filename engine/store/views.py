@@ -100,12 +100,16 @@ def past(home: Path, run: str) -> list[Row]:
 def steps_since(home: Path, run: str, seq: int, deep: bool) -> list[Row]:
     """Nodes from the one with this number on, in the order they ended; unless `deep`, those of the root graph."""
     root = "" if deep else "and namespace = '' "
-    return select(home, f"select * from steps where run = ? and seq >= ? {root}order by seq", run, seq)
+    near = "(select coalesce(max(seq), 0) from step_rows where run = ? and seq <= ?)"
+    of_run = f"select * from steps where run = ? and first >= {near} and seq >= ? {root}order by seq"
+    return select(home, of_run, run, run, seq, seq)
 
 
 def last_step(home: Path, run: str) -> list[Row]:
     """The node that ended last."""
-    return select(home, "select * from steps where run = ? order by seq desc limit 1", run)
+    newest = "(select max(seq) from step_rows where run = ?)"
+    query = f"select * from steps where run = ? and first = {newest} order by seq desc limit 1"
+    return select(home, query, run, run)
 
 
 def _of_run(sql: str) -> Callable[[Path, str], list[Row]]:
