@@ -45,7 +45,7 @@ create table if not exists chain (
     id text primary key,
     parent text not null,             -- '' for a root record
     run text not null,
-    body blob not null,               -- the exact bytes that `id` names, UTF-8 JSON; or a reference to a file
+    body blob not null,               -- the exact bytes that `id` names, UTF-8 JSON, deflated; or a reference to a file
     file text                         -- name in outputs/ when the bytes are over 8 KB
 );
 create table if not exists model_calls (

@@ -7,6 +7,7 @@ from typing import Any
 
 from interlock.engine.store import select
 from interlock.engine.store.lineage import IS_SUBTASK, RELATED
+from interlock.services.files.blobs import inflated
 
 Row = Any
 """Its columns are read by name, `row["run"]`."""
@@ -172,5 +173,5 @@ def drive(home: Path, run: str) -> int | None:
 def agents(home: Path, run: str) -> list[str]:
     """The path of every agent that began a conversation."""
     sql = "select body from chain where run = ? and parent = '' and file is null"
-    roots = [json.loads(row["body"]).get("root", {}) for row in select(home, sql, run)]
+    roots = [json.loads(inflated(row["body"])).get("root", {}) for row in select(home, sql, run)]
     return [*dict.fromkeys(root["agent"] for root in roots if root.get("agent"))]
