@@ -1,5 +1,6 @@
 -- The store's tables, as SQLite makes them.
--- A key's columns come first, in its order: SQLite 3.40 takes a table without rowid for damaged otherwise.
+-- A key's columns come first, in its order: SQLite 3.40 takes a table without rowid for damaged otherwise. Only tables
+-- of short rows are without rowid: in pages of 1 KB, rows of over 231 bytes would spill into pages of their own.
 create table if not exists runs (
     run text primary key,
     workflow text not null,
@@ -17,8 +18,7 @@ create table if not exists runs (
     error text,                       -- JSON {type, message}
     queue text                        -- whose workers drive it; null: whoever starts or resumes it
 );
--- LangGraph's own. `writes` without rowid saves a copy of its long keys; `checkpoints` keeps its rowid, because its rows
--- of 1 KB would spill into overflow pages (measured: 2.8 MB for 0.7 MB).
+-- LangGraph's own. `writes` without rowid saves a copy of its long keys: most of its rows never reach the disk.
 create table if not exists checkpoints (
     thread_id text not null,
     checkpoint_ns text not null default '',
@@ -68,7 +68,7 @@ create table if not exists model_calls (
     duration_ms integer not null,
     at real not null,
     primary key (run, agent, role, ordinal)
-) without rowid;
+);
 create table if not exists reservations (
     run text not null,
     task text not null,               -- graph task whose model call this is
@@ -97,7 +97,7 @@ create table if not exists journal (
     intent_at real,
     done_at real,
     primary key (run, message, idx, attempt)
-) without rowid;
+);
 create table if not exists effects (
     run text not null,
     task text not null,               -- graph task of the node
@@ -111,7 +111,7 @@ create table if not exists effects (
     intent_at real not null,
     done_at real,
     primary key (run, task, key)
-) without rowid;
+);
 create table if not exists decisions (
     run text not null,
     message text not null,
@@ -121,7 +121,7 @@ create table if not exists decisions (
     body text not null,               -- JSON Decided
     at real not null,
     primary key (run, message, idx, task)
-) without rowid;
+);
 create table if not exists hook_calls (
     run text not null,
     event text not null,
@@ -141,14 +141,14 @@ create table if not exists hook_calls (
     intent_at real not null,
     done_at real,
     primary key (run, event, key, hook)
-) without rowid;
+);
 create table if not exists server_replies (
     run text not null,
     asked text not null,              -- JSON list: an MCP server; and of it a resource's address, or a prompt
     reply text not null,              -- JSON: what it offers; what it told
     at real not null,
     primary key (run, asked)
-) without rowid;
+);
 create table if not exists approvals (
     id text primary key,              -- RUN-BATCH.CALL
     run text not null,
@@ -176,7 +176,7 @@ create table if not exists step_rows (
     nodes text not null,              -- JSON, of each: kind, microseconds from `started` and of its work; then, where
                                       -- it isn't its kind's, its namespace; and why it decided so, for people
     primary key (run, seq)
-) without rowid;
+);
 create table if not exists step_kinds (
     kind integer primary key,         -- digest of the rest
     namespace text not null,          -- '' for the root; @ stands for the task

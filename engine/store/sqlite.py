@@ -56,7 +56,7 @@ CONVERTED = (
 )
 """A table of earlier stores that is a view now, and what takes its rows over from it as `NAME_before`."""
 DROPPED = ("drop index if exists model_calls_task",)
-_PAGE = 2048
+_PAGE = 1024
 """Bytes; small, because a commit writes whole pages of many small tables."""
 _KINDS = {"text": str, "blob": bytes, "integer": int, "real": (int, float)}
 
