@@ -1,8 +1,8 @@
 """start_kills: `kill -9` of starters, keepers, their commands, supervisors and the warm process, at random moments.
 
-Usage: .venv/bin/python -P benchmarks/start_kills.py [KILLS] [SEED]. Half of the runs are cold. A kill counts if it hit a
-living process. After each, the run is resumed until it has ended: it fails where that doesn't happen, a run isn't
-listed, an effect is missing, or doubled unasked, a process is left, or the next start doesn't work.
+Usage: python -P benchmarks/start_kills.py [KILLS] [SEED]. Half of the runs are cold. A kill counts if it hit a
+living process. After each, the run is resumed until it has ended. It fails where that doesn't happen, a run isn't
+listed, an effect is missing or doubled unasked, a process is left, or the next start doesn't work.
 """
 
 import ctypes
@@ -183,6 +183,8 @@ def main() -> int:
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else 500
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(2**32)
     print(f"seed {seed}", flush=True)
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)  # a shell's job in the background ignores them, and starts cold
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     dice, found, bad = random.Random(seed), Counter[str](), list[str]()
     with tempfile.TemporaryDirectory() as folder:
