@@ -1,8 +1,8 @@
-"""start_kills: `kill -9` of starters, keepers, their commands, supervisors and the warm process, at random moments.
+"""start_kills: `kill -9` of starters, forks, supervisors and the warm process, at random moments of warm and cold runs.
 
-Usage: python -P benchmarks/start_kills.py [KILLS] [SEED]. Half of the runs are cold. A kill counts if it hit a
-living process. After each, the run is resumed until it has ended. It fails where that doesn't happen, a run isn't
-listed, an effect is missing or doubled unasked, a process is left, or the next start doesn't work.
+Usage: python -P benchmarks/start_kills.py [KILLS] [SEED]. A kill counts if it hit a living process. A run is killed up
+to four times, as it begins and as it is resumed, then resumed until it has ended. It fails where that doesn't happen,
+the run isn't listed, an effect is missing or doubled unasked, a process is left, or the next start doesn't work.
 """
 
 import ctypes
@@ -15,24 +15,21 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ENTRY = str(Path(sys.executable).with_name("interlock"))
-VICTIMS: dict[str, dict[str, Callable[[int, int], list[int]]]] = {
-    "warm": {
-        "starter": lambda starter, _: [starter],
-        "keeper": lambda _, warm: below(warm, 1),
-        "command": lambda _, warm: below(warm, 2),
-        "supervisor": lambda _, warm: below(warm, 3, 9),
-        "warm process": lambda _, warm: [warm],
-    },
-    "cold": {
-        "starter": lambda starter, _: [starter],
-        "supervisor": lambda starter, _: below(starter, 1, 9),
-    },
+HOW = ("warm", "cold")
+VICTIMS: dict[tuple[str, str], tuple[int, Callable[[int, int], list[int]]]] = {
+    ("warm", "starter"): (3, lambda starter, _: [starter]),
+    ("warm", "fork"): (3, lambda _, warm: below(warm, 1)),
+    ("warm", "supervisor"): (3, lambda _, warm: below(warm, 2, 9)),
+    ("warm", "warm process"): (1, lambda _, warm: [warm]),
+    ("cold", "starter"): (2, lambda starter, _: [starter]),
+    ("cold", "supervisor"): (2, lambda starter, _: below(starter, 1, 9)),
 }
-"""Whom to kill, and where it is found: from the starter and the warm process."""
+"""Whom to kill, how often in proportion, and where it is found: from the starter and the warm process."""
+START = ("-y", "-p", "go", "-m", "script:script.json")
 LONGEST_S = 300.0
 _SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 SCRIPT = [
@@ -75,19 +72,19 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.work = folder / "work"
         env = {"PATH": os.environ["PATH"], "HOME": str(folder), "INTERLOCK_HOME": str(folder / "state")}
-        self.env = {how: {**env, "XDG_RUNTIME_DIR": str(folder / how)} for how in VICTIMS}
-        for made in (self.work, *(folder / how for how in VICTIMS)):
+        self.env = {how: {**env, "XDG_RUNTIME_DIR": str(folder / how)} for how in HOW}
+        for made in (self.work, *(folder / how for how in HOW)):
             made.mkdir(mode=0o700)
         (self.work / "script.json").write_text(json.dumps(SCRIPT))
         self._warm, self.known = 0, set[str]()
-        self.takes = {how: self._taken(how) for how in VICTIMS}
+        self.takes = {how: self._taken(how) for how in HOW}
         """How long a run takes that isn't killed."""
         self.known = {*self.new()}
 
     def _taken(self, how: str) -> float:
         self.warm() if how == "warm" else None
         started = time.monotonic()
-        self.start(how, "-y", "-p", "go", "-m", "script:script.json").communicate()
+        self.start(how, *START).communicate()
         return time.monotonic() - started
 
     def start(self, how: str, *words: str) -> "subprocess.Popen[str]":
@@ -113,59 +110,57 @@ class Place:
         return self._warm
 
     def new(self) -> dict[str, str]:
-        """Runs that weren't listed before the last kill, and their status."""
-        listed = json.loads(self.told("cold", "runs", "--all", "--json"))
+        """Runs that aren't known yet, and their status."""
+        listed = json.loads(self.told("warm", "runs", "--all", "--json"))
         return {row["run"]: row["status"] for row in listed if row["run"] not in self.known}
 
 
-def one(place: Place, dice: random.Random) -> str:
-    """Kill one process of one run; returns whose, or an empty string: it had ended. Raises `AssertionError`."""
+def one(place: Place, dice: random.Random) -> list[str]:
+    """Kill processes of one run, up to four times; returns whose. Raises `AssertionError`."""
     for name in ("count.txt", "made.txt"):
         (place.work / name).unlink(missing_ok=True)
-    how = dice.choice([*VICTIMS])
-    whom = dice.choice([*VICTIMS[how]])
-    warm = place.warm()
-    until = time.monotonic() + dice.uniform(0, place.takes[how])
-    starter = place.start(how, "-y", "-p", "go", "-m", "script:script.json")
-    killed = _killed(lambda: VICTIMS[how][whom](starter.pid, warm), until, starter.pid, dice)
-    starter.communicate(timeout=LONGEST_S)
-    assert killed != warm or starter.returncode == 0, f"without the warm process: {starter.returncode}"
-    found = place.new()
-    place.known |= {*found}
-    assert len(found) == 1 or (killed and not found), f"{how} {whom}: {len(found)} runs are listed"
-    for run, status in found.items():
-        _resumed(place, how, run, status)
-    _gone(warm)
-    return f"{how}: {whom}{'' if found else ', before the run'}" if killed else ""
-
-
-def _killed(victims: Callable[[], list[int]], until: float, starter: int, dice: random.Random) -> int | None:
-    """Kill one of them, at that moment or once there is one; returns which."""
-    while time.monotonic() < until or not (found := victims()):
-        if ended(starter):
-            return None
-        time.sleep(0.003)
-    pid = dice.choice(found)
-    if ended(pid) or ended(starter):
-        return None
-    os.kill(pid, signal.SIGKILL)
-    return pid
-
-
-def _resumed(place: Place, how: str, run: str, status: str) -> None:
-    """Resume it until it has ended, and look at its effects."""
-    asked = False
-    for _ in range(5):
-        if status in ("done", "failed"):
+    hit, run, status, redone = list[str](), "", "", 0
+    for kill in [*[True] * dice.randint(1, 4), *[False] * 4]:
+        words = ("resume", run, "-y") if run else START
+        if status == "waiting":  # it asks about an outcome that a kill left unknown
+            redone += 1
+            words = (*words, "--answer", "1=redo")
+        if kill:
+            hit += killed(place, dice, words)
+        else:
+            place.told("warm", *words)
+        found = place.new()
+        assert len(found) == 1 or (hit and not found), f"{hit}: {len(found)} runs are listed"
+        run, status = next(iter(found.items()), ("", ""))
+        if status == "done":
             break
-        asked |= status == "waiting"
-        # An outcome that the kill left unknown is asked about.
-        place.told(how, "resume", run, "-y", *(("--answer", "1=redo") if status == "waiting" else ()))
-        status = json.loads(place.told("cold", "show", run, "--json"))["status"]
-    assert status == "done", (how, run, status)
+    assert status == "done", (hit, run, status)
     count = (place.work / "count.txt").read_text().count("once")
-    assert (place.work / "made.txt").read_text() == "made\n", (how, run)
-    assert count == 1 or (asked and count == 2), (how, run, asked, count)
+    assert (place.work / "made.txt").read_text() == "made\n", (hit, run)
+    assert 1 <= count <= 1 + redone, (hit, run, count, redone)
+    place.known.add(run)
+    _gone(place.warm())
+    return hit
+
+
+def killed(place: Place, dice: random.Random, words: Sequence[str]) -> list[str]:
+    """Kill one process of a start, at a random moment or once there is one; returns whose, or nothing: it had ended."""
+    (chosen,) = dice.choices([*VICTIMS], [often for often, _ in VICTIMS.values()])
+    how, whom = chosen
+    warm, until = place.warm(), time.monotonic() + dice.uniform(0, place.takes[how])
+    starter = place.start(how, *words)
+    while time.monotonic() < until or not (found := VICTIMS[chosen][1](starter.pid, warm)):
+        if ended(starter.pid):
+            found = []
+            break
+        time.sleep(0.003)
+    pid = dice.choice(found) if found else 0
+    hit = pid and not ended(pid)
+    if hit:
+        os.kill(pid, signal.SIGKILL)
+    said = starter.communicate(timeout=LONGEST_S)[1]
+    assert starter.returncode >= 0 or (hit and pid != warm), (how, whom, starter.returncode, said)
+    return [f"{how}: {whom}"] if hit else []
 
 
 def _gone(warm: int) -> None:
@@ -189,18 +184,19 @@ def main() -> int:
     dice, found, bad = random.Random(seed), Counter[str](), list[str]()
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder))
-        while found.total() + len(bad) < kills:
+        while found.total() < kills:
+            before = found.total() // 50
             try:
-                whom = one(place, dice)
+                found.update(one(place, dice))
             except AssertionError as error:
-                bad.append(f"kill {found.total() + len(bad)}: {error}")
+                bad.append(f"after {found.total()} kills: {error}")
                 print(bad[-1], flush=True)
-            else:
-                found.update([whom] if whom else [])
+            if found.total() // 50 > before:
+                print(dict(found), flush=True)
         place.told("warm", "warm", "--stop")
     for whom, times in sorted(found.items()):
         print(f"{times:5}  {whom}")
-    print(f"{len(bad)} of {kills} hurt something")
+    print(f"{found.total()} kills; {len(bad)} runs were hurt")
     return bool(bad)
 
 
