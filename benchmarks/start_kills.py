@@ -79,7 +79,6 @@ class Place:
         self._warm, self.known = 0, set[str]()
         self.takes = {how: self._taken(how) for how in HOW}
         """How long a run takes that isn't killed."""
-        self.known = {*self.new()}
 
     def _taken(self, how: str) -> float:
         self.warm() if how == "warm" else None
@@ -124,7 +123,8 @@ def one(place: Place, dice: random.Random) -> list[str]:
         words = ("resume", run, "-y") if run else START
         if status == "waiting":  # it asks about an outcome that a kill left unknown
             redone += 1
-            words = (*words, "--answer", "1=redo")
+            (asked,) = json.loads(place.told("warm", "approvals", run, "--json"))
+            words = (*words, "--answer", f"{asked['id']}=redo")
         if kill:
             hit += killed(place, dice, words)
         else:
@@ -138,7 +138,6 @@ def one(place: Place, dice: random.Random) -> list[str]:
     count = (place.work / "count.txt").read_text().count("once")
     assert (place.work / "made.txt").read_text() == "made\n", (hit, run)
     assert 1 <= count <= 1 + redone, (hit, run, count, redone)
-    place.known.add(run)
     _gone(place.warm())
     return hit
 
@@ -186,6 +185,7 @@ def main() -> int:
         place = Place(Path(folder))
         while found.total() < kills:
             before = found.total() // 50
+            place.known |= {*place.new()}
             try:
                 found.update(one(place, dice))
             except AssertionError as error:

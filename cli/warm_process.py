@@ -102,14 +102,17 @@ class _Starts(Forks):
 
 
 def _stamps() -> dict[str, int]:
-    """File of every imported module → when it was changed, in ns."""
-    files = {getattr(module, "__file__", None) for module in [*sys.modules.values()]}
-    return {file: stamp for file in files if file and (stamp := _stamp(file))}
+    """Path → when it was changed, in ns: of imported files, and of folders where package managers change more."""
+    files = {getattr(module, "__file__", None) or "" for module in [*sys.modules.values()]}
+    managed = (sys.prefix, sys.base_prefix)
+    return {
+        path: _stamp(path) for path in (*sys.path, *files) if path in sys.path or not path.startswith(managed)
+    }
 
 
-def _stamp(file: str) -> int:
+def _stamp(path: str) -> int:
     try:
-        return os.stat(file).st_mtime_ns  # noqa: PTH116 - hundreds of them at each start
+        return os.stat(path).st_mtime_ns  # noqa: PTH116 - hundreds of them at each start
     except OSError:
         return 0
 
