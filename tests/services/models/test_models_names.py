@@ -59,9 +59,9 @@ def test_aliases_in_a_circle_are_a_configuration_error() -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("flahs", "Did you mean flash"),
-        ("gemni-2.5-pro", "Did you mean gemini-2.5-pro"),
-        ("opnai:gpt-5", "Did you mean openai"),
+        ("flahs", "Did you mean 'flash"),
+        ("gemni-2.5-pro", "Did you mean 'gemini-2.5-pro"),
+        ("opnai:gpt-5", "Did you mean 'openai"),
         ("openai:", "provider:model"),
         ("script:", "script:FILE"),
         ("script:nowhere.yaml", "nowhere.yaml"),
