@@ -212,7 +212,7 @@ def test_whatever_ends_a_driver_in_a_command_its_outcome_is_asked(
     place = Place(
         tmp_path / "p", [{"tool_calls": [shell("echo began >> ../log; sleep 60")]}, {"text": "done"}]
     )
-    limit = () if how else ("--timeout", "3")
+    limit = () if how else ("--timeout", "9")
     process = place.start("-y", "-m", place.model, "-p", "go", "-o", "stream-json", *limit)
     until(lambda: place.log() == ["began"])
     if how:
