@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock import engine
-from interlock.engine.driver.of_run import restored
-from interlock.engine.driver.submitted import WORKER
+from interlock.engine.driver.of_run import WORKER, restored
 from interlock.engine.fleet.job import TRY_AGAIN, leave_with_worker
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import exact_run
