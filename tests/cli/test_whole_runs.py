@@ -13,6 +13,7 @@ from interlock.cli.main import main
 from interlock.cli.session.editing import InputHistory, Pastes
 from interlock.cli.web.driver import _Live, live_file
 from interlock.engine.store import select
+from interlock.services.files.blobs import inflated
 
 SCRIPT = """
 - text: I'll write it.
@@ -141,7 +142,12 @@ def test_damage_is_found_and_a_whole_store_is_not_taken_for_damaged(
         assert "ok      store" in told
         assert "damaged" not in told and "problem" not in told
     ((record, body),) = select(home / "interlock", "select id, body from chain where file is null limit 1")
-    changed(home / "interlock", "update chain set body = ? where id = ?", body.replace(b'"', b"'", 1), record)
+    changed(
+        home / "interlock",
+        "update chain set body = ? where id = ?",
+        inflated(body).replace(b'"', b"'", 1),
+        record,
+    )
     for command in (("show", "latest", "--verify"), ("doctor", "--store")):
         found = run(*command)
         assert (found.code, "was changed" in found.out) == (1, True), command
