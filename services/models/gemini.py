@@ -93,14 +93,19 @@ class GeminiBody:
 
 
 class _Encoded:
-    """Encodes `contents` as JSON, caching the last request's: the client would re-encode the whole conversation."""
+    """Encodes a body as JSON, caching the last one's parts: the client would encode all of it for each request."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Json, bytes]] = {}
+        self._others: dict[str, tuple[Any, bytes]] = {}
 
-    def __call__(self, contents: Sequence[Json]) -> bytes:
+    def __call__(self, body: Json) -> bytes:
+        """Return the value of `contents`, with the other fields after it."""
+        contents = body["contents"]
         self._known = {id(content["parts"]): self._one(content) for content in contents}
-        return b"[%b]" % b", ".join([self._known[id(content["parts"])][1] for content in contents])
+        encoded = b", ".join([self._known[id(content["parts"])][1] for content in contents])
+        others = [self._other(name, value) for name, value in body.items() if name != "contents"]
+        return b", ".join([b"[%b]" % encoded, *others])
 
     def _one(self, content: Json) -> tuple[Json, bytes]:
         known = self._known.get(id(content["parts"]))
@@ -108,11 +113,16 @@ class _Encoded:
             return known
         return content, json.dumps(content).encode()
 
+    def _other(self, name: str, value: Any) -> bytes:
+        if name not in self._others or self._others[name][0] != value:
+            self._others[name] = (value, b'"%b": %b' % (name.encode(), json.dumps(value).encode()))
+        return self._others[name][1]
+
 
 _BY_HTTPX = find_spec("aiohttp") is None
 """If aiohttp is installed the SDK uses it, and it has no request hook."""
 _CONTENTS: ContextVar[bytes] = ContextVar("contents")
-"""The encoded `contents` of the current request."""
+"""The encoded `contents` of the current request, and what follows it."""
 _ANSWERS: ContextVar[list[Any]] = ContextVar("answers")
 """Responses to the current request."""
 _PLACE = "contents of the request"
@@ -257,9 +267,9 @@ class GeminiProvider:
         """Make the request once."""
         body, answers = self._body(request), list[Any]()
         if _BY_HTTPX:
-            _CONTENTS.set(self._encoded(body["contents"]))
+            _CONTENTS.set(self._encoded(body))
             _ANSWERS.set(answers)
-            body["contents"] = _PLACE
+            body = {"contents": _PLACE}
         options: dict[str, Any] = {
             "http_options": {"extra_body": body},
             "automatic_function_calling": {"disable": True},  # otherwise the SDK copies its request again
