@@ -97,26 +97,22 @@ class _Encoded:
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Json, bytes]] = {}
-        self._others: dict[str, tuple[Any, bytes]] = {}
+        self._rest: tuple[Json, bytes] = ({}, b"")
 
     def __call__(self, body: Json) -> bytes:
         """Return the value of `contents`, with the other fields after it."""
-        contents = body["contents"]
-        self._known = {id(content["parts"]): self._one(content) for content in contents}
-        encoded = b", ".join([self._known[id(content["parts"])][1] for content in contents])
-        others = [self._other(name, value) for name, value in body.items() if name != "contents"]
-        return b", ".join([b"[%b]" % encoded, *others])
+        found = [self._one(content) for content in body["contents"]]
+        self._known = {id(content["parts"]): (content, encoded) for content, encoded in found}
+        rest = {name: value for name, value in body.items() if name != "contents"}
+        if rest != self._rest[0]:
+            self._rest = (rest, b", " + json.dumps(rest).encode()[1:-1] if rest else b"")
+        return b"[%b]%b" % (b", ".join([encoded for _, encoded in found]), self._rest[1])
 
     def _one(self, content: Json) -> tuple[Json, bytes]:
         known = self._known.get(id(content["parts"]))
         if known and known[0]["parts"] is content["parts"]:
             return known
         return content, json.dumps(content).encode()
-
-    def _other(self, name: str, value: Any) -> bytes:
-        if name not in self._others or self._others[name][0] != value:
-            self._others[name] = (value, b'"%b": %b' % (name.encode(), json.dumps(value).encode()))
-        return self._others[name][1]
 
 
 _BY_HTTPX = find_spec("aiohttp") is None
