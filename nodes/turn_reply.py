@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import cast, get_args
+from typing import cast
 
 from langgraph.runtime import Runtime
 
@@ -55,8 +55,6 @@ class StreamWatch:
         """`{kind, detail}`; empty: no loop. The reply's calls are recorded either way."""
         if reply.finish_reason == "abandoned":
             kind, _, detail = (reply.problem or "").partition(": ")
-            if not detail or kind not in get_args(Kind):  # recorded by an earlier version
-                return {"kind": "content", "detail": reply.problem or ""}
             return {"kind": kind, "detail": detail}
         if not self._loops:
             return {}

@@ -28,7 +28,7 @@ from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS, age
 from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.reply import HookEnvironment
-from interlock.services.models import ChatModels
+from interlock.services.models.chat import ChatModels
 from interlock.services.policy.modes import mode_tools
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.process.processes import SupervisedProcesses

@@ -4,7 +4,6 @@ LangSmith is always off, whatever the environment says: no run is sent to a thir
 """
 
 import asyncio
-import difflib
 import logging
 import os
 import re
@@ -24,6 +23,7 @@ from interlock.services.models.script import ScriptProvider
 from interlock.state.errors import ConfigError, CredentialsError, UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
 from interlock.state.settings import ModelEntry, ModelSettings, Settings
+from interlock.state.text import nearest
 
 if TYPE_CHECKING:
     from interlock.services.models.facts import ModelFacts
@@ -215,8 +215,7 @@ def _script(file: str) -> str:
 
 def _nearest(settings: Settings, name: str) -> str:
     known = ["auto", *settings.model.aliases, *settings.model.aliases.values(), *PROVIDERS, "script"]
-    near = difflib.get_close_matches(name.lower(), dict.fromkeys(known), n=3)
-    return f" Did you mean {', '.join(near)}?" if near else ""
+    return nearest(name.lower(), dict.fromkeys(known), most=3, cutoff=0.6)
 
 
 _WAYS = "Go on with one of: export GEMINI_API_KEY=…, -m provider:model, -m script:FILE."
