@@ -146,13 +146,15 @@ async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, StreamW
         failures=retry["failures"] if retry else 0,
         watch=watch.see,
     )
-    held = is_hooked(state, "AfterModel")
+    held, reply = is_hooked(state, "AfterModel"), None
     async for item in deps.models.stream(call, runtime.stream_writer):
         if isinstance(item, Reply):
-            return item, watch
-        if not held:
+            reply = item  # the last one: a stream that isn't read to its end is closed later, by a task of its own
+        elif not held:
             runtime.stream_writer(_shown(item))
-    raise RunError("The model's answer ended without a reply.")
+    if reply is None:
+        raise RunError("The model's answer ended without a reply.")
+    return reply, watch
 
 
 def _shown(item: TextDelta | ThoughtDelta) -> Event:

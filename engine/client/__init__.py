@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from interlock.engine.travel import adopt, another_model, fork, replay
     from interlock.engine.travel.fork import Forked as Forked
     from interlock.engine.travel.replay import Replayed as Replayed
+    from interlock.state.settings import Settings
 else:
     telemetry, following, approvals = map(Late, ("telemetry", "client.following", "store.approvals"))
     prepare, runner, stops = map(Late, ("driver.prepare", "driver.runner", "driver.stop"))
@@ -80,9 +81,9 @@ def deliver() -> list[str]:
     return telemetry.deliver()
 
 
-def telemetry_problem() -> str:
-    """Why telemetry can't work where settings ask for it; empty: it can."""
-    return telemetry.problem()
+def telemetry_problem(settings: "Settings") -> str:
+    """Why telemetry can't work although settings ask for it; empty: it can."""
+    return telemetry.problem_of(settings.telemetry)
 
 
 class Client(Views):
