@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock import engine
-from interlock.engine.client.views import Late, Views, changes, later, of_run, record, rows, settings_of
+from interlock.engine.client.views import Views, changes, later, of_run, record, rows, settings_of
 from interlock.engine.driver.settling import Asker, at_once, settled
 from interlock.engine.options import (
     LISTING,
@@ -31,23 +31,13 @@ from interlock.engine.store import Store, diagnosed, reading, state_home
 from interlock.engine.store.places import carry_over
 
 if TYPE_CHECKING:
-    from interlock.engine import telemetry
-    from interlock.engine.client import following
-    from interlock.engine.driver import prepare, runner
-    from interlock.engine.driver import stop as stops
+    from interlock.engine.client.following import Followed, LiveDrives
     from interlock.engine.driver.stop import Stop
-    from interlock.engine.store import approvals
     from interlock.engine.store.runs import Shown as Shown
-    from interlock.engine.travel import adopt, another_model, fork, replay
-    from interlock.engine.travel.fork import Forked as Forked
-    from interlock.engine.travel.replay import Replayed as Replayed
+    from interlock.engine.travel.another_model import GoneOn
+    from interlock.engine.travel.fork import Forked
+    from interlock.engine.travel.replay import Replayed
     from interlock.state.settings import Settings
-else:
-    telemetry, following, approvals = map(Late, ("telemetry", "client.following", "store.approvals"))
-    prepare, runner, stops = map(Late, ("driver.prepare", "driver.runner", "driver.stop"))
-    adopt, another_model, fork, replay = map(
-        Late, ("travel.adopt", "travel.another_model", "travel.fork", "travel.replay")
-    )
 
 __all__ = [
     "ENDED",
@@ -78,18 +68,22 @@ __all__ = [
 
 def deliver() -> list[str]:
     """At the end of a process that drove runs: wait a moment for telemetry's collector; a line if it took nothing."""
-    return telemetry.deliver()
+    from interlock.engine.telemetry import deliver
+
+    return deliver()
 
 
 def telemetry_problem(settings: "Settings") -> str:
     """Why telemetry can't work although settings ask for it; empty: it can."""
-    return telemetry.problem_of(settings.telemetry)
+    from interlock.engine.telemetry import problem_of
+
+    return problem_of(settings.telemetry)
 
 
 class Client(Views):
     """Runs, for one front end. `options` are those of each drive; a run that goes on keeps its own."""
 
-    def __init__(self, options: Options, drives: "following.LiveDrives | None" = None) -> None:
+    def __init__(self, options: Options, drives: "LiveDrives | None" = None) -> None:
         """`drives`: those of another client of the same front end, which are followed and stopped as its own."""
         super().__init__(options)
         self._drives = drives
@@ -114,9 +108,11 @@ class Client(Views):
             return Store(self.home).only_reads()
 
     @property
-    def drives(self) -> "following.LiveDrives":
+    def drives(self) -> "LiveDrives":
         if self._drives is None:
-            self._drives = following.LiveDrives()
+            from interlock.engine.client.following import LiveDrives
+
+            self._drives = LiveDrives()
         return self._drives
 
     async def start(
@@ -166,6 +162,8 @@ class Client(Views):
 
         `at`: the checkpoint to go on from instead of the newest, as LangGraph names it.
         """
+        from interlock.engine.driver import runner
+
         drive = partial(runner.take_up, run, given, at, options=self.options)
         return await self._driven(drive, renderers, None)
 
@@ -225,7 +223,9 @@ class Client(Views):
         self, drive: Callable[..., Awaitable[Outcome]], renderers: Sequence[Renderer], stop: "Stop | None"
     ) -> Outcome:
         """Drive where followers hear it, and `stop` finds it."""
-        with stops.stoppable(stop) as given, self.drives.drive(given) as live:
+        from interlock.engine.driver.stop import stoppable
+
+        with stoppable(stop) as given, self.drives.drive(given) as live:
             return await drive(renderers=[*renderers, live], stop=given)
 
     def decide(self, run: str, decisions: Sequence[Decision], by: str = "") -> None:
@@ -233,7 +233,9 @@ class Client(Views):
 
         `by`: who decided; empty: this user.
         """
-        approvals.record_decisions(
+        from interlock.engine.store.approvals import record_decisions
+
+        record_decisions(
             Store(self.home), self.innermost(self.run(run).run), decisions, by, self.options.door
         )
 
@@ -248,12 +250,14 @@ class Client(Views):
             drive.end()
         return bool(found)
 
-    def follow(self, run: str, cursor: str = "") -> "AsyncGenerator[following.Followed]":
+    def follow(self, run: str, cursor: str = "") -> "AsyncGenerator[Followed]":
         """A run's events from its record and then live, whichever process drives it, and each change of its status.
 
         Goes on after `cursor`, the place that came with an earlier event, without a gap or a double. Never ends of
         itself. Raises `UserError`.
         """
+        from interlock.engine.client import following
+
         return following.follow(self.home, self.run(run).run, cursor, self.drives)
 
     def diagnosed(self) -> AbstractContextManager[None]:
@@ -262,11 +266,15 @@ class Client(Views):
 
     def stopped_by_signals(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """Calls `stop` at the first Ctrl-C or SIGTERM, for a front end with many drives; a second ends the process."""
-        return stops.stop_on_signals(stop)
+        from interlock.engine.driver.stop import stop_on_signals
+
+        return stop_on_signals(stop)
 
     def check_model(self) -> None:
         """Raises what would stop a run before its first request: settings, trust, credentials."""
-        prepare.prepare(self.options, needs_model=True)
+        from interlock.engine.driver.prepare import prepare
+
+        prepare(self.options, needs_model=True)
 
     def session(self, name: str) -> "Shown | None":
         """What a session of an editor shows, its run empty before it has begun; any run is a session by its id."""
@@ -278,7 +286,9 @@ class Client(Views):
 
     def adopt(self, workflow: str, url: str, thread: str, options: Options) -> str:
         """Make a run of a LangGraph thread in another database; returns its id. Raises `UserError`."""
-        return adopt.adopt_thread(workflow, url, thread, options)
+        from interlock.engine.travel.adopt import adopt_thread
+
+        return adopt_thread(workflow, url, thread, options)
 
     def fork(
         self, run: str, step: int | None = None, *, workspace: Path | None = None, in_place: bool = False
@@ -287,24 +297,30 @@ class Client(Views):
 
         It works in `workspace`, in place, or by default in a new folder beside the run's own. Raises `UserError`.
         """
+        from interlock.engine.travel.fork import fork_run
+
         run = self.run(run, self.options.workspace).run
         newest = self.checkpoints(run)[-1].step
         at = newest if step is None else step
-        made = fork.fork_run(self.home, run, at, workspace=workspace, in_place=in_place)
+        made = fork_run(self.home, run, at, workspace=workspace, in_place=in_place)
         if in_place and at == newest:
             carry_over(self.home, run, made.run)
         return made
 
     def replay(self, run: str, until: int | None = None, swap: str | None = None) -> "Replayed":
         """Execute a run's graph again from its record. `swap`: NODE=FILE.py:FUNCTION. Raises `UserError`."""
-        swapped = replay.swap_from(swap, until) if swap else None
-        return engine.in_own_loop(replay.replay)(self.home, run, until, swapped)
+        from interlock.engine.travel.replay import replay, swap_from
+
+        swapped = swap_from(swap, until) if swap else None
+        return engine.in_own_loop(replay)(self.home, run, until, swapped)
 
     def replay_with(
         self, run: str, model: str, step: int | None = None, renderers: Sequence[Renderer] = ()
-    ) -> "another_model.GoneOn":
+    ) -> "GoneOn":
         """Go on with another model from a step, by default the first, in a fork. Raises `UserError`."""
-        return engine.in_own_loop(another_model.go_on_with)(self.home, run, model, step, renderers)
+        from interlock.engine.travel.another_model import go_on_with
+
+        return engine.in_own_loop(go_on_with)(self.home, run, model, step, renderers)
 
     def end(self, run: str) -> str:
         """The place behind everything that a run's record holds now, for `follow`."""
@@ -313,7 +329,9 @@ class Client(Views):
 
 def stopper() -> "Stop":
     """What stops a drive that it is given to, called in the drive's event loop; `why` says that it was."""
-    return stops.Stop()
+    from interlock.engine.driver.stop import Stop
+
+    return Stop()
 
 
 def _ongoing(options: Options) -> Options:

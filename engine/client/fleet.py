@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.engine.client.views import Late
 from interlock.engine.read import named_runs
 from interlock.engine.store import Store, explained, reading
 from interlock.engine.store.database import address_of, placed
@@ -18,13 +17,10 @@ from interlock.state.names import GIT_QUEUE
 from interlock.state.text import elapsed, nearest
 
 if TYPE_CHECKING:
-    from interlock.engine.fleet import worker
-    from interlock.engine.store import admission, limits, queue, schedules
+    from interlock.engine.fleet.worker import Start
     from interlock.engine.store.connection import Connection
-else:
-    worker, admission, limits, queue, schedules = map(
-        Late, ("fleet.worker", "store.admission", "store.limits", "store.queue", "store.schedules")
-    )
+    from interlock.engine.store.limits import Limit
+    from interlock.engine.store.queue import Job
 
 STALLED_S = 12.0
 """Seconds without a heartbeat after which a worker counts as gone."""
@@ -37,7 +33,7 @@ _INSTEAD = "Or start it without --sandbox and --workspaces: then it drives only 
 
 
 class FleetLimit(NamedTuple):
-    limit: "limits.Limit"
+    limit: "Limit"
     used: dict[str, float]
     """Figure → what is used of it now; empty for a limit of `*`."""
 
@@ -70,9 +66,11 @@ def repository_option(text: str, deliver: str) -> dict[str, str]:
 
 def delivery(home: Path, run: str) -> tuple[bool, str]:
     """Whether a worker is still at a run that is done, to deliver it; and the run that pushes its branch, if any."""
+    from interlock.engine.store.queue import delivery
+
     with reading(home) as conn:
         assert conn is not None
-        return queue.delivery(conn, run)
+        return delivery(conn, run)
 
 
 def no_worker(home: Path, queued: Sequence[str]) -> str:
@@ -120,10 +118,11 @@ def submitted_here(priority: int, user: str = "") -> dict[str, Any]:
 def schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:
     """`Options.schedule`. Raises `UserError` for a name, a cron line or a time zone that can't be used."""
     from interlock.engine.store.runs import new_run_id  # its imports take as long as the list of jobs
+    from interlock.engine.store.schedules import next_time
 
     if name and not _NAME.fullmatch(name):
         raise UserError(f"--name {name!r}: expected letters, digits, - and _, at most 40.")
-    schedules.next_time(cron, zone, datetime.now(UTC))
+    next_time(cron, zone, datetime.now(UTC))
     return {"name": name or new_run_id(), "cron": cron, "zone": zone}
 
 
@@ -135,8 +134,9 @@ def migrate(home: Path) -> None:
 def set_up_by_hand() -> str:
     """SQL that does what `Fleet.set_up` does, with two roles beside it. Raises `ConfigError` without the extra."""
     from interlock.engine.store.postgres_schema import for_administrators
+    from interlock.engine.store.queue import definitions
 
-    return for_administrators(queue.definitions())
+    return for_administrators(definitions())
 
 
 _INSIDE = (
@@ -183,59 +183,82 @@ class Fleet:
 
     def set_up(self) -> None:
         """Make the tables of store and queue, if they are missing. Raises `StoreError`."""
+        from interlock.engine.store.queue import explained as queue_explained
+        from interlock.engine.store.queue import make_indexes, make_queue
+
         store = Store(self.home)
         store.open()
-        with explained(store.path), queue.explained():
-            queue.make_queue(store.path)
+        with explained(store.path), queue_explained():
+            make_queue(store.path)
             with closing(store.connect()) as conn:
-                queue.make_indexes(conn)
+                make_indexes(conn)
 
     def host_queue(self) -> str:
         """The queue of runs whose files are on this host."""
-        return queue.host_queue()
+        from interlock.engine.store.queue import host_queue
+
+        return host_queue()
 
     def work(
-        self, queues: Sequence[str], concurrency: int, report: Callable[[str], None], start: "worker.Start"
+        self, queues: Sequence[str], concurrency: int, report: Callable[[str], None], start: "Start"
     ) -> None:
         """Drive runs until SIGTERM or Ctrl-C. `report` is given a line on each thing; `start` starts processes."""
-        self.set_up()
-        with explained(Store(self.home).path), queue.explained():
-            asyncio.run(worker.Worker(self.home, queues, concurrency, report, start).work())
+        from interlock.engine.fleet.worker import Worker
+        from interlock.engine.store.queue import explained as queue_explained
 
-    def standing(self) -> "tuple[dict[int, float], list[queue.Job], int]":
+        self.set_up()
+        with explained(Store(self.home).path), queue_explained():
+            asyncio.run(Worker(self.home, queues, concurrency, report, start).work())
+
+    def standing(self) -> "tuple[dict[int, float], list[Job], int]":
         """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""
+        from interlock.engine.store.queue import standing
+
         with reading(self.home) as conn:
             assert conn is not None
-            return queue.standing(conn)
+            return standing(conn)
 
     def cancel(self, run: str) -> bool:
         """Take back a job that waits, and ask a worker that drives the run to stop; returns whether one does."""
+        from interlock.engine.store.queue import take_back
+
         with self._writing() as conn:
-            return queue.take_back(conn, run)
+            return take_back(conn, run)
 
     def limits(self) -> list[FleetLimit]:
+        from interlock.engine.store.admission import used_of
+        from interlock.engine.store.limits import all_limits
+
         with reading(self.home) as conn:
             assert conn is not None
-            return [FleetLimit(limit, admission.used_of(conn, limit)) for limit in limits.all_limits(conn)]
+            return [FleetLimit(limit, used_of(conn, limit)) for limit in all_limits(conn)]
 
     def set_limit(self, kind: str, name: str, figures: Mapping[str, Any]) -> None:
         """Set these figures, for all workers, from their next look on."""
+        from interlock.engine.store.admission import look_again
+        from interlock.engine.store.limits import Limit, set_limit
+
         with self._writing() as conn:
-            limits.set_limit(conn, limits.Limit(kind, name, **figures))
-            admission.look_again(conn)
+            set_limit(conn, Limit(kind, name, **figures))
+            look_again(conn)
 
     def remove_limit(self, kind: str, name: str) -> None:
         """Raises `UserError` if there is none."""
+        from interlock.engine.store.admission import look_again
+        from interlock.engine.store.limits import remove_limit
+
         with self._writing() as conn:
-            if not limits.remove_limit(conn, kind, name):
+            if not remove_limit(conn, kind, name):
                 raise UserError(f"No limit of {kind} {name!r}. List them with: interlock limits")
-            admission.look_again(conn)
+            look_again(conn)
 
     def schedules(self) -> list[dict[str, Any]]:
         """Each schedule, with its next time and how its last run stands."""
+        from interlock.engine.store.schedules import listed
+
         with reading(self.home) as conn:
             assert conn is not None
-            found = schedules.listed(conn)
+            found = listed(conn)
         rows = {row.run: row for row in named_runs(self.home, [one.run for one, _ in found if one.run])}
         return [
             {
@@ -252,9 +275,11 @@ class Fleet:
 
     def remove_schedule(self, name: str) -> None:
         """Raises `UserError` if there is none."""
+        from interlock.engine.store.schedules import listed, remove
+
         with self._writing() as conn:
-            if not schedules.remove(conn, name):
-                hint = nearest(name, [one.name for one, _ in schedules.listed(conn)])
+            if not remove(conn, name):
+                hint = nearest(name, [one.name for one, _ in listed(conn)])
                 raise UserError(f"No schedule {name!r}.{hint} List them with: interlock schedule list")
 
     @contextmanager

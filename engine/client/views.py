@@ -18,41 +18,37 @@ from interlock.engine.store.lineage import deepest
 from interlock.engine.store.places import undone as undone_of
 from interlock.state.errors import UserError
 
-
-class Late:
-    """A module that is imported when something of it is first asked for."""
-
-    def __init__(self, name: str) -> None:
-        self._name = f"interlock.engine.{name}"
-
-    def __getattr__(self, part: str) -> Any:
-        return getattr(import_module(self._name), part)
-
-
 if TYPE_CHECKING:
-    from interlock.engine import effect_hints, workflows
     from interlock.engine.client import changes as changes
     from interlock.engine.client import record
-    from interlock.engine.fleet import elsewhere
-    from interlock.engine.read import lives
+    from interlock.engine.effect_hints import Hint
+    from interlock.engine.read.lives import Life
     from interlock.engine.store import audited, keeping, usage
     from interlock.engine.store import damage as losses
     from interlock.engine.store import runs as rows
     from interlock.engine.store.usage import Sums as Sums
     from interlock.engine.travel import files
     from interlock.engine.travel import record as whole
+    from interlock.engine.workflows import Listed
     from interlock.graphs._pipeline import Pipeline
     from interlock.state.messages import Message
     from interlock.state.settings import Settings
 else:
+
+    class _Late:
+        """A module that is imported when something of it is first asked for."""
+
+        def __init__(self, name: str) -> None:
+            self._name = f"interlock.engine.{name}"
+
+        def __getattr__(self, part: str) -> Any:
+            return getattr(import_module(self._name), part)
+
     audited, keeping, usage, losses, rows = map(
-        Late, ("store.audited", "store.keeping", "store.usage", "store.damage", "store.runs")
+        _Late, ("store.audited", "store.keeping", "store.usage", "store.damage", "store.runs")
     )
     changes, record, files, whole = map(
-        Late, ("client.changes", "client.record", "travel.files", "travel.record")
-    )
-    effect_hints, workflows, elsewhere, lives = map(
-        Late, ("effect_hints", "workflows", "fleet.elsewhere", "read.lives")
+        _Late, ("client.changes", "client.record", "travel.files", "travel.record")
     )
 
 P = ParamSpec("P")
@@ -158,8 +154,10 @@ class Views:
         """A call by its number in `calls`, from 1, or by its id. Raises `UserError`."""
         return of_calls.of_call(self.calls(run), name, run)
 
-    def life(self, run: str, chart: str, call: str | None = None) -> "lives.Life":
+    def life(self, run: str, chart: str, call: str | None = None) -> "Life":
         """The way that the run's mode, or a call, took through its statechart. Raises `UserError`."""
+        from interlock.engine.read import lives
+
         if chart not in ("tool-call", "approval-mode"):
             raise UserError(
                 f"The way of a run through {chart!r} isn't recorded. Its status: interlock show {run}"
@@ -193,6 +191,8 @@ class Views:
         A fork in the same folder has the changes up to its fork, too. `until`: only what was done by that root step;
         empty if that is nothing. Raises `UserError`.
         """
+        from interlock.engine.fleet.elsewhere import at_hand
+
         row = self.run(run)
         before = [] if call or until is not None else files.inherited_here(self.home, row)
         chosen = before or files.chosen_of(self.home, row, call)
@@ -200,7 +200,7 @@ class Views:
             chosen = [one for one in chosen if one.after and one.root_step < until]
         if not chosen:
             return ""
-        with elsewhere.at_hand(self.home, row, files=not all(one.after for one in chosen)) as here:
+        with at_hand(self.home, row, files=not all(one.after for one in chosen)) as here:
             return files.diff_of(self.home, here, chosen)
 
     def no_worker(self, rows: Sequence[RunRow]) -> str:
@@ -213,17 +213,23 @@ class Views:
 
     def workflow(self, name: str, with_own_nodes: bool = False) -> "Pipeline":
         """A workflow of ours, or of the user, also with the nodes that settings add. Raises `InterlockError`."""
-        found, _ = workflows.find_workflow(name, self.options)
+        from interlock.engine.workflows import find_workflow
+
+        found, _ = find_workflow(name, self.options)
         if not with_own_nodes:
             return found
         from interlock.engine.driver import of_run, prepare
 
         return of_run.with_own_nodes(found, prepare.prepare(self.options, needs_model=False))
 
-    def effect_hints(self, name: str) -> "list[effect_hints.Hint]":
+    def effect_hints(self, name: str) -> "list[Hint]":
         """Calls of a workflow's nodes that a kill could repeat outside. Raises `InterlockError`."""
-        return effect_hints.effect_hints(self.workflow(name))
+        from interlock.engine.effect_hints import effect_hints
 
-    def own_workflows(self) -> "tuple[list[workflows.Listed], list[str]]":
+        return effect_hints(self.workflow(name))
+
+    def own_workflows(self) -> "tuple[list[Listed], list[str]]":
         """The user's own workflows, and a line for each folder of them that doesn't count."""
-        return workflows.listed(self.options), workflows.ignored(self.options)
+        from interlock.engine.workflows import ignored, listed
+
+        return listed(self.options), ignored(self.options)
