@@ -1,10 +1,12 @@
 """Sub-agents: what ends one, what it may call, what it returns, and every edge of its graph."""
 
+import asyncio
 import json
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -223,11 +225,14 @@ def test_fifteen_turns_are_enforced(tmp_path: Path) -> None:
     assert row["n"] == 16, "fifteen, and the one of the last chance"
 
 
-def test_a_turn_is_cut_when_the_time_is_up(tmp_path: Path) -> None:
+def test_a_turn_is_cut_when_the_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The interrupted reply is requested again, as the last chance."""
-    stage = Stage(tmp_path / "stage", [says("worker:0", DONE, delay_s=30)])
+    waits = iter([3600])
+    late = SimpleNamespace(sleep=lambda _: asyncio.sleep(next(waits, 0)))
+    monkeypatch.setattr("interlock.services.models.script.asyncio", late)
+    stage = Stage(tmp_path / "stage", [says("worker:0", DONE, delay_s=1)])
     write_agent(stage, "max_time_minutes: 0.01")
-    stage.run("subagent", {"agent": "worker", "prompt": "go", "limits": {"timeout_s": 4}})
+    assert stage.run("subagent", {"agent": "worker", "prompt": "go"}).status == "goal"
     warned = stage.rows("select count(*) as n from steps where node = 'recover'")
     assert warned[0]["n"] == 1
 

@@ -24,7 +24,7 @@ from interlock.engine.store.audit import (
 )
 from interlock.engine.store.connection import BufferedConnection, Column, Connection, Values
 from interlock.engine.store.tables import TABLE
-from interlock.services import faults
+from interlock.services.files import disk
 from interlock.services.files.disk import private_file
 from interlock.state.errors import StoreError
 
@@ -166,7 +166,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 def explained(path: Path) -> AbstractContextManager[None]:
     """Convert errors of the database and the disk to one line that says what to do."""
-    return faults.explained(path, sqlite3.DatabaseError)
+    return disk.explained(path, sqlite3.DatabaseError)
 
 
 def connect(
@@ -174,7 +174,7 @@ def connect(
     synchronous: Literal["NORMAL", "FULL"],
     *,
     buffers: bool = False,
-    patience_s: float = faults.BUSY_TIMEOUT_S,
+    patience_s: float = disk.BUSY_TIMEOUT_S,
 ) -> SqliteConnection:
     """Open the file for writing. `patience_s`: how long it waits for other writers."""
     with explained(path):
@@ -193,7 +193,7 @@ def connect(
 
 def connect_reader(path: Path) -> SqliteConnection:
     """A connection that only reads, whose rows know their columns' names."""
-    conn = sqlite3.connect(path, timeout=faults.BUSY_TIMEOUT_S)
+    conn = sqlite3.connect(path, timeout=disk.BUSY_TIMEOUT_S)
     conn.row_factory = sqlite3.Row
     add_functions(conn)
     conn.execute("pragma query_only = 1")

@@ -11,6 +11,7 @@ from databases import changed, rows_of
 
 from interlock.cli.main import main
 from interlock.cli.session.editing import InputHistory, Pastes
+from interlock.cli.web.driver import _Live, live_file
 from interlock.engine.store import select
 from interlock.services.files.blobs import inflated
 
@@ -240,13 +241,12 @@ def test_what_is_kept_is_its_owners_alone_from_the_first_moment(run: Run, tmp_pa
             assert run("-m", f"script:{script}", "--approval-mode", mode, "-p", "go").code == 0
         run("run", "search", "three")
         run("fork", "latest", "--at", "1")
+        _Live(live_file(state, "r"))._file.close()
     finally:
         os.umask(before)
     made = {path.name for path in state.iterdir()}
-    assert (
-        made == {"interlock.db", "audit", "input", "outputs", "snapshots", "index", "plans"}
-        and others_may() == []
-    )
+    kept = {"interlock.db", "audit", "input", "outputs", "snapshots", "index", "plans", "live"}
+    assert made == kept and others_may() == []
     for path in (state, *state.rglob("*")):
         path.chmod(path.stat().st_mode | 0o055)
     assert "others could read interlock.db" in run("doctor").out and others_may() == []

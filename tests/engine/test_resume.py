@@ -212,7 +212,7 @@ def test_whatever_ends_a_driver_in_a_command_its_outcome_is_asked(
     place = Place(
         tmp_path / "p", [{"tool_calls": [shell("echo began >> ../log; sleep 60")]}, {"text": "done"}]
     )
-    limit = () if how else ("--timeout", "3")
+    limit = () if how else ("--timeout", "9")
     process = place.start("-y", "-m", place.model, "-p", "go", "-o", "stream-json", *limit)
     until(lambda: place.log() == ["began"])
     if how:
@@ -231,9 +231,10 @@ def test_whatever_ends_a_driver_in_a_command_its_outcome_is_asked(
     assert "was interrupted" in told and "Resume it with: interlock resume " in told
     outcome = resume_sync("latest", options=place.given)
     assert [p["kind"] for p in outcome.pending] == ["outcome"]
-    outcome = resume_sync(
-        "latest", decisions=[Decision(outcome.pending[0]["id"], "reject", text="skip")], options=place.given
-    )
+    asked = outcome.pending[0]["id"]
+    with pytest.raises(UserError, match="'skip' with the choice 'reject'; got 'proceed_once'"):
+        resume_sync("latest", decisions=[Decision(asked, "proceed_once", text="skip")], options=place.given)
+    outcome = resume_sync("latest", decisions=[Decision(asked, "reject", text="skip")], options=place.given)
     assert (outcome.status, place.log()) == ("done", ["began"])
 
 
