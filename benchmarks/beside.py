@@ -20,7 +20,7 @@ from typing import Any
 
 HERE = Path(__file__).parent.parent
 TURNS = 120
-TABLES = ("checkpoints", "writes", "journal", "steps", "decisions", "model_calls", "approvals")
+TABLES = ("checkpoints", "writes", "journal", "steps", "step_rows", "decisions", "model_calls", "approvals")
 SCENES: dict[str, Any] = {
     "reads": [("read_file", {"file_path": "notes.txt"})],
     "edits": [("write_file", {"file_path": "made.txt", "content": "line {turn}\n"})],
@@ -120,7 +120,7 @@ def compare(other: Path, rounds: int) -> None:
         pairs = [(_in(other, scene), _in(HERE, scene)) for _ in range(rounds)]
         before, after = pairs[-1]
         counts = [told["tables"]["checkpoints"][0] for told in (before, after)]
-        sizes = [sum(told["tables"][t][1] for t in TABLES) / TURNS for told in (before, after)]
+        sizes = [sum(told["tables"].get(t, (0, 0))[1] for t in TABLES) / TURNS for told in (before, after)]
         new = Counter({t: n for t, (_, n) in after["tables"].items() if t not in before["tables"]})
         ratios = [here["cpu"] / there["cpu"] for there, here in pairs]
         print(

@@ -22,7 +22,7 @@ from fake_gemini.fake import FakeGemini
 
 TURNS = 300
 WINDOWS = {"10": range(6, 15), "100": range(95, 106), "300": range(289, 299)}
-TABLES = ("checkpoints", "writes", "journal", "steps", "model_calls", "approvals")
+TABLES = ("checkpoints", "writes", "journal", "step_rows", "model_calls", "approvals")
 
 
 LONG, EARLY, LATE = 1000, range(6, 15), range(989, 999)

@@ -22,7 +22,10 @@ from interlock.cli.lazy_packages import import_lazily
 _BETWEEN_COLLECTIONS = 1_000
 """In objects. A request and its response form cycles, half a megabyte of them late in a run: with 20,000 objects
 between collections, 90 turns kept 20 MB more and saved no measurable time."""
-_LAZY = ("openai.types", "langchain_openai", "langchain_google_genai", "httpx", "langgraph_sdk")
+_LAZY = (
+    *("openai.types", "langchain_openai", "langchain_google_genai", "httpx", "langgraph_sdk"),
+    *("charset_normalizer", "tiktoken"),
+)
 """Packages that import much more than a run uses: 21 % of a start with OpenAI's client, 5 % of one with Gemini's."""
 own_process = False
 """Whether this process is a command line's own; otherwise `begin` does nothing."""

@@ -13,7 +13,6 @@ from interlock.engine.store.audit import (
     CUT_OFF,
     REMOVED,
     Key,
-    Record,
     body_of,
     is_signed,
     kept_head,
@@ -23,6 +22,7 @@ from interlock.engine.store.audit import (
     sha,
     sign,
 )
+from interlock.engine.store.audit_records import Record
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLE

@@ -15,7 +15,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from interlock.services.files.filesystem import locked, replace_file
-from interlock.services.models.known import FREE, Able, Prices, Rates, able, cost_of, known
+from interlock.services.models.known import FREE, Able, Known, Prices, Rates, able, cost_of, edition, known
 from interlock.services.models.names import (
     entry_of,
     gemini_key,
@@ -173,6 +173,10 @@ class Seen(BaseModel):
     answered: bool = False
     warned: bool = False
     """Whether the user was told what is assumed of it."""
+    table: str = ""
+    """Edition of the table of models that these are from."""
+    window: int | None = None
+    prices: list[Rates] | None = None
 
 
 _SEEN = TypeAdapter(dict[str, Seen])
@@ -210,7 +214,7 @@ class ModelFacts:
         found = own if own > 0 else self._told(model)
         if found is None and provider_of(model) in ("gemini", "script"):
             return limit(self._settings, model), True
-        found = found or known(model, url_of(model, self._env)).window
+        found = found or self._known(model).window
         return found or limit(self._settings, model), found is not None
 
     def limit(self, model: str) -> int:
@@ -235,13 +239,21 @@ class ModelFacts:
     def prices(self, model: str) -> Prices | None:
         """As settings say; nothing for servers nearby; else as the table of models says. None: unknown.
 
-        The first call loads the table.
+        The first call of a day loads the table.
         """
         if model not in self._prices:
             own, url = own_price(self._settings, model), url_of(model, self._env)
             near = bool(url) and is_near(url)
-            self._prices[model] = own or (FREE if near else known(model, url).prices)
+            self._prices[model] = own or (FREE if near else self._known(model).prices)
         return self._prices[model]
+
+    def _known(self, model: str) -> Known:
+        kept = self.seen(model)
+        if kept.table == edition():
+            return Known(kept.window, kept.prices)
+        found = known(model, url_of(model, self._env))
+        self.see(model, table=edition(), window=found.window, prices=found.prices)
+        return found
 
     def able(self, model: str) -> Able:
         """What it can take and write: as settings say, else as its provider's package does."""

@@ -1,6 +1,7 @@
 """known: what the table of genai-prices says of models, and what requests cost by it.
 
-Loading the table takes 0.03 s in a run, 0.2 s in a process that has loaded nothing: none does before a first request.
+Loading the table takes 0.03 s in a run, 0.2 s in a process that has loaded nothing, and 6 to 19 MB: a state directory
+keeps for a day what it says of a model (`facts.py`).
 """
 
 import re
@@ -63,6 +64,14 @@ class Known(NamedTuple):
 
 
 _UNKNOWN = Known(None, None)
+
+
+@cache
+def edition() -> str:
+    """Which table, and which day: prices change."""
+    spec = find_spec("genai_prices")
+    found = Path(spec.origin).with_name("data.py").stat() if spec and spec.origin else None
+    return f"{datetime.now(UTC):%F} {found.st_mtime_ns if found else 0}"
 
 
 def known(model: str, url: str = "") -> Known:

@@ -122,7 +122,7 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_later(
 ) -> None:
     connect = sqlite.connect
     stages: set[str] = set()
-    for pages in range(30, 72, 6):
+    for pages in range(54, 124, 10):
 
         def limited(*args: Any, most: int = pages, **named: Any) -> Connection:
             conn = connect(*args, **named)

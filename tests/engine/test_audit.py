@@ -13,7 +13,8 @@ from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.client import Client, Options
 from interlock.engine.store import Store, put
 from interlock.engine.store import audit as audit_key
-from interlock.engine.store.audit import AUDITED, Record
+from interlock.engine.store.audit import AUDITED
+from interlock.engine.store.audit_records import Record, packed
 from interlock.engine.store.audited import head, records, verify
 
 pytestmark = pytest.mark.sqlite
@@ -97,7 +98,7 @@ def _lied(conn: sqlite3.Connection, seq: int) -> None:
     record = Record.of(row)
     body = (record.body or "").replace("--approve", "page")
     assert body != record.body
-    changes = (*audit_key._packed(record.key, body), seq)
+    changes = (*packed(record.key, body), seq)
     conn.execute("update audit set key = ?, body = ? where seq = ?", changes)
 
 

@@ -10,7 +10,9 @@ from local_server import Local, delta
 from pydantic import ValidationError
 from serving import Quiet, serving
 
+from interlock.services.models import facts
 from interlock.services.models.facts import ModelFacts
+from interlock.services.models.known import Known
 from interlock.services.models.request import usage_of
 from interlock.state.messages import Usage
 from interlock.state.settings import Settings
@@ -181,6 +183,22 @@ def test_a_window_is_known_by_the_models_name(model: str, window: int) -> None:
     assert ModelFacts(Settings(), {}).window(model) == (window, True)
     own = Settings.model_validate({"models": {model: {"contextWindow": 5_000}}})
     assert ModelFacts(own, {}).limit(model) == 5_000
+
+
+def test_a_state_directory_loads_the_table_of_models_once_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told() -> tuple[object, ...]:
+        of = ModelFacts(Settings(), {}, tmp_path)
+        return of.window("openai:gpt-5"), [*(of.prices("openai:gpt-5") or ())], of.prices("openai:nobody")
+
+    first = told()
+    with monkeypatch.context() as patched:
+        patched.setattr(facts, "known", pytest.fail)
+        assert told() == first and first[1]
+    monkeypatch.setattr(facts, "edition", lambda: "tomorrow")
+    monkeypatch.setattr(facts, "known", lambda *_: Known(7, None))
+    assert told() == ((7, True), [], None)
 
 
 def test_of_an_unknown_model_one_line_says_what_is_assumed_and_how_to_set_it(tmp_path: Path) -> None:
