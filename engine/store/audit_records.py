@@ -22,7 +22,8 @@ class Record(NamedTuple):
     @classmethod
     def of(cls, row: Sequence[Any]) -> "Record":
         """As the table has it."""
-        return cls(*row[:5], *_unpacked(row[5], row[6]), *row[7:9])
+        seq, at, kind, run, table, key, body, digest, mac = row
+        return cls(seq, at, kind, run, table, *_unpacked(key, body), digest, mac)
 
     def expected(self, before: str) -> str:
         """The hash that it has after a record with the hash `before`."""

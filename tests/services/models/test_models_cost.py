@@ -4,6 +4,7 @@ import json
 from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from local_server import Local, delta
@@ -197,7 +198,7 @@ def test_a_state_directory_loads_the_table_of_models_once_a_day(
         patched.setattr(facts, "known", pytest.fail)
         assert told() == first and first[1]
     monkeypatch.setattr(facts, "edition", lambda: "tomorrow")
-    monkeypatch.setattr(facts, "known", lambda *_: Known(7, None))
+    monkeypatch.setattr(facts, "known", Mock(return_value=Known(7, None)))
     assert told() == ((7, True), [], None)
 
 
