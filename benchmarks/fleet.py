@@ -55,6 +55,8 @@ def main() -> int:
         return fleet_figures.main()
     if args.namespaces and os.getuid() != 0:
         sys.exit("--namespaces makes networks and needs root.")
+    if args.sample and not args.namespaces:
+        print("Without network namespaces: the workers share this host's network and clock.")
     print(f"seed {args.seed}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # it ends what it started
     with contextlib.ExitStack() as stack:

@@ -1,6 +1,6 @@
 """accounting: settings of what a run costs, what is kept for how long, and who else is told of a run."""
 
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import BaseModel, Field, field_validator
 
@@ -9,6 +9,10 @@ from interlock.state.text import as_seconds
 
 class Section(BaseModel, extra="allow", populate_by_name=True):
     """A part of the settings. Unknown keys are kept."""
+
+    @classmethod
+    def default(cls) -> Self:
+        return cls.model_validate({})
 
 
 class Price(Section):
@@ -53,8 +57,6 @@ class TelemetrySettings(Section):
 
     enabled: bool = False
     """Send traces, metrics and logs of runs to a collector (OpenTelemetry). Needs the extra `[otel]`."""
-    target: Literal["local", "gcp"] = "local"
-    """`gcp` needs a collector, too (gemini-cli's `useCollector`): nothing is sent to Google directly."""
     otlp_endpoint: str = Field("http://localhost:4317", alias="otlpEndpoint")
     """Address of the collector."""
     otlp_protocol: Literal["grpc", "http"] = Field("grpc", alias="otlpProtocol")
@@ -63,5 +65,3 @@ class TelemetrySettings(Section):
     """Include prompts, answers, arguments and results. (gemini-cli's default is true.)"""
     outfile: str = ""
     """Write JSON lines to this file instead."""
-    use_collector: bool = Field(False, alias="useCollector")
-    """Only for `target: gcp`: a collector at `otlpEndpoint` passes on what it gets."""

@@ -130,7 +130,7 @@ def _worker(home: Path) -> Iterator[Finding]:
 
 def _settings() -> Iterator[Finding]:
     from interlock.services.config.settings import load_settings
-    from interlock.services.models import check_credentials
+    from interlock.services.models.names import check_credentials
     from interlock.services.trust import is_trusted
 
     root, home = Path.cwd().resolve(), Path.home()
@@ -160,7 +160,7 @@ def _settings() -> Iterator[Finding]:
 def _telemetry(settings: "Settings") -> Iterator[Finding]:
     if settings.telemetry.enabled:
         told = settings.telemetry.outfile or settings.telemetry.otlp_endpoint
-        why = telemetry_problem(settings)
+        why = telemetry_problem()
         yield Finding("note" if why else "ok", "telemetry", why or f"sent to {told}")
 
 

@@ -23,7 +23,7 @@ from interlock.engine.store.steps import StepLog
 from interlock.graphs._langgraph import is_internal, lost_nodes
 from interlock.graphs._pipeline import Compiled, Graph, Pipeline
 from interlock.graphs.foreign import Foreign, NodeError
-from interlock.services.models import turn_tracing_off
+from interlock.services.models.names import turn_tracing_off
 from interlock.state.deps import RunInfo
 from interlock.state.errors import InterlockError, RunError
 from interlock.state.task import CHILD

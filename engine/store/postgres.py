@@ -17,7 +17,7 @@ from interlock.engine.store.database import shown
 from interlock.engine.store.postgres_audit import NOTES, dialect
 from interlock.engine.store.postgres_schema import SCHEMA_VERSION, definitions
 from interlock.engine.store.postgres_sessions import READS, Session, connected, explained
-from interlock.services import faults
+from interlock.services.files import disk
 from interlock.state.clock import follow, unix_time
 from interlock.state.errors import ConfigError, StoreError
 
@@ -263,7 +263,7 @@ def connect(
     synchronous: Literal["NORMAL", "FULL"],  # noqa: ARG001 - only a driver's commits may wait for the disk
     *,
     buffers: bool = False,
-    patience_s: float = faults.BUSY_TIMEOUT_S,
+    patience_s: float = disk.BUSY_TIMEOUT_S,
 ) -> PostgresConnection:
     """Connect for writing. `patience_s`: how long it waits for other writers."""
     limits = f"-c lock_timeout={int(patience_s * 1000)} -c idle_in_transaction_session_timeout=10000"

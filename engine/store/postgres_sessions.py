@@ -18,7 +18,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.string import TextLoader
 
 from interlock.engine.store.database import address_of, shown
-from interlock.services import faults
+from interlock.services.files import disk
 from interlock.state.errors import BusyError, ConfigError, StoreError
 
 _SILENCE = {
@@ -137,7 +137,7 @@ def explained(path: Path) -> Generator[None]:
     except psycopg.Error as error:
         raise _explain(error, shown(path)) from error
     except OSError as error:
-        raise faults.explain_disk(error, path) from error
+        raise disk.explain_disk(error, path) from error
 
 
 def _explain(error: psycopg.Error, store: str) -> StoreError | BusyError | ConfigError:

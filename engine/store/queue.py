@@ -331,7 +331,7 @@ with recursive family (run) as (
     union select c.run from runs c join family f on c.parent = f.run where {IS_SUBTASK}
 )
 """
-_TAKEN = "(select cast(sum((select count(*) from steps s where s.run = f.run)) as bigint) from family f)"
+_TAKEN = "(select cast(sum((select count(*) from step_rows s where s.run = f.run)) as bigint) from family f)"
 _PLACE = f"""
 {_FAMILY}
 select (select priority from procrastinate_jobs where lock = :run and status = 'doing'),
