@@ -57,6 +57,8 @@ class TelemetrySettings(Section):
 
     enabled: bool = False
     """Send traces, metrics and logs of runs to a collector (OpenTelemetry). Needs the extra `[otel]`."""
+    target: Literal["local", "gcp"] = "local"
+    """`gcp` needs a collector, too (gemini-cli's `useCollector`): nothing is sent to Google directly."""
     otlp_endpoint: str = Field("http://localhost:4317", alias="otlpEndpoint")
     """Address of the collector."""
     otlp_protocol: Literal["grpc", "http"] = Field("grpc", alias="otlpProtocol")
@@ -65,3 +67,5 @@ class TelemetrySettings(Section):
     """Include prompts, answers, arguments and results. (gemini-cli's default is true.)"""
     outfile: str = ""
     """Write JSON lines to this file instead."""
+    use_collector: bool = Field(False, alias="useCollector")
+    """Only for `target: gcp`: a collector at `otlpEndpoint` passes on what it gets."""

@@ -160,7 +160,7 @@ def _settings() -> Iterator[Finding]:
 def _telemetry(settings: "Settings") -> Iterator[Finding]:
     if settings.telemetry.enabled:
         told = settings.telemetry.outfile or settings.telemetry.otlp_endpoint
-        why = telemetry_problem()
+        why = telemetry_problem(settings)
         yield Finding("note" if why else "ok", "telemetry", why or f"sent to {told}")
 
 

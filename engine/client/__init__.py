@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from interlock.engine.travel.another_model import GoneOn
     from interlock.engine.travel.fork import Forked
     from interlock.engine.travel.replay import Replayed
+    from interlock.state.settings import Settings
 
 __all__ = [
     "ENDED",
@@ -72,11 +73,11 @@ def deliver() -> list[str]:
     return deliver()
 
 
-def telemetry_problem() -> str:
-    """Why telemetry can't work where settings ask for it; empty: it can."""
-    from interlock.engine.telemetry import problem
+def telemetry_problem(settings: "Settings") -> str:
+    """Why telemetry can't work although settings ask for it; empty: it can."""
+    from interlock.engine.telemetry import problem_of
 
-    return problem()
+    return problem_of(settings.telemetry)
 
 
 class Client(Views):

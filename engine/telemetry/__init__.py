@@ -39,11 +39,20 @@ VARIABLE = "TRACEPARENT"
 _PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
 
 
-def problem() -> str:
-    """Why telemetry can't work where settings ask for it; empty: it can."""
-    if find_spec("opentelemetry") and all(find_spec(f"opentelemetry.{name}") for name in ("sdk", "exporter")):
-        return ""
-    return "telemetry.enabled needs a package that isn't installed. Run: pip install 'interlock-agent[otel]'"
+def problem_of(settings: TelemetrySettings) -> str:
+    """Why telemetry can't work although settings ask for it; empty: it can."""
+    if not all(
+        find_spec("opentelemetry") and find_spec(f"opentelemetry.{name}") for name in ("sdk", "exporter")
+    ):
+        return (
+            "telemetry.enabled needs a package that isn't installed. Run: pip install 'interlock-agent[otel]'"
+        )
+    if settings.target == "gcp" and not settings.use_collector and not settings.outfile:
+        return (
+            "telemetry.target 'gcp' sends nothing: Interlock speaks to a collector only. Name one in "
+            "telemetry.otlpEndpoint and set telemetry.useCollector."
+        )
+    return ""
 
 
 def parent_of(text: str | None) -> tuple[str, str] | None:
@@ -65,7 +74,7 @@ def followed(
     prepared: "RunConfig", store: Store, run: str
 ) -> Generator[tuple["RunConfig", list["Telemetry"]]]:
     """What a drive gets if settings ask for telemetry: a renderer, and its trace for commands and servers."""
-    if why := problem():
+    if why := problem_of(prepared.settings.telemetry):
         prepared.warnings.append(why)
         yield prepared, []
         return

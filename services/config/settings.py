@@ -369,14 +369,16 @@ def _from_roo(server: dict[str, Any], workspace: Path) -> dict[str, Any]:
     return made
 
 
-_SWITCHES = {"enabled", "logPrompts"}
+_SWITCHES = {"enabled", "logPrompts", "useCollector"}
 _TELEMETRY = {
     "GEMINI_TELEMETRY_ENABLED": "enabled",
+    "GEMINI_TELEMETRY_TARGET": "target",
     "OTEL_EXPORTER_OTLP_ENDPOINT": "otlpEndpoint",
     "GEMINI_TELEMETRY_OTLP_ENDPOINT": "otlpEndpoint",
     "GEMINI_TELEMETRY_OTLP_PROTOCOL": "otlpProtocol",
     "GEMINI_TELEMETRY_LOG_PROMPTS": "logPrompts",
     "GEMINI_TELEMETRY_OUTFILE": "outfile",
+    "GEMINI_TELEMETRY_USE_COLLECTOR": "useCollector",
 }
 """gemini-cli's variables, the stronger last."""
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from interlock.cli.catalog import COMMANDS, parser_of
+from interlock.cli.command_line import command_of
 from interlock.cli.commands import work
 from interlock.cli.commands.work import prompt_parser, resume_parser, run_parser
 from interlock.cli.flags import options_from
-from interlock.cli.command_line import command_of
 from interlock.cli.main import main
 from interlock.cli.parsing import duration
 from interlock.cli.workflow_inputs import add_own_flags

@@ -289,3 +289,9 @@ def test_nothing_is_imported_without_the_setting(tmp_path: Path) -> None:
     )
     done = subprocess.run((sys.executable, "-P", "-c", program), cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout == "all done here\n[]\n", done.stderr
+
+
+def test_what_telemetry_cannot_do_is_one_line_and_no_failure(cli: Cli, set_up: Any) -> None:
+    set_up(target="gcp")
+    done = cli("-p", "go", "-m", "script:s.json", "-y")
+    assert done.returncode == 0 and "set telemetry.useCollector" in done.stderr
