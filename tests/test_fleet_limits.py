@@ -54,9 +54,7 @@ def test_users_take_turns_and_higher_priorities_come_first(fleet: Run, tmp_path:
     assert shown[1] == (urgent, "anna", 5)
     with writing() as conn:  # its worker died with it, and came back to end its job
         conn.execute("delete from procrastinate_jobs where lock = ?", (first[3],))
-        conn.execute(
-            "insert into steps values (?, 1, '', '', 'main', 'turn', 0, 0, '', '', '', 0, '')", (first[3],)
-        )
+        conn.execute("insert into step_rows values (?, 1, '', 0, '', 0, '[]')", (first[3],))
         assert hand_to_workers(conn, first[3])
     order = [job[1] for _ in range(6) if (job := fetched())]
     assert order == [urgent, first[3], first[1], bobs[0], first[2], bobs[1]], "what has begun goes first"
