@@ -6,7 +6,7 @@ that has turns and tools: edges into the node behind a place lead to the first o
 it start from the last.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from inspect import signature
@@ -33,7 +33,7 @@ from interlock.nodes.hooks import (
     session_start_in_talk,
 )
 from interlock.nodes.requests import await_person
-from interlock.state.errors import RunError, UserError
+from interlock.state.errors import UserError
 from interlock.state.node import spec_of, specified
 from interlock.state.run import HookEvent, RunChannels
 from interlock.state.text import nearest
@@ -56,19 +56,12 @@ def hooks(g: Graph, events: Mapping[HookEvent, tuple[Node, Mapping[str, str]]]) 
     if len(nodes) == 1:
         g.edge("await_hook", *nodes.values())
     else:
-        g.choose("await_hook", _by_event(events), ("hook_event",), [*events], nodes)
+        g.choose("await_hook", after_await_hook, ("hook_event",), [*events], nodes)
 
 
-def _by_event(events: Collection[str]) -> Router:
+def after_await_hook(state: Mapping[str, str]) -> str:
     """Route back to the node that fired."""
-
-    def after_await_hook(state: Mapping[str, str]) -> str:
-        event = state["hook_event"]
-        if event not in events:
-            raise RunError(f"A person was asked about hooks of {event!r}; expected one of {sorted(events)}.")
-        return event
-
-    return after_await_hook
+    return state["hook_event"]
 
 
 @cache

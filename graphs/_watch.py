@@ -56,7 +56,17 @@ class Watch(_Base):
         self._deps.emit(NodeStart(workflow=self._workflow, node=node, checkpoint_id=self._nodes[run_id][2]))
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
-        self._end(run_id, [*map(str, outputs)] if isinstance(outputs, dict) else [])  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        if (known := self._nodes.pop(run_id, None)) is None:
+            return
+        self._in_time(run_id)
+        task, node, checkpoint, started = known
+        keys = [*map(str, outputs)] if isinstance(outputs, dict) else []  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        ms = (time.perf_counter() - started) * 1000
+        self._deps.steps.ended(task, ms, keys)
+        self._deps.emit(
+            NodeEnd(workflow=self._workflow, node=node, checkpoint_id=checkpoint, duration_ms=round(ms, 3))
+        )
+        self.failed = ""  # a node of a graph inside it raised, and it went on
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         if run_id not in self._nodes:
@@ -66,18 +76,6 @@ class Watch(_Base):
             self.failed = self.failed or self._nodes[run_id][1]
             self._deps.steps.failed(self._nodes[run_id][0])
         self._nodes.pop(run_id)
-
-    def _end(self, run_id: UUID, keys: list[str]) -> None:
-        if (known := self._nodes.pop(run_id, None)) is None:
-            return
-        self._in_time(run_id)
-        task, node, checkpoint, started = known
-        ms = (time.perf_counter() - started) * 1000
-        self._deps.steps.ended(task, ms, keys)
-        self._deps.emit(
-            NodeEnd(workflow=self._workflow, node=node, checkpoint_id=checkpoint, duration_ms=round(ms, 3))
-        )
-        self.failed = ""  # a node of a graph inside it raised, and it went on
 
     def _in_time(self, run_id: UUID) -> None:
         if timer := self._overdue.pop(run_id, None):

@@ -23,8 +23,9 @@ from interlock.nodes.subagent import (
     start,
     take_notes,
 )
+from interlock.nodes.tools_results import recorded
 from interlock.state.calls import CallKey, ToolResult
-from interlock.state.errors import InputError, RunError
+from interlock.state.errors import InputError
 from interlock.state.messages import Message, ToolCall
 from interlock.state.subagent import (
     MAX_DEPTH,
@@ -96,11 +97,7 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> SubagentOutput
 
 
 def result_of(values: Mapping[str, Any], context: WorkflowContext) -> ToolResult:
-    key = CallKey.parse(values["call"])
-    row = context.journal.find(key, context.journal.call(key))
-    if row is None or row.result is None:
-        raise RunError(f"Call {str(key)!r} is over but the journal holds no result of it.")
-    return row.result
+    return recorded(context.journal, CallKey.parse(values["call"]))
 
 
 PIPELINE = Pipeline(

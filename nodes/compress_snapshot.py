@@ -95,11 +95,6 @@ def _adds(messages: Sequence[Message], index: int) -> bool:
     return messages[index].origin == "hook" and index > 0 and messages[index - 1].role == "user"
 
 
-def dropped(messages: Sequence[Message], cut: Cut) -> list[Message]:
-    first = opening_length(messages)
-    return [m for i, m in enumerate(messages[: cut.start]) if i >= first and i != cut.carried]
-
-
 def kept(messages: Sequence[Message], cut: Cut) -> list[Message]:
     """The messages kept verbatim after the opening."""
     carried = [messages[cut.carried]] if cut.carried >= 0 else []

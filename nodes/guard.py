@@ -170,12 +170,9 @@ async def _answer(call: Call, attempt: int, verdict: Verdict, reason: str) -> An
     note_person(call.runtime, call.at(attempt), key, answer, attempt + 1 if answer.choice == "modify" else 0)
     if answer.choice == "reject":
         raise RefusedError(rejected(answer).content)
-    if answer.choice not in ("proceed_once", "modify"):
-        mode = deps.info.approval_mode
-        own = SessionRule(tool=call.view.name) if answer.choice == _ALWAYS else None
-        rule = own or deps.policy.narrow(call.view, call.risk, answer.choice, mode)
-        if rule is not None:
-            await keep_rule(deps, key, call.risk, rule, answer, call.runtime.stream_writer)
+    own = SessionRule(tool=call.view.name) if answer.choice == _ALWAYS else None
+    rule = own or deps.policy.narrow(call.view, call.risk, answer.choice, deps.info.approval_mode)
+    await keep_rule(deps, key, call.risk, rule, answer, call.runtime.stream_writer)
     return answer
 
 

@@ -13,7 +13,7 @@ from interlock.nodes.requests import put_request
 from interlock.prompts import load
 from interlock.state.calls import ApprovalRequest, CallView
 from interlock.state.deps import Deps
-from interlock.state.errors import HookError, RunError
+from interlock.state.errors import HookError
 from interlock.state.events import AgentBlocked, AgentStopped, ErrorEvent
 from interlock.state.hooks import NO_REASON, HookOutcome, HookWait
 from interlock.state.messages import Message
@@ -141,15 +141,7 @@ def after_session(state: SessionHooks) -> Literal["", "unknown"]:
 
 
 def after_await_session(state: SessionHooks) -> Literal["start", "end"]:
-    match state["session_event"]:
-        case "SessionStart":
-            return "start"
-        case "SessionEnd":
-            return "end"
-        case other:
-            raise RunError(
-                f"A person was asked about hooks of {other!r}; expected SessionStart or SessionEnd."
-            )
+    return "start" if state["session_event"] == "SessionStart" else "end"
 
 
 async def fired(

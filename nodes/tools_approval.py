@@ -49,10 +49,7 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
     """The request's reason names the rule, heuristic or hook that asks."""
     deps, key, call = attempt_at(state, runtime)
     risk = info_of(deps, call).risk
-    if "verdict" in state:
-        verdict = Verdict.model_validate(state["verdict"])
-    else:  # the call was checked by a version that didn't store the verdict
-        verdict = await deps.policy.decide(call, risk, state["approval_mode"], deps.approvals.session_rules())
+    verdict = Verdict.model_validate(state["verdict"])
     earlier = earlier_calls(deps, key.message, key.index)
     preview = await deps.toolset.preview(call, earlier)
     if preview.problem is not None:
@@ -142,7 +139,10 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
         return {**theirs, "label": "modify", "attempt": key.next.attempt, "status": status}
     if await _is_denied(deps, state, call):
         return {"label": "changed since"}
-    await _remember(runtime, state, call, answer)
+    if info := deps.toolset.info(call.name):
+        mode, emit = state["approval_mode"], runtime.stream_writer
+        rule = deps.policy.narrow(call, info.risk, answer.choice, mode)
+        await keep_rule(deps, state["approval"], info.risk, rule, answer, emit)
     return {"label": "proceed"}
 
 
@@ -156,21 +156,12 @@ async def _is_denied(deps: Deps, state: DecideState, call: CallView) -> bool:
     return (await deps.policy.decide(call, info.risk, state["approval_mode"], ())).decision == "deny"
 
 
-async def _remember(runtime: Runtime[Deps], state: DecideState, call: CallView, answer: Answer) -> None:
-    """Turn an always-choice into a narrowed rule of this run, saved for later runs if the person wanted that."""
-    deps = runtime.context
-    info = deps.toolset.info(call.name)
-    if answer.choice == "proceed_once" or info is None:
-        return
-    rule = deps.policy.narrow(call, info.risk, answer.choice, state["approval_mode"])
-    if rule is not None:
-        await keep_rule(deps, state["approval"], info.risk, rule, answer, runtime.stream_writer)
-
-
 async def keep_rule(
-    deps: Deps, request: str, risk: Risk, rule: SessionRule, answer: Answer, emit: Emit
+    deps: Deps, request: str, risk: Risk, rule: SessionRule | None, answer: Answer, emit: Emit
 ) -> None:
-    """Keep an always-choice as a rule of this run, and of later ones if the person wanted that."""
+    """Keep an always-choice as a rule of this run, and of later ones if the person wanted that; None: it is none."""
+    if rule is None:
+        return
     deps.approvals.add_session_rule(request, rule)
     if answer.choice == "proceed_always_and_save":
         at = datetime.fromtimestamp(answer.at, UTC).isoformat(timespec="seconds")

@@ -8,19 +8,18 @@ from langgraph.runtime import Runtime
 
 from interlock.nodes.context import shown_memory
 from interlock.nodes.plan import note_moves, reviewing, track
+from interlock.nodes.tools_approval import info_of
 from interlock.nodes.tools_results import as_sent, recorded_of
 from interlock.prompts import load
 from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, cancelled, outcome_of
 from interlock.state.context import MEMORY
 from interlock.state.conversation import EFFECTS, LOOP_END, MISTAKES, Refusals, Refused, refusals_in
 from interlock.state.deps import Deps
-from interlock.state.errors import RunError
 from interlock.state.messages import Growing, Message, TextPart
 from interlock.state.names import WAIT
 from interlock.state.node import node
 from interlock.state.plan import PlanMode
-from interlock.state.tooling import ToolInfo
-from interlock.state.tools import DecideSend, ExecuteSend, ToolsState
+from interlock.state.tools import CallKind, DecideSend, ExecuteSend, ToolsState
 
 _WHO = {"policy_violation": "policy", "rejected": "person", "blocked_by_hook": "hook"}
 """Error type of a result → who refused."""
@@ -53,11 +52,12 @@ async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         undone = _cancel(runtime.context, state["message"], open_calls)
         return {"group": [], "kinds": {}, "decided": undone, "stop": "cancelled by the user"}
     group: list[int] = []
-    kinds: dict[str, str] = {}
+    kinds: dict[str, CallKind] = {}
     reading = True
     for index, attempt in open_calls.items():
         key = CallKey(message=state["message"], index=index, attempt=attempt)
-        info, waits = _info(runtime.context, key)
+        call = runtime.context.journal.call(key)
+        info, waits = info_of(runtime.context, call), call.args.get(WAIT) is True
         if (info.alone or waits) and group:
             break
         group.append(index)
@@ -71,15 +71,6 @@ async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     if state.get("plan_phase") != (phase := reviewing(_plan_of(state))):
         note_moves(runtime, ["exit_plan_mode"])
     return {**found, "plan_phase": phase}
-
-
-def _info(deps: Deps, key: CallKey) -> tuple[ToolInfo, bool]:
-    """The tool, and whether the call asked to wait for the preceding ones."""
-    call = deps.journal.call(key)
-    info = deps.toolset.info(call.name)
-    if info is None:
-        raise RunError(f"Tool {call.name!r} is gone since its call was decided. Resume when it is back.")
-    return info, call.args.get(WAIT) is True
 
 
 def _cancel(deps: Deps, message: str, attempts: Mapping[int, int]) -> dict[str, CallOutcome]:

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from interlock.nodes.hooks import fired, fires, marked
 from interlock.nodes.requests import answered, for_another_server, is_another_server
 from interlock.nodes.subagent import left_s
+from interlock.nodes.tools_approval import info_of
 from interlock.nodes.tools_questions import INPUT_WANTED
 from interlock.nodes.tools_results import (
     CALL,
@@ -35,7 +36,7 @@ from interlock.state.journal import JournalRow
 from interlock.state.messages import Message
 from interlock.state.node import node, task_of
 from interlock.state.tooling import Reach, ToolInfo, ToolRun, is_long, rule_of
-from interlock.state.tools import ExecuteState
+from interlock.state.tools import CallKind, ExecuteState
 
 _CAUSE = 1000
 """Characters of the reason why an outcome is unknown."""
@@ -52,9 +53,7 @@ _LEAST_S = 0.1
 async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """On re-entry after a crash the journal decides: done, run it, or ask a person (`engine.md` 13)."""
     deps, key, call = attempt_at(state, runtime)
-    info = deps.toolset.info(call.name)
-    if info is None:
-        raise RunError(f"Tool {call.name!r} is gone. Resume when it is back.")
+    info = info_of(deps, call)
     row = deps.journal.find(key, call)
     if row is not None and row.state == "done" and row.result is not None:
         await deps.snapshots.after(key)  # a kill may have prevented it
@@ -226,12 +225,8 @@ async def respond(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     return {"finished": {str(key.index): {"word": word, "attempt": key.attempt, "record": record}}}
 
 
-def by_kind(state: ExecuteState) -> Literal["tool", "question", "agent", "review"]:
-    match kind := state["kind"]:
-        case "tool" | "question" | "agent" | "review":
-            return kind
-        case _:
-            raise RunError(f"A call is to be executed as {kind!r}; expected tool, question, agent or review.")
+def by_kind(state: ExecuteState) -> CallKind:
+    return state["kind"]
 
 
 def is_too_long(deps: Deps, call: CallView, result: ToolResult) -> bool:

@@ -22,7 +22,7 @@ from interlock.services.hooks.scripts import scripts_of
 from interlock.services.policy.load import workspace_files
 from interlock.state.errors import ConfigError
 from interlock.state.names import LISTING
-from interlock.state.text import listed
+from interlock.state.text import listed, object_of
 
 SEEN_FILE = Path(".interlock") / "seen_hooks.json"
 """Below the home directory: directory → hashes of hooks."""
@@ -233,14 +233,14 @@ def _runs(file: Path) -> Iterator[str]:
     except ConfigError as error:
         yield f"(can't be read: {error})"
         return
-    for event, groups in _dict(data.get("hooks")).items():
+    for event, groups in object_of(data.get("hooks")).items():
         for group in _list(groups):
-            hooks = _dict(group).get("hooks")
-            yield from (f"hook {event}: {_dict(h).get('command', h)}" for h in _list(hooks))
-    for name, server in _dict(data.get("mcpServers")).items():
-        yield f"MCP server {name}: {_server(_dict(server))}"
-    for name, place in _dict(data.get("graphs")).items() if file.name == LISTING else ():
-        yield f"graph {name}: {_dict(place).get('path', place)}"
+            hooks = object_of(group).get("hooks")
+            yield from (f"hook {event}: {object_of(h).get('command', h)}" for h in _list(hooks))
+    for name, server in object_of(data.get("mcpServers")).items():
+        yield f"MCP server {name}: {_server(object_of(server))}"
+    for name, place in object_of(data.get("graphs")).items() if file.name == LISTING else ():
+        yield f"graph {name}: {object_of(place).get('path', place)}"
 
 
 def _server(server: dict[str, Any]) -> str:
@@ -248,10 +248,6 @@ def _server(server: dict[str, Any]) -> str:
     line = [where] if where else [server.get("command", "?"), *_list(server.get("args"))]
     free = ["every tool"] if server.get("trust") else list(map(str, _list(server.get("alwaysAllow"))))
     return " ".join(map(str, line)) + (f" (doesn't ask: {', '.join(free)})" if free else "")
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
 def _list(value: object) -> list[Any]:

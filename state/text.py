@@ -97,6 +97,11 @@ def is_visible(text: str) -> bool:
     return bool(_INVISIBLE.sub("", text))
 
 
+def object_of(value: object) -> dict[str, Any]:
+    """What somebody else's JSON holds: the value if it is an object, else `{}`."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
 def clean_json(value: object) -> object:
     """Convert to what msgpack and SQLite can store: clean strings, 64-bit integers, string keys, finite floats."""
     if isinstance(value, str):

@@ -363,6 +363,7 @@ class Policy(Protocol):
 
 
 SHELL = frozenset({"run_shell_command", "execute_command"})
+"""Tools whose argument `command` is a line of bash."""
 _MCP = "mcp_"
 PAGED = frozenset(
     {

@@ -1,6 +1,6 @@
 """tools: state, input and output of tool scheduling and execution."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, model_validator
 from typing_extensions import TypedDict
@@ -11,6 +11,8 @@ from interlock.state.conversation import BatchEnd, LoopEnd
 from interlock.state.hooks import HookWait
 from interlock.state.plan import PlanMode
 from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
+
+CallKind = Literal["tool", "question", "agent", "review"]
 
 
 class ToolsInput(WorkflowInput):
@@ -49,8 +51,8 @@ class ToolsState(Labelled, PlanMode, BatchEnd, LoopEnd, total=False):
     """Number of calls in the batch."""
     group: list[int]
     """Indices of the calls running now, in parallel."""
-    kinds: dict[str, str]
-    """Index of each call in the group → how it is executed: tool, question, agent or review."""
+    kinds: dict[str, CallKind]
+    """Index of each call in the group → how it is executed."""
     reading: bool
     """No call in the group has an effect."""
     decided: Outcomes
@@ -107,8 +109,7 @@ class ExecuteState(HookWait, OneCall, total=False):
     """One call that may run. Started by `Send`."""
 
     by_hook: bool
-    kind: str
-    """tool, question, agent or review."""
+    kind: CallKind
     approval_mode: ApprovalModeState
     asks: int
     """How often a plan was shown or input requested; a plan that changed meanwhile is shown again."""
@@ -145,5 +146,5 @@ class ExecuteSend(OneCall, total=False):
 
     approval: str
     by_hook: bool
-    kind: str
+    kind: CallKind
     approval_mode: ApprovalModeState

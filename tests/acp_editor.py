@@ -12,6 +12,7 @@ from typing import Any
 
 from acp import schema
 from patience import HANG_S
+from scripted import says
 from warm import Warm
 
 Frame = dict[str, Any]
@@ -57,11 +58,6 @@ ALLOWS, REJECTS = option("allow_once"), option("reject_once")
 
 def open_question(params: Frame) -> None:
     """Leaves a permission open."""
-
-
-def says(name: str, **args: Any) -> Frame:
-    """A scripted reply with one call."""
-    return {"tool_calls": [{"name": name, "args": args}]}
 
 
 WRITE, DONE = says("write_file", file_path="a.txt", content="one\n"), {"text": "Done."}

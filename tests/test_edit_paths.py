@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from places import Place
+from scripted import shell
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
@@ -284,10 +285,6 @@ def batch(*calls: dict[str, Any]) -> dict[str, Any]:
 
 def replace(**args: Any) -> dict[str, Any]:
     return {"name": "replace", "args": {**EDIT, **args}}
-
-
-def shell(command: str) -> dict[str, Any]:
-    return {"name": "run_shell_command", "args": {"command": command}}
 
 
 def run_batch(

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_runs.stage import call, complete, says
+from agent_runs.stage import approve, call, complete, says
 from hooked_calls.stage import Hooked, answer, press_ctrl_c, specific, when
+from scripted import shell
 
 from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
@@ -20,16 +21,8 @@ DONE = {"text": "done"}
 Move = Callable[[Outcome], list[Decision]]
 
 
-def shell(command: str) -> dict[str, Any]:
-    return call("run_shell_command", command=command)
-
-
 def write(content: str = "new\n", file: str = "b.txt") -> dict[str, Any]:
     return call("write_file", file_path=file, content=content)
-
-
-def approve(outcome: Outcome) -> list[Decision]:
-    return [Decision(p["id"], "proceed_once") for p in outcome.pending]
 
 
 def skip(outcome: Outcome) -> list[Decision]:

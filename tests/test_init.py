@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_runs.stage import Replies, Stage, approve, call, of_hooks
+from agent_runs.stage import Replies, Stage, approve, call, cancel, of_hooks, refuse
 from commands import execute
+from scripted import tools
 
 from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
@@ -22,20 +23,8 @@ SAID = {"text": "It holds the module."}
 Move = Callable[[Outcome], list[Decision]]
 
 
-def tools(*calls: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"tool_calls": list(calls), **more}
-
-
 def send_back(outcome: Outcome) -> list[Decision]:
     return [Decision(outcome.pending[0]["id"], "reject", feedback="name the tests")]
-
-
-def refuse(outcome: Outcome) -> list[Decision]:
-    return approve(outcome, "reject")
-
-
-def cancel(outcome: Outcome) -> list[Decision]:
-    return approve(outcome, "cancel")
 
 
 def shorten(outcome: Outcome) -> list[Decision]:

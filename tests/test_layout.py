@@ -235,13 +235,20 @@ assert dict(os.environ) == before, "an import changed the environment"
 
 
 def test_importing_any_module_does_nothing(tmp_path: Path, home: Path) -> None:
-    """No output, no file, no connection, no process, no change of the environment."""
+    """No output, no file, no connection, no process, no change of the environment.
+
+    The agent runs in other people's repositories, which have their own `state/` and `tools/`.
+    """
+    theirs = {tmp_path / room / "__init__.py" for room in MAY_IMPORT}
+    for file in theirs:
+        file.parent.mkdir()
+        file.write_text("raise RuntimeError('the wrong one')\n")
     names = " ".join(name_of(p) for p in MODULES if p.name != "__main__.py")
     done = subprocess.run(
         [sys.executable, "-c", PROBE, names], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
-    assert list(tmp_path.iterdir()) == []
+    assert {p for p in tmp_path.rglob("*") if p.is_file()} == theirs
     assert list(home.rglob("*")) == []
 
 
@@ -255,18 +262,6 @@ def test_there_is_no_second_copy_of_a_room() -> None:
 def _is_ours(module: object) -> bool:
     file = getattr(module, "__file__", None)
     return file is not None and Path(file).is_relative_to(ROOT)
-
-
-def test_a_folder_of_the_users_does_not_shadow_ours(tmp_path: Path) -> None:
-    """The agent runs in other people's repositories, which have their own `state/` and `tools/`."""
-    for room in MAY_IMPORT:
-        (tmp_path / room).mkdir()
-        (tmp_path / room / "__init__.py").write_text("raise RuntimeError('the wrong one')\n")
-    code = "import interlock.graphs, interlock.state.errors; import interlock.engine.diagrams"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert (done.stderr, done.returncode) == ("", 0)
 
 
 def test_the_sub_rooms_of_services_go_one_way() -> None:

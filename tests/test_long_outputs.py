@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_runs.stage import answers
+from scripted import call
 from test_compress import compressor, snapshot
-from test_paths import Replies, Stage, call
+from test_paths import Replies, Stage
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.engine.store import runs as removal
@@ -30,10 +32,6 @@ def shell(command: str) -> dict[str, Any]:
 def drive(stage: Stage, replies: Replies, **flags: Any) -> Outcome:
     options = replace(stage.options(replies), approval_mode="yolo", **flags)
     return run_sync("main", {"prompt": "go"}, options=options)
-
-
-def answers(outcome: Outcome) -> list[str]:
-    return [m["content"] for m in outcome.output["history"] if m["role"] == "tool"]
 
 
 def quiet(**settings: Any) -> dict[str, Any]:

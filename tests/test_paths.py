@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from places import Place
+from scripted import call
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges
@@ -24,10 +25,6 @@ pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
 Replies = list[dict[str, Any]]
 Move = Callable[["Stage", Outcome], list[Decision]]
-
-
-def call(name: str, **args: Any) -> dict[str, Any]:
-    return {"name": name, "args": args}
 
 
 def edit(old: str, new: str, file: str = "a.txt") -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import warm
 from agent_runs.stage import REPORT, Replies, Stage, approve, call, complete, of_hooks, says
+from scripted import tools
 
 from interlock.engine import Decision, Outcome, resume_sync
 from interlock.engine.diagrams import declared_edges
@@ -29,10 +30,6 @@ WRITE = call("write_file", file_path="plan.md", content=PLAN)
 HAND_IN = call("exit_plan_mode", plan_filename="plan.md")
 STEPS = [{"text": "add g", "done": False}, {"text": "test g", "done": False}]
 Move = Callable[[Stage, Outcome], list[Decision]]
-
-
-def tools(*calls: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"tool_calls": list(calls), **more}
 
 
 def accept(_: Stage, outcome: Outcome) -> list[Decision]:

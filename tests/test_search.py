@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from embedding_server import EmbeddingServer, embedding_server
-from test_paths import Replies, Stage, call
+from scripted import call
+from test_paths import Replies, Stage
 
 from interlock.engine import Outcome, run_sync
 from interlock.engine.diagrams import declared_edges

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_runs.stage import Replies, Stage, approve, call, of_hooks
+from agent_runs.stage import Replies, Stage, answers, approve, call, cancel, of_hooks
+from scripted import tools
 
 from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
@@ -22,10 +23,6 @@ from interlock.tools.table import TASK_LOOP
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
 Move = Callable[[Outcome], list[Decision]]
-
-
-def tools(*calls: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"tool_calls": list(calls), **more}
 
 
 def as_xml(replies: Replies) -> Replies:
@@ -56,20 +53,12 @@ def no(outcome: Outcome) -> list[Decision]:
     return [Decision(outcome.pending[0]["id"], "reject", feedback="and test it")]
 
 
-def cancel(outcome: Outcome) -> list[Decision]:
-    return approve(outcome, "cancel")
-
-
 def says(text: str) -> Move:
     return lambda outcome: [Decision(outcome.pending[0]["id"], "proceed_once", text=text)]
 
 
 def texts(outcome: Outcome) -> str:
     return "\n".join(str(m.get("content", "")) for m in outcome.output["history"])
-
-
-def answers(outcome: Outcome) -> list[str]:
-    return [m["content"] for m in outcome.output["history"] if m["role"] == "tool"]
 
 
 def play(stage: Stage, moves: list[Move], **given: Any) -> Outcome:

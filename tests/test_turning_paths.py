@@ -9,6 +9,7 @@ from typing import Any, get_args
 import pytest
 from agent_runs.stage import of_hooks
 from places import Place
+from scripted import says
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
@@ -29,10 +30,6 @@ NOISE = " ".join(WORDS[n * 131 % 350] for n in range(900))
 CHANT = "I am sorry for the confusion, let me try it once more now. " * 30
 
 
-def call(name: str, **args: Any) -> dict[str, Any]:
-    return {"tool_calls": [{"name": name, "args": args}]}
-
-
 def choice(model: str) -> dict[str, Any]:
     return {"role": "classifier", "text": json.dumps({"reasoning": "why", "model_choice": model})}
 
@@ -47,7 +44,7 @@ def look(role: str, confidence: float) -> dict[str, Any]:
     return {"role": role, "text": json.dumps(answer)}
 
 
-READ = call("read_file", file_path="a.txt")
+READ = says("read_file", file_path="a.txt")
 USED_UP = {"error": {"status": 404, "message": "no such model"}}
 BUSY = {"error": {"status": 503}}
 
@@ -70,7 +67,7 @@ class Scene:
 
 AGAIN = {
     "read": [READ] * 5,
-    "paged": [call("read_file", file_path="a.txt", start_line=i + 1) for i in range(9)],
+    "paged": [says("read_file", file_path="a.txt", start_line=i + 1) for i in range(9)],
 }
 CALLS = [{"type": "tool_call", "name": "ls", "args": {"path": "."}}]
 TURNS = [{"type": "prompt", "prompt_id": "p", "text": "do it"}, *[{"type": "turn"}] * 30]
@@ -97,7 +94,7 @@ def loops(events: list[Any], replies: Replies = [], history: Any = None, **outpu
     return Scene(replies, given, "loop-check", output=output)
 
 
-SHELL = Scene([call("run_shell_command", command="true")], status="waiting", exit_code=75)
+SHELL = Scene([says("run_shell_command", command="true")], status="waiting", exit_code=75)
 PRO, FLASH, LITE = "gemini-2.5-pro", "gemini-3.8-flash", "gemini-3.5-flash-lite"
 SCENES: dict[str, Scene] = {
     "route: the classifier says flash": route([choice("flash")], expect=(FLASH, "classifier")),
@@ -218,7 +215,7 @@ SCENES: dict[str, Scene] = {
     "loops are let be": Scene([*[READ] * 7, {"text": CHANT}], model={"disableLoopDetection": True}),
     "thirty turns, and the models see a loop": Scene(
         [
-            *[call("read_file", file_path="a.txt", start_line=1 + i) for i in range(30)],
+            *[says("read_file", file_path="a.txt", start_line=1 + i) for i in range(30)],
             DONE,
             look("loop_check", 1),
             look("loop_double_check", 1),
@@ -227,7 +224,7 @@ SCENES: dict[str, Scene] = {
     ),
     "thirty turns, and the models see none": Scene(
         [
-            *[call("read_file", file_path="a.txt", start_line=1 + i) for i in range(30)],
+            *[says("read_file", file_path="a.txt", start_line=1 + i) for i in range(30)],
             DONE,
             look("loop_check", 0),
         ],

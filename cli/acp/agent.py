@@ -24,11 +24,11 @@ from interlock.cli.acp.wire import (
     Frame,
     RpcError,
     Wire,
-    mapping,
 )
 from interlock.cli.main import VERSION
 from interlock.engine.client import Client, Options
 from interlock.state.errors import CredentialsError, InterlockError, UserError, bug
+from interlock.state.text import object_of
 
 if TYPE_CHECKING:
     from interlock.cli.acp.session import EditorSession
@@ -117,8 +117,8 @@ class Agent:
         client: dict[str, Any] = _optional(params, "clientCapabilities", dict) or {}
         self._client = client
         Thread(target=_import_ahead, daemon=True).start()
-        by_launch = mapping(client.get("_meta")).get("terminal-auth") is True
-        in_terminal = by_launch or mapping(client.get("auth")).get("terminal") is True
+        by_launch = object_of(client.get("_meta")).get("terminal-auth") is True
+        in_terminal = by_launch or object_of(client.get("auth")).get("terminal") is True
         return {
             "protocolVersion": PROTOCOL,
             "agentInfo": {"name": "interlock", "title": "Interlock", "version": VERSION},

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from interlock.cli.acp.drawing import Drawing, Update, diffs, text
-from interlock.cli.acp.wire import Wire, mapping
+from interlock.cli.acp.wire import Wire
 from interlock.engine.client import Decision, Pending
 from interlock.engine.client.requests import Asked, Way, answered, asked, decided, filled, form, ways
-from interlock.state.text import visible
+from interlock.state.text import object_of, visible
 
 _KINDS = {"proceed_once": "allow_once", "reject": "reject_once"}
 """Choice → kind of option; all others that are offered last."""
@@ -90,7 +90,7 @@ async def ask(wire: Wire, session: str, request: Pending, drawing: Drawing) -> D
         "toolCall": shown(request, drawing),
         "options": [option for option, _ in offered.values()],
     }
-    chosen = mapping(mapping(await wire.request("session/request_permission", params)).get("outcome"))
+    chosen = object_of(object_of(await wire.request("session/request_permission", params)).get("outcome"))
     if chosen.get("outcome") == "cancelled":
         return cancelled(request)
     found = offered.get(str(chosen.get("optionId")))
@@ -109,7 +109,7 @@ async def choose(
         "options": [*options, {"optionId": "no", "name": "no", "kind": "reject_once"}],
     }
     answer = await wire.request("session/request_permission", params)
-    chosen = str(mapping(mapping(answer).get("outcome")).get("optionId"))
+    chosen = str(object_of(object_of(answer).get("outcome")).get("optionId"))
     return int(chosen) if chosen.isdecimal() and int(chosen) < len(names) else None
 
 
@@ -117,10 +117,10 @@ async def ask_in_words(wire: Wire, session: str, request: Pending) -> Decision |
     """The answers to a question, from a form. None: it is left open. Raises `RpcError`."""
     message = asked(request).headline
     params = {"sessionId": session, "mode": "form", "message": message, "requestedSchema": form(request)}
-    fields = mapping(await wire.request("elicitation/create", params))
+    fields = object_of(await wire.request("elicitation/create", params))
     if fields.get("action") != "accept":
         return cancelled(request) if fields.get("action") == "cancel" else None
-    return filled(request, mapping(fields.get("content")))
+    return filled(request, object_of(fields.get("content")))
 
 
 def cancelled(request: Pending) -> Decision | None:

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from interlock.state.text import object_of
+
 Frame = dict[str, Any]
 PARSE, INVALID, NO_METHOD, PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
 NO_LOGIN, NOT_FOUND = -32000, -32002
@@ -127,7 +129,7 @@ class Wire:
         if answer is None or answer.done():  # withdrawn meanwhile, or never asked
             return
         if "error" in frame:
-            fields = mapping(error := frame["error"])
+            fields = object_of(error := frame["error"])
             code = fields.get("code")
             text = str(fields.get("message") or error)
             answer.set_exception(RpcError(code if isinstance(code, int) else INTERNAL, text))
@@ -152,13 +154,8 @@ class Wire:
                 self._changed.notify_all()
 
 
-def mapping(value: object) -> Frame:
-    """What a client sent, which may be anything: its fields, none if it isn't an object."""
-    return cast(Frame, value) if isinstance(value, dict) else {}
-
-
 def _id_of(frame: object) -> str | int | None:
-    name = mapping(frame).get("id")
+    name = object_of(frame).get("id")
     return name if isinstance(name, str | int) else None
 
 

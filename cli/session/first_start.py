@@ -17,7 +17,7 @@ from interlock.cli.driving import is_plain
 from interlock.engine.client import Options
 from interlock.state.errors import CredentialsError, UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
-from interlock.state.text import visible
+from interlock.state.text import object_of, visible
 
 if TYPE_CHECKING:
     from interlock.state.settings import Settings
@@ -264,7 +264,7 @@ def _compatible(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
 
 def _served(base: str, headers: Mapping[str, str]) -> tuple[str, list[str]]:
     """The base address, with `/v1` added if it was missing, and the models served there."""
-    from interlock.services.models.probe import fetched, object_of
+    from interlock.services.models.probe import fetched
 
     try:
         found = fetched(f"{base}/models", headers)

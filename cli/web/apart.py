@@ -132,7 +132,7 @@ def _pipeline(asked: Asked) -> "Pipeline | str":
 
 
 def _replay(asked: Asked) -> dict[str, Any]:
-    from interlock.engine.client.replays import beside
+    from interlock.engine.client.travel import beside
 
     return beside(Client(asked.options), asked.name, asked.given.get("swap") or None)
 

@@ -42,9 +42,7 @@ def tested(options: Options, provider: str) -> list[str]:
     """The models that the provider offers. Raises `UserError` with what is wrong, in one line."""
     one = _credential(_known(provider), options, found := _loaded(options))
     keys, url = _variables(provider)
-    if not one.key and not one.url and keys and provider != _GEMINI and not url:
-        raise UserError(f"No key for {provider!r}. Set one: interlock auth set {provider}")
-    if not one.key and provider == _GEMINI:
+    if not one.key and (provider == _GEMINI or (keys and not url)):
         raise UserError(f"No key for {provider!r}. Set one: interlock auth set {provider}")
     return models_at(provider, found.values)
 

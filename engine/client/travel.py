@@ -3,13 +3,14 @@
 from asyncio import to_thread
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import pairwise, zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine.read import RunRow
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
+    from interlock.engine.client import Client
     from interlock.engine.client.changes import Change
     from interlock.engine.client.conversation import Conversation
 
@@ -123,3 +124,28 @@ def last_answer(talk: "Conversation") -> str:
     run = talk.this_run
     messages = talk.client.messages(run, talk.client.state(run))
     return next((m.text for m in reversed(messages) if m.role == "assistant" and m.text.strip()), "")
+
+
+def beside(client: "Client", run: str, swap: str | None = None) -> dict[str, Any]:
+    """Replay a run; each step with the nodes on both sides, and whether nodes and state are the same.
+
+    Raises `UserError`.
+    """
+    from interlock.engine.travel.replay import points
+
+    made = client.replay(run, swap=swap)
+    pairs = zip_longest(points(client.home, made.run), made.points)
+    return {
+        "steps": [
+            {
+                "step": (old or new).step,
+                "recorded": old.nodes if old else None,
+                "replayed": new.nodes if new else None,
+                "same": bool(old and new and (old.nodes, old.state) == (new.nodes, new.state)),
+            }
+            for old, new in pairs
+        ],
+        "divergence": made.divergence,
+        "recorded_s": made.recorded_s,
+        "replayed_s": made.replayed_s,
+    }

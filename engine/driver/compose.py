@@ -305,7 +305,12 @@ def _toolset(
     counts: Callable[[str], bool] = lambda _: True,
 ) -> Toolset:
     """`counts`: whether an MCP server's tool is included."""
-    own = BuiltinToolset(
+    kind = BuiltinToolset
+    if prepared.settings.mcp_servers:
+        from interlock.services.mcp.servers import JoinedToolset
+
+        kind = partial(JoinedToolset, servers=servers(), counts=counts)
+    return kind(
         workspace=prepared.workspace,
         processes=processes,
         outputs=outputs,
@@ -316,11 +321,6 @@ def _toolset(
         index=index,
         brief=prepared.is_brief,
     )
-    if not prepared.settings.mcp_servers:
-        return own
-    from interlock.services.mcp.servers import JoinedToolset
-
-    return JoinedToolset(own, servers(), counts)
 
 
 def _tools(prepared: RunConfig, info: RunInfo) -> dict[str, Tool]:

@@ -106,7 +106,7 @@ LIMIT = 8_000_000
 _EVENT_COST = 500
 """An event's cost besides its texts, so that empty ones are bounded too."""
 
-_TOGETHER_S = 0.016
+_TOGETHER_S = 0.033
 """Events within this window are shown together: waking and writing per event takes a seventh of a turn."""
 
 

@@ -68,17 +68,6 @@ def check_model(
         raise needed(*found, root) from error
 
 
-def check_agent(
-    input: WorkflowInput, root: Path, options: Options, agents: Mapping[str, AgentDefinition]
-) -> None:
-    """Raises `UntrustedError` for a named agent that only the untrusted project has."""
-    name = getattr(input, "agent", None)
-    if isinstance(name, str) and name not in agents:
-        theirs = load_agents(root, options.user_home, True)[0].get(name)
-        if theirs is not None:
-            raise needed(f"Agent {name!r}", Path(theirs.source), root)
-
-
 def checked_modes(options: Options, root: Path, trusted: bool) -> tuple[ModeBook, list[str]]:
     """`load_modes`, but raises `InputError` for an unknown mode, `UntrustedError` for one only the project has."""
     modes, problems = load_modes(root, options.user_home, trusted)
@@ -268,9 +257,12 @@ def _root(options: Options) -> Path:
 
 
 def check_input(input: WorkflowInput, prepared: RunConfig) -> None:
-    """Raises `UntrustedError` if the input names something only an ignored file has."""
-    if not prepared.trusted:
-        check_agent(input, prepared.workspace.root, prepared.options, prepared.agents)
+    """Raises `UntrustedError` for a named agent that only the untrusted project has."""
+    name, root = getattr(input, "agent", None), prepared.workspace.root
+    if not prepared.trusted and isinstance(name, str) and name not in prepared.agents:
+        theirs = load_agents(root, prepared.options.user_home, True)[0].get(name)
+        if theirs is not None:
+            raise needed(f"Agent {name!r}", Path(theirs.source), root)
 
 
 def _redactor(settings: Settings, env: Mapping[str, str], home: Path) -> Redactor:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import mimetypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,13 @@ from interlock.services.mcp.remote import Learn, signed_in
 from interlock.services.mcp.spec import ServerSpec, ServerTool
 from interlock.services.mcp.stdio import StdioServer
 from interlock.services.mcp.wire import AnsweredError, LostError, NotRunError
-from interlock.services.toolset import nearest_names, unexpected
-from interlock.state.calls import CallView, Planned, Preview, ToolResult, failure
+from interlock.services.toolset import BuiltinToolset, nearest_names, unexpected
+from interlock.state.calls import CallView, Preview, ToolResult, failure
 from interlock.state.events import Emit, ErrorEvent, ToolOutput
 from interlock.state.mcp import ServerItem, ServerView
 from interlock.state.messages import DataPart, ToolDeclaration
 from interlock.state.text import misfit, visible, visible_json
-from interlock.state.tooling import FileNow, Outputs, ToolInfo, ToolRun, Toolset
+from interlock.state.tooling import Outputs, ToolInfo, ToolRun
 from interlock.tools._content import LARGEST_MEDIA, media_part
 
 Keep = Callable[[str, JsonValue], None]
@@ -261,34 +262,35 @@ class Servers:
 _SUMMARY = 160
 
 
-class JoinedToolset:
-    """Implements `Toolset`: the tools of `others` and those of connected servers."""
+@dataclass(kw_only=True)
+class JoinedToolset(BuiltinToolset):
+    """Implements `Toolset`: the built-in tools and those of connected servers."""
 
-    def __init__(self, others: Toolset, servers: Servers, counts: Callable[[str], bool]) -> None:
-        """`counts`: whether a server's tool is included."""
-        self._others, self._servers, self._counts = others, servers, counts
-        self._seen: set[str] = set()
-        """Every tool name offered so far: a call of one that has disappeared still gets an answer."""
+    servers: Servers
+    counts: Callable[[str], bool]
+    """Whether a server's tool is included."""
+    _seen: set[str] = field(default_factory=set[str])
+    """Every tool name offered so far: a call of one that has disappeared still gets an answer."""
 
     def declarations(self) -> list[ToolDeclaration]:
-        tools = self._tools()
+        tools = self._offered()
         self._seen.update(tools)
-        return self._others.declarations() + [
+        return super().declarations() + [
             ToolDeclaration(name=t.name, description=t.description, parameters=t.parameters)
             for t in tools.values()
         ]
 
-    def _tools(self) -> dict[str, ServerTool]:
-        return {name: tool for name, tool in self._servers.tools().items() if self._counts(name)}
+    def _offered(self) -> dict[str, ServerTool]:
+        return {name: tool for name, tool in self.servers.tools().items() if self.counts(name)}
 
     def info(self, name: str) -> ToolInfo | None:
-        server = self._servers.owner(name)
-        if server is None or not self._counts(name):
-            return self._others.info(name)
-        tool = self._servers.tools().get(name)
+        server = self.servers.owner(name)
+        if server is None or not self.counts(name):
+            return super().info(name)
+        tool = self.servers.tools().get(name)
         if tool is None:
             # Not connected yet, or the tool is gone: assume the worst.
-            known = name in self._seen or not self._servers.is_connected(server)
+            known = name in self._seen or not self.servers.is_connected(server)
             return ToolInfo(name=name, risk="execute", alone=True, effect="other") if known else None
         repeatable = tool.read_only or tool.idempotent
         return ToolInfo(
@@ -299,53 +301,40 @@ class JoinedToolset:
         )
 
     def nearest(self, name: str) -> list[str]:
-        found = nearest_names(name, self._tools())
-        return nearest_names(name, [*self._others.nearest(name), *found])
+        found = nearest_names(name, self._offered())
+        return nearest_names(name, [*super().nearest(name), *found])
 
     def invalid(self, call: CallView) -> str | None:
-        if self._servers.owner(call.name) is None:
-            return self._others.invalid(call)
-        tool = self._servers.tools().get(call.name)
+        if self.servers.owner(call.name) is None:
+            return super().invalid(call)
+        tool = self.servers.tools().get(call.name)
         wrong = misfit(tool.parameters, call.args) if tool else ""
         return f"{call.name}: {wrong}" if wrong else None
 
-    def writes(self, call: CallView) -> list[str] | None:
-        return None if self._servers.owner(call.name) else self._others.writes(call)
-
     def summary(self, call: CallView) -> str:
-        server = self._servers.owner(call.name)
+        server = self.servers.owner(call.name)
         if server is None:
-            return self._others.summary(call)
-        tool = self._servers.tools().get(call.name)
+            return super().summary(call)
+        tool = self.servers.tools().get(call.name)
         name = tool.original if tool else call.name.removeprefix(f"mcp_{server}_")
         text = f"{server}: {visible(name)}" + (f" {visible_json(call.args)}" if call.args else "")
         return text if len(text) <= _SUMMARY else text[: _SUMMARY - 1] + "…"
 
     async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
-        server = self._servers.owner(call.name)
-        if server is None:
-            return await self._others.preview(call, earlier)
+        if self.servers.owner(call.name) is None:
+            return await super().preview(call, earlier)
         args = visible_json(call.args, indent=2)
         return Preview(text=f"{self.summary(call.model_copy(update={'args': {}}))}\n{args}")
 
-    async def file(self, call: CallView, earlier: Sequence[CallView]) -> FileNow | ToolResult:
-        return await self._others.file(call, earlier)
-
-    async def plan(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:
-        return await self._others.plan(call, run)
-
     async def run(self, run: ToolRun) -> ToolResult:
-        server = self._servers.owner(run.call.name)
+        server = self.servers.owner(run.call.name)
         if server is None:
-            return await self._others.run(run)
+            return await super().run(run)
 
         def progress(line: str) -> None:
             run.emit(ToolOutput(tool_id=run.call.id, text=f"{line}\n"))
 
         try:
-            return await self._servers.call(server, run, progress)
+            return await self.servers.call(server, run, progress)
         except Exception as error:
             return unexpected(run.call.name, error)
-
-    def now(self, planned_path: str) -> str | None:
-        return self._others.now(planned_path)

@@ -26,9 +26,10 @@ from interlock.services.models.names import (
     resolve,
     tls,
 )
-from interlock.services.models.probe import bearer, object_of
+from interlock.services.models.probe import bearer
 from interlock.state.messages import Reply, Usage
 from interlock.state.settings import Settings
+from interlock.state.text import object_of
 
 Kind = Literal["", "llama.cpp", "ollama", "vllm", "lm studio"]
 _OWNERS: Mapping[str, Kind] = {"llamacpp": "llama.cpp", "library": "ollama", "vllm": "vllm"}

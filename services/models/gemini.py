@@ -93,14 +93,20 @@ class GeminiBody:
 
 
 class _Encoded:
-    """Encodes `contents` as JSON, caching the last request's: the client would re-encode the whole conversation."""
+    """Encodes a body as JSON, caching the last one's parts: the client would encode all of it for each request."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Json, bytes]] = {}
+        self._rest: tuple[Json, bytes] = ({}, b"")
 
-    def __call__(self, contents: Sequence[Json]) -> bytes:
-        self._known = {id(content["parts"]): self._one(content) for content in contents}
-        return b"[%b]" % b", ".join([self._known[id(content["parts"])][1] for content in contents])
+    def __call__(self, body: Json) -> bytes:
+        """Return the value of `contents`, with the other fields after it."""
+        found = [self._one(content) for content in body["contents"]]
+        self._known = {id(content["parts"]): (content, encoded) for content, encoded in found}
+        rest = {name: value for name, value in body.items() if name != "contents"}
+        if rest != self._rest[0]:
+            self._rest = (rest, b", " + json.dumps(rest).encode()[1:-1] if rest else b"")
+        return b"[%b]%b" % (b", ".join([encoded for _, encoded in found]), self._rest[1])
 
     def _one(self, content: Json) -> tuple[Json, bytes]:
         known = self._known.get(id(content["parts"]))
@@ -112,7 +118,7 @@ class _Encoded:
 _BY_HTTPX = find_spec("aiohttp") is None
 """If aiohttp is installed the SDK uses it, and it has no request hook."""
 _CONTENTS: ContextVar[bytes] = ContextVar("contents")
-"""The encoded `contents` of the current request."""
+"""The encoded `contents` of the current request, and what follows it."""
 _ANSWERS: ContextVar[list[Any]] = ContextVar("answers")
 """Responses to the current request."""
 _PLACE = "contents of the request"
@@ -257,9 +263,9 @@ class GeminiProvider:
         """Make the request once."""
         body, answers = self._body(request), list[Any]()
         if _BY_HTTPX:
-            _CONTENTS.set(self._encoded(body["contents"]))
+            _CONTENTS.set(self._encoded(body))
             _ANSWERS.set(answers)
-            body["contents"] = _PLACE
+            body = {"contents": _PLACE}
         options: dict[str, Any] = {
             "http_options": {"extra_body": body},
             "automatic_function_calling": {"disable": True},  # otherwise the SDK copies its request again

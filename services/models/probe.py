@@ -1,12 +1,12 @@
 """probe: asks a provider which models a key or an address gives access to."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from interlock.services.models.names import GEMINI, PROVIDERS, gemini_key
 from interlock.state.errors import UserError
 from interlock.state.names import GEMINI_URL
-from interlock.state.text import one_line, visible
+from interlock.state.text import object_of, one_line, visible
 
 _WAIT_S = 30.0
 _PUBLIC = {
@@ -84,11 +84,6 @@ def fetched(
     if not answer.is_success or not data:
         raise UserError(_explained(answer.status_code, data))
     return data
-
-
-def object_of(value: Any) -> dict[str, Any]:
-    """The value if it is an object, else `{}`: a server may answer anything."""
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
 def _explained(status: int, data: Mapping[str, Any]) -> str:

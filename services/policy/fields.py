@@ -18,7 +18,6 @@ from pydantic import (
 )
 
 from interlock.services.policy.rule import (
-    SHELL_TOOLS,
     USER,
     WORKSPACE,
     Pattern,
@@ -31,6 +30,7 @@ from interlock.state.calls import ApprovalMode, Decision, Risk
 from interlock.state.names import mcp_name
 from interlock.state.settings import Settings
 from interlock.state.text import first_fault
+from interlock.state.tooling import SHELL
 
 _CONDITIONS = (
     *("argsPattern", "commandPrefix", "commandRegex", "command", "line", "plainReading", "path", "host"),
@@ -87,7 +87,7 @@ class RuleFields(BaseModel, extra="forbid", strict=True):
             raise ValueError(f"{' and '.join(conditions)} exclude each other")
         about_line = (self.commandPrefix, self.commandRegex, self.command, self.line, self.plainReading)
         command = any(condition is not None for condition in about_line)
-        if command and not all(canonical(n) in SHELL_TOOLS for n in self.toolName):
+        if command and not all(canonical(n) in SHELL for n in self.toolName):
             raise ValueError(f"{conditions[0]} is only for toolName 'run_shell_command', got {self.toolName}")
         if (
             self.path or self.host or self.plainReading or self.command or self.line
@@ -250,7 +250,7 @@ def _of_entry(entry: str, source: str, decision: Decision, priority: int) -> Rul
     prefix = narrowed[2].strip() if narrowed else ""
     if not usable_tool_name(name):
         raise ValueError(f"{name!r} is no tool's name")
-    if prefix and name not in SHELL_TOOLS:
+    if prefix and name not in SHELL:
         raise ValueError("only run_shell_command(…) can be narrowed by a command prefix")
     prefixes = (_words("commandPrefix", prefix),) if prefix else ()
     return Rule(source, (name,), decision, USER, priority, prefixes=prefixes)

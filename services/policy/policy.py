@@ -36,7 +36,6 @@ from interlock.services.policy.harmless import lets_through
 from interlock.services.policy.load import about_nothing, load_rules, shipped_rules
 from interlock.services.policy.matching import meets, names_it, protection, with_plan_file
 from interlock.services.policy.rule import (
-    SHELL_TOOLS,
     SHIPPED,
     Pattern,
     Rule,
@@ -54,7 +53,7 @@ from interlock.services.shell.model import ShellLine
 from interlock.services.shell.parse import parse
 from interlock.state.calls import CallView, Choice, Risk, SavedRules, SessionRule, ToolError, Verdict
 from interlock.state.settings import Settings
-from interlock.state.tooling import Processes, Reach
+from interlock.state.tooling import SHELL, Processes, Reach
 from interlock.state.workspace import Workspace
 from interlock.tools._addresses import private_address, url_problem
 
@@ -358,7 +357,7 @@ def workspace_policy(
 
 def _line(call: CallView) -> ShellLine | None:
     """Parse the line a shell call would run; None for other tools."""
-    if canonical(call.name) not in SHELL_TOOLS:
+    if canonical(call.name) not in SHELL:
         return None
     command = call.args.get("command")
     return parse(command if isinstance(command, str) else "")

@@ -226,8 +226,6 @@ def _serves(rule: Rule, names: frozenset[str], scope: Scope) -> bool:
     return rule.decision != "allow" and any(n.startswith(f"mcp_{rule.server}_") for n in names)
 
 
-SHELL_TOOLS = frozenset({"run_shell_command", "execute_command"})
-"""Tools whose argument `command` is a line of bash."""
 _AGENT = "invoke_agent"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from databases import changed
+from scripted import call
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import taken_edges
@@ -34,10 +35,6 @@ HOOK_NODES = frozenset(
 def of_hooks(edge: tuple[str, str, str]) -> bool:
     """Whether an edge starts or ends at a hook node."""
     return bool(HOOK_NODES.intersection(edge[1:]))
-
-
-def call(name: str, /, **args: Any) -> dict[str, Any]:
-    return {"name": name, "args": args}
 
 
 def says(agent: str, *calls: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -112,3 +109,16 @@ class Stage:
 
 def approve(outcome: Outcome, choice: str = "proceed_once") -> list[Decision]:
     return [Decision(p["id"], choice) for p in outcome.pending]
+
+
+def refuse(outcome: Outcome) -> list[Decision]:
+    return approve(outcome, "reject")
+
+
+def cancel(outcome: Outcome) -> list[Decision]:
+    return approve(outcome, "cancel")
+
+
+def answers(outcome: Outcome) -> list[str]:
+    """What the model was told of its calls."""
+    return [m["content"] for m in outcome.output["history"] if m["role"] == "tool"]

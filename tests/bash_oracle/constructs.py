@@ -7,6 +7,8 @@ The environment holds canaries (`stubs.py`): `c3`, `evil`, `touch`, an option `-
 import random
 from collections.abc import Callable
 
+from bash_oracle.lines import quoted
+
 ALLOWED = ("git status", "npm test", "ls", "c1 a", "cat /dev/null", "find . -maxdepth 0")
 _SUBSCRIPTS = ("1 2", "1|2", "1&2", "a;b", "1<2", "$<w", "$ ", "a[1] 2")
 """What ends a word everywhere else."""
@@ -202,10 +204,6 @@ class Constructs:
             (" ", "\n", "'", '"', "\\", "$", "`", ";", "&", "|", "(", ")", "!", "=", "#", "{", "}", "<", ">")
         )
         return text[:at] + piece + text[at + self.random.choice((0, 0, 1)) :]
-
-
-def quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
 
 
 _MAKERS: tuple[Callable[[Constructs], str], ...] = (

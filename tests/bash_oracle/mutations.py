@@ -7,8 +7,8 @@ must have been seen.
 import random
 import re
 
-from bash_oracle.constructs import Constructs, quoted
-from bash_oracle.lines import Lines
+from bash_oracle.constructs import Constructs
+from bash_oracle.lines import Lines, quoted
 
 from interlock.services.shell.model import ShellLine
 from interlock.services.shell.parse import parse

@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 from acp_editor import ALLOWS, Editor, FailedError, Frame, prompted
 from patience import sweep_part
+from scripted import says
 
 TODOS = [{"description": "one", "status": "completed"}, {"description": "two", "status": "in_progress"}]
 PROMPT = "read, plan and write"
-
-
-def says(name: str, **args: Any) -> dict[str, Any]:
-    return {"tool_calls": [{"name": name, "args": args}]}
 
 
 READS = [

@@ -6,11 +6,11 @@ import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import ENTRY
 from patience import until
+from scripted import says
 from tmuxes import Tmux
 from toads import toad
 
@@ -20,10 +20,6 @@ from interlock.state.messages import DataPart
 pytestmark = pytest.mark.sweep
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 TODOS = [{"description": "read the notes", "status": "in_progress"}]
-
-
-def says(name: str, **args: Any) -> dict[str, Any]:
-    return {"tool_calls": [{"name": name, "args": args}]}
 
 
 REPLIES = [

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from patience import until
+from scripted import shell
 from session.terminal import Terminal
 
 ASKS = "later] "
@@ -30,10 +31,6 @@ def terminal(tmp_path: Path) -> Generator[Open]:
             return opened.enter_context(Terminal(tmp_path / "work", *model, *arguments, columns=200, env=env))
 
         yield start
-
-
-def shell(command: str) -> dict[str, Any]:
-    return {"name": "run_shell_command", "args": {"command": command}}
 
 
 DONE = {"text": "All is done."}

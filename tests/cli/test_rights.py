@@ -330,18 +330,6 @@ def test_what_is_saved_in_a_subtask_counts_for_its_task_and_for_the_next_subtask
     assert (told.code, changed(told), waits) == (0, [], ["mkdir b", "rmdir b"]), told.json.get("error")
 
 
-def test_what_is_forbidden_since_is_forbidden_at_once(run: Run, tmp_path: Path, home: Path) -> None:
-    policies = home / ".interlock/policies"
-    policies.mkdir(parents=True)
-    (policies / "wide.toml").write_text(RULE.format(tool="list_directory", decision="ask"))
-    look = {"tool_calls": [{"name": "list_directory", "args": {"dir_path": "."}}]}
-    given = script(tmp_path, look, look, {"text": "Done."})
-    assert run(*given, "-p", "do it").code == 75
-    (policies / "narrow.toml").write_text(RULE.format(tool="list_directory", decision="deny"))
-    done = run("resume", "latest", "--approve", "all", "-o", "json")
-    assert "rules have changed" in json.dumps(done.json) and done.code != 75
-
-
 @pytest.mark.parametrize("flags", [[], ["--new-rules"]])
 def test_a_rule_that_came_between_question_and_answer_forbids_the_call(
     run: Run, tmp_path: Path, home: Path, flags: list[str]
@@ -352,6 +340,7 @@ def test_a_rule_that_came_between_question_and_answer_forbids_the_call(
     (policies / "narrow.toml").write_text(RULE.format(tool="write_file", decision="deny"))
     done = run("resume", "latest", "--approve", "all", *flags, "-o", "json")
     assert done.code != 75 and not Path("one.txt").exists()
+    assert bool(flags) or "narrow.toml" in changed(done)[0]
 
 
 def test_flags_of_a_resume_are_a_persons_word(run: Run, tmp_path: Path) -> None:
@@ -359,17 +348,6 @@ def test_flags_of_a_resume_are_a_persons_word(run: Run, tmp_path: Path) -> None:
     assert run(*given, "-p", "do it").code == 75
     done = run("resume", "latest", "--approve", "all", "--allowed-tools", "write_file", "-o", "json")
     assert done.code == 0 and Path("two.txt").exists() and "rules have changed" not in done.out
-
-
-def test_plan_mode_can_be_asked_for_by_a_flag(run: Run, tmp_path: Path) -> None:
-    given = script(tmp_path, write("one.txt"), {"text": "Planned."})
-    done = run(*given, "--approval-mode", "plan", "-p", "do it", "-o", "stream-json")
-    assert not Path("one.txt").exists() and "Plan mode changes no files" in done.out
-    file = Path("a.txt")
-    file.write_text("one\n")
-    edit = json.dumps({"file_path": "a.txt", "old_string": "one", "new_string": "two"})
-    refused = run("run", "edit", "--input", edit, "--approval-mode", "plan")
-    assert (refused.code, file.read_text()) == (56, "one\n") and "Plan mode changes no files" in refused.err
 
 
 def test_a_rule_that_names_nothing_is_told_of_by_a_run_and_by_doctor(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from commands import Run
+from scripted import shell
 
 HOOK = """
 input=$(cat)
@@ -19,10 +20,6 @@ esac
 
 
 Calls = list[dict[str, Any]]
-
-
-def shell(command: str) -> dict[str, Any]:
-    return {"name": "run_shell_command", "args": {"command": command}}
 
 
 def write(file: str) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from patience import HANG_S
+from scripted import says
 from toy_front import Toy
 
 from interlock.engine.client import ENDED, Client, Decision, Options, Outcome, Pending
@@ -21,12 +21,7 @@ from interlock.state.errors import UserError
 from interlock.state.events import Event, MessageEvent, ToolResultEvent, ToolUse
 from interlock.testing import Stage
 
-
-def _says(name: str, **args: Any) -> dict[str, Any]:
-    return {"tool_calls": [{"name": name, "args": args}]}
-
-
-_WRITE = _says("write_file", file_path="a.txt", content="one\n")
+_WRITE = says("write_file", file_path="a.txt", content="one\n")
 _WORK = [{"text": "I write it."} | _WRITE, {"text": "Written."}]
 
 
@@ -50,7 +45,7 @@ class _Typing:
 
 
 def test_a_front_end_of_plain_input_and_print(tmp_path: Path) -> None:
-    replies = [*_WORK, _says("run_shell_command", command="sleep 60"), {"text": "Gone on."}]
+    replies = [*_WORK, says("run_shell_command", command="sleep 60"), {"text": "Gone on."}]
     stage = Stage(tmp_path, replies, given={"allowed_tools": ("run_shell_command(sleep)",)})
     person = _Typing(
         [
@@ -250,7 +245,7 @@ def test_what_somebody_else_decided_first_is_said_and_the_rest_asked(tmp_path: P
 
 
 def test_a_stop_of_one_run_leaves_the_others(tmp_path: Path) -> None:
-    waits = [_says("run_shell_command", command="sleep 60"), {"text": "Done."}]
+    waits = [says("run_shell_command", command="sleep 60"), {"text": "Done."}]
     options: Options = Stage(tmp_path, waits, given={"allowed_tools": ("run_shell_command(sleep)",)}).options
     client = Client(options)
 

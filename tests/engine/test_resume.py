@@ -15,6 +15,7 @@ from typing import Any
 import places
 import pytest
 from patience import until
+from scripted import shell
 from stores.make import options as old_options
 from warm import Warm
 
@@ -57,10 +58,6 @@ class Place(places.Place):
     def log(self) -> list[str]:
         file = self.folder / "log"
         return file.read_text().split() if file.exists() else []
-
-
-def shell(command: str) -> dict[str, Any]:
-    return {"name": "run_shell_command", "args": {"command": command}}
 
 
 def parked(folder: Path, command: str = "echo ran >> ../log") -> tuple[Place, str]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripted import call
+
 from interlock.engine import Options, Outcome
 from interlock.engine.store import reading
 from interlock.engine.store.connection import Connection
@@ -16,10 +18,6 @@ from interlock.engine.store.database import placed
 
 RUN = "killtest"
 Replies = Sequence[dict[str, Any]]
-
-
-def call(name: str, **args: Any) -> dict[str, Any]:
-    return {"name": name, "args": args}
 
 
 def shell(word: str, more: str = "") -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.nodes.compress_snapshot import Cut, dropped, find_cut, kept, opening_length
+from interlock.nodes.compress_snapshot import Cut, find_cut, kept, opening_length
 from interlock.state.messages import Message, ToolCall, open_calls
 
 OPENING = [
@@ -24,6 +24,11 @@ def said(text: str, *calls: str) -> Message:
 
 def answer(call: str, text: str = "x") -> Message:
     return Message(role="tool", tool_call_id=call, name="t", content=text, status="success")
+
+
+def _dropped(messages: list[Message], cut: Cut) -> list[Message]:
+    first = opening_length(messages)
+    return [m for i, m in enumerate(messages[: cut.start]) if i >= first and i != cut.carried]
 
 
 @st.composite
@@ -56,7 +61,7 @@ def test_a_cut_splits_no_round_and_loses_nothing(messages: list[Message], preser
     if cut is None:
         return
     first = opening_length(messages)
-    gone, left = dropped(messages, cut), kept(messages, cut)
+    gone, left = _dropped(messages, cut), kept(messages, cut)
     assert gone, "a cut that drops nothing is none"
     for part in (gone, left):
         assert open_calls(part) == []
@@ -81,7 +86,7 @@ def test_no_more_is_kept_than_the_share_a_round_and_the_request(
         return
     body = messages[opening_length(messages) :]
     sizes = {id(m): len(m.model_dump_json(exclude_defaults=True)) for m in body}
-    before = sum(sizes[id(m)] for m in dropped(messages, cut))
+    before = sum(sizes[id(m)] for m in _dropped(messages, cut))
     if before < sum(sizes.values()) * (1 - preserve):
         later = messages[cut.start + 1 :]
         assert all(m.role != "user" for m in later)

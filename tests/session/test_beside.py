@@ -3,10 +3,10 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from mcp_servers.accounts import BROWSER, Accounts
 from mcp_servers.sdk import Behind
+from scripted import says
 from session.terminal import Opens
 
 
@@ -30,9 +30,6 @@ def test_one_signs_in_to_a_server_and_sends_a_prompt_of_it(folder: Path, opens: 
 def test_a_subtask_is_asked_about_done_and_its_result_goes_to_the_task_above(
     folder: Path, opens: Opens
 ) -> None:
-    def says(name: str, **args: Any) -> dict[str, Any]:
-        return {"tool_calls": [{"name": name, "args": args}]}
-
     below = {"agent": "task:0.0"}
     replies = [
         says("new_task", mode="code", message="write a note"),

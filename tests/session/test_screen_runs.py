@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from places import Place
+from scripted import call
 
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.theme import THEMES
@@ -38,10 +39,6 @@ def shown(events: Sequence[Event]) -> str:
     screen.end()
     assert screen.live(8) == ""
     return TOOK.sub("", SGR.sub("", out + screen.finished()))
-
-
-def call(name: str, **args: Any) -> dict[str, Any]:
-    return {"name": name, "args": args}
 
 
 def todos(*status: str) -> dict[str, Any]:

@@ -201,3 +201,15 @@ async def test_commands_are_made_ready_while_a_model_thinks_that_may_call_one(
     await run.ask("two", tools=[tool])
     await asyncio.get_running_loop().shutdown_default_executor()
     assert len(ready) == told and threading.get_ident() not in ready
+
+
+async def test_a_request_has_its_own_instructions_and_tools(gemini: Any, fake_gemini: FakeGemini) -> None:
+    run = gemini(["Well.", "Well.", "Well."])
+    other = READ.model_copy(update={"name": "write_file"})
+    asked: list[tuple[str, list[ToolDeclaration]]] = [("plan", [READ]), ("act", [other]), ("", [])]
+    for text, tools in asked:
+        await run.ask(*([Message(role="system", content=text)] if text else ()), "go", tools=tools)
+    sent = [request.body for request in fake_gemini.requests]
+    told = [body.get("systemInstruction", {"parts": [{}]})["parts"][0].get("text") for body in sent]
+    names = [[d["name"] for t in body.get("tools", ()) for d in t["functionDeclarations"]] for body in sent]
+    assert (told, names) == (["plan", "act", None], [["read_file"], ["write_file"], []])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from fake_gemini.fake import FakeGemini
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.services.models.script import Scripted, ScriptedCall, ScriptedError, read_script, write_entry
@@ -138,6 +138,7 @@ scripted = st.builds(
 )
 
 
+@settings(max_examples=settings.default.max_examples // 3)  # each is read from YAML up to three times
 @given(entries=st.lists(scripted, min_size=1, max_size=3))
 def test_what_is_written_is_what_is_read(
     tmp_path_factory: pytest.TempPathFactory, entries: list[Scripted]

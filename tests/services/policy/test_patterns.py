@@ -56,7 +56,7 @@ PIECES = """a b | * ? + ( ) . ^ $ (a|b) (ab|b) (?:a|b) (?s) (?i) (?m) [ab] {0} {
     st.text("abAB \n", max_size=5),
     st.integers(0, 5),
 )
-@settings(max_examples=2_000, deadline=None)
+@settings(max_examples=10 * settings.default.max_examples)
 @example(["a", "(?s)", "{0}"], "b", 1)
 @example(["a", "\\B"], "ab", 2)
 def test_no_text_that_matches_begins_with_what_was_ruled_out(pieces: list[str], text: str, cut: int) -> None:

@@ -116,8 +116,8 @@ EVIL = "printf '[core]\n\tfsmonitor = ./evil\n' >>"
         # The repository names programs, has a hook or a submodule, or would show what tools may not read.
         *(
             ("git init -q; mkdir sub", f"printf %s {shlex.quote(setting)} >> .git/config", line, "ls")
-            for setting in SETTINGS
-            for line in ("git status", "cd sub && git diff")
+            for number, setting in enumerate(SETTINGS)
+            for line in ("git status", "cd sub && git diff")[: 1 if number else 2]
         ),
         ("git init -q; mkdir -p .git/hooks", "echo > .git/hooks/post-index-change", "git status", "ls"),
         ("git init -q", f"git update-index --add --cacheinfo 160000,{'1' * 40},sub", "git status", "ls"),
