@@ -15,7 +15,7 @@ from test_fleet import Worker, fleet
 
 from interlock.engine.store import Store, state_home
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.queue import hand_to_workers
+from interlock.engine.store.queue import hand_to_workers, take_over, unsure
 
 __all__ = ["fleet", "run"]
 
@@ -54,12 +54,24 @@ def test_users_take_turns_and_higher_priorities_come_first(fleet: Run, tmp_path:
     assert shown[1] == (urgent, "anna", 5)
     with writing() as conn:  # its worker died with it, and came back to end its job
         conn.execute("delete from procrastinate_jobs where lock = ?", (first[3],))
-        conn.execute(
-            "insert into steps values (?, 1, '', '', 'main', 'turn', 0, 0, '', '', '', 0, '')", (first[3],)
-        )
+        conn.execute("insert into step_rows values (?, 1, '', 0, '', 0, '[]')", (first[3],))
         assert hand_to_workers(conn, first[3])
     order = [job[1] for _ in range(6) if (job := fetched())]
     assert order == [urgent, first[3], first[1], bobs[0], first[2], bobs[1]], "what has begun goes first"
+
+
+def test_a_job_that_a_worker_left_behind_when_it_had_put_its_run_back_holds_nobody_up(
+    fleet: Run, tmp_path: Path
+) -> None:
+    names = [begin(fleet, tmp_path, "anna") for _ in range(2)]
+    assert [job[1] for _ in names if (job := fetched())] == names, "by workers that died"
+    with writing() as conn:
+        assert hand_to_workers(conn, names[0])
+    assert fetched() is None
+    with writing() as conn:
+        for abandoned in unsure(conn, 12.0):
+            take_over(conn, abandoned)
+    assert [job[1] for _ in names if (job := fetched())] == names
 
 
 def test_a_run_over_the_limit_of_its_user_waits_without_a_process_until_another_ends(

@@ -237,10 +237,13 @@ def take_over(conn: Connection, found: Unsure) -> None:
     if found.job is None:
         put_job(conn, found.run, found.queue)
         return
-    conn.execute(  # only while it is being done: another worker's sweep may have been quicker
-        "select procrastinate_retry_job_v2(id, now(), null, null, null) from procrastinate_jobs "
-        "where id = ? and status = 'doing'",
-        (found.job,),
+    # A worker may die after it put a run back and before its job's end: then the newer job counts.
+    newer = "select exists (select 1 from procrastinate_jobs where queueing_lock = ? and status = 'todo')"
+    (there,) = conn.execute(newer, (found.run,)).fetchone()
+    end = "finish_job_v1(id, 'failed', true)" if there else "retry_job_v2(id, now(), null, null, null)"
+    # Only while it is being done: another worker's sweep may have been quicker.
+    conn.execute(
+        f"select procrastinate_{end} from procrastinate_jobs where id = ? and status = 'doing'", (found.job,)
     )
 
 
@@ -354,8 +357,7 @@ with loose as materialized (
 select r.run, j.id, r.queue, j.worker_id, {_STALLED}, {_SIGNS}
 from procrastinate_jobs j join runs r on r.run = j.lock and r.status = 'open' and r.queue is not null
 left join procrastinate_workers w on w.id = j.worker_id left join lease l on l.run = r.run
-where j.status = 'doing' and not exists (
-    select 1 from procrastinate_jobs t where t.queueing_lock = r.run and t.status = 'todo')
+where j.status = 'doing'
 union all
 select r.run, null, r.queue, null, false, {_SIGNS}
 from loose o cross join lateral (select run, queue, error from runs where run = o.run limit 1) r
