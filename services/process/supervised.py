@@ -121,7 +121,7 @@ class Supervised:
         `most`: limits on processes and bytes of memory, children included; 0: none. Raises `OSError`, `ValueError`.
         """
         self._heard, self._sandboxed = b"", mode.endswith("sandboxed")
-        self._mark, self._session = secrets.token_hex(8), 0
+        self._mark, self._session = secrets.token_hex(8), -1
         variables = [f"{name}={value}" for name, value in {**env, _MARK: self._mark}.items()]
         fields = [mode, *map(str, (GRACE_S, *most, len(variables))), *variables, *argv]
         if any("\0" in field for field in fields):
