@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from interlock.engine.client.fleet import writing
 from interlock.engine.options import Options
 from interlock.engine.store import note_error, reading, turns
-from interlock.engine.store.queue import Submitted, submitted
+from interlock.engine.store.queue import Submitted
 
 
 class Stopped(NamedTuple):
@@ -33,11 +33,9 @@ class Turn:
 
         False: the store has no queue, and so no limits.
         """
+        by = Submitted(whose["user"], whose["priority"], workflow, "")
         with writing(self.home) as conn:
-            there = conn.execute("select 1 from runs where run = ?", (self.run,)).fetchone()
-            kept = submitted(conn, self.run) if there else None
-            by = kept if kept and kept.user else Submitted(whose["user"], whose["priority"], workflow, "")
-            return turns.put_turn(conn, self.run, by._replace(queue=turns.server_queue()), after_s)
+            return turns.put_turn(conn, self.run, by, after_s)
 
     def take(self, model: str = "") -> str | None:
         """What the run waits for; empty: it may be driven now; None: somebody cancelled it.

@@ -12,7 +12,7 @@ from interlock.engine.store import note_error
 from interlock.engine.store.admission import ADMITTED, full_for, release
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.limits import applying
-from interlock.engine.store.queue import DRIVE, HELD, Submitted, defer, priority_and_steps
+from interlock.engine.store.queue import DRIVE, HELD, Submitted, defer, priority_and_steps, submitted
 
 _FOUND = (
     "select id, queue_name, args ->> 'user', args ->> 'workflow', status = 'doing', "
@@ -33,20 +33,25 @@ def server_queue() -> str:
 def put_turn(conn: Connection, run: str, whose: Submitted, after_s: float | None = None) -> bool:
     """Inside a transaction: line up; nothing changes if the run stands there already.
 
-    `after_s`: seconds until the limit that stopped it has room. False: the store has no queue, and so no limits.
+    `whose`: of a run that is to come, or keeps nobody. `after_s`: seconds until the limit that stopped it has room.
+    False: the store has no queue, and so no limits.
     """
     if not _has_queue(conn):
         return False
     if conn.execute(_FOUND, (run, run)).fetchone():
         return True
-    priority, _ = priority_and_steps(conn, run, whose, whose.queue)
-    args: dict[str, Any] = {"run": run, "user": whose.user, "workflow": whose.workflow, "server": whose.queue}
+    if conn.execute("select 1 from runs where run = ?", (run,)).fetchone():
+        kept = submitted(conn, run)
+        whose = kept if kept.user else whose
+    server = server_queue()
+    priority, _ = priority_and_steps(conn, run, whose, server)
+    args: dict[str, Any] = {"run": run, "user": whose.user, "workflow": whose.workflow, "server": server}
     later: dict[str, Any] = {}
     if after_s is not None:
         args |= {"waits": 1}  # a change of limits lets it look at once
         (now,) = conn.execute("select now()").fetchone()
         later = {"schedule_at": now + timedelta(seconds=after_s)}
-    defer(conn, DRIVE, run, whose.queue, args, priority=priority, **later)
+    defer(conn, DRIVE, run, server, args, priority=priority, **later)
     return True
 
 

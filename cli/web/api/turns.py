@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Collection
+from contextlib import suppress
 
 from interlock.engine.client import Options
 from interlock.engine.client.served import Served
 from interlock.engine.client.turns import Turn, leave_others
-from interlock.state.errors import InterlockError
+from interlock.state.errors import BusyError, InterlockError, StoreError
 
 TURN_S = 1.0
 """Seconds between two looks whether there is room, or whether somebody cancelled a run."""
@@ -35,7 +36,9 @@ class Turns:
         if not await asyncio.to_thread(turn.line_up, graph, whose, one.body.get("after_s")):
             return True
         while lasts():
-            waits = await asyncio.to_thread(turn.take, model)
+            waits: str | None = "The store doesn't answer."
+            with suppress(BusyError, StoreError):
+                waits = await asyncio.to_thread(turn.take, model)
             if waits is None:
                 raise InterlockError("It was cancelled before it began.")
             if not waits:
@@ -45,7 +48,9 @@ class Turns:
         return False
 
     async def is_cancelled(self, run: str) -> bool:
-        return self._counts and await asyncio.to_thread(Turn(self._home, run).is_stopped)
+        with suppress(BusyError, StoreError):  # the run goes on without the store for a while
+            return self._counts and await asyncio.to_thread(Turn(self._home, run).is_stopped)
+        return False
 
     async def leave(self, run: str) -> None:
         """Let whoever waits go on."""
