@@ -96,6 +96,7 @@ def test_what_programs_start_waits_for_the_limits_of_its_user_by_priority(fleet:
         until(lambda: not fleet("fleet", "--json").json["queued"], "their turns to be given back")
 
 
+@pytest.mark.sweep
 def test_a_program_s_run_over_a_limit_of_requests_goes_on_by_itself_once_there_is_room(
     fleet: Run, ours: Ours
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_program_s_run_over_a_limit_of_requests_goes_on_by_itself_once_there_i
         assert text.count("event: metadata") == 1 and "Fixed." in text
 
 
+@pytest.mark.sweep
 def test_a_program_s_run_that_waits_or_works_is_cancelled_from_a_terminal(fleet: Run, ours: Ours) -> None:
     with ours.http() as page:
         one = _sent(page, "slow", {"topic": "1000"})
