@@ -1,9 +1,11 @@
-"""start_kills: `kill -9` of starters, their commands, supervisors and the warm process, at random moments of warm runs.
+"""start_kills: `kill -9` of starters, forks, supervisors and the warm process, at random moments of warm and cold runs.
 
-Usage: .venv/bin/python -P benchmarks/start_kills.py [KILLS] [SEED]. After each kill the run is resumed until it has
-ended; it fails where that doesn't happen, an effect is missing, or doubled unasked, or a process is left.
+Usage: python -P benchmarks/start_kills.py [KILLS] [SEED]. A kill counts if it hit a living process. A run is killed up
+to four times, as it begins and as it is resumed, then resumed until it has ended. It fails where that doesn't happen,
+the run isn't listed, an effect is missing or doubled unasked, a process is left, or the next start doesn't work.
 """
 
+import ctypes
 import json
 import os
 import random
@@ -13,11 +15,23 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ENTRY = str(Path(sys.executable).with_name("interlock"))
-WHOM = ("starter", "fork", "supervisor", "warm process")
-LONGEST_S = 120.0
+HOW = ("warm", "cold")
+VICTIMS: dict[tuple[str, str], tuple[int, Callable[[int, int], list[int]]]] = {
+    ("warm", "starter"): (3, lambda starter, _: [starter]),
+    ("warm", "fork"): (3, lambda _, warm: below(warm, 1)),
+    ("warm", "supervisor"): (3, lambda _, warm: below(warm, 2, 9)),
+    ("warm", "warm process"): (1, lambda _, warm: [warm]),
+    ("cold", "starter"): (2, lambda starter, _: [starter]),
+    ("cold", "supervisor"): (2, lambda starter, _: below(starter, 1, 9)),
+}
+"""Whom to kill, how often in proportion, and where it is found: from the starter and the warm process."""
+START = ("-y", "-p", "go", "-m", "script:script.json")
+LONGEST_S = 300.0
+_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 SCRIPT = [
     {"tool_calls": [{"name": "write_file", "args": {"file_path": "made.txt", "content": "made\n"}}]},
     {
@@ -29,121 +43,160 @@ SCRIPT = [
 ]
 
 
-def folder_of(pid: int) -> str:
+def below(pid: int, first: int, last: int = 0) -> list[int]:
+    """The descendants of a process, from one generation to another; by default of one alone."""
+    found, generation = list[int](), [pid]
+    for number in range(1, max(first, last) + 1):
+        generation = [child for one in generation for child in children(one)]
+        found += generation if number >= first else []
+    return found
+
+
+def children(pid: int) -> list[int]:
     try:
-        return str(Path(f"/proc/{pid}/cwd").readlink())
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
-        return ""
+        return []
 
 
-def parent(pid: int) -> int:
+def ended(pid: int) -> bool:
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:
-        return 0
-
-
-def below(pid: int) -> list[int]:
-    """All descendants of a process."""
-    parents = {int(found.name): parent(int(found.name)) for found in Path("/proc").glob("[0-9]*")}
-    found = [pid]
-    for one in found:
-        found += [child for child, its in parents.items() if its == one]
-    return found[1:]
+        return True
 
 
 class Place:
     """A folder with a warm process of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.work = folder, folder / "work"
-        self.env = {"PATH": os.environ["PATH"], "HOME": str(folder), "INTERLOCK_HOME": str(folder / "state")}
-        self.env["XDG_RUNTIME_DIR"] = str(folder / "run")
-        for made in (self.work, folder / "run"):
+        self.work = folder / "work"
+        env = {"PATH": os.environ["PATH"], "HOME": str(folder), "INTERLOCK_HOME": str(folder / "state")}
+        self.env = {how: {**env, "XDG_RUNTIME_DIR": str(folder / how)} for how in HOW}
+        for made in (self.work, *(folder / how for how in HOW)):
             made.mkdir(mode=0o700)
-        (folder / "script.json").write_text(json.dumps(SCRIPT))
+        (self.work / "script.json").write_text(json.dumps(SCRIPT))
+        self._warm, self.known = 0, set[str]()
+        self.takes = {how: self._taken(how) for how in HOW}
+        """How long a run takes that isn't killed."""
 
-    def start(self, *words: str) -> "subprocess.Popen[str]":
-        pipe = subprocess.PIPE
+    def _taken(self, how: str) -> float:
+        self.warm() if how == "warm" else None
+        started = time.monotonic()
+        self.start(how, *START).communicate()
+        return time.monotonic() - started
+
+    def start(self, how: str, *words: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [ENTRY, *words],
             cwd=self.work,
-            env=self.env,
+            env=self.env[how],
             stdin=subprocess.DEVNULL,
-            stdout=pipe,
-            stderr=pipe,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
         )
 
-    def told(self, *words: str) -> str:
-        return self.start(*words).communicate(timeout=LONGEST_S)[0]
+    def told(self, how: str, *words: str) -> str:
+        return self.start(how, *words).communicate(timeout=LONGEST_S)[0]
 
     def warm(self) -> int:
-        told = json.loads(self.told("warm", "--json"))
-        assert told["warm"], told
-        return int(told["process"])
+        """The warm process, which a start from here is handed over to."""
+        if not self._warm or ended(self._warm):
+            told = json.loads(self.told("warm", "warm", "--json"))
+            assert told["warm"], told
+            self._warm = int(told["process"])
+        return self._warm
 
-    def left(self) -> list[int]:
-        """Processes in this folder: the warm process is in none."""
-        found = [int(one.name) for one in Path("/proc").glob("[0-9]*")]
-        return [pid for pid in found if folder_of(pid) == str(self.work)]
+    def new(self) -> dict[str, str]:
+        """Runs that aren't known yet, and their status."""
+        listed = json.loads(self.told("warm", "runs", "--all", "--json"))
+        return {row["run"]: row["status"] for row in listed if row["run"] not in self.known}
 
 
-def one(place: Place, dice: random.Random) -> str:
-    """Kill one process of one run; returns whose, and raises `AssertionError` for what the kill left."""
-    (place.work / "count.txt").unlink(missing_ok=True)
-    (place.work / "made.txt").unlink(missing_ok=True)
-    warm, before = place.warm(), {row["run"] for row in json.loads(place.told("runs", "--all", "--json"))}
-    starter = place.start("-y", "-p", "go", "-m", f"script:{place.folder / 'script.json'}")
-    time.sleep(dice.uniform(0, 0.8))
-    whom = dice.choice(WHOM)
-    candidates = {"starter": [starter.pid], "warm process": [warm]}
-    forks = below(warm)
-    candidates |= {"fork": forks[:2], "supervisor": forks[2:]}
-    for pid in dice.sample(candidates[whom], min(1, len(candidates[whom]))):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            whom = "nothing"
-    starter.communicate(timeout=LONGEST_S)
-    rows = [row for row in json.loads(place.told("runs", "--all", "--json")) if row["run"] not in before]
-    for row in rows:
-        asked = False
-        for _ in range(5):
-            status = json.loads(place.told("show", row["run"], "--json"))["status"]
-            if status in ("done", "failed"):
-                break
-            asked |= status == "waiting"
-            # An outcome that the kill left unknown is asked about.
-            place.told("resume", row["run"], "-y", *(("--answer", "1=redo") if status == "waiting" else ()))
-        assert status == "done", (whom, row["run"], status)
-        count = (place.work / "count.txt").read_text().count("once")
-        assert (place.work / "made.txt").read_text() == "made\n", whom
-        assert count == 1 or (asked and count == 2), (whom, row["run"], asked, count)
-    until = time.monotonic() + 10
-    while (left := place.left()) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not left, (whom, left)
-    return whom if rows else f"{whom}, before the run"
+def one(place: Place, dice: random.Random) -> list[str]:
+    """Kill processes of one run, up to four times; returns whose. Raises `AssertionError`."""
+    for name in ("count.txt", "made.txt"):
+        (place.work / name).unlink(missing_ok=True)
+    hit, run, status, redone = list[str](), "", "", 0
+    for kill in [*[True] * dice.randint(1, 4), *[False] * 4]:
+        words = ("resume", run, "-y") if run else START
+        if status == "waiting":  # it asks about an outcome that a kill left unknown
+            redone += 1
+            (asked,) = json.loads(place.told("warm", "approvals", run, "--json"))
+            words = (*words, "--answer", f"{asked['id']}=redo")
+        if kill:
+            hit += killed(place, dice, words)
+        else:
+            place.told("warm", *words)
+        found = place.new()
+        assert len(found) == 1 or (hit and not found), f"{hit}: {len(found)} runs are listed"
+        run, status = next(iter(found.items()), ("", ""))
+        if status == "done":
+            break
+    assert status == "done", (hit, run, status)
+    count = (place.work / "count.txt").read_text().count("once")
+    assert (place.work / "made.txt").read_text() == "made\n", (hit, run)
+    assert 1 <= count <= 1 + redone, (hit, run, count, redone)
+    _gone(place.warm())
+    return hit
+
+
+def killed(place: Place, dice: random.Random, words: Sequence[str]) -> list[str]:
+    """Kill one process of a start, at a random moment or once there is one; returns whose, or nothing: it had ended."""
+    (chosen,) = dice.choices([*VICTIMS], [often for often, _ in VICTIMS.values()])
+    how, whom = chosen
+    warm, until = place.warm(), time.monotonic() + dice.uniform(0, place.takes[how])
+    starter = place.start(how, *words)
+    while time.monotonic() < until or not (found := VICTIMS[chosen][1](starter.pid, warm)):
+        if ended(starter.pid):
+            found = []
+            break
+        time.sleep(0.003)
+    pid = dice.choice(found) if found else 0
+    hit = pid and not ended(pid)
+    if hit:
+        os.kill(pid, signal.SIGKILL)
+    said = starter.communicate(timeout=LONGEST_S)[1]
+    assert starter.returncode >= 0 or (hit and pid != warm), (how, whom, starter.returncode, said)
+    return [f"{how}: {whom}"] if hit else []
+
+
+def _gone(warm: int) -> None:
+    """Whatever loses its parent becomes a child of this process."""
+    until = time.monotonic() + 20
+    while left := [pid for pid in below(os.getpid(), 1, 9) if pid != warm or ended(pid)]:
+        for pid in left:
+            if ended(pid) and pid in children(os.getpid()):
+                os.waitpid(pid, 0)
+        assert time.monotonic() < until, [(pid, Path(f"/proc/{pid}/cmdline").read_bytes()) for pid in left]
+        time.sleep(0.02)
 
 
 def main() -> int:
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else 500
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(2**32)
     print(f"seed {seed}", flush=True)
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)  # a shell's job in the background ignores them, and starts cold
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     dice, found, bad = random.Random(seed), Counter[str](), list[str]()
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder))
-        for number in range(kills):
+        while found.total() < kills:
+            before = found.total() // 50
+            place.known |= {*place.new()}
             try:
-                found[one(place, dice)] += 1
+                found.update(one(place, dice))
             except AssertionError as error:
-                bad.append(f"kill {number}: {error}")
+                bad.append(f"after {found.total()} kills: {error}")
                 print(bad[-1], flush=True)
-        place.told("warm", "--stop")
+            if found.total() // 50 > before:
+                print(dict(found), flush=True)
+        place.told("warm", "warm", "--stop")
     for whom, times in sorted(found.items()):
         print(f"{times:5}  {whom}")
-    print(f"{len(bad)} of {kills} hurt something")
+    print(f"{found.total()} kills; {len(bad)} runs were hurt")
     return bool(bad)
 
 

@@ -4,7 +4,6 @@ Where forks can't be trusted (not Linux), or that process can't live, each is st
 """
 
 import atexit
-import json
 import os
 import select
 import signal
@@ -17,10 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from interlock.cli.warm import imported_with
+from interlock.cli.warm import WORD, imported_with
 
-WORD = 4
-"""Bytes of a pid, and of a wait status."""
 _COLD = "import sys; from importlib import import_module as i; sys.exit(i(sys.argv[1]).main(*sys.argv[2:]))"
 
 
@@ -116,11 +113,12 @@ class Forker:
     ) -> int:
         """Ask for a fork; returns what tells of it. Raises `ConnectionError` if the process that forks is gone."""
         given = {"module": module, "arguments": [*arguments], "env": {**env}, "cwd": cwd}
+        given |= {"numbers": [*range(len(streams))]}
         request = os.memfd_create("start", os.MFD_CLOEXEC)
         told, telling = os.pipe()
         try:
-            os.write(request, json.dumps(given).encode())
-            socket.send_fds(self.door(), [b"x"], [request, telling, *streams])
+            os.write(request, repr(given).encode())
+            socket.send_fds(self.door(), [b"x"], [telling, request, *streams])
         except BaseException:
             os.close(told)
             raise

@@ -5,6 +5,7 @@ deletes. The fork alone reads what was handed over: a file (module, arguments, e
 end, and the streams. It ends when no process asks for forks any more, or none did for a minute; what it forked goes on.
 """
 
+import fcntl
 import gc
 import io
 import json
@@ -17,6 +18,7 @@ import tempfile
 import threading
 import time
 import traceback
+from ast import literal_eval
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
@@ -31,8 +33,8 @@ from interlock.cli.forked import WORD
 from interlock.cli.main import main as command_line
 
 UNUSED_S = 60.0
-_MOST = 6
-"""Descriptors of a request: its file, where to tell the end, three streams, and a fourth for tests."""
+MOST = 253
+"""Descriptors that the kernel hands over at once."""
 _SCRIPT = [
     {
         "tool_calls": [
@@ -135,6 +137,7 @@ def become(env: Mapping[str, str], call: Callable[[], int | None]) -> int:
     except BaseException:
         traceback.print_exc()
     sys.stdout.flush()
+    sys.stderr.flush()
     return code
 
 
@@ -150,11 +153,11 @@ def _noticed(_: int, __: FrameType | None) -> None:
     """With a handler, a signal wakes `select`."""
 
 
-class _Forks:
+class Forks:
     """Forks until nobody asks any more, and reports each process's end."""
 
     def __init__(self, door: socket.socket) -> None:
-        self._door = door
+        self.door = door
         self._wake, self._waking = os.pipe()
         for end in (self._wake, self._waking):
             os.set_blocking(end, False)
@@ -164,62 +167,67 @@ class _Forks:
     def serve(self, unused_s: float) -> None:
         signal.signal(signal.SIGCHLD, _noticed)
         signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False)
-        while ready := select.select([self._door, self._wake], [], [], None if self._telling else unused_s)[
-            0
-        ]:
+        waited = [self.door, self._wake]
+        while ready := select.select(waited, [], [], None if self._telling else unused_s)[0]:
             if self._wake in ready:
                 os.read(self._wake, 4096)
                 self._reap()
-            if self._door in ready and not self._answer():
+            if self.door in ready and not self.answer():
                 return
 
-    def _answer(self) -> bool:
-        asked, fds, _, _ = socket.recv_fds(self._door, 1, _MOST)
+    def answer(self) -> bool:
+        """Do what is asked; whether more will be."""
+        asked, fds, _, _ = socket.recv_fds(self.door, 1, MOST)
         if asked:
-            with suppress(OSError):  # told by the end of its pipe
-                if (pid := os.fork()) == 0:
-                    self._become(*fds)
-                os.write(fds[1], pid.to_bytes(WORD, sys.byteorder))
-                self._telling[pid] = os.dup(fds[1])
-        for fd in fds:
-            os.close(fd)
+            self.fork(*fds)
         return bool(asked)
+
+    def fork(self, told: int, *fds: int) -> None:
+        """`told`: where to tell the pid, and the end. `fds`: a file with the request, and the streams."""
+        with suppress(OSError):  # told by the end of its pipe
+            if (pid := os.fork()) == 0:
+                self._become(told, *fds)
+            self._telling[pid] = os.dup(told)
+        for fd in (told, *fds):
+            os.close(fd)
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                _tell(told := self._telling.pop(ended[0]), ended[1])
+                tell(told := self._telling.pop(ended[0]), ended[1])
                 os.close(told)
 
-    def _become(self, request: int, told: int, *streams: int) -> NoReturn:
-        parent = os.getppid()
+    def _become(self, told: int, request: int, *fds: int) -> NoReturn:
+        tell(told, os.getpid())
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        with open(request, "rb", closefd=False) as file:
-            file.seek(0)
-            given: dict[str, Any] = json.load(file)
-        for number, fd in enumerate(streams):
+        given: dict[str, Any] = literal_eval(os.pread(request, os.fstat(request).st_size, 0).decode())
+        numbers: list[int] = given["numbers"]
+        told, *moved = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1) for fd in (told, *fds))
+        for fd, number in zip(moved, numbers, strict=True):
             os.dup2(fd, number)
-        close_all_but({*range(len(streams)), told})
-        os.set_inheritable(told, False)
+        close_all_but({*numbers, told})
         code = 1
         with suppress(OSError):  # the folder is gone
             os.chdir(given["cwd"])
-            code = become(given["env"], lambda: import_module(given["module"]).main(*given["arguments"]))
-        if os.getppid() != parent:  # it is gone, and can't tell
-            _tell(told, code << 8)
+            code = become(given["env"], lambda: self.call(given, told))
+        tell(told, (code & 0xFF) << 8)  # the process that forks may be gone
         os._exit(code)
 
+    def call(self, given: Mapping[str, Any], told: int) -> int | None:  # noqa: ARG002
+        """What a fork is for; returns its exit code."""
+        return import_module(given["module"]).main(*given["arguments"])
 
-def _tell(told: int, status: int) -> None:
+
+def tell(told: int, word: int) -> None:
     with suppress(OSError):  # nobody listens
-        os.write(told, status.to_bytes(WORD, sys.byteorder))
+        os.write(told, word.to_bytes(WORD, sys.byteorder))
 
 
 def main(door: str) -> None:
     import_all()
-    _Forks(socket.socket(fileno=int(door))).serve(UNUSED_S)
+    Forks(socket.socket(fileno=int(door))).serve(UNUSED_S)
 
 
 if __name__ == "__main__":

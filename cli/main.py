@@ -1,26 +1,16 @@
-"""main: the entry point: finds the command and turns every error into one line and an exit code."""
+"""main: the entry point: runs the process's command line in a fork of the warm process, if there is one, else here.
 
-import io
+It imports next to nothing: a warm start waits for what stands here and in `warm.py`.
+"""
+
 import os
-import re
-import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-
-from interlock.cli.catalog import COMMANDS, did_you_mean, execute, near, parser_of, root_help
-from interlock.state.errors import InterlockError, StoppedError, UserError
-from interlock.state.text import visible
 
 VERSION = "0.1.0"
 """The package takes its version from here, not the other way round: metadata would take half of `--version`."""
-_DRIVING = frozenset({"run", "resume", "init"})
-"""Commands whose output can be for programs; without one, `prompt`."""
-_OUTPUT_FLAG = re.compile(r"\0(?:-o[\0=]?|--output-format[\0=])(json|stream-json)\0")
-_STARTING = frozenset(
-    {"prompt", "run", "resume", "hooks", "policy", "mcp", "acp", "diagram", "doctor", "worker"}
-)
-"""Commands that start processes on behalf of models and settings, or import what runs do."""
+_NEVER_WARM = frozenset({"warm", "help", "-h", "--help", "-v", "--version", "completion", "__complete"})
+"""Command lines that are quicker at home, or that are about the warm process."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,12 +18,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.platform == "win32":
         print("interlock: Windows isn't supported. Install and run Interlock in WSL.", file=sys.stderr)
         return 1
-    code = _run(list(sys.argv[1:] if arguments is None else arguments), own_process=arguments is None)
-    if "interlock.engine.telemetry" in sys.modules:
-        from interlock.engine.client import deliver
+    if arguments is None and not _is_watched() and not _NEVER_WARM & {*sys.argv[1:2]}:
+        from interlock.cli.warm import hand_over
 
-        for line in deliver():
-            print(f"interlock: {visible(line)}", file=sys.stderr)
+        if (code := hand_over()) is not None:
+            os._exit(code)
+    code = run(sys.argv[1:] if arguments is None else arguments, own_process=arguments is None)
     if arguments is None and not _is_watched():
         # Lease, store and streams are closed; this skips Python's own cleanup, which takes half a second.
         sys.stderr.flush()
@@ -41,151 +31,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def run(arguments: Sequence[str], own_process: bool) -> int:
+    """Run a command line in this process, and send what telemetry is left; returns the exit code."""
+    from interlock.cli import command_line
+
+    code = command_line.run(list(arguments), own_process)
+    if "interlock.engine.telemetry" in sys.modules:
+        from interlock.engine.client import deliver
+        from interlock.state.text import visible
+
+        for line in deliver():
+            print(f"interlock: {visible(line)}", file=sys.stderr)
+    return code
+
+
 def _is_watched() -> bool:
     """Whether a debugger, profiler or coverage runs, which writes its results at Python's own exit."""
     return sys.gettrace() is not None or sys.getprofile() is not None or "coverage" in sys.modules
-
-
-def _run(argv: list[str], own_process: bool) -> int:
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        code = _dispatch(argv, own_process)
-        if own_process:
-            sys.stdout.flush()
-        return code
-    except InterlockError as error:
-        return _report(argv, error, error)
-    except BrokenPipeError:
-        from interlock.cli.render.output import close_stdout
-
-        close_stdout()
-        return 141  # as shells report a program killed by SIGPIPE
-    except KeyboardInterrupt:
-        _end_output(argv, stopped := StoppedError("Stopped by Ctrl-C."))
-        return stopped.exit_code
-    except Exception as error:
-        from interlock.state.errors import bug
-
-        return _report(argv, error, _explained(error) or bug(error))
-
-
-def _explained(error: Exception) -> InterlockError | None:
-    """Diagnose an exception that isn't ours as a full or damaged store or disk; None: a bug."""
-    from interlock.engine.client import Client
-
-    try:
-        with Client.at_home().diagnosed():
-            raise error
-    except InterlockError as found:
-        return found
-    except Exception:
-        return None
-
-
-def _report(argv: list[str], error: Exception, shown: InterlockError) -> int:
-    _end_output(argv, shown)
-    text = f"interlock: {shown}"
-    if {"-d", "--debug"} & set(argv):
-        import traceback
-
-        text = "".join(traceback.format_exception(error)) + text
-    from interlock.cli.render.output import redacted
-
-    print(visible(redacted(text)), file=sys.stderr)
-    return shown.exit_code
-
-
-def _end_output(argv: list[str], error: InterlockError) -> None:
-    """Programs' output ends with a result also if no run was begun, even for flags that can't be read."""
-    words = argv[: argv.index("--")] if "--" in argv else argv
-    found = _OUTPUT_FLAG.search("\0".join(["", *words, ""]))
-    if error.shown or found is None or (argv[0] in COMMANDS and argv[0] not in _DRIVING):
-        return
-    from interlock.cli.driving import fail
-    from interlock.cli.render.structured import JsonView, StreamJsonView
-
-    fail(JsonView() if found[1] == "json" else StreamJsonView(), error)
-
-
-def _dispatch(argv: list[str], own_process: bool) -> int:
-    if argv[:1] == ["help"]:
-        argv = [*argv[1:2], "--help"]
-    if argv[:1] in (["-h"], ["--help"]):
-        print(root_help(), end="")
-        return 0
-    if argv[:1] == ["__complete"]:
-        from interlock.cli.commands.completion import answer
-
-        return answer(argv[1:])
-    if argv[:1] in (["-v"], ["--version"]):
-        print(f"interlock {VERSION}")
-        return 0
-    may_start = own_process and (not argv or argv[0] in _STARTING or argv[0] not in COMMANDS)
-    if may_start and (code := _handed_over()) is not None:
-        return code
-    try:
-        Path.home()
-    except RuntimeError as error:
-        raise UserError("No home directory is known for this user. Set HOME.") from error
-    name, rest = command_of(argv)
-    if own_process and name in _STARTING:
-        from interlock.cli import quick_start
-        from interlock.services.secrets.environment import clear_own_environment
-
-        clear_own_environment()
-        quick_start.own_process = True
-        if name not in ("prompt", "acp"):  # these show a prompt, or answer, first
-            quick_start.begin()
-    return execute(name, rest)
-
-
-def _handed_over() -> int | None:
-    """The exit code of the warm process's fork, if there is one to hand over to."""
-    from interlock.cli import warm
-
-    return None if _is_watched() or not warm.door().exists() else warm.hand_over(VERSION)
-
-
-def command_of(argv: list[str]) -> tuple[str, list[str]]:
-    """The command's name and its arguments, with flags allowed before it; `prompt` if there is none."""
-    place = _first_word(argv)
-    if place is None:
-        return "prompt", argv
-    word, rest = argv[place], [*argv[:place], *argv[place + 1 :]]
-    if word in COMMANDS:
-        return word, rest
-    if meant := [name for name in near(word, [*COMMANDS, "help"], 0.7) if _fits(name, rest)]:
-        prompt = shlex.quote(" ".join(argv))
-        raise UserError(
-            f"No command {word!r}.{did_you_mean(meant)} To send it as a prompt: interlock -p {prompt}"
-        )
-    return "prompt", argv
-
-
-def _fits(name: str, arguments: list[str]) -> bool:
-    """Whether a command accepts these words: `show` takes `latest`, but not `does the login work`."""
-    words = [argument for argument in arguments if argument not in ("-h", "--help")]
-    if not words or name == "help":
-        return not words
-    try:
-        parser_of(name).parse(words)
-    except UserError:
-        return False
-    return True
-
-
-def _first_word(argv: list[str]) -> int | None:
-    if argv and not argv[0].startswith("-"):
-        return 0
-    flags, words = None, enumerate(argv)
-    for place, word in words:
-        if word in ("-p", "--prompt", "--"):
-            return None
-        if not word.startswith("-") or word == "-":
-            return place
-        flags = flags or parser_of("prompt")  # built only where no -p comes first
-        if flags.takes_value(word):
-            next(words, None)
-    return None

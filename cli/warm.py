@@ -2,64 +2,39 @@
 
 The warm process knows nothing of the user: it gets one byte and descriptors, forks, and only the fork reads what was
 handed over. Arguments, environment, folder, umask, streams and signals are those of this process; whatever a fork
-can't take over must be equal (`installed`, `held`), else the start is an ordinary one. Linux only.
+can't take over must be equal, else the start is an ordinary one. Linux only. Start-up waits for what is imported here:
+`socket` and `json` would take a third of it.
 """
 
-import json
 import os
 import signal
-import socket
-import stat
-import struct
 import sys
 import termios
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from _socket import AF_UNIX, SCM_RIGHTS, SO_PEERCRED, SOCK_STREAM, SOL_SOCKET, socket
+from array import array
+from contextlib import closing, suppress
 from types import FrameType
-from typing import Any
 
-from interlock.services.secrets.hidden import hide
-
-HAND_OVER, STOP = b"h", b"s"
-READY, COLD, GO = b"r", b"c", b"g"
-STATUS = struct.Struct("=ci")
-"""What the keeper reports: `e` (ended) and the exit status, or `s` (stopped) and 0."""
+HAND_OVER, STOP, READY, GO = b"h", b"s", b"ready", b"g"
+WORD = 4
+"""Bytes of a pid, and of a wait status."""
 PATIENCE_S = 2.0
 """Seconds until an ordinary start, if the warm process doesn't answer."""
-_STATUS_LINES = (
-    *("Uid", "Gid", "Groups", "NoNewPrivs", "Seccomp", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"),
-    *("Cpus_allowed", "Mems_allowed", "SigBlk", "SigIgn"),
-)
-"""Lines of proc(5)'s `status` that differ where a process may do other things."""
-_NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
+_SILENT = "it doesn't answer"
 _IMPORTED_WITH = ("PYTHON", "LD_", "LC_", "LANGGRAPH_", "PYDANTIC_", "MALLOC_", "GLIBC_", "OPENSSL_", "GRPC_")
 """Prefixes of variables that count while Python starts and packages are imported."""
 _OF_TERMINALS = frozenset(
     {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGHUP, signal.SIGWINCH, signal.SIGCONT}
 )
 """Signals a terminal sends to everything in the foreground."""
-_HANDED_ON = (*_OF_TERMINALS, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-MOST_DESCRIPTORS = 200
-"""Handed over; the kernel takes 253 at once."""
-_forked = False
 
 
-def door() -> Path:
+def door() -> str:
     """The socket's path: in `$XDG_RUNTIME_DIR`, else in the state directory."""
-    env = os.environ
-    if runtime := env.get("XDG_RUNTIME_DIR"):
-        return Path(runtime, "interlock", "warm")
-    state = Path(
-        env.get("XDG_STATE_HOME") or Path(env.get("HOME") or Path.home(), ".local", "state"), "interlock"
-    )
-    return Path(env.get("INTERLOCK_HOME") or state, "start", "warm").expanduser().absolute()
-
-
-def forked() -> None:
-    """Called in the process that was forked: it hands nothing over again."""
-    global _forked
-    _forked = True
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        return f"{runtime}/interlock/warm"
+    state = f"{os.environ.get('XDG_STATE_HOME') or '~/.local/state'}/interlock"
+    return os.path.expanduser(f"{os.environ.get('INTERLOCK_HOME') or state}/start/warm")  # noqa: PTH111
 
 
 def imported_with() -> dict[str, str]:
@@ -67,45 +42,19 @@ def imported_with() -> dict[str, str]:
     return {
         k: v
         for k, v in sorted(os.environ.items())
-        if k.startswith(_IMPORTED_WITH) or k in ("LANG", "LANGUAGE")
+        if (k.startswith(_IMPORTED_WITH) and not k.endswith("_KEY")) or k in ("LANG", "LANGUAGE")
     }
 
 
-def installed(version: str) -> dict[str, str]:
+def installed() -> dict[str, str]:
     """What this process has imported, and with what, by its name for people."""
     # Not `utf8_mode`: it is on where no locale is set, yet off in a process started from there, which inherits C.UTF-8.
     flags = f"{sys.flags.optimize} {sys.flags.dev_mode} {sys.getfilesystemencoding()} {sys.warnoptions}"
+    path = os.path.realpath(sys.executable)
     return {
-        "version": version,
         "variables": repr(imported_with()),
-        "interpreter": f"{os.path.realpath(sys.executable)} {sys.prefix} {sys.version} {flags}",
+        "interpreter": f"{path} {sys.prefix} {sys.version} {flags}",
     }
-
-
-def held(pid: int) -> dict[str, str]:
-    """What a process may do and a fork of another can't take over, as the kernel tells it, by its name for people.
-
-    A process in a sandbox that reaches the socket would say anything to get out of there.
-    """
-    lines = dict(line.split(":\t", 1) for line in _text(pid, "status").splitlines() if ":\t" in line)
-    rights = [lines.get(name) for name in _STATUS_LINES]
-    turn = os.getpriority(os.PRIO_PROCESS, pid), os.sched_getscheduler(pid)
-    spaces = [Path(f"/proc/{pid}/ns/{name}").readlink().name for name in _NAMESPACES]
-    root = Path(f"/proc/{pid}/root").stat()
-    return {
-        "rights and signals": repr([*rights, _text(pid, "attr/current"), _text(pid, "loginuid")]),
-        "limits": _text(pid, "limits"),
-        "priority": repr([*turn, _text(pid, "oom_score_adj")]),
-        "cgroup": _text(pid, "cgroup"),
-        "namespace": repr([*spaces, root.st_dev, root.st_ino]),
-    }
-
-
-def _text(pid: int, name: str) -> str:
-    try:
-        return Path(f"/proc/{pid}/{name}").read_text(encoding="utf-8", errors="replace")
-    except OSError as error:  # some kernels have no `attr`
-        return type(error).__name__
 
 
 def why_cold() -> str:
@@ -116,9 +65,7 @@ def why_cold() -> str:
         return "CI is set"
     if os.environ.get("SUDO_UID"):
         return "it is run by sudo"
-    if (found := _descriptors())[:3] != [0, 1, 2]:
-        return "stdin, stdout or stderr is closed"
-    return "" if len(found) <= MOST_DESCRIPTORS else f"it was given {len(found)} descriptors"
+    return "" if _descriptors()[:3] == [0, 1, 2] else "stdin, stdout or stderr is closed"
 
 
 def _descriptors() -> list[int]:
@@ -126,105 +73,85 @@ def _descriptors() -> list[int]:
     found: list[int] = []
     for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208
         with suppress(OSError):  # the listing's own
-            if os.get_inheritable(number):
-                found.append(number)
+            found += [number] if os.get_inheritable(number) else []
     return sorted(found)
 
 
-@contextmanager
-def connected() -> Generator[socket.socket | None]:
-    """A connection to this user's warm process; None: there is none, or its folder isn't closed to others."""
-    path = door()
-    try:
-        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:
-        yield None
-        return
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as conn:
-            conn.settimeout(PATIENCE_S)
-            yield (
-                conn if _is_ours(folder) and _connects(conn, f"/proc/self/fd/{folder}/{path.name}") else None
-            )
-    finally:
-        os.close(folder)
+def connected() -> socket | None:
+    """A connection to this user's warm process; None: there is none."""
+    conn = socket(AF_UNIX, SOCK_STREAM)
+    conn.settimeout(PATIENCE_S)
+    with suppress(OSError):
+        opened = os.open(door(), os.O_PATH)  # its path may be too long for a socket's name
+        try:
+            conn.connect(f"/proc/self/fd/{opened}")
+        finally:
+            os.close(opened)
+        if peer_of(conn)[1] == os.geteuid():
+            return conn
+    conn.close()
+    return None
 
 
-def _is_ours(folder: int) -> bool:
-    found = os.fstat(folder)
-    return found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) == 0o700
-
-
-def _connects(conn: socket.socket, path: str) -> bool:
-    try:
-        conn.connect(path)  # by the folder's descriptor: the path itself may be too long for a socket's name
-    except OSError:
-        return False
-    return peer_of(conn)[1] == os.geteuid()
-
-
-def peer_of(conn: socket.socket) -> tuple[int, int]:
+def peer_of(conn: socket) -> tuple[int, int]:
     """The process and the user at the other end."""
-    pid, user, _ = struct.unpack("3i", conn.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    pid, user, _ = memoryview(conn.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)).cast("i")
     return pid, user
 
 
-def hand_over(version: str) -> int | None:
+def hand_over() -> int | None:
     """Run this process's command line in a fork of the warm process; returns its exit code.
 
     None: nothing has happened, start as usual. A process that a signal ended ends this one with the same signal.
     """
-    if _forked or why_cold():
+    if why_cold() or (conn := connected()) is None:
         return None
-    with connected() as conn:
-        if conn is None or asked(conn, version, sys.argv):
-            return None
-        return _kept(conn)
+    with closing(conn):
+        pid, refused = asked(conn, sys.argv)
+        return None if refused else _kept(conn, pid)
 
 
-def asked(conn: socket.socket, version: str, argv: list[str]) -> str:
-    """Hand everything over; returns why the warm process refuses, or an empty string: it waits for `GO`."""
-    umask = os.umask(0)
+def asked(conn: socket, argv: list[str]) -> tuple[int, str]:
+    """Hand everything over; returns the fork, which waits for `GO`, and why it refuses, or an empty string."""
+    request, umask = os.memfd_create("start"), os.umask(0o077)
     os.umask(umask)
-    numbers = _descriptors()
-    given = {"argv": argv, "env": {**os.environ}, "umask": umask, "numbers": numbers}
-    given |= {"installed": installed(version)}
-    request = os.memfd_create("start", os.MFD_CLOEXEC)
     try:
-        here = os.open(".", os.O_PATH | os.O_DIRECTORY)
-        try:
-            os.write(request, json.dumps(given).encode())
-            socket.send_fds(conn, [HAND_OVER], [request, here, *numbers])
-        finally:
-            os.close(here)
-        answer = conn.recv(1)
-        return "" if answer == READY else conn.recv(1_000).decode() or "it doesn't answer"
+        numbers = _descriptors()
+        given = {"argv": argv, "env": {**os.environ}, "cwd": os.getcwd(), "umask": umask, "numbers": numbers}  # noqa: PTH109
+        os.write(request, repr({**given, "installed": installed()}).encode())
+        conn.sendmsg([HAND_OVER], [(SOL_SOCKET, SCM_RIGHTS, array("i", [request, *numbers]))])
+        pid, answer = conn.recv(WORD), conn.recv(1_000)
+        why = "" if answer == READY else answer.decode() or _SILENT
+        return int.from_bytes(pid, sys.byteorder), why
     except OSError:
-        return "it doesn't answer"
+        return 0, _SILENT
     finally:
         os.close(request)
 
 
-def _kept(conn: socket.socket) -> int:
+def _kept(conn: socket, pid: int) -> int:
     """Hand signals on and wait for the end."""
-    before = _terminal()
+    before = termios.tcgetattr(0) if os.isatty(0) else None
     conn.settimeout(None)
 
     def pass_on(number: int, _: FrameType | None) -> None:
-        with suppress(OSError):  # it has just ended
-            conn.sendall(bytes([number]))
+        with suppress(ProcessLookupError):  # it has just ended
+            (os.killpg if number in _OF_TERMINALS else os.kill)(pid, number)
 
-    caught = [n for n in _HANDED_ON if signal.getsignal(n) is not signal.SIG_IGN]
-    for number in caught:
-        signal.signal(number, pass_on)
-    hide()
+    for number in (*_OF_TERMINALS, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, pass_on)
     with suppress(OSError):
         conn.sendall(GO)
-    kind, status = _reported(conn)
-    while kind == b"s":
+    from interlock.services.secrets.hidden import hide
+
+    hide()
+    while os.WIFSTOPPED(status := _told(conn)):
         os.kill(os.getpid(), signal.SIGSTOP)  # the shell takes over; SIGCONT is handed on
-        kind, status = _reported(conn)
-    _restored(before)
+    with suppress(OSError, termios.error):  # the terminal is gone
+        if before and before != termios.tcgetattr(0) and os.tcgetpgrp(0) == os.getpgrp():
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
+            os.write(0, b"\x1b[?25h")  # the cursor
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
@@ -232,30 +159,9 @@ def _kept(conn: socket.socket) -> int:
     return code
 
 
-def _reported(conn: socket.socket) -> tuple[bytes, int]:
-    """Raises nothing: a keeper that is gone took its child with it, as SIGKILL does."""
-    found = b""
+def _told(conn: socket) -> int:
+    """The fork's wait status; SIGKILL's if nobody is left to tell it."""
     with suppress(OSError):
-        while len(found) < STATUS.size and (more := conn.recv(STATUS.size - len(found))):
-            found += more
-    return STATUS.unpack(found) if len(found) == STATUS.size else (b"e", int(signal.SIGKILL))
-
-
-def _terminal() -> list[Any] | None:
-    try:
-        return termios.tcgetattr(0)
-    except termios.error:
-        return None
-
-
-def _restored(before: list[Any] | None) -> None:
-    """Bring the terminal back as it was, also after SIGKILL."""
-    with suppress(termios.error, OSError):
-        if before and before != _terminal() and os.tcgetpgrp(0) == os.getpgrp():
-            termios.tcsetattr(0, termios.TCSADRAIN, before)
-            os.write(0, b"\x1b[?25h")  # the cursor
-
-
-def to_group(number: int) -> bool:
-    """Whether a signal is one that a terminal sends to everything in its foreground."""
-    return number in _OF_TERMINALS
+        if status := conn.recv(WORD):
+            return int.from_bytes(status, sys.byteorder)
+    return signal.SIGKILL

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from interlock.cli import warm as warm_start
@@ -39,14 +40,16 @@ def warm_parser() -> Parser:
 def warm(args: Args) -> int | None:
     if not sys.platform.startswith("linux"):
         raise UserError("A warm start needs Linux. Here every start is an ordinary one.")
+    pid, why = from_here(stop=args.stop)
     if args.stop:
-        pid, why = stopped(), "stopped"
         text = f"The warm process {pid} has ended." if pid else "There was no warm process."
     else:
-        with warm_start.connected() as there_is:
-            if there_is is None:
-                _begun(getattr(args, "for") or _wanted_s() or _UNUSED_S)
-        pid, why = from_here()
+        if pid is None:
+            with _started(getattr(args, "for") or _wanted_s() or _UNUSED_S, subprocess.PIPE) as starter:
+                said = starter.stdout.readline().decode().strip() if starter.stdout else ""
+            if said != "ready":
+                raise SetupError(f"The warm process didn't start: {said or 'it ended'}.")
+            pid, why = from_here()
         text = f"Commands start warm from here (process {pid})."
         text = f"A start from here is an ordinary one: {why}." if why else text
     if args.json:
@@ -56,24 +59,19 @@ def warm(args: Args) -> int | None:
     return None
 
 
-def from_here() -> tuple[int | None, str]:
-    """The warm process, and why a command that is started here isn't handed over; empty: it is."""
-    from interlock.cli.main import VERSION
+def from_here(stop: bool = False) -> tuple[int | None, str]:
+    """The warm process, and why a command that is started here isn't handed over; empty: it is.
 
-    with warm_start.connected() as conn:
-        if conn is None:
-            return None, "there is no warm process"
-        return warm_start.peer_of(conn)[0], warm_start.why_cold() or warm_start.asked(conn, VERSION, [])
-
-
-def stopped() -> int | None:
-    """End the warm process; returns its pid, or None if there was none."""
-    with warm_start.connected() as conn:
-        if conn is None:
-            return None
-        conn.sendall(warm_start.STOP)
-        conn.recv(1)  # it has closed its end
-        return warm_start.peer_of(conn)[0]
+    `stop`: end it.
+    """
+    if (conn := warm_start.connected()) is None:
+        return None, "there is no warm process"
+    with closing(conn):
+        if stop:
+            conn.sendall(warm_start.STOP)
+            conn.recv(1)  # it has closed its end
+        why = "stopped" if stop else warm_start.why_cold() or warm_start.asked(conn, [])[1]
+        return warm_start.peer_of(conn)[0], why
 
 
 def keep() -> None:
@@ -82,9 +80,8 @@ def keep() -> None:
         wanted = not warm_start.why_cold() and _wanted_s()
     except ConfigError:  # changed meanwhile; the next start reports it
         return
-    with warm_start.connected() as conn:
-        if wanted and conn is None:
-            _started(wanted, subprocess.DEVNULL)
+    if wanted and from_here()[0] is None:
+        _started(wanted, subprocess.DEVNULL)
 
 
 def _wanted_s() -> float:
@@ -96,17 +93,10 @@ def _wanted_s() -> float:
     return as_seconds(loaded.settings.start.keep_warm)
 
 
-def _begun(unused_s: float) -> None:
-    """Start it unless there is one. Raises `SetupError` with what it said."""
-    with _started(unused_s, subprocess.PIPE) as starter:
-        said = starter.stdout.readline().decode().strip() if starter.stdout else ""
-    if said not in ("ready", "there is one"):
-        raise SetupError(f"The warm process didn't start: {said or 'it ended'}. Starts stay ordinary ones.")
-
-
 def _started(unused_s: float, stdout: int) -> "subprocess.Popen[bytes]":
     """A shell starts it and ends, so that no process has it as a child."""
-    words = [sys.executable, "-P", "-m", "interlock.cli.warm_process", str(warm_start.door()), str(unused_s)]
+    door = Path(warm_start.door()).absolute()
+    words = [sys.executable, "-P", "-m", "interlock.cli.warm_process", str(door), str(unused_s)]
     starter = subprocess.Popen(
         ["/bin/sh", "-c", '"$0" "$@" &', *words],
         env={**warm_start.imported_with(), "PATH": os.defpath},

@@ -59,7 +59,7 @@ def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
 
 def repository_option(text: str, deliver: str) -> dict[str, str]:
     """`Options.repository` of `URL[@REF]`. Raises `UserError`."""
-    from interlock.engine.driver.submitted import as_option
+    from interlock.engine.driver.of_run import as_option
 
     return as_option(text, deliver)
 

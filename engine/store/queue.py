@@ -168,15 +168,15 @@ def priority_and_steps(conn: Connection, run: str, whose: Submitted, queue: str)
     """A place in the line of the run's priority, and how far the run is.
 
     Users take turns, each in the order of their own runs. Nobody who comes later gets in before the front of the line.
-    A run that is put back keeps its place.
+    A run that is put back keeps its place; one that has begun and has none goes first.
     """
     top = whose.priority * _LEVEL
     place = {"queue": queue, "bottom": top - _LEVEL, "top": top, "run": run, "user": whose.user}
     kept, front, last, steps = conn.execute(_PLACE, place).fetchone()
     if kept is not None:
         return kept, steps
-    if front is None:
-        return top, steps
+    if front is None or steps:
+        return top if front is None else min(front + 1, top), steps
     return front if last is None else max(min(front, last - 1), top - _LEVEL + 1), steps
 
 
@@ -328,7 +328,7 @@ with recursive family (run) as (
     union select c.run from runs c join family f on c.parent = f.run where {IS_SUBTASK}
 )
 """
-_TAKEN = "(select cast(sum((select count(*) from steps s where s.run = f.run)) as bigint) from family f)"
+_TAKEN = "(select cast(sum((select count(*) from step_rows s where s.run = f.run)) as bigint) from family f)"
 _PLACE = f"""
 {_FAMILY}
 select (select priority from procrastinate_jobs where lock = :run and status = 'doing'),

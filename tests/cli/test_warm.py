@@ -43,6 +43,7 @@ class Place:
             "LANG": "C.UTF-8",
             "FOO": "bar",
             "OPENAI_API_KEY": SECRET,
+            "LANGGRAPH_API_KEY": SECRET,
         }
         for made in (self.folder, folder / "run"):
             made.mkdir(mode=0o700)
@@ -60,10 +61,10 @@ class Place:
     def told(self, **how: Any) -> dict[str, Any]:
         return json.loads(self.run("warm", "--json", **how).stdout)
 
-    def keeper(self) -> int:
-        """Of the one command that is under way."""
+    def fork(self) -> int:
+        """The one command that is under way."""
         pid = self.told()["process"]
-        until(lambda: len(children(pid)) == 1, "the end of the keeper that was only asked")
+        until(lambda: len(children(pid)) == 1, "the end of the fork that was only asked")
         return children(pid)[0]
 
 
@@ -134,12 +135,11 @@ def test_it_is_forked_and_gets_its_descriptors_and_no_starter_shows_its_environm
     process = warmed.start(*calls, pass_fds=[write])
     os.close(write)
     until(lambda: (warmed.folder / "begun").exists())
-    keeper = warmed.keeper()
-    (forked,) = children(keeper)
+    forked = warmed.fork()
     assert Path(f"/proc/{forked}/fd/{write}").readlink() == Path(f"/proc/self/fd/{read}").readlink()
     assert children(process.pid) == []
-    shown = [Path(f"/proc/{pid}/environ").read_bytes() for pid in (process.pid, keeper, forked)]
-    assert [text.strip(b"\0") for text in shown] == [b"", b"", b""]
+    shown = [Path(f"/proc/{pid}/environ").read_bytes() for pid in (process.pid, forked)]
+    assert [text.strip(b"\0") for text in shown] == [b"", b""]
     process.kill()
     process.communicate()
     until(lambda: not Path(f"/proc/{forked}").exists())
@@ -154,34 +154,36 @@ def test_a_signal_ends_it_as_it_ends_an_ordinary_start_and_the_run_can_be_resume
 ) -> None:
     process = warmed.start(*script(warmed.folder, SLOW))
     until(lambda: (warmed.folder / "begun").exists())
-    keeper = warmed.keeper()
+    forked = warmed.fork()
     process.send_signal(sent)
     process.communicate(timeout=HANG_S)
     assert process.returncode == code
-    until(lambda: not Path(f"/proc/{keeper}").exists())
+    until(lambda: not Path(f"/proc/{forked}").exists())
     (run,) = json.loads(warmed.run("runs", "--json").stdout)
     assert run["status"] == "interrupted"
 
 
-@pytest.mark.parametrize("whose", ["keeper", "child"])
-def test_a_killed_keeper_or_child_ends_the_start_as_killed(warmed: Place, whose: str) -> None:
+def test_a_killed_fork_ends_the_start_as_killed(warmed: Place) -> None:
     process = warmed.start(*script(warmed.folder, SLOW))
     until(lambda: (warmed.folder / "begun").exists())
-    keeper = warmed.keeper()
-    (forked,) = children(keeper)
-    os.kill({"keeper": keeper, "child": forked}[whose], signal.SIGKILL)
+    forked = warmed.fork()
+    os.kill(forked, signal.SIGKILL)
     process.communicate(timeout=HANG_S)
     assert process.returncode == -signal.SIGKILL
     until(lambda: not Path(f"/proc/{forked}").exists())
 
 
-def test_what_was_started_outlives_the_warm_process_and_a_new_one_can_begin(warmed: Place) -> None:
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_what_was_started_outlives_the_warm_process_and_a_new_one_can_begin(warmed: Place, how: str) -> None:
     process = warmed.start(
         *script(warmed.folder, "echo begun > begun; while [ ! -e go ]; do sleep 0.05; done")
     )
     until(lambda: (warmed.folder / "begun").exists())
     pid = warmed.told()["process"]
-    assert warmed.run("warm", "--stop").stdout == f"The warm process {pid} has ended.\n"
+    if how == "killed":
+        os.kill(pid, signal.SIGKILL)
+    else:
+        assert warmed.run("warm", "--stop").stdout == f"The warm process {pid} has ended.\n"
     assert warmed.run("warm", "--stop").stdout == "There was no warm process.\n"
     assert warmed.told()["warm"]
     (warmed.folder / "go").touch()
@@ -244,7 +246,7 @@ def test_it_keeps_no_secret_no_file_and_no_thread(warmed: Place) -> None:
     _search(pid, SECRET)
     assert SECRET not in Path(f"/proc/{pid}/environ").read_text()
     kinds = [str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()]
-    files = [kind for kind in kinds if not kind.startswith(("/dev/null", "socket:"))]
+    files = [kind for kind in kinds if not kind.startswith(("/dev/null", "socket:", "pipe:"))]
     assert files == [f"{warmed.env['XDG_RUNTIME_DIR']}/interlock"]
     assert len([*Path(f"/proc/{pid}/task").iterdir()]) == 1
 
@@ -296,7 +298,7 @@ def test_a_session_and_a_prompt_heed_the_shells_jobs_ctrl_c_and_a_new_size(warme
         terminal.type(f"{ENTRY} -y -m script:said.json\r")
         terminal.waits_for("›")
         if how == "warm":
-            assert warmed.keeper()
+            assert warmed.fork()
         terminal.press("c-z", then="Stopped")
         terminal.type("bg; wait %1; clear; jobs\r", then="Stopped")
         terminal.type("echo in the $((40 + 2))nd shell\r", then="in the 42nd shell")

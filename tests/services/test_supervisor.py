@@ -16,6 +16,7 @@ from patience import HANG_S, until
 from sandboxes import needs_sandbox
 
 from interlock.services.process import supervisor
+from interlock.services.process.supervised import PROGRAM
 from interlock.services.process.supervisor import bound_note, escape_note
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
@@ -54,7 +55,7 @@ def alive(marker: str) -> list[int]:
                 line = (process / "cmdline").read_bytes()
             except OSError:
                 continue
-            if marker.encode() in line and b"supervisor.py" not in line and b"kill_driver" not in line:
+            if marker.encode() in line and b"import supervisor" not in line and b"kill_driver" not in line:
                 found.append(int(process.name))
     return found
 
@@ -63,7 +64,7 @@ def above(pid: int) -> list[int]:
     """The processes of ours above a command: the one that forks, guard, worker."""
     found: list[int] = []
     while pid := int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]):
-        if b"process/supervisor.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if b"import supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes():
             found.insert(0, pid)
     return found
 
@@ -169,15 +170,70 @@ def test_a_supervisor_told_to_end_takes_all_with_it(tmp_path: Path, marker: str)
         driver.wait()
 
 
+UNHEARD = """
+import asyncio, os, signal, subprocess, sys, time
+from pathlib import Path
+from interlock.services.process.supervised import SUPERVISORS, Supervised
+
+bystander = subprocess.Popen(["sleep", "1000"])
+SUPERVISORS.start()
+forks = SUPERVISORS._process.pid
+os.kill(forks, signal.SIGSTOP)
+command = Supervised(["true"], cwd=Path("/"), env={}, output=1, mode="once")
+os.kill(forks, signal.SIGKILL)
+asyncio.run(command.finished())
+command.close()
+print(command.lost, bystander.poll())
+bystander.kill()
+"""
+
+
+def test_a_supervisor_that_was_killed_before_it_said_a_word_takes_no_bystander_along() -> None:
+    """In a process table of its own, where the session of all that came from outside is 0, as a machine's first is."""
+    apart = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if shutil.which("unshare") is None or subprocess.run([*apart, "true"], check=False).returncode:
+        pytest.skip("no pid namespace can be made here")
+    words = [*apart, sys.executable, "-P", "-c", UNHEARD]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, check=False)
+    assert (done.returncode, done.stdout) == (0, "True None\n"), done.stderr
+
+
+COLLECTED = """
+import os, signal, time
+from interlock.services.process import supervisor
+
+assert supervisor._become_subreaper()
+pid = os.posix_spawnp("bash", ["bash", "-c", "setsid sleep 1000 & exit 0"], os.environ, setpgroup=0)
+reaper = supervisor.Reaper(pid, contained=True)
+while reaper.ended is None or pid in supervisor._descendants(os.getpid()).values():
+    reaper.reap()
+    time.sleep(0.01)
+sent, kill, killpg = [], os.kill, os.killpg
+os.kill = lambda whom, number: (sent.append(abs(whom)), kill(whom, number))
+os.killpg = lambda whom, number: (sent.append(whom), killpg(whom, number))
+reaper.signal_group(signal.SIGTERM)
+reaper.kill_all()
+print(reaper.empty, len(sent) > 0, pid in sent)
+"""
+
+
+def test_the_number_of_a_command_that_was_collected_is_sent_nothing() -> None:
+    """Its background process goes on for hours; by then the number may be a stranger's group."""
+    words = [sys.executable, "-P", "-c", COLLECTED]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, check=False)
+    assert (done.returncode, done.stdout) == (0, "True True False\n"), done.stderr
+
+
 def test_linux_has_nothing_to_note_about_escapes() -> None:
     assert escape_note() is None
 
 
 def test_other_systems_say_what_can_escape(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(supervisor, "LINUX", False)
     assert "process group" in (escape_note() or "")
 
 
+ASKED_FOR = os.environ.get("INTERLOCK_FORK_BOMB")  # a test finds none of these variables
 BOMBS = {
     "one group": ":(){ :|:& };:; sleep 60",
     "each its own session": "printf '%s\n' 'setsid bash $0 & setsid bash $0 & wait' > b; setsid bash b; sleep 60",
@@ -185,7 +241,7 @@ BOMBS = {
 WATCHED = """
 import os, socket, subprocess, sys, tempfile
 (life, hold), (told, tell), (door, theirs) = os.pipe(), os.pipe(), socket.socketpair()
-program = [sys.executable, "-I", "-S", sys.argv[1], str(theirs.fileno())]
+program = [sys.executable, "-I", "-S", "-c", sys.argv[3], sys.argv[1], str(theirs.fileno())]
 process = subprocess.Popen(program, pass_fds=[theirs.fileno()], start_new_session=True)
 theirs.close()
 fields = ["once", "2", "60", "0", "1", "PATH=" + os.environ["PATH"], "bash", "-c", sys.argv[2]]
@@ -205,7 +261,7 @@ print(shown, process.wait(), [p for p in os.listdir("/proc") if p.isdigit() and 
 @pytest.fixture
 def bounded() -> Iterator[Path]:
     """A control group of at most 3000 processes, to stop what gets past the supervisor."""
-    if not os.environ.get("INTERLOCK_FORK_BOMB"):
+    if not ASKED_FOR:
         pytest.skip(
             "starves what else runs on the machine; alone: INTERLOCK_FORK_BOMB=1 make test TESTS='-k fork_bomb'"
         )
@@ -236,9 +292,9 @@ def test_a_fork_bomb_ends_with_a_clear_result(bounded: Path, user: str, bomb: st
     folder = Path(tempfile.mkdtemp())  # pytest's own is closed to other users
     try:
         folder.chmod(0o777)
-        program = shutil.copy(supervisor.__file__, folder)
+        shutil.copy(supervisor.__file__, folder)
         done = subprocess.run(
-            [*apart, python, "-I", "-c", WATCHED, program, BOMBS[bomb]],
+            [*apart, python, "-I", "-c", WATCHED, folder, BOMBS[bomb], PROGRAM],
             cwd=folder, capture_output=True, text=True, timeout=HANG_S, check=False,
         )  # fmt: skip
     finally:
