@@ -16,7 +16,7 @@ from typing import Any
 from interlock.engine import Decision, Outcome
 from interlock.engine.options import Pending
 from interlock.engine.read import list_runs
-from interlock.engine.store import sqlite
+from interlock.engine.store import database
 from interlock.graphs._pipeline import Pipeline
 from interlock.testing.stage import Person, Stage, agrees, loaded, said
 
@@ -90,7 +90,7 @@ def _who(stage: Stage, person: Person, happened: Happened | None) -> Person:
 
 def _drive(stage: Stage, workflow: str | Pipeline, input: Mapping[str, Any], person: Person, at: int) -> None:
     """In a child: start or resume, and answer requests until the run is over. `at`: kill point; 0: none."""
-    seen = _count(at)
+    seen = _count(stage, at)
     begun = list_runs(stage.home)
     if begun:
         outcome = stage.resume(begun[0].run, *map(person, stage.waiting(begun[0].run)))
@@ -110,10 +110,11 @@ _RANDOM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """Ids such as those of LangChain's messages; numbered in their order, as every run has its own."""
 
 
-def _count(at: int) -> list[str]:
+def _count(stage: Stage, at: int) -> list[str]:
     """Kill this process at its `at`-th kill point from now on."""
     seen: list[str] = []
-    commit = sqlite.commit
+    adapter: Any = database.adapter_of(stage.home / "interlock.db")
+    commit = adapter.commit
 
     def here(what: str) -> None:
         if not threading.current_thread().name.startswith("heartbeat"):  # their number isn't deterministic
@@ -121,12 +122,12 @@ def _count(at: int) -> list[str]:
             if len(seen) == at:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    def counted(conn: Any) -> None:
+    def counted(*given: Any) -> None:
         here("before")
-        commit(conn)
+        commit(*given)
         here("after")
 
-    sqlite.commit = counted
+    adapter.commit = counted
     return seen
 
 

@@ -3,9 +3,11 @@
 from collections.abc import Generator
 from pathlib import Path
 
+import httpx
 import pytest
 from api_lab import Ours
 from commands import Run, run
+from patience import until
 from test_fleet import fleet
 from test_fleet_limits import begin, writing
 
@@ -15,7 +17,7 @@ __all__ = ["fleet", "run"]
 @pytest.fixture
 def ours(fleet: Run, tmp_path: Path) -> Generator[Ours]:
     """A server on the fleet's store."""
-    found = Ours(tmp_path / "served")
+    found = Ours(tmp_path / "served", "-y")
     yield found
     found.close()
 
@@ -48,3 +50,77 @@ def test_a_queued_run_says_that_no_worker_is_alive_and_how_to_start_one(
                 "insert into procrastinate_workers default values"
             )  # it has just given a sign of life
         assert not [text for text in told().values() if "No worker" in text]
+
+
+def _sent(page: httpx.Client, graph: str, given: object, **more: object) -> tuple[str, str]:
+    """Thread and run of what a program starts."""
+    made = page.post("/runs", json={"assistant_id": graph, "input": given, "on_completion": "keep", **more})
+    assert made.status_code == 200, made.text
+    return made.json()["thread_id"], made.json()["run_id"]
+
+
+def _status(page: httpx.Client, one: tuple[str, str]) -> str:
+    return page.get(f"/threads/{one[0]}/runs/{one[1]}").json()["status"]
+
+
+def test_what_programs_start_waits_for_the_limits_of_its_user_by_priority(fleet: Run, ours: Ours) -> None:
+    from interlock.engine.store.admission import leave
+
+    assert fleet("limits", "user=ci", "--runs", "1").code == 0
+    token = ours.tokens("new", "ci", "--role", "drive")
+    args = '{"run": "another", "user": "ci", "workflow": "main", "admitted": 1}'
+    with writing() as conn:  # a worker drives a run of the same user
+        sql = "insert into procrastinate_jobs (queue_name, task_name, lock, status, args) values (?, ?, ?, 'doing', ?)"
+        (job,) = conn.execute(f"{sql} returning id", ("q", "interlock.drive", "another", args)).fetchone()
+
+    def queues() -> list[str]:
+        return [job["queue"] for job in fleet("fleet", "--json").json["jobs"] if not job["doing"]]
+
+    with ours.http(token) as page, ours.http() as others:
+        late, early = (_sent(page, "talk", {"messages": "hi"}, metadata={"priority": n}) for n in (0, 5))
+        free = _sent(others, "talk", {"messages": "hi"})
+        until(lambda: queues() == ["held:user ci"] * 2, "both to be held")
+        until(lambda: _status(page, free) == "success", "the run of another user to end")
+        assert [_status(page, one) for one in (late, early)] == ["pending", "pending"]
+        refused = page.post(
+            "/runs", json={"assistant_id": "talk", "input": {}, "metadata": {"priority": "high"}}
+        )
+        assert (refused.status_code, "whole number" in refused.json()["detail"]) == (422, True)
+        with writing() as conn:
+            leave(conn, job)
+        until(lambda: _status(page, late) != "pending", "its turn")
+        assert _status(page, early) == "success", (
+            "the higher priority comes first, and ends before the other begins"
+        )
+        until(lambda: _status(page, late) == "success", "the last to end")
+        until(lambda: not fleet("fleet", "--json").json["queued"], "their turns to be given back")
+
+
+@pytest.mark.sweep
+def test_a_program_s_run_over_a_limit_of_requests_goes_on_by_itself_once_there_is_room(
+    fleet: Run, ours: Ours
+) -> None:
+    assert fleet("limits", "workflow=main", "--requests", "1").code == 0
+    with ours.http() as page:
+        one = _sent(page, "main", {"messages": "Fix calc.py"}, stream_resumable=True)
+        until(lambda: page.get("/api/runs").json()["runs"], "its row")
+        run = page.get("/api/runs").json()["runs"][0]["run"]
+        until(lambda: "leaves no room: 1 of 1 requests a minute" in fleet("show", run).out, "the limit")
+        until(lambda: _status(page, one) == "pending", "its end")
+        assert fleet("limits", "workflow=main", "--requests", "100").code == 0
+        until(lambda: _status(page, one) == "success", "the run to go on")
+        said = page.get(f"/threads/{one[0]}/state").json()["values"]["messages"]
+        assert [m["content"] for m in said if m["type"] == "ai"] == ["I fix it.", "Fixed."]
+        text = page.get(f"/threads/{one[0]}/runs/{one[1]}/stream", headers={"last-event-id": "-1"}).text
+        assert text.count("event: metadata") == 1 and "Fixed." in text
+
+
+@pytest.mark.sweep
+def test_a_program_s_run_that_waits_or_works_is_cancelled_from_a_terminal(fleet: Run, ours: Ours) -> None:
+    with ours.http() as page:
+        one = _sent(page, "slow", {"topic": "1000"})
+        until(lambda: _status(page, one) == "running", "the run to be driven")
+        until(lambda: page.get("/api/runs").json()["runs"], "its row")
+        run = page.get("/api/runs").json()["runs"][0]["run"]
+        assert "was asked to stop" in fleet("cancel", run).err
+        until(lambda: _status(page, one) not in ("pending", "running"), "the end")

@@ -9,16 +9,14 @@ from typing import Any, cast
 from starlette.requests import Request
 
 from interlock.cli.web import drives
-from interlock.cli.web.answers import RefusedError, Served, body, object_of, run_of
+from interlock.cli.web.answers import RefusedError, Served, body, object_of, run_of, submitted
 from interlock.cli.web.driver import Work
 from interlock.engine.client import Decision, RunRow
-from interlock.engine.client.fleet import Fleet, submitted_here
+from interlock.engine.client.fleet import Fleet
 from interlock.engine.client.requests import answered, rewritten
 
 _LOOKS = 500
 """At 20 ms, for the row of a run that has begun."""
-_HIGHEST = 100
-"""Priority, as of `run --priority`."""
 
 
 async def start(page: Served, request: Request) -> Any:
@@ -28,23 +26,15 @@ async def start(page: Served, request: Request) -> Any:
     if not folder.is_dir():
         raise RefusedError(422, f"There is no folder {str(folder)!r}. Give a folder that exists.")
     values = object_of(given.get("input") or {}, "input")
-    options = replace(page.options, workspace=folder, submitted=_submitted(page, request, given))
+    options = replace(
+        page.options, workspace=folder, submitted=submitted(page.options, given, request.state.person)
+    )
     await drives.begin(Work(options, run, str(given.get("workflow")), values))
     for _ in range(_LOOKS):  # its first event comes before its row
         if page.client.exact(run):
             return {"run": run}
         await asyncio.sleep(0.02)
     raise RefusedError(500, f"Run {run!r} began, and isn't in the store. See: interlock doctor --store")
-
-
-def _submitted(page: Served, request: Request, given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """For workers: whose limits a run counts for, and its priority. Raises `RefusedError`."""
-    if page.options.submitted is None:
-        return None
-    priority = given.get("priority", page.options.submitted["priority"])
-    if type(priority) is not int or abs(priority) > _HIGHEST:
-        raise RefusedError(422, f"`priority` must be a whole number from -{_HIGHEST} to {_HIGHEST}.")
-    return submitted_here(priority, request.state.person.name)
 
 
 async def decide(page: Served, request: Request) -> Any:

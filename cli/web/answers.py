@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, cast
 
 from starlette.requests import ClientDisconnect, Request
@@ -11,7 +11,11 @@ from starlette.responses import JSONResponse, Response
 from interlock.cli.web.apart import Apart
 from interlock.cli.web.guard import BODY_LIMIT, ROLES, Person
 from interlock.engine.client import Client, Options, RunRow
+from interlock.engine.client.fleet import submitted_here
 from interlock.state.errors import BusyError, InterlockError, UserError, bug
+
+_HIGHEST = 100
+"""Priority, as of `run --priority`."""
 
 
 class Served(NamedTuple):
@@ -100,6 +104,19 @@ def number(request: Request, name: str, default: int) -> int:
     """A number of the query; whatever is none counts as `default`."""
     given = request.query_params.get(name, "")
     return int(given) if re.fullmatch(r"\d{1,9}", given) else default
+
+
+def submitted(options: Options, given: Mapping[str, Any], person: Person) -> dict[str, Any] | None:
+    """Whose limits over all workers a run counts for, and its priority; None: the store has no workers.
+
+    Raises `RefusedError`.
+    """
+    if options.submitted is None:
+        return None
+    priority = given.get("priority", options.submitted["priority"])
+    if type(priority) is not int or abs(priority) > _HIGHEST:
+        raise RefusedError(422, f"`priority` must be a whole number from -{_HIGHEST} to {_HIGHEST}.")
+    return submitted_here(priority, person.name)
 
 
 def step_of(request: Request, run: str) -> int | None:

@@ -171,6 +171,14 @@ def isolation(env: Mapping[str, str], *, everything: bool, clones: bool) -> list
     return told
 
 
+@contextmanager
+def writing(home: Path) -> "Generator[Connection]":
+    """A transaction of the store. Raises `StoreError`."""
+    store = Store(home)
+    with explained(store.path), closing(store.connect()) as conn, conn.transaction():
+        yield conn
+
+
 @dataclass(frozen=True)
 class Fleet:
     """Raises `UserError` for a store that is a file."""
@@ -222,7 +230,7 @@ class Fleet:
         """Take back a job that waits, and ask a worker that drives the run to stop; returns whether one does."""
         from interlock.engine.store.queue import take_back
 
-        with self._writing() as conn:
+        with writing(self.home) as conn:
             return take_back(conn, run)
 
     def limits(self) -> list[FleetLimit]:
@@ -238,7 +246,7 @@ class Fleet:
         from interlock.engine.store.admission import look_again
         from interlock.engine.store.limits import Limit, set_limit
 
-        with self._writing() as conn:
+        with writing(self.home) as conn:
             set_limit(conn, Limit(kind, name, **figures))
             look_again(conn)
 
@@ -247,7 +255,7 @@ class Fleet:
         from interlock.engine.store.admission import look_again
         from interlock.engine.store.limits import remove_limit
 
-        with self._writing() as conn:
+        with writing(self.home) as conn:
             if not remove_limit(conn, kind, name):
                 raise UserError(f"No limit of {kind} {name!r}. List them with: interlock limits")
             look_again(conn)
@@ -277,13 +285,7 @@ class Fleet:
         """Raises `UserError` if there is none."""
         from interlock.engine.store.schedules import listed, remove
 
-        with self._writing() as conn:
+        with writing(self.home) as conn:
             if not remove(conn, name):
                 hint = nearest(name, [one.name for one, _ in listed(conn)])
                 raise UserError(f"No schedule {name!r}.{hint} List them with: interlock schedule list")
-
-    @contextmanager
-    def _writing(self) -> "Generator[Connection]":
-        store = Store(self.home)
-        with explained(store.path), closing(store.connect()) as conn, conn.transaction():
-            yield conn

@@ -8,16 +8,25 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.limits import EACH, Limit, Wait, applying, used, wait_for, wait_for_runs
 from interlock.engine.store.queue import HELD, Submitted, is_due, put_job, submitted
 
+# A server may end without giving a turn (`turns.py`) back: it counts while somebody drives the run, or is about to.
 _DRIVEN = """
-select count(*) from procrastinate_jobs
-where status = 'doing' and args ->> 'admitted' is not null and args ->> cast(? as text) = ? and id <> ?
+select count(*) from procrastinate_jobs j
+where status = 'doing' and args ->> 'admitted' is not null and args ->> cast(? as text) = ? and id <> ? and (
+    args ->> 'server' is null or cast(args ->> 'admitted' as double precision) > extract(epoch from now()) - 60
+    or exists (select 1 from lease l where l.run = j.lock and l.held = 1))
 """
 _HELD = (
     f"select distinct queue_name from procrastinate_jobs where status = 'todo' and queue_name like '{HELD}%'"
 )
-_RELEASED = """
-update procrastinate_jobs j set queue_name = r.queue
-from runs r where r.run = j.lock and j.id in (
+_NOW = "jsonb_build_object('admitted', extract(epoch from now()))"
+ADMITTED = f"args = args || {_NOW}"
+# The turn of a server (`turns.py`) is taken with that: nobody else fetches it.
+_RELEASED = f"""
+update procrastinate_jobs j
+set queue_name = coalesce(j.args ->> 'server', (select r.queue from runs r where r.run = j.lock), j.queue_name),
+    status = case when j.args ->> 'server' is null then j.status else 'doing' end,
+    args = case when j.args ->> 'server' is null then j.args else j.args || {_NOW} end
+where j.id in (
     select id from procrastinate_jobs where status = 'todo' and queue_name = ? order by priority desc, id limit ?)
 returning j.lock
 """
@@ -33,15 +42,19 @@ def admit(conn: Connection, job: int, run: str, deaths: int, model: str) -> str:
     limits = applying(conn, names)
     if not limits or not is_due(conn, run):
         return ""
-    full = (one for one in limits if one.runs is not None and _driven(conn, one, job) >= one.runs)
-    wait = wait_for_runs(first) if (first := next(full, None)) else wait_for(conn, limits)
-    if wait:
+    if wait := full_for(conn, limits, job):
         put_back(conn, run, whose, wait, deaths, model)
         return wait.why
-    conn.execute(
-        "update procrastinate_jobs set args = args || jsonb_build_object('admitted', 1) where id = ?", (job,)
-    )
+    conn.execute(f"update procrastinate_jobs set {ADMITTED} where id = ?", (job,))
     return ""
+
+
+def full_for(conn: Connection, limits: list[Limit], job: int) -> Wait | None:
+    """What a job must wait for."""
+    full = (one for one in limits if one.runs is not None and _driven(conn, one, job) >= one.runs)
+    if first := next(full, None):
+        return wait_for_runs(first)
+    return wait_for(conn, limits) if limits else None
 
 
 def put_back(

@@ -136,7 +136,7 @@ def put_job(
         raise StoreError("The store has no queue yet. Set it up with: interlock fleet init")
     later: Any = {"schedule_at": now + timedelta(seconds=after_s)} if after_s else {}
     whose = submitted(conn, run)
-    later["priority"], steps = _priority_and_steps(conn, run, whose, queue)
+    later["priority"], steps = priority_and_steps(conn, run, whose, queue)
     args = {"run": run, "steps": steps, "deaths": deaths}
     args |= {"user": whose.user, "workflow": whose.workflow}
     defer(conn, DRIVE, run, queue, args | ({} if model is None else {"model": model, "waits": 1}), **later)
@@ -164,7 +164,7 @@ def submitted(conn: Connection, run: str) -> Submitted:
     return Submitted(kept.get("user", ""), kept.get("priority", 0), workflow, queue or "")
 
 
-def _priority_and_steps(conn: Connection, run: str, whose: Submitted, queue: str) -> tuple[int, int]:
+def priority_and_steps(conn: Connection, run: str, whose: Submitted, queue: str) -> tuple[int, int]:
     """A place in the line of the run's priority, and how far the run is.
 
     Users take turns, each in the order of their own runs. Nobody who comes later gets in before the front of the line.
@@ -344,7 +344,8 @@ _PASSES = f"coalesce(cast(r.error as json) ->> 'type', 'died') in {PASSING}"
 _MAY_GO_ON = f"{_PASSES} and {_NOT_ASKED}"
 _IS_DUE = f"r.status not in ('done', 'cancelled') and {_MAY_GO_ON}"
 _STALLED = (
-    "w.id is null or w.last_heartbeat < now() - make_interval(secs => cast(:stalled as double precision))"
+    "coalesce(w.id is null and j.args ->> 'server' is null "
+    "or w.last_heartbeat < now() - make_interval(secs => cast(:stalled as double precision)), false)"
 )
 _SIGNS = "coalesce(l.epoch, 0), coalesce(l.beat, 0), coalesce(l.held, 0)"
 # Those with a job; those without one that wait for nobody, of whom only indexes are read; and those that are over,
@@ -355,7 +356,8 @@ with loose as materialized (
         select 1 from procrastinate_jobs t where t.lock = r.run and t.status in ('todo', 'doing'))
 )
 select r.run, j.id, r.queue, j.worker_id, {_STALLED}, {_SIGNS}
-from procrastinate_jobs j join runs r on r.run = j.lock and r.status = 'open' and r.queue is not null
+from procrastinate_jobs j join runs r on r.run = j.lock and r.status = 'open'
+    and (r.queue is not null or j.args ->> 'server' is not null)
 left join procrastinate_workers w on w.id = j.worker_id left join lease l on l.run = r.run
 where j.status = 'doing'
 union all

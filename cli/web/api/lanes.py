@@ -10,12 +10,13 @@ from typing import Any, cast
 from uuid import uuid4
 
 from interlock.cli.web import drives
-from interlock.cli.web.answers import RefusedError
+from interlock.cli.web.answers import RefusedError, submitted
 from interlock.cli.web.api import shown
 from interlock.cli.web.api.answers import part, texts
 from interlock.cli.web.api.assistants import Assistants, Chosen
 from interlock.cli.web.api.recorder import Call, begin_record, end_record, events_in
 from interlock.cli.web.api.threads import BUSY, Threads
+from interlock.cli.web.api.turns import TURN_S, Turns
 from interlock.cli.web.driver import Work
 from interlock.cli.web.guard import Person
 from interlock.engine.client import Options, RunRow, served
@@ -54,6 +55,7 @@ class Lanes:
         """Drive → process of those that this server follows."""
         self._stopping = set[str]()
         self._me = [*this_process()]
+        self._turns = Turns(self.client.options)
 
     async def begun(
         self, given: Mapping[str, Any], thread: Served, person: Person, protocol: bool = False
@@ -71,6 +73,7 @@ class Lanes:
             "status": "pending",
             "multitask_strategy": strategy,
             "by": person.name,
+            "submitted": submitted(self.client.options, part(given, "metadata"), person),
             "server": self._me,
             "kwargs": {**_kwargs(given, chosen), "stream_mode": [*modes], "protocol": protocol},
         }
@@ -151,27 +154,46 @@ class Lanes:
             row = self.client.exact(thread.run)
         if row is not None and row.workflow != graph:
             row = None  # another workflow is another run
-        if row is not None and field is not None and kwargs["checkpoint"].get("checkpoint_id"):
+        again = bool(one.body.get("again"))
+        if row is not None and field is not None and kwargs["checkpoint"].get("checkpoint_id") and not again:
             row = await self._forked(thread, row, kwargs["checkpoint"]["checkpoint_id"])
         run = row.run if row else self.client.new_id()
         before = self.client.checkpoints(run)[-1].step if row and self.client.checkpoints(run) else None
+        before = one.body["before"] if again else before
         served.change(self.home, "thread", thread.id, {}, run)
         call = _call(one, row is None, field)
-        work = Work(self._options(kwargs, row is None), run, graph, call=call)
+        work = Work(self._options(one, row is None), run, graph, call=call)
+        if not await self._turns.taken(one, run, graph, lambda: self.lasts(one.id)):
+            return
         try:
             await drives.begin(work, lambda child: self._started(one.id, child, before, run))
+            await self._ended(one.id, run)
         except InterlockError:
-            self._children.pop(one.id, None)
+            await self._over(one.id, run)
             raise
-        while self.alive(one.id):
-            await asyncio.sleep(_LOOK_S)
-        self._children.pop(one.id, None)
+        await self._over(one.id, run)
         now = served.served(self.home, "drive", one.id)
+        if now and now.body["status"] == "pending":  # a limit over all workers stopped it
+            return await self._drive(now)
         if now and now.body["status"] in BUSY:  # its process was killed
             self._failed(one, InterlockError(_KILLED))
         with suppress(InterlockError, KeyError):
             thread = self.about.find(one.thread)
             await asyncio.to_thread(self.about.shown, thread, self.about.of(thread))
+
+    async def _ended(self, drive: str, run: str) -> None:
+        """Wait for the end of a drive's process, and stop it if somebody cancels the run elsewhere."""
+        looked = time.monotonic()
+        while self.alive(drive):
+            await asyncio.sleep(_LOOK_S)
+            if time.monotonic() - looked > TURN_S:
+                looked = time.monotonic()
+                if await self._turns.is_cancelled(run) and self.alive(drive):
+                    self._children[drive].send_signal(signal.SIGINT)
+
+    async def _over(self, drive: str, run: str) -> None:
+        self._children.pop(drive, None)
+        await self._turns.leave(run)
 
     def _started(self, drive: str, child: drives.Child, before: int | None, run: str) -> None:
         """Note a drive's process, before that gets its work. Raises `InterlockError` if it was cancelled."""
@@ -182,7 +204,8 @@ class Lanes:
         about = {"status": "running", "before": before, "process": process, "begun": False}
         served.change(self.home, "drive", drive, about, run)
 
-    def _options(self, kwargs: Mapping[str, Any], new: bool) -> Options:
+    def _options(self, one: Served, new: bool) -> Options:
+        kwargs = one.body["kwargs"]
         given = {
             **kwargs["context"],
             **{
@@ -192,7 +215,7 @@ class Lanes:
             },
         }
         # Driven here, also where workers drive the page's runs: its stream is this process's.
-        here: Any = {"queue": "", "submitted": None}
+        here: Any = {"queue": "", "submitted": one.body.get("submitted") if new else None}
         options = replace(self.client.options, context=given or None, door="program", **here)
         return options if new else replace(options, workspace=None, approval_mode=None, mode=None)
 
@@ -250,7 +273,9 @@ class Lanes:
 
     def resume(self) -> None:
         """Go on with what a server that is gone left: drives that wait, and those that still work."""
-        for one in reversed(served.all_served(self.home, "drive")):
+        found = served.all_served(self.home, "drive")
+        self._turns.resume([one.run for one in found if one.body["status"] in BUSY])
+        for one in reversed(found):
             server = one.body.get("server")
             if one.body["status"] in BUSY and not (server and is_alive(Owner(*server))):
                 served.change(self.home, "drive", one.id, {"server": self._me})
@@ -271,9 +296,9 @@ class Lanes:
         self._children[one.id] = process = drives.Elsewhere(Owner(*one.body.get("process", _NOBODY)))
         while process.poll() is None or self._goes(one.run):
             await asyncio.sleep(_LOOK_S)
-        self._children.pop(one.id, None)
+        await self._over(one.id, one.run)
         now = served.served(self.home, "drive", one.id)
-        if now is None or now.body["status"] not in BUSY:
+        if now is None or now.body["status"] != "running":
             return
         if now.body.get("begun", True):
             self._failed(one, InterlockError(_KILLED))
@@ -357,4 +382,5 @@ def _call(one: Served, new: bool, field: str | None) -> Call:
         kwargs["checkpoint"],
         kwargs["protocol"],
         one.body.get("by", ""),
+        one.body.get("again", False),
     )

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 from interlock.cli.web.api import shown
 from interlock.cli.web.api.answers import dumped, plain
 from interlock.cli.web.api.protocol import protocol_events
-from interlock.engine.client import Client, Options, Outcome, Renderer, served, threads
+from interlock.engine.client import Client, Options, Outcome, Renderer, served, threads, turns
+from interlock.engine.client.fleet import is_on_server
 from interlock.graphs._tap import TAP
 from interlock.state.errors import InterlockError, RunError, bug
 
@@ -47,6 +48,8 @@ class Call:
     """Its stream is that of the second event protocol."""
     by: str = ""
     """Who asked; empty: the user whose server it is."""
+    again: bool = False
+    """A limit over all workers stopped it, and has room again."""
 
 
 def record_of(home: Path, drive: str) -> Path:
@@ -225,7 +228,8 @@ class Recorder:
             self.write("custom", event.model_dump(mode="json"))
 
     def close(self, status: str) -> None:
-        self.write("end", {"status": status})
+        if status != "pending":
+            self.write("end", {"status": status})
         self._file.close()
 
 
@@ -283,16 +287,23 @@ def end_record(home: Path, drive: str, error: Mapping[str, str] | None = None) -
 
 
 async def drive(options: Options, run: str, workflow: str, call: Call, live: Renderer) -> None:
-    """Drive a thread's run, and note in its rows how that ended."""
-    client, home = Client(options), options.home
+    """Drive a thread's run, and note in its rows how that ended; `pending`: a limit over all workers stopped it."""
+    home = options.home
+    options = turns.limited(options) if is_on_server(home) else options
+    client = Client(options)
     served.change(home, "drive", call.id, {"begun": True})
     recorder = Recorder(call, options, run)
-    status = "error"
+    status, waits = "error", dict[str, Any]()
     TAP.set(recorder.tap)
     try:
         outcome = await _driven(client, run, workflow, call, [live, recorder.emitted])
         status = _status(outcome)
-        if outcome.status == "failed":
+        if outcome.status in ("budget", "timeout") and (wait := turns.stopped_by(options, run)):
+            status = "error" if wait.seconds is None else "pending"
+            waits = {"again": True, "model": wait.model, "after_s": wait.seconds}
+            if wait.seconds is None:
+                recorder.fail(InterlockError(wait.why))
+        elif outcome.status == "failed":
             recorder.fail(
                 recorder.failed or InterlockError((outcome.error or {}).get("message", "It failed."))
             )
@@ -300,7 +311,7 @@ async def drive(options: Options, run: str, workflow: str, call: Call, live: Ren
         recorder.fail(recorder.failed or (error if isinstance(error, InterlockError) else bug(error)))
         raise
     finally:
-        served.change(home, "drive", call.id, {"status": status, "error": _error(recorder.failed)})
+        served.change(home, "drive", call.id, {"status": status, "error": _error(recorder.failed), **waits})
         recorder.close(status)
 
 
@@ -317,6 +328,8 @@ def _error(error: Exception | None) -> dict[str, str] | None:
 
 async def _driven(client: Client, run: str, workflow: str, call: Call, renderers: Any) -> Outcome:
     given: Any = call.input
+    if call.again:
+        return await client.go_on(run, renderers=renderers)
     if call.new:
         return await client.start(workflow, given or {}, renderers=renderers, run=run)
     if "resume" in call.command:

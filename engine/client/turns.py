@@ -1,0 +1,78 @@
+"""turns: limits over all workers, for runs that a server drives itself."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from interlock.engine.client.fleet import writing
+from interlock.engine.options import Options
+from interlock.engine.store import note_error, reading, turns
+from interlock.engine.store.queue import Submitted
+
+
+class Stopped(NamedTuple):
+    """A drive that a limit stopped."""
+
+    why: str
+    seconds: float | None
+    """Until the limit has room; None: it doesn't pass by itself."""
+    model: str
+    """Whose call had to wait."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The place in line of one run."""
+
+    home: Path
+    run: str
+
+    def line_up(self, workflow: str, whose: Mapping[str, Any], after_s: float | None) -> bool:
+        """`whose`: `Options.submitted`. `after_s`: seconds until the limit that stopped it has room.
+
+        False: the store has no queue, and so no limits.
+        """
+        by = Submitted(whose["user"], whose["priority"], workflow, "")
+        with writing(self.home) as conn:
+            return turns.put_turn(conn, self.run, by, after_s)
+
+    def take(self, model: str = "") -> str | None:
+        """What the run waits for; empty: it may be driven now; None: somebody cancelled it.
+
+        `model`: whose limit stopped it before.
+        """
+        with writing(self.home) as conn:
+            return turns.take_turn(conn, self.run, model)
+
+    def leave(self) -> None:
+        with writing(self.home) as conn:
+            turns.leave_turn(conn, self.run)
+
+    def is_stopped(self) -> bool:
+        """Whether somebody asked for the run's end."""
+        with reading(self.home) as conn:
+            assert conn is not None
+            return turns.is_stopped(conn, self.run)
+
+
+def leave_others(home: Path, runs: Collection[str]) -> None:
+    """Give back the turns that an earlier server of this host left, but those of these runs."""
+    with writing(home) as conn:
+        turns.leave_other_turns(conn, runs)
+
+
+def limited(options: Options) -> Options:
+    """Options of a drive whose model calls count for the limits over all workers."""
+    from interlock.engine.fleet.limited import FleetLimits
+
+    return replace(options, limited=FleetLimits())
+
+
+def stopped_by(options: Options, run: str) -> Stopped | None:
+    """What stopped a drive with `limited` options, if it was a limit; the run's row says so from now on."""
+    if options.limited is None or (wait := options.limited.wait) is None:
+        return None
+    with writing(options.home) as conn:
+        note_error(conn, run, wait.error)
+    return Stopped(wait.why, wait.seconds, options.limited.model)
