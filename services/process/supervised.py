@@ -121,7 +121,8 @@ class Supervised:
         `most`: limits on processes and bytes of memory, children included; 0: none. Raises `OSError`, `ValueError`.
         """
         self._heard, self._sandboxed = b"", mode.endswith("sandboxed")
-        self._mark, self._session = secrets.token_hex(8), 0
+        self._mark = secrets.token_hex(8)
+        self._session: int | None = None
         variables = [f"{name}={value}" for name, value in {**env, _MARK: self._mark}.items()]
         fields = [mode, *map(str, (GRACE_S, *most, len(variables))), *variables, *argv]
         if any("\0" in field for field in fields):
@@ -228,8 +229,8 @@ class Supervised:
                 self.error = value
 
 
-def orphans(mark: str, session: int) -> list[int]:
-    """List live processes that carry the mark, are in the session, or descend from one of these."""
+def orphans(mark: str, session: int | None) -> list[int]:
+    """List live processes that carry the mark, are in the session (None: not known), or descend from one of these."""
     found: set[int] = set()
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):

@@ -201,8 +201,9 @@ class Reaper:
             self.signal_group(signal.SIGKILL)
 
     def _kill_seen(self) -> None:
-        with suppress(*_GONE):  # at once: the search reads all of /proc
-            os.killpg(self._pid, signal.SIGKILL)
+        if self.ended is None:
+            with suppress(*_GONE):  # at once: the search reads all of /proc
+                os.killpg(self._pid, signal.SIGKILL)
         seen = _descendants(os.getpid()) if self._contained else {}
         groups = {*seen.values()} - {os.getpgrp()}
         for pid in (*(-group for group in groups), *seen):
@@ -210,6 +211,8 @@ class Reaper:
                 os.kill(pid, signal.SIGKILL)
 
     def signal_group(self, *signals: int) -> None:
+        if self.ended is not None and self._contained and self._pid not in _descendants(os.getpid()).values():
+            return  # nobody is left in it, and its number may be a stranger's by now
         for number in signals:
             with suppress(*_GONE):
                 os.killpg(self._group(), number)

@@ -169,6 +169,60 @@ def test_a_supervisor_told_to_end_takes_all_with_it(tmp_path: Path, marker: str)
         driver.wait()
 
 
+UNHEARD = """
+import asyncio, os, signal, subprocess, sys, time
+from pathlib import Path
+from interlock.services.process.supervised import SUPERVISORS, Supervised
+
+bystander = subprocess.Popen(["sleep", "1000"])
+SUPERVISORS.start()
+forks = SUPERVISORS._process.pid
+os.kill(forks, signal.SIGSTOP)
+command = Supervised(["true"], cwd=Path("/"), env={}, output=1, mode="once")
+os.kill(forks, signal.SIGKILL)
+asyncio.run(command.finished())
+command.close()
+print(command.lost, bystander.poll())
+bystander.kill()
+"""
+
+
+def test_a_supervisor_that_was_killed_before_it_said_a_word_takes_no_bystander_along() -> None:
+    """In a process table of its own, where the session of all that came from outside is 0, as a machine's first is."""
+    apart = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if shutil.which("unshare") is None or subprocess.run([*apart, "true"], check=False).returncode:
+        pytest.skip("no pid namespace can be made here")
+    words = [*apart, sys.executable, "-P", "-c", UNHEARD]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, check=False)
+    assert (done.returncode, done.stdout) == (0, "True None\n"), done.stderr
+
+
+COLLECTED = """
+import os, signal, time
+from interlock.services.process import supervisor
+
+assert supervisor._become_subreaper()
+pid = os.posix_spawnp("bash", ["bash", "-c", "setsid sleep 1000 & exit 0"], os.environ, setpgroup=0)
+reaper = supervisor.Reaper(pid, contained=True)
+while reaper.ended is None or pid in supervisor._descendants(os.getpid()).values():
+    reaper.reap()
+    time.sleep(0.01)
+sent, kill, killpg = [], os.kill, os.killpg
+os.kill = lambda whom, number: (sent.append(abs(whom)), kill(whom, number))
+os.killpg = lambda whom, number: (sent.append(whom), killpg(whom, number))
+reaper.signal_group(signal.SIGTERM)
+reaper.kill_all()
+print(reaper.empty, len(sent) > 0, pid in sent)
+"""
+
+
+def test_the_number_of_a_command_that_was_collected_is_sent_nothing() -> None:
+    """Its background process goes on for hours; by then the number may be a stranger's group."""
+    words = [sys.executable, "-P", "-c", COLLECTED]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, check=False)
+    assert (done.returncode, done.stdout) == (0, "True True False\n"), done.stderr
+
+
 def test_linux_has_nothing_to_note_about_escapes() -> None:
     assert escape_note() is None
 
