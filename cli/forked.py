@@ -135,7 +135,7 @@ class Forker:
                 with theirs:
                     self._process = subprocess.Popen(
                         [sys.executable, "-P", *self._program, str(theirs.fileno())],
-                        env={**imported_with(), "PATH": os.environ.get("PATH", os.defpath)},
+                        env={**imported_with(os.environ), "PATH": os.environ.get("PATH", os.defpath)},
                         cwd="/",
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.DEVNULL,
