@@ -143,23 +143,21 @@ def one(place: Place, dice: random.Random) -> list[str]:
 
 
 def killed(place: Place, dice: random.Random, words: Sequence[str]) -> list[str]:
-    """Kill one process of a start, at a random moment or once there is one; returns whose, or nothing: it had ended."""
+    """Kill one process of a start, some time after it appeared; returns whose, or nothing: it had ended."""
     (chosen,) = dice.choices([*VICTIMS], [often for often, _ in VICTIMS.values()])
     how, whom = chosen
-    warm, until = place.warm(), time.monotonic() + dice.uniform(0, place.takes[how])
+    warm = place.warm()
     starter = place.start(how, *words)
-    while time.monotonic() < until or not (found := VICTIMS[chosen][1](starter.pid, warm)):
-        if ended(starter.pid):
-            found = []
-            break
+    while not (found := VICTIMS[chosen][1](starter.pid, warm)) and not ended(starter.pid):
         time.sleep(0.003)
-    pid = dice.choice(found) if found else 0
-    hit = pid and not ended(pid)
-    if hit:
+    time.sleep(dice.uniform(0, place.takes[how] / (4 if whom == "supervisor" else 1)))
+    found = [pid for pid in VICTIMS[chosen][1](starter.pid, warm) if not ended(pid)]
+    pid = dice.choice(found) if found and not ended(starter.pid) else 0
+    if pid:
         os.kill(pid, signal.SIGKILL)
     said = starter.communicate(timeout=LONGEST_S)[1]
-    assert starter.returncode >= 0 or (hit and pid != warm), (how, whom, starter.returncode, said)
-    return [f"{how}: {whom}"] if hit else []
+    assert starter.returncode >= 0 or (pid and pid != warm), (how, whom, starter.returncode, said)
+    return [f"{how}: {whom}"] if pid else []
 
 
 def _gone(warm: int) -> None:
