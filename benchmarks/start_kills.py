@@ -148,7 +148,7 @@ def killed(place: Place, dice: random.Random, words: Sequence[str]) -> list[str]
     how, whom = chosen
     warm = place.warm()
     starter = place.start(how, *words)
-    while not (found := VICTIMS[chosen][1](starter.pid, warm)) and not ended(starter.pid):
+    while not VICTIMS[chosen][1](starter.pid, warm) and not ended(starter.pid):
         time.sleep(0.003)
     time.sleep(dice.uniform(0, place.takes[how] / (4 if whom == "supervisor" else 1)))
     found = [pid for pid in VICTIMS[chosen][1](starter.pid, warm) if not ended(pid)]
