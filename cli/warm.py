@@ -6,6 +6,7 @@ can't take over must be equal, else the start is an ordinary one. Linux only. St
 `socket` and `json` would take a third of it.
 """
 
+import marshal
 import os
 import signal
 import sys
@@ -112,7 +113,7 @@ def asked(conn: socket, argv: list[str]) -> tuple[int, str]:
     try:
         numbers = _descriptors()
         given = {"argv": argv, "env": {**os.environ}, "cwd": os.getcwd(), "umask": umask, "numbers": numbers}  # noqa: PTH109
-        os.write(request, repr({**given, "interpreter": interpreter()}).encode())
+        os.write(request, marshal.dumps({**given, "interpreter": interpreter()}))
         conn.sendmsg([HAND_OVER], [(SOL_SOCKET, SCM_RIGHTS, array("i", [request, *numbers]))])
         pid, answer = conn.recv(WORD), conn.recv(1_000)
         why = "" if answer == READY else answer.decode() or _SILENT
