@@ -78,7 +78,7 @@ class Place:
         (self.work / "script.json").write_text(json.dumps(SCRIPT))
         self._warm, self.known = 0, set[str]()
         self.takes = {how: self._taken(how) for how in HOW}
-        """How long a run takes that isn't killed."""
+        """About how long a run takes that isn't killed: corrected by each, as the machine may be busier or less busy."""
 
     def _taken(self, how: str) -> float:
         self.warm() if how == "warm" else None
@@ -153,6 +153,7 @@ def killed(place: Place, dice: random.Random, words: Sequence[str]) -> list[str]
     time.sleep(dice.uniform(0, place.takes[how] / (4 if whom == "supervisor" else 1)))
     found = [pid for pid in VICTIMS[chosen][1](starter.pid, warm) if not ended(pid)]
     pid = dice.choice(found) if found and not ended(starter.pid) else 0
+    place.takes[how] *= 1.1 if pid else 0.7
     if pid:
         os.kill(pid, signal.SIGKILL)
     said = starter.communicate(timeout=LONGEST_S)[1]
