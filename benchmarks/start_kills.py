@@ -78,7 +78,7 @@ class Place:
         (self.work / "script.json").write_text(json.dumps(SCRIPT))
         self._warm, self.known = 0, set[str]()
         self.takes = {how: self._taken(how) for how in HOW}
-        """About how long a run takes that isn't killed: corrected by each, as the machine may be busier or less busy."""
+        """About how long a run takes that isn't killed; each corrects it, as the machine may be busier."""
 
     def _taken(self, how: str) -> float:
         self.warm() if how == "warm" else None
