@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import termios
-from _socket import AF_UNIX, SCM_RIGHTS, SO_PEERCRED, SOCK_STREAM, SOL_SOCKET, socket
+from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
 from array import array
 from collections.abc import Mapping
 from contextlib import closing, suppress
@@ -90,6 +90,8 @@ def connected() -> socket | None:
 
 def peer_of(conn: socket) -> tuple[int, int]:
     """The process and the user at the other end."""
+    from _socket import SO_PEERCRED  # only Linux has it
+
     pid, user, _ = memoryview(conn.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)).cast("i")
     return pid, user
 
