@@ -55,6 +55,8 @@ def main() -> int:
         return fleet_figures.main()
     if args.namespaces and os.getuid() != 0:
         sys.exit("--namespaces makes networks and needs root.")
+    if args.sample and not args.namespaces:
+        print("Without network namespaces: the workers share this host's network and clock.")
     print(f"seed {args.seed}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # it ends what it started
     with contextlib.ExitStack() as stack:
@@ -171,7 +173,7 @@ def _shaken(args: argparse.Namespace, matrix: Matrix) -> int:
                 break
         if now - last_fault > _PATIENCE_S:
             break
-        time.sleep(0.2)
+        time.sleep(0.5)
     over.set()
     people.join()
     return _told(args, matrix, statuses, time.monotonic() - begun)
@@ -190,7 +192,7 @@ def _people(runs: int, matrix: Matrix, plan: list[str], over: threading.Event) -
             if number % 10 == 0:
                 break
         matrix.tried("decide", matrix.decide)
-        over.wait(0.3)
+        over.wait(0.5)
 
 
 def _told(args: argparse.Namespace, matrix: Matrix, statuses: dict[str, str], passed: float) -> int:
@@ -213,15 +215,24 @@ def _told(args: argparse.Namespace, matrix: Matrix, statuses: dict[str, str], pa
     if times:
         p50, p95 = times[len(times) // 2], times[int(len(times) * 0.95)]
         print(f"{len(times)} takeovers: p50 {p50:.1f} s, p95 {p95:.1f} s, longest {times[-1]:.1f} s")
+    clocks, misdated = matrix.clocks(), matrix.misdated()
+    print(
+        f"commands by how many minutes their host's clock was off: {json.dumps(dict(sorted(clocks.items())))}"
+    )
+    if misdated:
+        print(f"times that the database's clock never showed: {json.dumps(misdated)}")
     _explained(matrix, wrong)
     for pid in left:
         with contextlib.suppress(OSError):
             print("left:", pid, Path(f"/proc/{pid}/cmdline").read_bytes()[:200])
             os.kill(pid, signal.SIGKILL)
     unseen = [kind for kind, before in matrix.before.items() if seen[SIGNS[kind][1]] <= before]
-    if unseen or not times or not done:
+    nothing = bool(
+        unseen or not times or not done or {host.skew_s // 60 for host in matrix.hosts} - {*clocks}
+    )
+    if nothing:
         print(f"Nothing happened: faults that show in no log: {unseen}, {len(times)} takeovers, {done} done.")
-    return int(bool(any(wrong.values()) or left or unseen or not times or not done))
+    return int(any(wrong.values()) or bool(left or misdated) or nothing)
 
 
 def _stop(hosts: list[Host]) -> None:

@@ -27,7 +27,7 @@ KINDS = ("edit", "asks", "task", "server")
 """What a run does: edits and counts; the same, with approvals; in a subtask; by an MCP server, too."""
 _WORK = re.compile(r"work (\d+) (\w+)( part)?")
 _DRIVEN = re.compile(r"^(\w+): driven by process (\d+)$", re.MULTILINE)
-_FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
+_CLOCK = Path(__file__).with_name("fleet_clock.c")
 
 
 class Model(ThreadingHTTPServer):
@@ -66,7 +66,7 @@ class Model(ThreadingHTTPServer):
 def script(number: int, kind: str, count: Path) -> list[Any]:
     """What the model answers in a run, in order: calls, and a text at the end."""
     edit = {"name": "write_file", "args": {"file_path": f"made-{number}.txt", "content": f"{number}\n"}}
-    counts = f"sleep 0.{number % 9 + 1}; echo {number} >> {count}"
+    counts = f"sleep 0.{number % 9 + 1}; date +%s > clock; echo {number} >> {count}"
     command = {"name": "run_shell_command", "args": {"command": counts}}
     if kind == "task":
         task = {"name": "new_task", "args": {"mode": "code", "message": f"work {number} {kind} part"}}
@@ -169,14 +169,9 @@ class Host:
             return
         command = [*INTERLOCK, "worker", "--concurrency", str(self.concurrency), "--queue", QUEUE]
         if self.namespace:
-            clock = [
-                f"LD_PRELOAD={_FAKETIME}",
-                f"FAKETIME={self.skew_s:+d}",
-                "FAKETIME_DONT_FAKE_MONOTONIC=1",
-            ]
-            named = f'hostname host{self.number}; exec env "$@"'
+            named = f"hostname host{self.number}; {self._clock()} exec "
             apart = ["unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
-            inside = ["sh", "-c", named, "sh", *(clock if self.skew_s else []), *command]
+            inside = ["sh", "-ec", named + '"$@"', "sh", *command]
             command = ["ip", "netns", "exec", self.namespace, *apart, *inside]
         with (self.folder / f"worker{self.number}.log").open("ab") as log:
             self.worker = subprocess.Popen(
@@ -187,6 +182,19 @@ class Host:
                 stderr=log,
                 cwd=self.folder / "work",
             )
+
+    def _clock(self) -> str:
+        """What sets this host's clock: every program there loads it, also one with an environment of its own."""
+        if not self.skew_s:
+            return ""
+        etc = self.folder / f"etc{self.number}"
+        library = etc / "clock.so"
+        if not etc.exists():
+            etc.mkdir()
+            made = ["cc", "-O2", "-shared", "-fPIC", f"-DAHEAD={self.skew_s}", "-o", library, _CLOCK]
+            subprocess.run(made, check=True)
+            (etc / "ld.so.preload").write_text(f"{library}\n")
+        return f"mount -t overlay overlay -o lowerdir={etc}:/etc /etc;"
 
     def processes(self) -> list[int]:
         """The worker and everything below it, or in its process table; the worker's own first."""

@@ -128,7 +128,9 @@ class Matrix:
             else:
                 self.asked[request.run] += 1
                 self.note(f"{request.run}: {outcome} {fields['args']}")
-                decision = Decision(request.id, "proceed_once", text=outcome)
+                decision = Decision(
+                    request.id, "proceed_once" if outcome == "redo" else "reject", text=outcome
+                )
             self.tried("decide", partial(client.go_on_sync, request.run, decisions=[decision]))
         given_up = "select run from runs where run = any(%s) and status = 'failed' and error like %s"
         for (run,) in self.rows(given_up, [[*self.runs], '%"died"%']):
@@ -288,6 +290,26 @@ class Matrix:
         workers = "".join(log.read_text(errors="replace") for log in self.folder.glob("worker*.log"))
         logs = {"workers": workers, "server": (self.server.folder / "log").read_text(errors="replace")}
         return {words: logs[whose].count(words) for whose, words in SIGNS.values()}
+
+    def clocks(self) -> Counter[int]:
+        """By how many minutes the clock was off where a run's command ran → how many runs."""
+        told = [path for path in self.folder.glob("work/*/clock") if path.stat().st_size]
+        return Counter(round((int(path.read_text()) - path.stat().st_mtime) / 60) for path in told)
+
+    def misdated(self) -> dict[str, int]:
+        """Columns with times before the first row's, or after now, by the database's clock → how many."""
+        columns = self.rows(
+            "select table_name, column_name from information_schema.columns where table_schema = current_schema "
+            "and data_type = 'double precision' and column_name ~ '(^|_)(at|created|updated|started)$'"
+        )
+        ((begun,),) = self.rows("select at from store_version order by at limit 1")
+        off = "{0} < %s or {0} > extract(epoch from clock_timestamp()) + 2"
+        found = dict[str, int]()
+        for table, column in columns:
+            where = off.format(column)
+            ((count,),) = self.rows(f"select count(*) from {table} where {where}", [begun - 2])
+            found |= {f"{table}.{column}": count} if count else {}
+        return found
 
     def statuses(self) -> dict[str, str]:
         """Every run that was submitted → what its row says."""

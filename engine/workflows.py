@@ -22,10 +22,9 @@ from typing import Any
 from interlock.engine.graph_files import GraphFile, kept_graph, listed_in, named
 from interlock.engine.options import LISTING, WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
 from interlock.graphs import PIPELINES, offer, pipeline
-from interlock.graphs._factory import is_factory
 from interlock.graphs._langgraph import is_graph
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs.foreign import from_langgraph
+from interlock.graphs.foreign import from_langgraph, is_factory
 from interlock.services.config.settings import project_paths
 from interlock.services.trust import ProjectFile, ignored_line, is_trusted, shown_path
 from interlock.state.errors import (

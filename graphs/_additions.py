@@ -11,7 +11,8 @@ from dataclasses import replace
 from functools import cache
 from inspect import signature
 from itertools import pairwise
-from typing import Any, NamedTuple, cast, get_type_hints
+from types import MappingProxyType
+from typing import Any, NamedTuple, get_type_hints
 
 from langgraph.graph import END, START
 
@@ -33,9 +34,12 @@ from interlock.nodes.hooks import (
 )
 from interlock.nodes.requests import await_person
 from interlock.state.errors import RunError, UserError
-from interlock.state.node import node, spec_of
+from interlock.state.node import spec_of, specified
 from interlock.state.run import HookEvent, RunChannels
 from interlock.state.text import nearest
+
+_Declare = Callable[..., None]
+"""`Graph.node`, `Graph.edge` and their like."""
 
 
 def hooks(g: Graph, events: Mapping[HookEvent, tuple[Node, Mapping[str, str]]]) -> None:
@@ -75,13 +79,8 @@ def rooted_of(build: Callable[..., Graph], depth: int | None) -> Graph:
 
 def rooted(graph: Graph) -> Graph:
     """The same nodes and edges, wrapped in the session's."""
-    root = Graph(
-        graph.name,
-        _with_session(graph.state),
-        input=_with_session(graph.input or graph.state),
-        output=graph.output,
-        retired=graph.retired,
-    )
+    given = _with_session(graph.input or graph.state)
+    root = replace(graph, state=_with_session(graph.state), input=given)
     talks = "head" in get_type_hints(graph.state)
     root.node("session_start", session_start_in_talk if talks else session_start)
     root.node("session_end", session_end)
@@ -205,9 +204,6 @@ def built(build: Callable[..., Graph], change: Callable[[Graph], Graph]) -> Call
 
 
 def _placed(graph: Graph, processors: Sequence[Processor]) -> Graph:
-    from interlock.graphs import compress  # deferred: it uses `hooks` itself
-
-    made = _blank(graph)
     first: dict[str, str] = {}
     last: dict[str, str] = {}
     between: list[tuple[str, str]] = []
@@ -218,36 +214,21 @@ def _placed(graph: Graph, processors: Sequence[Processor]) -> Graph:
         way = [*names, subgraph] if side == "before" else [subgraph, *names]
         between += pairwise(way)
         (first if side == "before" else last)[subgraph] = names[0] if side == "before" else names[-1]
-    for processor in processors:
-        if processor.node is None:
-            made.subgraph(processor.name, compress.build)
-        else:
-            made.node(processor.name, processor.node)
-    for declare, arguments in graph.declared:
+
+    def change(declare: _Declare, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         if declare is Graph.edge:
-            source, target = cast(tuple[str, str], arguments)
-            made.edge(last.get(source, source), first.get(target, target))
-        elif declare is Graph.choose:
-            _choose(made, first, last, *arguments)
-        else:
-            declare(made, *arguments)
+            source, target = arguments
+            return last.get(source, source), first.get(target, target)
+        if declare is Graph.choose:
+            source, *router, targets = arguments
+            entered = {label: first.get(target, target) for label, target in targets.items()}
+            return last.get(source, source), *router, entered
+        return arguments
+
+    made = _rebuilt(graph, change, {p.name: p.node for p in processors})
     for source, target in between:
         made.edge(source, target)
     return made
-
-
-def _choose(
-    made: Graph,
-    first: Mapping[str, str],
-    last: Mapping[str, str],
-    source: str,
-    router: Any,
-    reads: Sequence[str],
-    labels: Sequence[str],
-    targets: Mapping[str, str],
-) -> None:
-    entered = {label: first.get(target, target) for label, target in targets.items()}
-    made.choose(last.get(source, source), router, reads, labels, entered)
 
 
 def with_node(chosen: Pipeline, place: str, other: Node, due: Callable[[], bool]) -> Pipeline:
@@ -280,28 +261,31 @@ def nondeterministic(chosen: Pipeline) -> dict[str, Node | None]:
 def with_replayed(chosen: Pipeline, name: str, replayed: Replayed) -> Pipeline:
     """Use the recorded writes of subgraph `name` instead of running it, while there are any."""
 
-    def change(graph: Graph) -> Graph:
-        made = _blank(graph)
-        for declare, arguments in graph.declared:
-            if declare is Graph.subgraph and arguments[0] == name:
-                arguments = (*arguments[:4], replayed)
-            declare(made, *arguments)
-        made.bounds |= graph.bounds
-        return made
+    def change(declare: _Declare, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        taken = declare is Graph.subgraph and arguments[0] == name
+        return (*arguments[:4], replayed) if taken else arguments
 
-    return replace(chosen, build=built(chosen.build, change))
+    return replace(chosen, build=built(chosen.build, lambda graph: _rebuilt(graph, change)))
 
 
-def _blank(graph: Graph) -> Graph:
-    return Graph(
-        graph.name,
-        graph.state,
-        input=graph.input,
-        output=graph.output,
-        retired=graph.retired,
-        labels=graph.labels,
-        asks=graph.asks,
-    )
+def _rebuilt(
+    graph: Graph,
+    change: Callable[[_Declare, tuple[Any, ...]], tuple[Any, ...]],
+    nodes: Mapping[str, Node | None] = MappingProxyType({}),
+) -> Graph:
+    """The same graph, but with other arguments for some of its declarations, and with these nodes; None: `compress`."""
+    from interlock.graphs import compress  # deferred: it uses `hooks` itself
+
+    made = replace(graph)
+    for name, function in nodes.items():
+        if function is None:
+            made.subgraph(name, compress.build)
+        else:
+            made.node(name, function)
+    for declare, arguments in graph.declared:
+        declare(made, *change(declare, arguments))
+    made.bounds |= graph.bounds
+    return made
 
 
 def _swapped(graph: Graph, place: str, other: Node, due: Callable[[], bool]) -> Graph:
@@ -313,17 +297,16 @@ def _swapped(graph: Graph, place: str, other: Node, due: Callable[[], bool]) -> 
         what = "subgraph" if inner else "node"
         has = ", ".join(names) or "none"
         raise UserError(f"{graph.name!r} has no {what} {name!r}.{hint} It has the {what}s: {has}.")
-    made = _blank(graph)
-    for declare, arguments in graph.declared:
-        if declare is Graph.node and (name, "") == (arguments[0], inner):
-            made.node(name, _either(f"{graph.name}.{name}", arguments[1], other, due))
-        elif declare is Graph.subgraph and arguments[0] == name:
-            subgraph: Graph = arguments[1] if isinstance(arguments[1], Graph) else arguments[1]()
-            made.subgraph(name, _swapped(subgraph, inner, other, due), *arguments[2:])
-        else:
-            declare(made, *arguments)
-    made.bounds |= graph.bounds
-    return made
+
+    def change(declare: _Declare, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        if declare is not kind or arguments[0] != name:
+            return arguments
+        if not inner:
+            return name, _either(f"{graph.name}.{name}", arguments[1], other, due)
+        subgraph: Graph = arguments[1] if isinstance(arguments[1], Graph) else arguments[1]()
+        return name, _swapped(subgraph, inner, other, due), *arguments[2:]
+
+    return _rebuilt(graph, change)
 
 
 def _either(where: str, old: Node, new: Node, due: Callable[[], bool]) -> Node:
@@ -335,18 +318,15 @@ def _either(where: str, old: Node, new: Node, due: Callable[[], bool]) -> Node:
             f"{where} has the labels {labels[0]}, the other function {labels[1]}. Expected the same."
         )
 
-    @node(
+    async def either(state: Any, runtime: Any) -> Any:
+        return await called(new if due() else old, state, runtime)
+
+    both = replace(
+        now,
         reads=(*dict.fromkeys((*was.reads, *now.reads)),),
         writes=(*dict.fromkeys((*was.writes, *now.writes)),),
-        labels=now.labels,
-        timeout_s=now.timeout_s,
-        retries=now.retries,
-        retry_wait_s=now.retry_wait_s,
         fusable=was.fusable,
         memoized=was.memoized,
         nondeterministic=was.nondeterministic,
     )
-    async def either(state: Any, runtime: Any) -> Any:
-        return await called(new if due() else old, state, runtime)
-
-    return either
+    return specified(either, both)

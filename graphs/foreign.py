@@ -6,11 +6,14 @@ handler that turns its nodes, models and tools into events (`_watch.py`), and re
 """
 
 import asyncio
+import contextlib
+import inspect
 import sys
 import sysconfig
+import threading
 import traceback
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +23,6 @@ from langgraph.errors import GraphDrained, NodeTimeoutError
 from pydantic.errors import PydanticUserError
 
 from interlock.graphs._asking import plain
-from interlock.graphs._factory import Factory, is_factory, opened, outline
 from interlock.graphs._given import check_given, context_of, model_of, prompt_of, taken
 from interlock.graphs._langgraph import (
     compiled_graph,
@@ -28,6 +30,7 @@ from interlock.graphs._langgraph import (
     is_graph,
     named_types,
     node_before,
+    server_runtime,
     time_limits,
     tool_nodes,
     with_saver,
@@ -42,6 +45,8 @@ from interlock.state.events import CustomEvent
 from interlock.state.run import WorkflowInput, WorkflowOutput
 from interlock.state.workflow import WorkflowContext
 
+Factory = Callable[..., Any]
+"""A function that makes a graph, as `langgraph.json` may name it: sync, async, or a context manager."""
 _INSIDE: ContextVar[bool] = ContextVar("inside a foreign graph", default=False)
 
 
@@ -304,3 +309,68 @@ def _is_library(file: str) -> bool:
 
 
 _OURS = Path(__file__).parents[1]
+
+
+def is_factory(found: object) -> bool:
+    """Whether it is a function: called, it should return a graph."""
+    return inspect.isroutine(found)
+
+
+@asynccontextmanager
+async def opened(factory: Factory, config: Mapping[str, Any], store: Any = None) -> AsyncGenerator[Any]:
+    """The compiled graph of one drive; a context manager stays open around it. Raises `SetupError` otherwise."""
+    async with AsyncExitStack() as stack:
+        made = _managed(factory)(*_arguments(factory, config, store))
+        made = await made if inspect.isawaitable(made) else made
+        if not is_graph(made) and hasattr(made, "__aenter__"):
+            made = await stack.enter_async_context(made)
+        elif not is_graph(made) and hasattr(made, "__enter__"):
+            made = stack.enter_context(made)
+        if not is_graph(made):
+            raise SetupError(
+                f"The function {factory.__name__!r} returned {made!r}; expected a StateGraph or an @entrypoint."
+            )
+        yield compiled_graph(made)
+
+
+def outline(factory: Factory) -> Any:
+    """Make the graph once, to see its input, nodes and types. Raises what the function raises, and `SetupError`."""
+    found: list[Any] = []
+
+    async def look() -> None:
+        async with opened(factory, {"configurable": {}}) as graph:
+            found.append(graph)
+
+    def run() -> None:
+        try:
+            asyncio.run(look())
+        except BaseException as error:  # raised again below, in the caller's thread
+            found.append(error)
+
+    thread = threading.Thread(target=run)  # the caller may have an event loop of its own
+    thread.start()
+    thread.join()
+    if isinstance(found[-1], BaseException):
+        raise found[-1]
+    return found[0]
+
+
+def _managed(factory: Factory) -> Factory:
+    if inspect.isasyncgenfunction(factory):
+        return asynccontextmanager(factory)
+    return contextlib.contextmanager(factory) if inspect.isgeneratorfunction(factory) else factory
+
+
+def _arguments(factory: Factory, config: Mapping[str, Any], store: Any) -> list[Any]:
+    """The config, and LangGraph's server runtime for a parameter of that name or type."""
+    given: list[Any] = []
+    for parameter in inspect.signature(factory).parameters.values():
+        if parameter.default is not parameter.empty or parameter.kind in _REST:
+            continue
+        kind = str(parameter.annotation)
+        wants_runtime = parameter.name == "runtime" or "ServerRuntime" in kind
+        given.append(server_runtime(store) if wants_runtime else dict(config))
+    return given
+
+
+_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

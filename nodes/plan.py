@@ -14,7 +14,6 @@ from interlock.state.calls import CallView, ToolResult
 from interlock.state.charts import ApprovalModeChart, mode_of, step
 from interlock.state.conversation import fresh_conversation
 from interlock.state.deps import Deps, to_its_end
-from interlock.state.errors import RunError
 from interlock.state.events import HandOver
 from interlock.state.main import MainState
 from interlock.state.messages import Message
@@ -91,11 +90,6 @@ async def hand_over(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     It gets the approved text, even if the file has changed since, and what restricts this run restricts it, too.
     """
     deps = runtime.context
-    if not state.get("plan_text"):  # approved under a version that didn't store the approved text
-        raise RunError(
-            f"Run {deps.info.run!r} doesn't hold the plan that was approved, only the file {state['plan_file']!r}, "
-            "which may have changed since. Plan again: interlock run plan '…'"
-        )
     prompt, text = (deps.transcript.message(state[key]).text for key in ("asked", "plan_text"))
     plan = ApprovedPlan(state["plan_file"], text, state["plan_steps"])
     modes = {name: state.get(name, "") for name in _KEPT}

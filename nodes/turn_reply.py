@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import cast, get_args
+from typing import cast
 
 from langgraph.runtime import Runtime
 
@@ -55,8 +55,6 @@ class StreamWatch:
         """`{kind, detail}`; empty: no loop. The reply's calls are recorded either way."""
         if reply.finish_reason == "abandoned":
             kind, _, detail = (reply.problem or "").partition(": ")
-            if not detail or kind not in get_args(Kind):  # recorded by an earlier version
-                return {"kind": "content", "detail": reply.problem or ""}
             return {"kind": kind, "detail": detail}
         if not self._loops:
             return {}
@@ -148,13 +146,15 @@ async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, StreamW
         failures=retry["failures"] if retry else 0,
         watch=watch.see,
     )
-    held = is_hooked(state, "AfterModel")
+    held, reply = is_hooked(state, "AfterModel"), None
     async for item in deps.models.stream(call, runtime.stream_writer):
         if isinstance(item, Reply):
-            return item, watch
-        if not held:
+            reply = item  # the last one: a stream that isn't read to its end is closed later, by a task of its own
+        elif not held:
             runtime.stream_writer(_shown(item))
-    raise RunError("The model's answer ended without a reply.")
+    if reply is None:
+        raise RunError("The model's answer ended without a reply.")
+    return reply, watch
 
 
 def _shown(item: TextDelta | ThoughtDelta) -> Event:

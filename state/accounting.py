@@ -1,6 +1,6 @@
 """accounting: settings of what a run costs, what is kept for how long, and who else is told of a run."""
 
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import BaseModel, Field, field_validator
 
@@ -9,6 +9,10 @@ from interlock.state.text import as_seconds
 
 class Section(BaseModel, extra="allow", populate_by_name=True):
     """A part of the settings. Unknown keys are kept."""
+
+    @classmethod
+    def default(cls) -> Self:
+        return cls.model_validate({})
 
 
 class Price(Section):

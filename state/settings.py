@@ -129,7 +129,7 @@ class ToolSettings(Section):
     """Command that prints declarations of further tools as JSON (gemini-cli)."""
     call_command: str = Field("", alias="callCommand")
     """Command that runs one of them: tool name as last argument, call arguments as JSON on stdin (gemini-cli)."""
-    shell: ShellSettings = Field(default_factory=lambda: ShellSettings.model_validate({}))
+    shell: ShellSettings = Field(default_factory=ShellSettings.default)
     max_concurrent_file_reads: int = Field(5, alias="maxConcurrentFileReads", ge=1)
     """Maximum files the task loop's model is told to read at once (Roo Code: 5)."""
     truncate_at: int = Field(40_000, alias="truncateToolOutputThreshold", gt=0)
@@ -156,9 +156,7 @@ class ContextSettings(Section):
     """Added to the task loop's system prompt."""
     use_agent_rules: bool = Field(True, alias="useAgentRules")
     """Include AGENTS.md in the task loop's system prompt."""
-    file_filtering: FileFiltering = Field(
-        default_factory=lambda: FileFiltering.model_validate({}), alias="fileFiltering"
-    )
+    file_filtering: FileFiltering = Field(default_factory=FileFiltering.default, alias="fileFiltering")
 
     @property
     def file_names(self) -> list[str]:
@@ -241,7 +239,7 @@ class McpServer(Section):
     """Tools that don't count, by the server's names; beats `includeTools`."""
     disabled: bool = False
     """Don't start the server."""
-    oauth: OAuthSettings = Field(default_factory=lambda: OAuthSettings.model_validate({}))
+    oauth: OAuthSettings = Field(default_factory=OAuthSettings.default)
 
 
 class HooksConfig(Section):
@@ -273,11 +271,9 @@ class SecuritySettings(Section):
     redact_secrets: bool = Field(True, alias="redactSecrets")
     """Replace known secrets with a mark in whatever is shown, sent to models or stored."""
     environment: EnvironmentSettings = Field(
-        default_factory=lambda: EnvironmentSettings.model_validate({}), alias="environmentVariableRedaction"
+        default_factory=EnvironmentSettings.default, alias="environmentVariableRedaction"
     )
-    folder_trust: FolderTrust = Field(
-        default_factory=lambda: FolderTrust.model_validate({}), alias="folderTrust"
-    )
+    folder_trust: FolderTrust = Field(default_factory=FolderTrust.default, alias="folderTrust")
 
 
 class TaskSettings(Section):
@@ -349,7 +345,7 @@ class GeneralSettings(Section):
     """Approval mode of a run that no flag sets."""
     vim_mode: bool = Field(False, alias="vimMode")
     """Use vi keys in a session."""
-    notify: NotifySettings = Field(default_factory=lambda: NotifySettings.model_validate({}))
+    notify: NotifySettings = Field(default_factory=NotifySettings.default)
 
     @field_validator("default_approval_mode", mode="before")
     @classmethod
@@ -369,32 +365,30 @@ class UiSettings(Section):
 class Settings(Section):
     """All settings, merged by precedence (`cli.md`, Files)."""
 
-    general: GeneralSettings = Field(default_factory=lambda: GeneralSettings.model_validate({}))
-    start: StartSettings = Field(default_factory=lambda: StartSettings.model_validate({}))
-    ui: UiSettings = Field(default_factory=lambda: UiSettings.model_validate({}))
-    model: ModelSettings = Field(default_factory=lambda: ModelSettings.model_validate({}))
+    general: GeneralSettings = Field(default_factory=GeneralSettings.default)
+    start: StartSettings = Field(default_factory=StartSettings.default)
+    ui: UiSettings = Field(default_factory=UiSettings.default)
+    model: ModelSettings = Field(default_factory=ModelSettings.default)
     models: dict[str, ModelEntry] = Field(default_factory=dict[str, ModelEntry])
     """Model name, alias or provider → what holds for it."""
-    tools: ToolSettings = Field(default_factory=lambda: ToolSettings.model_validate({}))
-    task: TaskSettings = Field(default_factory=lambda: TaskSettings.model_validate({}))
-    agents: AgentSettings = Field(default_factory=lambda: AgentSettings.model_validate({}))
-    security: SecuritySettings = Field(default_factory=lambda: SecuritySettings.model_validate({}))
-    store: StoreSettings = Field(default_factory=lambda: StoreSettings.model_validate({}))
-    fleet: FleetSettings = Field(default_factory=lambda: FleetSettings.model_validate({}))
-    telemetry: TelemetrySettings = Field(default_factory=lambda: TelemetrySettings.model_validate({}))
-    snapshots: SnapshotSettings = Field(default_factory=lambda: SnapshotSettings.model_validate({}))
-    ide: IdeSettings = Field(default_factory=lambda: IdeSettings.model_validate({}))
-    context: ContextSettings = Field(default_factory=lambda: ContextSettings.model_validate({}))
-    search: SearchSettings = Field(default_factory=lambda: SearchSettings.model_validate({}))
-    mcp: McpSettings = Field(default_factory=lambda: McpSettings.model_validate({}))
+    tools: ToolSettings = Field(default_factory=ToolSettings.default)
+    task: TaskSettings = Field(default_factory=TaskSettings.default)
+    agents: AgentSettings = Field(default_factory=AgentSettings.default)
+    security: SecuritySettings = Field(default_factory=SecuritySettings.default)
+    store: StoreSettings = Field(default_factory=StoreSettings.default)
+    fleet: FleetSettings = Field(default_factory=FleetSettings.default)
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.default)
+    snapshots: SnapshotSettings = Field(default_factory=SnapshotSettings.default)
+    ide: IdeSettings = Field(default_factory=IdeSettings.default)
+    context: ContextSettings = Field(default_factory=ContextSettings.default)
+    search: SearchSettings = Field(default_factory=SearchSettings.default)
+    mcp: McpSettings = Field(default_factory=McpSettings.default)
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict[str, McpServer], alias="mcpServers")
     processors: list[str] = Field(default_factory=list[str])
     """Python files with custom nodes around prompts, turns and tools; absolute, from `~/`, or in the workspace."""
     hooks: Any = Field(default_factory=dict[str, Any])
     """Event → definitions, from the last source only; `services/hooks` merges all sources."""
-    hooks_config: HooksConfig = Field(
-        default_factory=lambda: HooksConfig.model_validate({}), alias="hooksConfig"
-    )
+    hooks_config: HooksConfig = Field(default_factory=HooksConfig.default, alias="hooksConfig")
 
     def processor_files(self, root: Path, home: Path) -> list[Path]:
         return [home / name[2:] if name.startswith("~/") else root / name for name in self.processors]

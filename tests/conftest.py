@@ -158,6 +158,21 @@ def ends(request: pytest.FixtureRequest) -> Generator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Generator[None]:
+    """A command that runs in this process leaves the next test no variable, folder or handler of a signal."""
+    variables, folder = {**os.environ}, Path.cwd()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    if os.environ != variables:
+        os.environ.clear()
+        os.environ.update(variables)
+    os.chdir(folder)
+    for number, handler in handlers.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
+
+
 _FOLDERS = count()
 
 
@@ -176,8 +191,6 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     folder.mkdir()
     for name in _REMOVED:
         monkeypatch.delenv(name, raising=False)
-    # `--store` of a command run in this process sets the variable: only one that was set is put back.
-    monkeypatch.setenv("INTERLOCK_STORE", "")
     for name in [n for n in os.environ if n.startswith("INTERLOCK_") or n == "XDG_RUNTIME_DIR"]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(folder))

@@ -1,11 +1,16 @@
 """patience: how tests wait and count work, so that no result depends on how busy the machine is."""
 
+import asyncio
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from types import FrameType, SimpleNamespace
 from typing import Any
+
+import pytest
 
 HANG_S = 120.0
 """Seconds that only a hang takes: whatever a test waits for happens long before."""
@@ -24,6 +29,20 @@ def until(holds: Callable[[], object], what: str = "it") -> None:
         waited = time.monotonic() - begun
         assert waited < HANG_S, f"{what} never came"
         time.sleep(min(max(waited / 10, 0.002), 0.05))
+
+
+@contextmanager
+def interrupted_at_a_delay() -> Generator[None]:
+    """Press Ctrl-C when a scripted reply keeps a run waiting, however long the run took to ask for it."""
+
+    async def sleep(seconds: float) -> None:
+        if seconds:
+            os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(seconds)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("interlock.services.models.script.asyncio", SimpleNamespace(sleep=sleep))
+        yield
 
 
 def lines_run(deed: Callable[[], object]) -> int:

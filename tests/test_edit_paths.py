@@ -320,13 +320,6 @@ def test_where_edits_are_allowed_a_corrected_one_is_made_at_once(tmp_path: Path)
     assert text_of(options) == BEFORE.replace("sum(items)", "0")
 
 
-def test_an_edit_that_nobody_can_correct_is_answered_with_the_first_error(tmp_path: Path) -> None:
-    options, outcome = run_batch(tmp_path, batch(replace()), [NOTHING, fixer("nowhere", "x")])
-    (response,) = outcome.output["responses"]
-    assert response["error"]["type"] == "no_occurrence"
-    assert text_of(options) == BEFORE
-
-
 def test_an_edit_that_is_there_already_is_a_success_without_a_write(tmp_path: Path) -> None:
     given = batch(replace(new_string="    result = sum(items)"))
     options, outcome = run_batch(tmp_path, given, [NOTHING, fixer(done=True)])

@@ -15,6 +15,7 @@ from test_fleet import Worker, fleet
 
 from interlock.engine.store import Store, state_home
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.queue import hand_to_workers
 
 __all__ = ["fleet", "run"]
 
@@ -51,8 +52,14 @@ def test_users_take_turns_and_higher_priorities_come_first(fleet: Run, tmp_path:
     urgent = begin(fleet, tmp_path, "anna", "--priority", "5")
     shown = [(job["run"], job["user"], job["priority"]) for job in fleet("fleet", "--json").json["jobs"]]
     assert shown[1] == (urgent, "anna", 5)
+    with writing() as conn:  # its worker died with it, and came back to end its job
+        conn.execute("delete from procrastinate_jobs where lock = ?", (first[3],))
+        conn.execute(
+            "insert into steps values (?, 1, '', '', 'main', 'turn', 0, 0, '', '', '', 0, '')", (first[3],)
+        )
+        assert hand_to_workers(conn, first[3])
     order = [job[1] for _ in range(6) if (job := fetched())]
-    assert order == [urgent, first[1], bobs[0], first[2], bobs[1], first[3]]
+    assert order == [urgent, first[3], first[1], bobs[0], first[2], bobs[1]], "what has begun goes first"
 
 
 def test_a_run_over_the_limit_of_its_user_waits_without_a_process_until_another_ends(

@@ -1,14 +1,17 @@
 """`interlock -p` in a git repository, with a server that speaks Gemini's protocol: it reads, edits, tests, answers."""
 
 import json
+import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import execute
 from fake_gemini.fake import FakeGemini
+from patience import until
 
 TEST = (
     "import unittest\nfrom calc import add\n\n\nclass T(unittest.TestCase):\n"
@@ -69,6 +72,37 @@ def test_it_reads_edits_tests_and_answers(repository: Path, fake_gemini: FakeGem
     declared = {d["name"] for d in first.body["tools"][0]["functionDeclarations"]}
     assert {"read_file", "replace", "run_shell_command"} <= declared
     assert "OK" in json.dumps(fake_gemini.requests[3].contents[-1])
+
+
+def drives_supervisors() -> list[str]:
+    """Processes that fork for the commands of what this test started."""
+    found: list[str] = []
+    for pid in (p.name for p in Path("/proc").iterdir() if p.name.isdigit()):
+        with suppress(OSError):
+            if b"import supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found += [pid] if str(os.getpid()) in ancestors(pid)[1:] else []
+    return found
+
+
+def ancestors(pid: str) -> list[str]:
+    parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+    return [parent, *ancestors(parent)] if parent != "0" else []
+
+
+def test_what_forks_for_commands_starts_while_the_model_thinks(
+    repository: Path, fake_gemini: FakeGemini, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_gemini.play({"replies": [{"text": "Nothing to do."}], "default": {"text": "USER"}})
+    answered = fake_gemini.log
+
+    def thought(*asked: Any) -> int:
+        until(drives_supervisors, "the process that forks for commands")
+        return answered(*asked)
+
+    monkeypatch.setattr(fake_gemini, "log", thought)
+    done = interlock(repository, fake_gemini, "-m", "gemini-2.5-pro", "-p", "Anything?")
+    assert (done.returncode, done.stdout) == (0, "Nothing to do.\n"), done.stderr
+    until(lambda: not drives_supervisors(), "its end with the run")
 
 
 def test_json_and_stream_json_tell_the_same(repository: Path, fake_gemini: FakeGemini) -> None:

@@ -26,7 +26,6 @@ MAY_IMPORT = {
 }
 MODULES = sorted(p for room in MAY_IMPORT for p in (ROOT / room).rglob("*.py"))
 SERVICES_MAY_IMPORT = {
-    "faults": set[str](),
     "secrets": set[str](),
     "shell": set[str](),
     "files": {"secrets"},
@@ -41,7 +40,7 @@ SERVICES_MAY_IMPORT = {
     "hooks": {"config", "files", "policy", "process", "secrets", "shell"},
     "mcp": {"config", "files", "process", "toolset"},
     "snapshots": {"files"},
-    "index": {"files", "models", "secrets", "faults"},
+    "index": {"files", "models", "secrets"},
     "discovered": {"mcp"},
     "trust": {"config", "files", "hooks", "policy"},
 }

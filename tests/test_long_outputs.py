@@ -12,7 +12,6 @@ from test_compress import compressor, snapshot
 from test_paths import Replies, Stage, call
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
-from interlock.engine.diagrams import declared_edges
 from interlock.engine.store import runs as removal
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.damage import damage
@@ -152,7 +151,7 @@ def test_after_twenty_compressions_rules_todos_and_open_approvals_are_there(tmp_
     messages = sent(home, outcome.run)
     assert messages[0].role == "system" and len(messages[0].text) > 1000
     assert "RULE: tabs, not spaces & <never> push." in messages[1].text
-    told = next(m for m in messages if m.origin == "snapshot")
+    (told,) = (m for m in messages if m.origin == "snapshot")  # the earlier ones are merged into it
     assert "- [completed] understand the bug\n- [in_progress] write <the> & fix" in told.text
     assert [m.text for m in messages].count("please fix it") <= 1
     assert [p["tool_name"] for p in outcome.pending] == ["run_shell_command"]
@@ -169,21 +168,6 @@ def sent(home: Path, run: str) -> list[Any]:
     from interlock.engine.store.runs import messages_at
 
     return messages_at(home, run, str(state_at(home, run)["head"]))
-
-
-EDGES = {
-    ("turn", "check_limits", "mask_tool_outputs"),
-    ("turn", "mask_tool_outputs", "check_context"),
-    ("execute", "run_tool", "summarize"),
-    ("execute", "summarize", "respond"),
-}
-
-
-def test_every_edge_around_the_new_parts_is_taken_in_main(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "s", quiet())
-    outcome = drive(stage, [shell("seq 1 5000"), DONE, {"role": "summarizer", "text": "numbers"}])
-    assert declared_edges("main") >= EDGES
-    assert stage.taken(outcome) >= EDGES
 
 
 def test_the_journal_keeps_what_the_model_was_not_sent(tmp_path: Path) -> None:

@@ -288,7 +288,7 @@ def test_a_time_out_is_an_edge_or_ends_the_drive_by_name(tmp_path: Path) -> None
         "type": "run",
         "message": "own.fetch took longer than 0.05 s. Try again with: interlock resume",
     }
-    assert play(Stage(tmp_path / "again"), flaky(timeout_s=0.05, retries=2)).output["text"] == "after 3"
+    assert play(Stage(tmp_path / "again"), flaky(timeout_s=1.0, retries=2)).output["text"] == "after 3"
 
 
 class Colour(BaseModel):

@@ -103,7 +103,6 @@ class Scene:
     moves: tuple[Move, ...] = ()
     status: str = "done"
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
-    limits: dict[str, Any] = field(default_factory=dict[str, Any])
     says: str = ""
     """Appears in the conversation at the end."""
     file: str = "one\ntwo\n"
@@ -114,7 +113,6 @@ class Scene:
 DONE = {"text": "done"}
 SHELL = call("run_shell_command", command="echo ran")
 SCENES: dict[str, Scene] = {
-    "an answer at once": Scene([DONE]),
     "reads side by side": Scene(
         [{"tool_calls": [call("read_file", file_path="a.txt"), call("list_directory", dir_path=".")]}, DONE],
         says="two",
@@ -165,16 +163,6 @@ SCENES: dict[str, Scene] = {
     "an unknown outcome, left": Scene(
         [{"tool_calls": [SHELL]}, DONE], (crash_after_the_intent, reject), says="Unknown outcome"
     ),
-    "an empty answer, then a good one": Scene([{"text": ""}, DONE]),
-    "only empty answers": Scene([{"text": ""}] * 4, status="invalid_stream"),
-    "a limit of turns": Scene(
-        [{"tool_calls": [call("list_directory", dir_path=".")]}, DONE],
-        status="turn_limit",
-        limits={"max_turns": 1},
-    ),
-    "a window that is too small": Scene(
-        [DONE], status="context_overflow", settings={"model": {"tokenLimits": {"gemini-tiny": 5}}}
-    ),
     "a long output": Scene(
         [
             {"tool_calls": [call("run_shell_command", command="seq 1 5000")]},
@@ -183,10 +171,6 @@ SCENES: dict[str, Scene] = {
         ],
         (approve,),
         says="numbers up to 5000",
-    ),
-    "a turn alone": Scene([DONE], workflow="turn", input={"request": "hello"}, status="ok"),
-    "a turn alone with calls": Scene(
-        [{"tool_calls": [SHELL]}], workflow="turn", input={"request": "hello"}, status="calls"
     ),
     "a batch alone": Scene(
         [],
@@ -201,11 +185,8 @@ SCENES: dict[str, Scene] = {
 
 
 def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
-    fast = {"model": {"streamRetryDelay": 0, **scene.settings.get("model", {})}}
-    stage = Stage(folder, {**scene.settings, **fast}, scene.limits)
+    stage = Stage(folder, scene.settings)
     options = stage.options(scene.replies)
-    if "tokenLimits" in stage.settings["model"]:
-        stage.settings["model"]["tokenLimits"] = {options.model: 5}
     outcome = run_sync(scene.workflow, scene.input, options=options)
     for move in scene.moves:
         assert outcome.status == "waiting", outcome

@@ -464,13 +464,6 @@ def test_a_small_model_in_a_folder_gives_vectors_here(stage: Stage, tmp_path: Pa
     assert "remove_automobile" in outcome.output["results"][0]["code"]
 
 
-def test_a_model_that_is_not_there_is_told_of(stage: Stage, tmp_path: Path) -> None:
-    stage.settings = {"search": {"embeddings": f"model2vec:{tmp_path / 'none'}"}}
-    outcome = search(stage, index="only")
-    assert outcome.exit_code == 1
-    assert "model2vec" in (outcome.error or {})["message"]
-
-
 def static_model(folder: Path) -> None:
     """A model with the server's meanings, in model2vec's own format."""
     import numpy as np

@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,41 +69,12 @@ def stopped_after(process: Warm, come: Callable[[], bool], sent: int) -> Generat
         process.send_signal(signal.SIGCONT)
 
 
-def _more_than(home: Path, files: int) -> bool:
-    return len(stored(home)) > files
-
-
 def content(home: Path) -> list[Any]:
     sql = "select path, start, end, name, code from chunks join files on files.id = chunks.file"
     return sorted(rows(home, sql))
 
 
 SEARCH = ("run", "search", "answer_123_3", "--limit", "3", "--json")
-
-
-@pytest.mark.sweep
-def test_killed_while_it_indexes_it_goes_on_where_it_was(work: Path, tmp_path: Path) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    expected = ended(start(work, whole, *SEARCH))
-    assert expected["index"]["added"] == FILES
-    before: dict[int, str] = {}
-    arguments = SEARCH
-    for _ in range(6):
-        process = start(work, killed, *arguments)
-        with stopped_after(process, partial(_more_than, killed, len(before)), signal.SIGKILL):
-            process.ends()
-        now = stored(killed)
-        assert before.items() <= now.items(), "what was stored isn't indexed again"
-        before = now
-        if len(now) == FILES:
-            break
-        arguments = ("resume", "latest", "-o", "json")
-    again = ended(start(work, killed, *SEARCH))
-    assert again["index"]["added"] == FILES - len(before)
-    assert again["results"] == expected["results"]
-    assert content(killed) == content(whole)
-    assert before.items() <= stored(killed).items()
-    assert rows(killed, "pragma integrity_check") == [("ok",)]
 
 
 def test_a_killed_run_is_resumed_to_its_end(work: Path, tmp_path: Path) -> None:
@@ -120,6 +90,9 @@ def test_a_killed_run_is_resumed_to_its_end(work: Path, tmp_path: Path) -> None:
     after = stored(home)
     assert (len(after), before.items() <= after.items()) == (FILES, True), "what was stored is kept"
     assert rows(home, "pragma integrity_check") == [("ok",)]
+    undisturbed = tmp_path / "undisturbed"
+    assert ended(start(work, undisturbed, *SEARCH))["results"] == resumed["results"]
+    assert content(home) == content(undisturbed)
 
 
 def test_two_processes_search_while_one_indexes(work: Path, tmp_path: Path) -> None:

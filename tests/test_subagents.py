@@ -1,10 +1,12 @@
 """Sub-agents: what ends one, what it may call, what it returns, and every edge of its graph."""
 
+import asyncio
 import json
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from agent_runs.stage import REPORT, Replies, Stage, approve, call, complete, sa
 from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
 from interlock.engine.read.calls import agents
+from interlock.services.files.blobs import inflated
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
@@ -191,7 +194,7 @@ def test_an_agent_is_told_the_mandates_of_its_tools(
     outputs = stage.folder / "home/outputs"
     rows = stage.rows("select body, file from chain")
     records = [
-        (outputs / row["file"]).read_text() if row["file"] else bytes(row["body"]).decode() for row in rows
+        (outputs / row["file"]).read_text() if row["file"] else inflated(row["body"]).decode() for row in rows
     ]
     (system,) = [record for record in records if "# How this ends" in record]
     for part in EVERYBODY | CHANGING | OTHERS:
@@ -222,11 +225,14 @@ def test_fifteen_turns_are_enforced(tmp_path: Path) -> None:
     assert row["n"] == 16, "fifteen, and the one of the last chance"
 
 
-def test_a_turn_is_cut_when_the_time_is_up(tmp_path: Path) -> None:
+def test_a_turn_is_cut_when_the_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The interrupted reply is requested again, as the last chance."""
-    stage = Stage(tmp_path / "stage", [says("worker:0", DONE, delay_s=30)])
+    waits = iter([3600])
+    late = SimpleNamespace(sleep=lambda _: asyncio.sleep(next(waits, 0)))
+    monkeypatch.setattr("interlock.services.models.script.asyncio", late)
+    stage = Stage(tmp_path / "stage", [says("worker:0", DONE, delay_s=1)])
     write_agent(stage, "max_time_minutes: 0.01")
-    stage.run("subagent", {"agent": "worker", "prompt": "go", "limits": {"timeout_s": 4}})
+    assert stage.run("subagent", {"agent": "worker", "prompt": "go"}).status == "goal"
     warned = stage.rows("select count(*) as n from steps where node = 'recover'")
     assert warned[0]["n"] == 1
 

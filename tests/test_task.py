@@ -12,6 +12,7 @@ from agent_runs.stage import Replies, Stage, approve, call, of_hooks
 
 from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
+from interlock.services.files.blobs import inflated
 from interlock.state.errors import InputError
 from interlock.state.events import ErrorEvent, InvalidStream
 from interlock.state.messages import ToolCall
@@ -146,7 +147,9 @@ def test_a_model_that_calls_by_tags_is_told_the_tools_in_its_prompt_and_sees_its
     stage = Stage(tmp_path, replies)
     outcome = play(stage, [], protocol="xml")
     assert outcome.status == "done", outcome.error
-    told = "".join(str(row["body"]) for row in stage.rows("select body from chain where file is null"))
+    told = "".join(
+        inflated(row["body"]).decode() for row in stage.rows("select body from chain where file is null")
+    )
     kept = "".join(p.read_text() for p in (stage.folder / "home" / "outputs").iterdir())
     assert "<attempt_completion>" in told + kept
 

@@ -1,7 +1,6 @@
 """Path tests of `route`, `loop-check`, `next-speaker` and of how `turn` and `main` use them."""
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -327,7 +326,9 @@ def test_a_reply_that_ran_on_is_told_by_what_it_was(
     assert 1_000 < len(shown) < 2_500
 
 
-def test_why_this_model_is_told_kept_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_this_model_is_told_kept_and_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from interlock.cli.catalog import execute
 
     played = play(SCENES["an unknown model is replaced once"], tmp_path / "stage")
@@ -335,7 +336,7 @@ def test_why_this_model_is_told_kept_and_shown(tmp_path: Path, capsys: pytest.Ca
     assert (first.strategy, second.strategy) == ("default", "fallback")
     assert second.model.endswith("second.json")
     assert "first.json is unavailable for the rest of this run" in second.reason
-    os.environ["INTERLOCK_HOME"] = str(played.options.home)
+    monkeypatch.setenv("INTERLOCK_HOME", str(played.options.home))
     assert execute("show", [played.outcome.run]) == 0
     shown = capsys.readouterr().out
     assert "by fallback" in shown

@@ -59,23 +59,16 @@ class TextFile:
         while place >= 0:
             ends.append(place - len(ends))
             place = self.raw.find("\r\n", place + 2)
-        at = _Offsets(ends)
+
+        def at(offset: int) -> int:
+            return offset + bisect_left(ends, offset)  # `ends`: of the lines that end with CRLF, in `text`
+
         pieces: list[str] = []
         done = 0
         for start, end, new in spans:
             pieces += [self.raw[done : at(start)], self.endings(new)]
             done = at(end)
         return "".join([*pieces, self.raw[done:]])
-
-
-@dataclass(frozen=True)
-class _Offsets:
-    """Maps offsets in `text` to offsets in `raw`; `ends` are the positions of line ends that were CRLF."""
-
-    ends: Sequence[int]
-
-    def __call__(self, offset: int) -> int:
-        return offset + bisect_left(self.ends, offset)
 
 
 def decode(data: bytes) -> TextFile | None:

@@ -1,16 +1,19 @@
-"""_json_calls: calls as JSON in a model's text: one object a message, or what models write by habit.
+"""_json_calls: calls as JSON in a model's text: one object a message, or what models write by habit, and its schema.
 
-The object has a `call`, and `text` beside it if the model likes; or only `text`, the answer.
+The object has a `call`, and `text` beside it if the model likes; or only `text`, the answer. The schema of the next one
+is narrowed by what the model has seen and done: small models invent the text of files, name lines that don't exist, and
+repeat themselves. Only files that were read can be edited, at lines that they have; a tool whose call was repeated
+isn't offered until something has changed. A call that writes a file names only its path
+(`services/models/json_calls.py`).
 """
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from interlock.state.messages import Message, ToolCall, ToolDeclaration
 from interlock.state.names import WAIT
-from interlock.tools._json_schema import WRITES
 from interlock.tools._tags import as_text
 
 JsonCall = tuple[str, dict[str, Any]]
@@ -97,3 +100,138 @@ def as_call(value: Any, names: set[str]) -> JsonCall | None:
     if not isinstance(name, str) or name not in names or not isinstance(args, dict):
         return None
     return name, cast(dict[str, Any], args)
+
+
+_ENDS = frozenset({"attempt_completion", "complete_task"})
+"""Tools whose call ends the work: where one is offered, every message calls a tool."""
+_READ, _EDIT = "read_file", "replace"
+WRITES: Mapping[str, tuple[str, str]] = {
+    "write_file": ("file_path", "content"),
+    "write_to_file": ("path", "content"),
+}
+"""Tools that write a whole file → their arguments for its path and its text."""
+_SEARCHES = frozenset({"grep_search", "search_files"})
+_LOOKS = frozenset({_READ, "list_directory"}) | _SEARCHES
+_FAILED = re.compile(r"^(?:Exit Code|Signal): ", re.MULTILINE)
+"""A command that failed; its call succeeds nevertheless."""
+_RANGE = frozenset({"start_line", "end_line"})
+MOST_WHOLE = 80
+"""Lines of a file that is written anew: as code a 1.5B model found 6 of ten repairs at once, inside JSON 2 or 3."""
+MOST_LINES, _MOST_IN_BLOCK = 300, 20
+"""In longer files, and for longer blocks, `old_string` is free."""
+_MOST_BESIDE = 200
+"""Characters beside a call: before it calls anything, a small model tells at length what it has done."""
+
+
+class Seen:
+    """What the model knows of files, and what it did since something may have changed."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.files: dict[str, str | None] = {}
+        """Path → text; None: only a part is known."""
+        self.needs_range = False
+        """A file was shown in part, or a search named lines."""
+        self.output: tuple[str, str] | None = None
+        """The last command and what it printed, if no file was changed since."""
+        self.since: list[ToolCall] = []
+        """Calls since one that may have changed something: an edit, or a command that worked and isn't in this list."""
+        made = {call.id: call for message in messages for call in message.tool_calls}
+        for message in messages:
+            if message.role == "tool" and (call := made.get(message.tool_call_id or "")):
+                self._add(call, message)
+
+    def _add(self, call: ToolCall, result: Message) -> None:
+        args = {name: value for name, value in call.args.items() if isinstance(value, str)}
+        where, what = WRITES.get(call.name, ("file_path", ""))
+        path = args.get(where, "")
+        worked = result.status == "success"
+        may_change = worked and call.name not in _LOOKS | _ENDS and not _FAILED.search(result.text)
+        if may_change and not any(_same(call, earlier) for earlier in self.since):
+            self.since = []
+        self.since.append(call)
+        if call.name == _READ and worked:
+            whole = not result.text.startswith("[")
+            self.needs_range |= not whole
+            self.files[path] = result.text if whole else None
+        elif call.name in _SEARCHES:
+            self.needs_range |= worked
+        elif call.name in WRITES and worked:
+            self.files[path] = args.get(what)
+            self.since, self.output = [], None
+        elif call.name == _EDIT and path in self.files:
+            self.files[path] = _edited(self.files[path], args) if worked else None
+            self.since, self.output = ([], None) if worked else (self.since, self.output)
+        elif "command" in args:
+            self.output = (args["command"], result.text)
+
+    @property
+    def repeated(self) -> set[str]:
+        """The tools of calls that were made twice although nothing has changed since."""
+        calls = self.since
+        return {call.name for n, call in enumerate(calls) if any(_same(call, other) for other in calls[:n])}
+
+
+def _same(call: ToolCall, other: ToolCall) -> bool:
+    return (call.name, call.args) == (other.name, other.args)
+
+
+def _edited(text: str | None, args: Mapping[str, str]) -> str | None:
+    old, new = args.get("old_string", ""), args.get("new_string", "")
+    return text.replace(old, new) if text is not None and text.count(old) == 1 else None
+
+
+def schema_of(tools: Sequence[ToolDeclaration], messages: Sequence[Message] = ()) -> dict[str, Any]:
+    """The JSON Schema of the next answer."""
+    seen = Seen(messages)
+    offered = [tool for tool in tools if tool.name not in seen.repeated]
+    calls = [schema for tool in offered for schema in _call_schemas(tool, seen)]
+    called = _closed(
+        {"call": {"anyOf": calls}, "text": {"type": "string", "maxLength": _MOST_BESIDE}}, ["call"]
+    )
+    answers = [] if ends_with(tools) else [_closed({"text": {"type": "string"}})]
+    return {"anyOf": [called, *answers]}
+
+
+def _call_schemas(tool: ToolDeclaration, seen: Seen) -> Iterator[dict[str, Any]]:
+    known = {k: v for k, v in tool.parameters.get("properties", {}).items() if k != WAIT}
+    if tool.name == _READ and not seen.needs_range:
+        known = {k: v for k, v in known.items() if k not in _RANGE}
+    required = tool.parameters.get("required", ())
+    if tool.name in WRITES:
+        path, _ = WRITES[tool.name]
+        yield _call_schema(tool.name, {path: known[path]}, [path])
+        return
+    if tool.name != _EDIT:
+        yield _call_schema(tool.name, known, required)
+        return
+    for path, text in seen.files.items():
+        if text is not None and text.count("\n") < MOST_WHOLE:
+            continue
+        places = _places(text or "")
+        old = {"old_string": {**known["old_string"], "enum": places}} if places else {}
+        one = {**known, "file_path": {**known["file_path"], "enum": [path]}, **old}
+        yield _call_schema(tool.name, one, required)
+
+
+def _places(text: str) -> list[str]:
+    """What can be replaced in a short file: each line and block that stands there once."""
+    lines = text.splitlines()
+    if len(lines) > MOST_LINES:
+        return []
+    blocks = [block.strip("\n") for block in text.split("\n\n") if block.count("\n") < _MOST_IN_BLOCK]
+    return [part for part in dict.fromkeys([*lines, *blocks]) if part.strip() and text.count(part) == 1]
+
+
+def _call_schema(name: str, properties: Mapping[str, Any], required: Sequence[str]) -> dict[str, Any]:
+    return _closed({"name": {"type": "string", "enum": [name]}, "args": _closed(properties, required)})
+
+
+def _closed(properties: Mapping[str, Any], required: Sequence[str] | None = None) -> dict[str, Any]:
+    """An object of these properties and no others; `required`: None means all."""
+    needed = [*properties] if required is None else [*required]
+    return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
+
+
+def ends_with(tools: Sequence[ToolDeclaration]) -> str | None:
+    """The tool whose call ends the work, if there is one."""
+    return next((tool.name for tool in tools if tool.name in _ENDS), None)

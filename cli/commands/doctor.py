@@ -130,7 +130,7 @@ def _worker(home: Path) -> Iterator[Finding]:
 
 def _settings() -> Iterator[Finding]:
     from interlock.services.config.settings import load_settings
-    from interlock.services.models import check_credentials
+    from interlock.services.models.names import check_credentials
     from interlock.services.trust import is_trusted
 
     root, home = Path.cwd().resolve(), Path.home()

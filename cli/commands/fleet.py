@@ -13,7 +13,7 @@ from interlock.cli.parsing import Args, Parser, duration, flag, number
 from interlock.cli.render.events import call_mark
 from interlock.cli.render.output import counted, elapsed, err, out, show_json, show_table
 from interlock.engine.client import Client, Options, RunRow, state_home
-from interlock.engine.client.fleet import Fleet, FleetLimit, delivery, isolation, set_up_by_hand
+from interlock.engine.client.fleet import STALLED_S, Fleet, FleetLimit, delivery, isolation, set_up_by_hand
 from interlock.engine.client.words import call_facts
 from interlock.state.errors import EXIT_CODES, UserError
 from interlock.state.events import Event, MessageEvent, ToolResultEvent
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _BUSY = ("running", "queued")
 _LOOK_S = 0.5
-_STALLED_S = 12.0
-"""Seconds without a heartbeat after which a worker counts as gone."""
 _TIMED_OUT = 124
 
 
@@ -93,7 +91,7 @@ def fleet(args: Args) -> None:
         return err().print("The store and its queue are set up. Start a worker with: interlock worker")
     workers, jobs, requests = fleet.standing()
     queued = [job.age_s for job in jobs if not job.doing]
-    alive = sum(age < _STALLED_S for age in workers.values())
+    alive = sum(age < STALLED_S for age in workers.values())
     if args.json:
         facts = {"workers": alive, "queued": len(queued), "oldest_s": round(max(queued, default=0.0), 1)}
         return show_json({**facts, "open_requests": requests, "jobs": [job._asdict() for job in jobs]})
@@ -128,6 +126,8 @@ def logs_parser() -> Parser:
 def logs(args: Args) -> int:
     client = Client(Options(home=state_home()))
     run = client.run(args.run)
+    if args.follow and (waits := client.no_worker([run])):
+        err().print(waits)
     return asyncio.run(_logged(client, run.run, follows=args.follow))
 
 
@@ -171,6 +171,8 @@ def wait_parser() -> Parser:
 def wait(args: Args) -> int:
     client = Client.at_home()
     names = [client.run(name).run for name in args.runs]
+    if waits := client.no_worker(client.named_runs(names)):
+        err().print(waits)
     until = time.monotonic() + args.timeout if args.timeout else None
     left = [*names]
     while left:

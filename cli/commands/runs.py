@@ -66,6 +66,8 @@ def runs(args: Args) -> int | None:
     show_table(
         [_run_cells(row) for row in shown], ("run", "status", "changed", "tokens", "cost", "where", "what")
     )
+    if waits := client.no_worker(shown):
+        err().print(waits)
     if len(shown) < len(rows):
         err().print(
             "… older ones: interlock runs --all" + (f" --status {args.status}" if args.status else "")

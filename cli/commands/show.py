@@ -172,6 +172,7 @@ def _object(client: Client, run: RunRow) -> dict[str, Any]:
         "undone": [one._asdict() for one in client.undone(run.run)],
         "answered": list(client.answered(run.run)),
         "pending_approvals": [r.fields for r in client.requests(run.run)],
+        "no_worker": client.no_worker([run]),
     }
 
 
@@ -184,6 +185,8 @@ def run_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     yield f"  in {place(run.workspace)} · started {ago(run.created)} · changed {ago(run.updated)} · step {run.step}"
     if run.owner:
         yield f"  driven by {run.owner}"
+    if waits := client.no_worker([run]):
+        yield paint(f"  {waits}", "red")
     if run.error:
         yield paint(f"  {one_line(str(run.error.get('message', '')))}", "red")
     for part in (

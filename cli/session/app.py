@@ -71,7 +71,7 @@ class App:
         self.session.images = self.pastes.images
         self.buffer = self._input_buffer()
         self._search = SearchToolbar()
-        self._figures = Readings()
+        self._figures = Readings(options.home)
         self._hint, self._interrupted_at = "", -_AGAIN_S
         self._menu = MenuKeys(self.buffer, self._panel, self.session.failed, self.paint)
         self._above = ""
@@ -122,6 +122,7 @@ class App:
             for watch in watches:
                 watch.cancel()
             await self.session.close()
+            self._figures.close()
             self.output.write_raw((self._above + self.screen.finished()).replace("\n", "\r\n"))
             self.output.flush()
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from interlock.cli.driving import is_plain
 from interlock.engine.client import Options
@@ -96,15 +96,10 @@ Welcome to Interlock. It needs a model to work with:
 """
 _LOCAL = "http://localhost:11434/v1"
 """Ollama's address, unless another is set."""
-_WAIT_S = 30.0
 _LOADING_S = 300.0
 """A local server may have to read a model from disk first."""
 _SHOWN = 20
 _TRIAL = "This is a test of the connection. Answer with one word: ready"
-
-
-class _RefusedError(Exception):
-    """What is wrong with what was typed, in one line; the question is repeated."""
 
 
 @dataclass(frozen=True)
@@ -158,11 +153,11 @@ def _asked(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
 
 
 def _until_it_works(work: Callable[[], T], end: str = "\n") -> T:
-    """Repeat the work after each refusal, which is printed."""
+    """Repeat the work after each `UserError`, which is printed: what is wrong with what was typed, in one line."""
     while True:
         try:
             return work()
-        except _RefusedError as problem:
+        except UserError as problem:
             print(problem, end=end)
 
 
@@ -189,7 +184,7 @@ def _typed(prompt: str, default: str, check: Callable[[str], str]) -> str:
 def _one_of(*known: str) -> Callable[[str], str]:
     def check(text: str) -> str:
         if text not in known:
-            raise _RefusedError(f"{text!r} is neither {' nor '.join(known)}.")
+            raise UserError(f"{text!r} is neither {' nor '.join(known)}.")
         return text
 
     return check
@@ -198,7 +193,7 @@ def _one_of(*known: str) -> Callable[[str], str]:
 def _secret(prompt: str) -> str:
     key = _line(prompt, hidden=True).strip().strip("'\"")
     if not (key.isascii() and key.isprintable()) or " " in key:
-        raise _RefusedError("That is no key: a key has only letters, digits and signs, and no spaces.")
+        raise UserError("That is no key: a key has only letters, digits and signs, and no spaces.")
     return key
 
 
@@ -213,10 +208,7 @@ def _gemini(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
     def known(text: str) -> str:
         from interlock.services.models.names import resolve
 
-        try:
-            resolve(settings, text)
-        except UserError as error:
-            raise _RefusedError(str(error)) from None
+        resolve(settings, text)
         return text
 
     return _Chosen({GEMINI_KEYS[0]: key}, _typed("Model [auto: chosen for each prompt] ", "auto", known))
@@ -224,29 +216,29 @@ def _gemini(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
 
 def _gemini_tried(base: str, settings: "Settings") -> tuple[str, list[str]]:
     """A working key, and the models it gives access to."""
-    from interlock.services.models.probe import gemini_models
+    from interlock.services.models.probe import fetched, gemini_models
 
     if not (key := _secret("Key (isn't shown): ")):
-        raise _RefusedError("Paste the key, then press Enter; Ctrl-C leaves.")
-    models = _unless_refused(lambda: gemini_models(base, key))
+        raise UserError("Paste the key, then press Enter; Ctrl-C leaves.")
+    models = gemini_models(base, key)
     trial = settings.model.aliases.get("flash-lite", "")
     if models and trial not in models:
         trial = next((name for name in models if "flash" in name), models[0])
     print(f"Trying {trial} …")
     body = {"contents": [{"role": "user", "parts": [{"text": _TRIAL}]}]}
-    _fetched(f"{base}/v1beta/models/{trial}:generateContent", {"x-goog-api-key": key}, body)
+    fetched(f"{base}/v1beta/models/{trial}:generateContent", {"x-goog-api-key": key}, body, _LOADING_S)
     return key, models
 
 
 def _compatible(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
     from interlock.services.models.names import check_package
-    from interlock.services.models.probe import bearer
+    from interlock.services.models.probe import bearer, fetched
 
     try:
         check_package("openai:any")
     except UserError:
         install = f"{sys.executable} -m pip install langchain-openai"
-        raise _RefusedError(f"That needs a package that isn't installed. Run: {install}") from None
+        raise UserError(f"That needs a package that isn't installed. Run: {install}") from None
     usual = env.get("OPENAI_BASE_URL") or _LOCAL
 
     def server() -> tuple[str, str, list[str]]:
@@ -262,7 +254,7 @@ def _compatible(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
         model = _picked(models)
         print(f"Trying {visible(model)} …")
         body = {"model": model, "messages": [{"role": "user", "content": _TRIAL}]}
-        _fetched(f"{base}/chat/completions", bearer(key), body)
+        fetched(f"{base}/chat/completions", bearer(key), body, _LOADING_S)
         return model
 
     model = _until_it_works(answers)
@@ -272,15 +264,15 @@ def _compatible(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
 
 def _served(base: str, headers: Mapping[str, str]) -> tuple[str, list[str]]:
     """The base address, with `/v1` added if it was missing, and the models served there."""
-    from interlock.services.models.probe import object_of
+    from interlock.services.models.probe import fetched, object_of
 
     try:
-        found = _fetched(f"{base}/models", headers)
-    except _RefusedError:
+        found = fetched(f"{base}/models", headers)
+    except UserError:
         if base.endswith("/v1"):
             raise
         base = f"{base}/v1"
-        found = _fetched(f"{base}/models", headers)
+        found = fetched(f"{base}/models", headers)
     return base, [str(one["id"]) for one in map(object_of, found.get("data", [])) if "id" in one]
 
 
@@ -294,25 +286,11 @@ def _picked(models: Sequence[str]) -> str:
         if text.isdecimal() and 0 < int(text) <= len(models):
             return models[int(text) - 1]
         if not text or (models and text not in models):
-            raise _RefusedError("Give the number or the name of one of them." if models else "Give its name.")
+            raise UserError("Give the number or the name of one of them." if models else "Give its name.")
         return text
 
     first = models[0] if models else ""
     return _typed(f"Model [{visible(first)}] " if first else "Model: ", first, known)
-
-
-def _fetched(url: str, headers: Mapping[str, str], body: object = None) -> dict[str, Any]:
-    """The server's JSON response. Raises `_RefusedError` with its message, in one line."""
-    from interlock.services.models.probe import fetched
-
-    return _unless_refused(lambda: fetched(url, headers, body, _WAIT_S if body is None else _LOADING_S))
-
-
-def _unless_refused(work: Callable[[], T]) -> T:
-    try:
-        return work()
-    except UserError as error:
-        raise _RefusedError(str(error)) from None
 
 
 def _store(chosen: _Chosen, home: Path) -> None:

@@ -1,7 +1,6 @@
 """status: the line below the input: what runs, model, modes, context left, tokens, cost, branch, open requests."""
 
 import os
-import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 
 from interlock.cli.render.output import amount, one_line
 from interlock.cli.session.session import Session
-from interlock.engine.client.fleet import is_on_server
+from interlock.engine.client.following import changes
 from interlock.services.files.disk import read_file
 from interlock.state.errors import InterlockError
 
@@ -24,8 +23,6 @@ _MODES = {
     "auto_edit": ("accepts edits", "class:auto_edit"),
     "yolo": ("YOLO", "class:yolo"),
 }
-_ON_SERVER_S = 5
-"""Seconds between looks at a store that isn't a file."""
 _LONGEST_NAME = 28
 """Columns of a model's or branch's name."""
 
@@ -114,18 +111,17 @@ def git_branch(folder: Path) -> str:
 class Readings:
     """What a run's events don't tell; read in a thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, home: Path) -> None:
         self._known, self._window = Figures(), 0
         self._stamp: tuple[object, ...] = ()
+        self._changed = changes(home)
 
     def read(self, session: Session) -> bool:
-        """Read the figures; whether any has changed. While no run moves, it only checks a few files."""
+        """Read the figures; whether any has changed. While no run moves, it only asks the store whether one did."""
         before = self._known, self._window
         self._known = replace(self._known, branch=git_branch(session.workspace))
-        files = (session.home / name for name in ("interlock.db", "interlock.db-wal"))
-        often = time.monotonic() // _ON_SERVER_S if is_on_server(session.home) else 0
-        stamp = (session.run, session.answering or session.model, often, *map(_changed, files))
-        if stamp != self._stamp:
+        stamp = (session.run, session.answering or session.model)
+        if self._changed() or stamp != self._stamp:
             with suppress(InterlockError):
                 self._read(session, session.run)
             self._stamp = stamp
@@ -146,6 +142,9 @@ class Readings:
             spent = [one["usd"] for one in client.costs(run).values()]
             self._known = replace(self._known, usd=None if None in spent else sum(spent) or None)
 
+    def close(self) -> None:
+        self._changed.close()
+
     def of(self, session: Session) -> Figures:
         used = session.used
         window = used.window or self._window
@@ -159,10 +158,3 @@ class Readings:
             context_left=left,
             tokens=used.tokens,
         )
-
-
-def _changed(file: Path) -> int:
-    try:
-        return file.stat().st_mtime_ns
-    except OSError:
-        return 0

@@ -34,7 +34,9 @@ async def runs(page: Served, request: Request) -> Any:
     rows = await asyncio.to_thread(page.client.runs, status)
     about = ((row, f"{row.run} {row.workflow} {row.title} {row.workspace}".lower()) for row in rows)
     found = [row for row, text in about if all(word in text for word in words)]
-    return {"runs": [row._asdict() for row in found[first : first + _PAGE]], "total": len(found)}
+    shown = found[first : first + _PAGE]
+    waits = await asyncio.to_thread(page.client.no_worker, shown)
+    return {"runs": [row._asdict() for row in shown], "total": len(found), "no_worker": waits}
 
 
 async def requests(page: Served, request: Request) -> Any:
@@ -167,6 +169,7 @@ async def run(page: Served, request: Request) -> Any:
         "here": here,
         "costs": await asyncio.to_thread(page.client.costs, row.run),
         "resume": f"interlock resume {row.run}",
+        "no_worker": await asyncio.to_thread(page.client.no_worker, [row]),
     }
 
 

@@ -5,7 +5,7 @@ Used from the front end's own event loop; runs are driven in a thread beside it.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -213,16 +213,16 @@ class Conversation(Line):
 
     async def watch(self) -> None:
         """Watch for what others do to the run: decisions while they are asked here, and whole drives."""
-        changed = changes(self.home)
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            if not self.run or self._thread.busy or not changed():
-                continue
-            if self.busy:
-                self.front.still_asked({request.id for request in self.client.requests(self.run)})
-            elif self.client.run(self.run).status == "running":
-                self.status = "running"
-                self._spawn(self._errors_shown(self._settled))
+        with closing(changes(self.home)) as changed:
+            while True:
+                await asyncio.sleep(_LOOK_S)
+                if not self.run or self._thread.busy or not changed():
+                    continue
+                if self.busy:
+                    self.front.still_asked({request.id for request in self.client.requests(self.run)})
+                elif self.client.run(self.run).status == "running":
+                    self.status = "running"
+                    self._spawn(self._errors_shown(self._settled))
 
     async def _advanced(self, prompt: Given | None, decisions: Sequence[Decision]) -> Outcome:
         """Start or resume the run, and take over the outcome of whichever run carried on its work."""

@@ -13,7 +13,8 @@ from interlock.engine.read import named_runs
 from interlock.engine.store import Store, explained, reading
 from interlock.engine.store.database import address_of, placed
 from interlock.state.errors import SandboxError, UserError
-from interlock.state.text import nearest
+from interlock.state.names import GIT_QUEUE
+from interlock.state.text import elapsed, nearest
 
 if TYPE_CHECKING:
     from interlock.engine.fleet.worker import Start
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from interlock.engine.store.limits import Limit
     from interlock.engine.store.queue import Job
 
+STALLED_S = 12.0
+"""Seconds without a heartbeat after which a worker counts as gone."""
 _NAME = re.compile(r"[\w-]{1,40}", re.ASCII)
 _NO_SERVER = (
     "Workers drive runs that are in PostgreSQL, and this store is a file. Name the database with "
@@ -56,7 +59,7 @@ def copy_runs(home: Path, to: str, runs: Sequence[str]) -> list[str]:
 
 def repository_option(text: str, deliver: str) -> dict[str, str]:
     """`Options.repository` of `URL[@REF]`. Raises `UserError`."""
-    from interlock.engine.driver.submitted import as_option
+    from interlock.engine.driver.of_run import as_option
 
     return as_option(text, deliver)
 
@@ -68,6 +71,36 @@ def delivery(home: Path, run: str) -> tuple[bool, str]:
     with reading(home) as conn:
         assert conn is not None
         return delivery(conn, run)
+
+
+def no_worker(home: Path, queued: Sequence[str]) -> str:
+    """`Views.no_worker` of queued runs."""
+    from interlock.engine.store.queue import unserved
+
+    if not is_on_server(home):
+        return ""
+    with reading(home) as conn:
+        assert conn is not None
+        found = unserved(conn, queued, STALLED_S)
+    if not found:
+        return ""
+    queue, waits_s = max(found, key=lambda one: one[1])
+    who = "a queued run waits" if len(found) == 1 else f"{len(found)} queued runs wait, the first"
+    return (
+        f"No worker is alive: {who} for {elapsed(waits_s)}. Start one with: interlock worker{_serving(queue)}"
+    )
+
+
+def _serving(queue: str) -> str:
+    """What to say to `interlock worker`, so that it serves this queue."""
+    from interlock.engine.store.queue import host_queue
+
+    if queue == GIT_QUEUE:
+        return " --workspaces DIR"
+    own_host, _, host = queue.partition("host:")
+    if own_host or not host:
+        return f" --queue {queue}"
+    return "" if queue == host_queue() else f" (on the host {host})"
 
 
 def is_on_server(home: Path) -> bool:

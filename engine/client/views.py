@@ -1,7 +1,7 @@
 """views: everything that a front end looks at, as the typed rows that `--json` prints. Imports neither LangGraph nor
 pydantic until the content of messages or files is asked for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -61,7 +61,10 @@ def settings_of(folder: Path) -> "Settings":
 
 
 def later(find: Callable[[], Callable[Concatenate[Path, P], R]]) -> Callable[Concatenate["Views", P], R]:
-    """A method that asks a function about the client's state directory; it is found when it is called."""
+    """A method that calls a function with the client's state directory first.
+
+    `find` returns the function; it isn't called before the method is, so that no import comes early.
+    """
 
     def method(self: "Views", *args: P.args, **kwargs: P.kwargs) -> R:
         return find()(self.home, *args, **kwargs)
@@ -72,7 +75,7 @@ def later(find: Callable[[], Callable[Concatenate[Path, P], R]]) -> Callable[Con
 def of_run(
     find: Callable[[], Callable[Concatenate[Path, RunRow, P], R]],
 ) -> Callable[Concatenate["Views", str, P], R]:
-    """As `later`, of one that takes a run's row."""
+    """As `later`, of a function that takes a run's row next: the method takes the run's name, and finds the row."""
 
     def method(self: "Views", run: str, *args: P.args, **kwargs: P.kwargs) -> R:
         return find()(self.home, self.run(run), *args, **kwargs)
@@ -199,6 +202,14 @@ class Views:
             return ""
         with at_hand(self.home, row, files=not all(one.after for one in chosen)) as here:
             return files.diff_of(self.home, here, chosen)
+
+    def no_worker(self, rows: Sequence[RunRow]) -> str:
+        """A line on those of these runs that wait because no worker is alive; empty if none does."""
+        if not (queued := [row.run for row in rows if row.status == "queued"]):
+            return ""
+        from interlock.engine.client.fleet import no_worker
+
+        return no_worker(self.home, queued)
 
     def workflow(self, name: str, with_own_nodes: bool = False) -> "Pipeline":
         """A workflow of ours, or of the user, also with the nodes that settings add. Raises `InterlockError`."""

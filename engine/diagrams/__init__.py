@@ -9,9 +9,8 @@ from functools import cache
 from pathlib import Path
 
 from interlock.engine.diagrams.graphviz import dot, legend
-from interlock.engine.diagrams.opened import opened
 from interlock.engine.diagrams.path import RunPath, path_of, run_path
-from interlock.engine.diagrams.picture import png, raster, svg
+from interlock.engine.diagrams.picture import opened, png, raster, svg
 from interlock.engine.diagrams.shape import (
     GROUPS,
     Diagram,

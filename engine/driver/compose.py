@@ -28,10 +28,11 @@ from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS, age
 from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.reply import HookEnvironment
-from interlock.services.models import ChatModels
+from interlock.services.models.chat import ChatModels
 from interlock.services.policy.modes import mode_tools
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.process.processes import SupervisedProcesses
+from interlock.services.process.supervised import SUPERVISORS
 from interlock.services.toolset import BuiltinToolset
 from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Deps, RunInfo, Token
@@ -374,6 +375,7 @@ def _models(
         budget=budget,
         redact=prepared.redact,
         facts=prepared.facts,
+        on_commands=SUPERVISORS.start_ahead,
     )
 
 

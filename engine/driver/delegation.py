@@ -19,7 +19,7 @@ from interlock.engine.store.runs import ALPHABET, NewRun, insert_child
 from interlock.prompts import render
 from interlock.services.context.definitions import names_server_tool, own_tools
 from interlock.services.files.filesystem import write_atomically
-from interlock.services.models import ChatModels
+from interlock.services.models.chat import ChatModels
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView

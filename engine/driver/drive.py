@@ -23,7 +23,7 @@ from interlock.engine.store.steps import StepLog
 from interlock.graphs._langgraph import is_internal, lost_nodes
 from interlock.graphs._pipeline import Compiled, Graph, Pipeline
 from interlock.graphs.foreign import Foreign, NodeError
-from interlock.services.models import turn_tracing_off
+from interlock.services.models.names import turn_tracing_off
 from interlock.state.deps import RunInfo
 from interlock.state.errors import InterlockError, RunError
 from interlock.state.task import CHILD
@@ -69,24 +69,25 @@ class Drive:
         """Interrupts that waited when it last looked for answers."""
         self.halted = set[str]()
         """Breakpoints of a foreign graph that nobody has let it pass yet."""
-        self._stack = ExitStack()
         self._loop = asyncio.get_running_loop()
         self.conn = store.connect_driver()
-        self._stack.callback(self.conn.close)
-        fence(self.conn, lease)
-        steps = StepLog(prepared.redact, self.conn, lease.run)
-        raise_id_clock(self.conn, lease.run)
-        options, info = prepared.options, _info(prepared, lease.run, pipeline.name)
-        turn_tracing_off()  # the environment could make LangGraph send its runs to a tracing service
-        connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse, lease.epoch)
-        self.services = rewired(compose(prepared, info, store, connections))
-        self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
-        if isinstance(self._saver, ForeignSaver):
-            self._saver.stores(self.services.deps.effects)
-        self._graph = pipeline.declared(prepared.settings.agents.max_depth)
-        self.app: Compiled = self._graph.compile(self._saver)
-        thread = {**(options.context or {}), "thread_id": lease.run}
-        self.config: Any = {"configurable": thread, "recursion_limit": RECURSION_LIMIT}
+        with ExitStack() as stack:
+            stack.callback(self.conn.close)
+            fence(self.conn, lease)
+            steps = StepLog(prepared.redact, self.conn, lease.run)
+            raise_id_clock(self.conn, lease.run)
+            options, info = prepared.options, _info(prepared, lease.run, pipeline.name)
+            turn_tracing_off()  # the environment could make LangGraph send its runs to a tracing service
+            connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse, lease.epoch)
+            self.services = rewired(compose(prepared, info, store, connections))
+            self._saver = saver_for(pipeline, self.conn, steps, self.services.deps.approvals, store.path)
+            if isinstance(self._saver, ForeignSaver):
+                self._saver.stores(self.services.deps.effects)
+            self._graph = pipeline.declared(prepared.settings.agents.max_depth)
+            self.app: Compiled = self._graph.compile(self._saver)
+            thread = {**(options.context or {}), "thread_id": lease.run}
+            self.config: Any = {"configurable": thread, "recursion_limit": RECURSION_LIMIT}
+            self._stack = stack.pop_all()
 
     def refuse(self, why: str, kind: str) -> None:
         """Stop because a budget is used up."""

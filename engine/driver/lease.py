@@ -15,7 +15,7 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.database import address_of
 from interlock.engine.store.leases import LeaseRow, beat, give_back, read_lease, take
 from interlock.services.process.identity import Owner, is_alive, this_process
-from interlock.state.errors import BusyError
+from interlock.state.errors import BusyError, InterlockError
 
 _BEAT_S = 2.0
 """Longest time between heartbeats; also how long a challenger waits to learn that an owner is well."""
@@ -30,7 +30,7 @@ class Lease:
 
     def __init__(
         self,
-        conn: Connection,
+        connect: Callable[[], Connection],
         run: str,
         owner: Owner,
         epoch: int,
@@ -38,7 +38,10 @@ class Lease:
         lost: Callable[[], None],
         alone_s: float | None = None,
     ) -> None:
-        """`alone_s`: seconds without the store after which it counts as lost; None: it keeps the run."""
+        """`connect`: makes a connection that nothing else uses.
+
+        `alone_s`: seconds without the store after which it counts as lost; None: it keeps the run.
+        """
         self.run = run
         self.owner = owner
         self.epoch = epoch
@@ -46,7 +49,8 @@ class Lease:
         """Another process took the run over, or it was removed."""
         self.held = True
         """Neither lost nor released."""
-        self._conn, self._beat_s, self._on_lost, self._alone_s = conn, beat_s, lost, alone_s
+        self._connect, self._conn = connect, connect()
+        self._beat_s, self._on_lost, self._alone_s = beat_s, lost, alone_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"heartbeat {run}", daemon=True)
         self._thread.start()
@@ -58,7 +62,7 @@ class Lease:
         self._thread.join()
 
     def _keep(self) -> None:
-        """Send heartbeats until released or lost, on a connection that nothing else uses."""
+        """Send heartbeats until released or lost."""
         heard = time.monotonic()
         try:
             while not self._stop.wait(self._beat_s):
@@ -69,10 +73,32 @@ class Lease:
                 if taken is False or self._is_alone(heard):
                     self.lost, self.held = True, False
                     self._on_lost()
+                    if taken is None:
+                        self._insist(self._alone_s or 0)
                     return
-            give_back(self._conn, self.run, self.epoch)
+            if give_back(self._conn, self.run, self.epoch) is None:
+                self._insist(self._beat_s)
         finally:
             self._conn.close()
+
+    def _insist(self, after_s: float) -> None:
+        """Give the run back once the store takes it: whoever drives it next would end this process as a silent owner.
+
+        `after_s`: not before, so that what it drove has ended.
+        """
+
+        def insist() -> None:
+            time.sleep(after_s)
+            taken = None
+            while taken is None:
+                try:
+                    with closing(self._connect()) as conn:
+                        taken = give_back(conn, self.run, self.epoch)
+                except InterlockError:
+                    taken = None if self._alone_s else False  # a store in a file is gone for good
+                time.sleep(self._beat_s)
+
+        threading.Thread(target=insist, name=f"return of {self.run}", daemon=True).start()
 
     def _is_alone(self, heard: float) -> bool:
         """It has been without the store for so long that another host may take the run over: what runs must end."""
@@ -104,8 +130,12 @@ async def acquire(
         if isinstance(epoch, LeaseRow):
             raise _busy(run, epoch)
     alone_s = stale_after_s * _ALONE if address_of(store.path) else None
-    beats = store.connect(patience_s=_PATIENCE_S)
-    return Lease(beats, run, me, epoch, min(stale_after_s / 6, _BEAT_S), on_lost, alone_s)
+
+    def connect() -> Connection:
+        with explained(store.path):
+            return store.connect(patience_s=_PATIENCE_S)
+
+    return Lease(connect, run, me, epoch, min(stale_after_s / 6, _BEAT_S), on_lost, alone_s)
 
 
 async def _outlive(

@@ -8,8 +8,8 @@ from typing import Any
 from langgraph.types import StateSnapshot
 
 from interlock.engine.driver.drive import Drive
+from interlock.engine.driver.of_run import WORKER
 from interlock.engine.driver.prepare import RunConfig
-from interlock.engine.driver.submitted import WORKER
 from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, waiting_requests
 from interlock.engine.store import Store, diagnosed, keep_option, note_error, read_options

@@ -22,9 +22,8 @@ from interlock.services.context.definitions import Skill, load_agents, load_skil
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.services.hooks.configured import Hook, HookBook, event_named, load_hooks
 from interlock.services.mcp.remote import TokenFile
-from interlock.services.models import check_credentials
 from interlock.services.models.facts import ModelFacts
-from interlock.services.models.names import resolve
+from interlock.services.models.names import check_credentials, resolve
 from interlock.services.policy.load import ADMIN_FOLDERS, Places, read_files, rule_files, user_folder
 from interlock.services.policy.modes import PROJECT_FILE, ModeBook, load_modes
 from interlock.services.policy.policy import RulePolicy

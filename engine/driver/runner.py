@@ -13,7 +13,16 @@ from interlock.engine.driver.drive import Drive, is_due
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.driver.notify import announced, watched
-from interlock.engine.driver.of_run import kept_options, with_own_nodes, workflow_of
+from interlock.engine.driver.of_run import (
+    WORKER,
+    check_prompt,
+    kept_options,
+    needs_model,
+    place_of,
+    submitted,
+    with_own_nodes,
+    workflow_of,
+)
 from interlock.engine.driver.outcome import (
     answered,
     conclude,
@@ -45,7 +54,6 @@ from interlock.engine.driver.prepare import (
     without_secrets,
 )
 from interlock.engine.driver.stop import Stop
-from interlock.engine.driver.submitted import WORKER, check_prompt, needs_model, place_of, submitted
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, find_run
 from interlock.engine.store import Store, diagnosed, first_input, keep_option

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from interlock import engine
-from interlock.engine.driver.submitted import WORKER
+from interlock.engine.driver.of_run import WORKER
 from interlock.engine.fleet.checkout import Checkout, check_out, workspaces_of
 from interlock.engine.fleet.delivery import deliver
 from interlock.engine.fleet.limited import FleetLimits

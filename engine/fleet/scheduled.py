@@ -1,7 +1,6 @@
 """scheduled: keeps what a schedule starts, and starts a run of it when its time has come, in a process of its own."""
 
 import asyncio
-import hashlib
 import os
 import sys
 import threading
@@ -12,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from interlock import engine
-from interlock.engine.driver.of_run import restored
-from interlock.engine.driver.submitted import WORKER
+from interlock.engine.driver.delegation import linked_id
+from interlock.engine.driver.of_run import WORKER, restored
 from interlock.engine.fleet.job import TRY_AGAIN, leave_with_worker
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import exact_run
 from interlock.engine.store import Store, diagnosed, reading, schedules
-from interlock.engine.store.runs import ALPHABET
 from interlock.engine.store.schedules import Schedule
 from interlock.state.errors import BusyError, InterlockError, StoreError
 
@@ -67,8 +65,7 @@ def main(name: str, due: str, at: str) -> int:
 
 def _started(home: Path, schedule: Schedule, due: str) -> tuple[str, str]:
     """The run that was started last, and why none was now."""
-    digest = hashlib.sha256(f"{schedule.name} at {due}".encode()).digest()
-    run = "".join(ALPHABET[byte % 32] for byte in digest[:8])
+    run = linked_id(f"{schedule.name} at {due}")
     if exact_run(home, run):  # before a kill
         return run, ""
     earlier = exact_run(home, schedule.run)

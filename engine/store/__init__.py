@@ -13,8 +13,7 @@ from interlock.engine.store.connection import Connection
 from interlock.engine.store.database import adapter_of, explained, placed
 from interlock.engine.store.database import changes as changes
 from interlock.engine.store.tables import TABLE
-from interlock.services.faults import BUSY_TIMEOUT_S
-from interlock.services.files.disk import private_directory
+from interlock.services.files.disk import BUSY_TIMEOUT_S, private_directory
 from interlock.state.clock import unix_time
 from interlock.state.errors import InterlockError, StoreError, UserError
 

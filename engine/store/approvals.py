@@ -253,10 +253,19 @@ def _cancelled(
     ]
 
 
+_OUTCOMES = {"redo": "proceed_once", "skip": "reject"}
+"""What is said of an unknown outcome, and the choice that acts on it: a call that was to be left must not run again."""
+
+
 def _answer(waiting: dict[str, Request], name: str, decision: Decision, by: str, door: str) -> Answer:
     request = waiting[name].fields
     if decision.choice not in request["choices"]:
         raise UserError(f"Request {name!r} takes {', '.join(request['choices'])}; got {decision.choice!r}.")
+    means = _OUTCOMES.get(decision.text or "") if request["kind"] == "outcome" else None
+    if means not in (None, decision.choice):
+        raise UserError(
+            f"Request {name!r} takes {decision.text!r} with the choice {means!r}; got {decision.choice!r}."
+        )
     args = None
     if is_foreign(name) and (schema := (request["questions"] or [{}])[0].get("schema")):
         from interlock.graphs._asking import check_answer

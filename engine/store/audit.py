@@ -6,11 +6,13 @@ The key is ed25519: made at the first start, or a user's (`INTERLOCK_AUDIT_KEY`)
 """
 
 import base64
+import binascii
 import hashlib
 import hmac
 import json
 import os
 import secrets
+import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -112,7 +114,8 @@ create table if not exists audit (
     run text not null,
     tbl text not null,                -- the row that it is about: table, and key as a JSON list
     key text not null,
-    body text,                        -- JSON: what is recorded of the row; null: it was removed
+    body text,                        -- JSON: what is recorded of the row; null: it was removed; or key and body,
+                                      -- deflated, in base64
     hash text not null,               -- sha256 of the hash before and of the columns above
     mac text not null                 -- key id:HMAC of the hash
 )
@@ -227,9 +230,46 @@ class Record(NamedTuple):
     hash: str
     mac: str
 
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> "Record":
+        """As the table has it."""
+        return cls(*row[:5], *_unpacked(row[5], row[6]), *row[7:9])
+
     def expected(self, before: str) -> str:
         """The hash that it has after a record with the hash `before`."""
         return hash_of(before, self[:7])
+
+
+_PACKED = "~"
+_NAMES = (
+    b'","place":0,"subject":"","idempotent":0,"attempt":1,"type":null,"event":"BeforeTool","source":"","command":"'
+    b'["",0,"-.0"]\n{"by":"person","who":null,"choice":"allow","rule":"shipped rule default.toml:4","mode":"default",'
+    b'"whole":"","times":""}",1]\n{"tool":"run_shell_command","state":"intent","arguments":"","changed":null,'
+    b'"planned":null,"result":null,"file":null,"record":null,"times":""}read_file","state":"done","result":"","record":"'
+)
+"""Deflate dictionary. Stored records depend on it."""
+
+
+def _packed(key: str, body: str | None) -> tuple[str, str | None]:
+    """Key and body as the table has them: both in the body, shorter. A text, as people's programs expect one."""
+    if body is None:
+        return key, body
+    deflate = zlib.compressobj(zdict=_NAMES)
+    data = deflate.compress(f"{key}\n{body}".encode(errors="surrogatepass")) + deflate.flush()
+    return "", _PACKED + binascii.b2a_base64(data, newline=False).decode()
+
+
+def _unpacked(key: str, body: str | None) -> tuple[str, str | None]:
+    """Undo `_packed`; what it didn't make stays as it is."""
+    if key or not body or body[0] != _PACKED:
+        return key, body
+    inflate = zlib.decompressobj(zdict=_NAMES)
+    try:
+        data = inflate.decompress(binascii.a2b_base64(body[1:], strict_mode=True))
+        found, _, text = data.decode(errors="surrogatepass").partition("\n")
+    except (ValueError, zlib.error):
+        return key, body
+    return (found, text) if inflate.eof and not inflate.unused_data else (key, body)
 
 
 def hash_of(before: str, columns: Iterable[object]) -> str:
@@ -319,7 +359,7 @@ class Audit:
             seq += 1
             columns = (seq, now, note.kind, note.run, note.table, note.key, note.body)
             before = hash_of(before, columns)
-            rows.append((*columns, before, mac_of(key, before)))
+            rows.append((*columns[:5], *_packed(note.key, note.body), before, mac_of(key, before)))
         self.conn.executemany("insert into audit values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         self._newest, self._unwritten = (seq, before), True
 

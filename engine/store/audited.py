@@ -39,7 +39,7 @@ def records(home: Path, since: float = 0.0, run: str | None = None) -> Iterator[
         if conn is not None:
             for row in conn.execute("select * from audit where at >= ? order by seq", (since,)):
                 if run in (None, row["run"]):
-                    yield Record(*row)
+                    yield Record.of(row)
 
 
 def head(home: Path) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def verify(home: Path, heads: tuple[Mapping[str, Any], ...] = ()) -> tuple[int, 
         if conn is None:
             return 0, ["there is no store"] if newest or heads else []
         conn.execute("begin")
-        chain = [Record(*row) for row in conn.execute("select * from audit order by seq")]
+        chain = [Record.of(row) for row in conn.execute("select * from audit order by seq")]
         found = [*_broken(chain, key), *_cut(chain, newest)]
         for one in heads:
             found += _not_at(chain, one, known)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from interlock.engine.store import Store, reading
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.database import explained
-from interlock.services.files.blobs import Blobs
+from interlock.services.files.blobs import Blobs, inflated
 from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import replace_file, store_file
 from interlock.state.clock import unix_time
@@ -55,7 +55,7 @@ def blobs_of(conn: Connection, outputs: Path) -> Blobs:
 def body_of(home: Path, own: str | bytes | None, file: str | None) -> str | bytes | None:
     """The body of a row: its own, or that of the file it names; None: the file is gone."""
     if file is None:
-        return own
+        return inflated(own) if isinstance(own, bytes) else own
     with reading(home) as conn:
         return blobs_of(conn, home / "outputs").load(file) if conn else None
 

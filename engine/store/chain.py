@@ -6,7 +6,7 @@ from pathlib import Path
 from interlock.engine.store import put
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
-from interlock.services.files.blobs import Blobs
+from interlock.services.files.blobs import Blobs, deflated
 from interlock.services.transcript import StoredRecord
 
 
@@ -17,7 +17,8 @@ class SqlChain:
     conn: Connection
 
     def add(self, name: str, run: str, record: StoredRecord) -> None:
-        put(self.conn, "chain", {"id": name, "run": run, **record._asdict()}, "keep", later=True)
+        row = record._replace(body=deflated(record.body)) if record.body else record
+        put(self.conn, "chain", {"id": name, "run": run, **row._asdict()}, "keep", later=True)
 
     def find(self, name: str) -> StoredRecord | None:
         row = self.conn.execute("select parent, body, file from chain where id = ?", (name,)).fetchone()

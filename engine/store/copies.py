@@ -11,6 +11,7 @@ from interlock.engine.store.blobs import blobs_of, bring_commit, keep_commit, pl
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.lineage import with_subtasks
 from interlock.engine.store.runs import files_of, refuse_driven
+from interlock.engine.store.steps import StepRow, write_steps
 from interlock.engine.store.tables import TABLES, Table
 from interlock.services.snapshots.snapshots import Repository
 from interlock.state.errors import RunError, UserError
@@ -48,9 +49,11 @@ def _copy_rows(old: Connection, new: Connection, run: str) -> None:
             f"Run {run!r} is in the other store already. Remove it there first: interlock runs rm {run}"
         )
     for table in reversed(TABLES):  # the run's own row first
-        if table.name not in ("lease", "sessions", "reservations"):
+        if table.name not in ("lease", "sessions", "reservations", "step_rows"):
             where, again = (_OWN_CHAIN, True) if table.name == "chain" else (f"{table.owner} = :run", False)
             _copy_table(old, new, table, where, run, again)
+    query = f"select {', '.join(StepRow._fields)} from steps where run = ? order by seq"
+    write_steps(new, (StepRow(*step) for step in old.execute(query, (run,)).fetchall()), set())
     new.execute("update runs set queue = null where run = ?", (run,))
 
 

@@ -11,7 +11,7 @@ from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Column, Connection
 from interlock.engine.store.tables import TABLES
-from interlock.services.files.blobs import Blobs
+from interlock.services.files.blobs import Blobs, inflated
 from interlock.services.transcript import continued_by, record_id
 from interlock.state.messages import Message
 
@@ -68,6 +68,7 @@ def sequence(text: str) -> None:
 
 
 def record(body: bytes) -> None:
+    body = inflated(body)
     if body and "root" not in mapping(body):  # empty: the record is in a file
         Message.model_validate_json(body)
 

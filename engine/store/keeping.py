@@ -16,8 +16,8 @@ _WEIGHED = {
     "checkpoints": "length(checkpoint) + length(metadata)",
     "writes": "length(value)",
     "journal": "coalesce(length(result), 0) + coalesce(length(args), 0)",
-    "steps": "120",
-    "model_calls": "300",
+    "step_rows": "60 + length(nodes)",
+    "model_calls": "250",
 }
 """Table → about how many bytes a row takes."""
 

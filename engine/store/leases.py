@@ -42,8 +42,9 @@ def beat(conn: Connection, run: str, epoch: int) -> bool | None:
     return _update(conn, "beat = beat + 1", run, epoch)
 
 
-def give_back(conn: Connection, run: str, epoch: int) -> None:
-    _update(conn, "held = 0", run, epoch)
+def give_back(conn: Connection, run: str, epoch: int) -> bool | None:
+    """Returns as `beat` does."""
+    return _update(conn, "held = 0", run, epoch)
 
 
 def _update(conn: Connection, change: str, run: str, epoch: int) -> bool | None:

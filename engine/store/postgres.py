@@ -17,7 +17,7 @@ from interlock.engine.store.database import shown
 from interlock.engine.store.postgres_audit import NOTES, dialect
 from interlock.engine.store.postgres_schema import SCHEMA_VERSION, definitions
 from interlock.engine.store.postgres_sessions import READS, Session, connected, explained
-from interlock.services import faults
+from interlock.services.files import disk
 from interlock.state.clock import follow, unix_time
 from interlock.state.errors import ConfigError, StoreError
 
@@ -80,6 +80,7 @@ class PostgresConnection(BufferedConnection):
         self._begun = False
         self._sending = ExitStack()
         """What lets statements go without waiting for answers."""
+        self._pipeline: psycopg.Pipeline | None = None
 
     @property
     def raw(self) -> "psycopg.Connection[Any]":
@@ -103,7 +104,14 @@ class PostgresConnection(BufferedConnection):
             if isinstance(values, dict)
             else [_sent(value) for value in values]
         )
-        return self._own.execute(translated(sql), given)
+        found = self._own.execute(translated(sql), given)
+        return self._answered(found) if sql.lstrip().startswith(self.reads) else found
+
+    def _answered(self, found: "psycopg.Cursor[Any]") -> "psycopg.Cursor[Any]":
+        """Wait in a way that the server takes for idleness: it ends a transaction whose process is paused meanwhile."""
+        if self._pipeline and found.pgresult is None:
+            self._pipeline.sync()
+        return found
 
     def executemany(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
         with self._own.cursor() as cursor:
@@ -137,7 +145,7 @@ class PostgresConnection(BufferedConnection):
             ended = conn.execute(_END)
             self.check()
             if self._audit:
-                self._take((ended.fetchone() or (None,))[0])
+                self._take((self._answered(ended).fetchone() or (None,))[0])
                 self._audit.append()
             commit(conn, self._sending)
         except BaseException:
@@ -151,7 +159,8 @@ class PostgresConnection(BufferedConnection):
     def _send(self) -> None:
         """From now on, let statements go without waiting for their answers."""
         if self._own.pgconn.pipeline_status == PipelineStatus.OFF:
-            self._sending.enter_context(self._own.pipeline())
+            self._pipeline = self._sending.enter_context(self._own.pipeline())
+            self._sending.callback(setattr, self, "_pipeline", None)
 
     def _take_back(self) -> None:
         if self._audit:
@@ -254,7 +263,7 @@ def connect(
     synchronous: Literal["NORMAL", "FULL"],  # noqa: ARG001 - only a driver's commits may wait for the disk
     *,
     buffers: bool = False,
-    patience_s: float = faults.BUSY_TIMEOUT_S,
+    patience_s: float = disk.BUSY_TIMEOUT_S,
 ) -> PostgresConnection:
     """Connect for writing. `patience_s`: how long it waits for other writers."""
     limits = f"-c lock_timeout={int(patience_s * 1000)} -c idle_in_transaction_session_timeout=10000"

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from importlib.resources import files
 
 from interlock.engine.store.audit import SCHEMA
-from interlock.engine.store.postgres_audit import FUNCTIONS, triggers
-from interlock.engine.store.sqlite import ADDED
+from interlock.engine.store.postgres_audit import FUNCTIONS, dialect, triggers
+from interlock.engine.store.sqlite import ADDED, CONVERTED, DROPPED
 from interlock.engine.store.sqlite import SCHEMA_VERSION as OF_TABLES
 
 SCHEMA_VERSION = OF_TABLES + 3
@@ -19,6 +19,15 @@ _TYPES = (
     (r"\breal\b", "double precision"),
     (r"\binteger\b", "bigint"),
     (r"\) without rowid", ")"),
+    (r"\bcreate view if not exists\b", "create or replace view"),
+    (
+        r"json_each\(([\w.]+)\) n\b",
+        r"lateral (select value, place - 1 as key from json_array_elements(\1::json) "
+        r"with ordinality n (value, place)) n",
+    ),
+    (r"json_extract\(n.value, '\$\[([012])\]'\)", r"(n.value ->> \1)::bigint"),
+    (r"json_extract\(n.value, '\$\[(\d)\]'\)", r"(n.value ->> \1)"),
+    (r" / (1e\d)", r" / \1::double precision"),
 )
 
 _INDEXES = (
@@ -52,15 +61,26 @@ def definitions() -> Iterator[str]:
 
     yield "create table if not exists store_version (version bigint primary key, at double precision)"
     schema = files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
+    for name, *_ in CONVERTED:
+        yield _if_table(name, f"alter table {name} rename to {name}_before")
     yield from (part.strip() for part in schema_of(schema).split(";\n") if part.strip())
     for changed, table, name, kind, _ in ADDED:
         if changed > _FIRST:
             yield f"alter table {table} add column if not exists " + schema_of(f"{name} {kind}")
     for own in (blobs, limits, schedules):
         yield from (part.strip() for part in schema_of(own.SCHEMA).split(";\n"))
-    yield "drop index if exists runs_open"
+    for name, *statements in CONVERTED:
+        yield _if_table(
+            f"{name}_before", *(schema_of(dialect(one)) for one in statements), f"drop table {name}_before"
+        )
+    yield from ("drop index if exists runs_open", *DROPPED)
     yield from (f"create index if not exists {index}" for index in _INDEXES)
     yield from (FUNCTIONS.strip(), schema_of(SCHEMA).strip(), *triggers())
+
+
+def _if_table(name: str, *statements: str) -> str:
+    there = f"select from pg_tables where tablename = '{name}' and schemaname = current_schema"
+    return f"do $$ begin if exists ({there}) then {'; '.join(statements)}; end if; end $$"
 
 
 def for_administrators(queue: str) -> str:

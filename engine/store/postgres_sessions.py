@@ -18,7 +18,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.string import TextLoader
 
 from interlock.engine.store.database import address_of, shown
-from interlock.services import faults
+from interlock.services.files import disk
 from interlock.state.errors import BusyError, ConfigError, StoreError
 
 _SILENCE = {
@@ -29,6 +29,10 @@ _SILENCE = {
     "tcp_user_timeout": "8000",
 }
 """What libpq needs to notice a server that vanished: an error after 8.4 s instead of 27 to 54 s."""
+_VANISHED = (
+    "-c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3 -c tcp_user_timeout=8000"
+)
+"""The same for the server: it ends a session whose host is gone, whose locks it would keep for hours."""
 READS = "-c default_transaction_read_only=on"
 _IDLE_S, _KEPT_S = 2.0, 60.0
 """Seconds for which a connection waits for its next use, which saves as much as 30 statements take; and after which
@@ -103,6 +107,8 @@ def sign_in(path: Path, **more: str) -> str:
         more["password"] = password
     if READS in more.get("options", "") and given.get("target_session_attrs") == "read-write":
         more["target_session_attrs"] = "primary"  # a session that only reads would be turned away
+    options = given.get("options"), more.get("options"), _VANISHED
+    more["options"] = " ".join(str(one) for one in options if one)
     return make_conninfo(address, **{k: v for k, v in _SILENCE.items() if k not in given}, **more)
 
 
@@ -131,7 +137,7 @@ def explained(path: Path) -> Generator[None]:
     except psycopg.Error as error:
         raise _explain(error, shown(path)) from error
     except OSError as error:
-        raise faults.explain_disk(error, path) from error
+        raise disk.explain_disk(error, path) from error
 
 
 def _explain(error: psycopg.Error, store: str) -> StoreError | BusyError | ConfigError:

@@ -6,7 +6,7 @@ Procrastinate is imported where it is used: one of its packages starts a process
 
 import json
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -168,15 +168,15 @@ def _priority_and_steps(conn: Connection, run: str, whose: Submitted, queue: str
     """A place in the line of the run's priority, and how far the run is.
 
     Users take turns, each in the order of their own runs. Nobody who comes later gets in before the front of the line.
-    A run that is put back keeps its place.
+    A run that is put back keeps its place; one that has begun and has none goes first.
     """
     top = whose.priority * _LEVEL
     place = {"queue": queue, "bottom": top - _LEVEL, "top": top, "run": run, "user": whose.user}
     kept, front, last, steps = conn.execute(_PLACE, place).fetchone()
     if kept is not None:
         return kept, steps
-    if front is None:
-        return top, steps
+    if front is None or steps:
+        return top if front is None else min(front + 1, top), steps
     return front if last is None else max(min(front, last - 1), top - _LEVEL + 1), steps
 
 
@@ -303,6 +303,16 @@ def standing(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
     return workers, jobs, conn.execute(_REQUESTS).fetchone()[0]
 
 
+def unserved(conn: Connection, runs: Sequence[str], stalled_s: float) -> list[tuple[str, float]]:
+    """Queue and seconds of waiting of each of these runs that could go on, if no worker at all gives a sign of life."""
+    (there,) = conn.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()
+    return (
+        conn.execute(_UNSERVED.format(", ".join("?" * len(runs))), (*runs, stalled_s)).fetchall()
+        if there
+        else []
+    )
+
+
 def _waits(error: str | None) -> str:
     found: dict[str, str] = json.loads(error) if error else {}
     return found["of"] if found.get("type") == "limit" else ""
@@ -318,7 +328,7 @@ with recursive family (run) as (
     union select c.run from runs c join family f on c.parent = f.run where {IS_SUBTASK}
 )
 """
-_TAKEN = "(select cast(sum((select count(*) from steps s where s.run = f.run)) as bigint) from family f)"
+_TAKEN = "(select cast(sum((select count(*) from step_rows s where s.run = f.run)) as bigint) from family f)"
 _PLACE = f"""
 {_FAMILY}
 select (select priority from procrastinate_jobs where lock = :run and status = 'doing'),
@@ -360,11 +370,20 @@ _WORKERS = """
 select id, cast(extract(epoch from now() - last_heartbeat) as double precision)
 from procrastinate_workers order by id
 """
+_AGE = (
+    "cast(extract(epoch from now() - (select min(e.at) from procrastinate_events e where e.job_id = j.id)) "
+    "as double precision)"
+)
+_UNSERVED = f"""
+select j.queue_name, {_AGE} from procrastinate_jobs j
+where j.status = 'todo' and j.queueing_lock in ({{}}) and j.queue_name not like '{HELD}%' and not exists (
+    select 1 from procrastinate_workers
+    where last_heartbeat > now() - make_interval(secs => cast(? as double precision)))
+"""
 _JOBS = f"""
 select j.lock, coalesce(r.queue, j.queue_name), j.status = 'doing', coalesce(l.host || ':' || cast(l.pid as text), ''),
        j.attempts + coalesce(cast(j.args ->> 'deaths' as integer), 0),
-       cast(extract(epoch from now() - (select min(e.at) from procrastinate_events e where e.job_id = j.id))
-            as double precision),
+       {_AGE},
        coalesce(j.args ->> 'user', ''), cast(ceil(cast(j.priority as double precision) / {_LEVEL}) as integer),
        case when j.status = 'todo' then r.error end
 from procrastinate_jobs j left join lease l on l.run = j.lock and l.held = 1 left join runs r on r.run = j.lock

@@ -1,5 +1,6 @@
 -- The store's tables, as SQLite makes them.
--- A key's columns come first, in its order: SQLite 3.40 takes a table without rowid for damaged otherwise.
+-- A key's columns come first, in its order: SQLite 3.40 takes a table without rowid for damaged otherwise. Only tables
+-- of short rows are without rowid: in pages of 1 KB, rows of over 231 bytes would spill into pages of their own.
 create table if not exists runs (
     run text primary key,
     workflow text not null,
@@ -17,8 +18,7 @@ create table if not exists runs (
     error text,                       -- JSON {type, message}
     queue text                        -- whose workers drive it; null: whoever starts or resumes it
 );
--- LangGraph's own. `writes` without rowid saves a copy of its long keys; `checkpoints` keeps its rowid, because its rows
--- of 1 KB would spill into overflow pages (measured: 2.8 MB for 0.7 MB).
+-- LangGraph's own. `writes` without rowid saves a copy of its long keys: most of its rows never reach the disk.
 create table if not exists checkpoints (
     thread_id text not null,
     checkpoint_ns text not null default '',
@@ -45,7 +45,7 @@ create table if not exists chain (
     id text primary key,
     parent text not null,             -- '' for a root record
     run text not null,
-    body blob not null,               -- the exact bytes that `id` names, UTF-8 JSON; or a reference to a file
+    body blob not null,               -- the exact bytes that `id` names, UTF-8 JSON, deflated; or a reference to a file
     file text                         -- name in outputs/ when the bytes are over 8 KB
 );
 create table if not exists model_calls (
@@ -68,8 +68,7 @@ create table if not exists model_calls (
     duration_ms integer not null,
     at real not null,
     primary key (run, agent, role, ordinal)
-) without rowid;
-create unique index if not exists model_calls_task on model_calls (run, task);
+);
 create table if not exists reservations (
     run text not null,
     task text not null,               -- graph task whose model call this is
@@ -98,7 +97,7 @@ create table if not exists journal (
     intent_at real,
     done_at real,
     primary key (run, message, idx, attempt)
-) without rowid;
+);
 create table if not exists effects (
     run text not null,
     task text not null,               -- graph task of the node
@@ -112,7 +111,7 @@ create table if not exists effects (
     intent_at real not null,
     done_at real,
     primary key (run, task, key)
-) without rowid;
+);
 create table if not exists decisions (
     run text not null,
     message text not null,
@@ -122,7 +121,7 @@ create table if not exists decisions (
     body text not null,               -- JSON Decided
     at real not null,
     primary key (run, message, idx, task)
-) without rowid;
+);
 create table if not exists hook_calls (
     run text not null,
     event text not null,
@@ -142,14 +141,14 @@ create table if not exists hook_calls (
     intent_at real not null,
     done_at real,
     primary key (run, event, key, hook)
-) without rowid;
+);
 create table if not exists server_replies (
     run text not null,
     asked text not null,              -- JSON list: an MCP server; and of it a resource's address, or a prompt
     reply text not null,              -- JSON: what it offers; what it told
     at real not null,
     primary key (run, asked)
-) without rowid;
+);
 create table if not exists approvals (
     id text primary key,              -- RUN-BATCH.CALL
     run text not null,
@@ -166,22 +165,35 @@ create table if not exists approvals (
     seq integer not null default 0,   -- in the order in which the run asked
     unique (run, key)
 );
-create table if not exists steps (
+-- Nodes that ran in one graph task of a superstep; whoever reads takes them from the view `steps`.
+create table if not exists step_rows (
     run text not null,
-    seq integer not null,
-    namespace text not null,          -- '' for the root
-    task text not null,               -- first eight digits of its id, as in `namespace`
+    seq integer not null,             -- of the first
+    task text not null,               -- first eight digits of its id
+    root_step integer not null,       -- number of the root step around it
+    superstep text not null,          -- end of the checkpoint id that it ran in: the same for what ran side by side
+    started real not null,
+    nodes text not null,              -- JSON, of each: kind, microseconds from `started` and of its work; then, where
+                                      -- it isn't its kind's, its namespace; and why it decided so, for people
+    primary key (run, seq)
+);
+create table if not exists step_kinds (
+    kind integer primary key,         -- digest of the rest
+    namespace text not null,          -- '' for the root; @ stands for the task
+    mark text not null,               -- of nodes that share a task: follows the names of task and superstep
     workflow text not null,
     node text not null,
-    started real not null,
-    ms real not null,
     keys text not null,               -- changed keys, comma-separated
-    route text,                       -- label its router returned
-    reason text,                      -- why it decided so, for people
-    root_step integer not null,       -- number of the root step around it
-    superstep text not null,          -- end of the checkpoint id that the node ran in: the same for what ran side by side
-    primary key (run, seq)
-) without rowid;
+    route text not null               -- label its router returned; '' for none
+);
+create view if not exists steps as
+    select r.run, r.seq + n.key as seq,
+           coalesce(json_extract(n.value, '$[3]'), replace(k.namespace, '@', r.task)) as namespace,
+           r.task || k.mark as task, k.workflow, k.node,
+           r.started + json_extract(n.value, '$[1]') / 1e6 as started, json_extract(n.value, '$[2]') / 1e3 as ms,
+           k.keys, nullif(k.route, '') as route, json_extract(n.value, '$[4]') as reason,
+           r.root_step, r.superstep || k.mark as superstep, r.seq as first
+    from step_rows r, json_each(r.nodes) n left join step_kinds k on k.kind = json_extract(n.value, '$[0]');
 create table if not exists snapshots (
     run text not null,
     message text not null,

@@ -24,13 +24,13 @@ from interlock.engine.store.audit import (
 )
 from interlock.engine.store.connection import BufferedConnection, Column, Connection, Values
 from interlock.engine.store.tables import TABLE
-from interlock.services import faults
+from interlock.services.files import disk
 from interlock.services.files.disk import private_file
 from interlock.state.errors import StoreError
 
 ERRORS = (sqlite3.Error,)
 BLOBS = False
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
 ADDED = (
     (6, "approvals", "number", "integer", "rowid"),
@@ -42,7 +42,21 @@ ADDED = (
     (12, "sessions", "chosen", "text not null default '{}'", "'{}'"),
 )
 """Version, table and column that earlier stores lack, its type, and what it holds for their rows."""
-_PAGE = 2048
+CONVERTED = (
+    (
+        "steps",
+        "insert into step_kinds select -row_number() over (), '', '', workflow, node, keys, route from "
+        "(select distinct workflow, node, keys, coalesce(route, '') as route from steps_before) as kinds",
+        "insert into step_rows (run, seq, task, root_step, superstep, started, nodes) "
+        "select s.run, s.seq, s.task, s.root_step, s.superstep, s.started, cast(json_array(json_array("
+        "k.kind, 0, cast(s.ms * 1000 as integer), s.namespace, s.reason)) as varchar) from steps_before s "
+        "join step_kinds k on k.workflow = s.workflow and k.node = s.node and k.keys = s.keys "
+        "and k.route = coalesce(s.route, '')",
+    ),
+)
+"""A table of earlier stores that is a view now, and what takes its rows over from it as `NAME_before`."""
+DROPPED = ("drop index if exists model_calls_task",)
+_PAGE = 1024
 """Bytes; small, because a commit writes whole pages of many small tables."""
 _KINDS = {"text": str, "blob": bytes, "integer": int, "real": (int, float)}
 
@@ -152,7 +166,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 def explained(path: Path) -> AbstractContextManager[None]:
     """Convert errors of the database and the disk to one line that says what to do."""
-    return faults.explained(path, sqlite3.DatabaseError)
+    return disk.explained(path, sqlite3.DatabaseError)
 
 
 def connect(
@@ -160,7 +174,7 @@ def connect(
     synchronous: Literal["NORMAL", "FULL"],
     *,
     buffers: bool = False,
-    patience_s: float = faults.BUSY_TIMEOUT_S,
+    patience_s: float = disk.BUSY_TIMEOUT_S,
 ) -> SqliteConnection:
     """Open the file for writing. `patience_s`: how long it waits for other writers."""
     with explained(path):
@@ -179,7 +193,7 @@ def connect(
 
 def connect_reader(path: Path) -> SqliteConnection:
     """A connection that only reads, whose rows know their columns' names."""
-    conn = sqlite3.connect(path, timeout=faults.BUSY_TIMEOUT_S)
+    conn = sqlite3.connect(path, timeout=disk.BUSY_TIMEOUT_S)
     conn.row_factory = sqlite3.Row
     add_functions(conn)
     conn.execute("pragma query_only = 1")
@@ -206,10 +220,21 @@ def migrate(conn: SqliteConnection) -> None:
             if columns and name not in columns:
                 conn.execute(f"alter table {table} add column {name} {kind}")
                 conn.execute(f"update {table} set {name} = {held}")
-        for statement in schema.split(";\n"):
+        earlier = [part for part in CONVERTED if _is_table(conn, part[0])]
+        for name, *_ in earlier:
+            conn.execute(f"alter table {name} rename to {name}_before")
+        for statement in (*schema.split(";\n"), *DROPPED):
             conn.execute(statement)
+        for name, *statements in earlier:
+            for statement in (*statements, f"drop table {name}_before"):
+                conn.execute(statement)
         conn.audited()
         conn.execute(f"pragma user_version={SCHEMA_VERSION}")
+
+
+def _is_table(conn: Connection, name: str) -> bool:
+    query = "select 1 from sqlite_master where type = 'table' and name = ?"
+    return conn.execute(query, (name,)).fetchone() is not None
 
 
 def damaged_pages(conn: Connection, *, quick: bool) -> list[str]:

@@ -1,12 +1,14 @@
 """steps: records what each node did, how long it took, and who decided on each call."""
 
+import hashlib
 import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from interlock.engine.store import insertion, put
@@ -19,10 +21,14 @@ from interlock.state.node import inside
 
 _ID = re.compile(r"([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """LangGraph's ids; the first eight digits distinguish a run's tasks."""
+_SHORT_ID = re.compile(r"\b[0-9a-f]{8}\b")
 
 
-_WHERE = ("run", "namespace", "task", "root_step", "superstep", "seq")
-_STEP = insertion("steps", (*_WHERE, "started", "ms", "node", "workflow", "keys", "route", "reason"))
+_KIND = (
+    "insert into step_kinds (kind, namespace, mark, workflow, node, keys, route) values (?, ?, ?, ?, ?, ?, ?) "
+    "on conflict (kind) do nothing"
+)
+_ROW = insertion("step_rows", ("run", "seq", "task", "root_step", "superstep", "started", "nodes"))
 
 
 @dataclass
@@ -37,6 +43,28 @@ class _StepNote:
     reason: str | None = None
     inside: "list[_StepNote]" = field(default_factory=list["_StepNote"])
     """Notes of the nested graph's nodes, if one ran in this node's superstep."""
+
+
+class StepRow(NamedTuple):
+    """A row of the view `steps`."""
+
+    run: str
+    seq: int
+    namespace: str
+    task: str
+    workflow: str
+    node: str
+    started: float
+    ms: float
+    keys: str
+    route: str | None
+    reason: str | None
+    root_step: int
+    superstep: str
+
+
+_LAST = "(select max(seq) from step_rows where run = :run)"
+"""Number of the first step of the run's newest row."""
 
 
 class _DecisionNote(NamedTuple):
@@ -55,6 +83,7 @@ class StepLog:
         """Nodes that ran before the task's newest one in the same superstep."""
         self._decided: dict[str, list[_DecisionNote]] = {}
         """By task; saved with its writes, never for a node cut off by a kill."""
+        self._kinds: set[int] = set()
         self._numbers: dict[str, Counter[str]] = {}
         self._one = threading.Lock()
         self._redact = redact
@@ -165,46 +194,54 @@ class StepLog:
         self, conn: Connection, run: str, namespace: str, checkpoint: str, task: str, task_path: str
     ) -> None:
         """Save the rows of a finished task; one without a note is a nested graph, named in the task's path."""
-        self.save_inside(conn, run, checkpoint, task)
+        rows = [*self._inside(conn, run, checkpoint, task)]
         self._save_decided(conn, run, task)
         now = unix_time()
         note = self._notes.pop(task, None) or _StepNote("", task_path.rpartition(", ")[2], "", now)
         if note.ms is None:
             note.ms = (now - note.started) * 1000
         notes = [*self._before.pop(task, ()), note]
-        self._insert(conn, run, namespace, checkpoint[-12:], task, notes)
+        rows += self._rows(run, namespace, checkpoint[-12:], task, notes)
+        write_steps(conn, rows, self._kinds)
 
     def save_inside(self, conn: Connection, run: str, checkpoint: str, task: str) -> None:
         """Save the rows of nodes of a graph that ran in its own node's task, and of graphs inside it."""
+        write_steps(conn, [*self._inside(conn, run, checkpoint, task)], self._kinds)
+
+    def _inside(self, conn: Connection, run: str, checkpoint: str, task: str) -> Iterator[StepRow]:
         task, superstep = inside(task), inside(checkpoint[-12:])
         if inside(task) in self._notes:
-            self.save_inside(conn, run, superstep, task)
+            yield from self._inside(conn, run, superstep, task)
         if note := self._notes.pop(task, None):
             self._save_decided(conn, run, task)
             # The graph's next node may run in this same checkpoint, and comes after these.
-            self._insert(conn, run, "", superstep, task, [*self._before.pop(task, ()), note])
+            yield from self._rows(run, "", superstep, task, [*self._before.pop(task, ()), note])
 
-    def _insert(
-        self,
-        conn: Connection,
-        run: str,
-        namespace: str,
-        superstep: str,
-        task: str,
-        notes: Sequence[_StepNote],
-    ) -> None:
+    def _rows(
+        self, run: str, namespace: str, superstep: str, task: str, notes: Sequence[_StepNote]
+    ) -> Iterator[StepRow]:
         """`namespace`: LangGraph's; empty for nodes that ran inside a task, whose notes have their own."""
         for place, ran in enumerate(notes):
             if ran.inside:
-                self._insert(conn, run, "", inside(superstep), inside(task), ran.inside)
+                yield from self._rows(run, "", inside(superstep), inside(task), ran.inside)
             # Nodes that share a superstep ran in sequence: each counts as a task of its own.
             mark = f".{place}" if place else ""
             self._seq += 1
             within = _short(namespace or ran.namespace.rpartition("|")[0])
-            where = (run, within, _short(task) + mark, self.root_step, superstep + mark, self._seq)
-            times = (ran.started, round(ran.ms or 0.0, 3))
-            what = (ran.node, ran.workflow, ",".join(ran.keys), ran.route, ran.reason)
-            conn.later("steps", _STEP, (*where, *times, *what))
+            times, what = (ran.started, ran.ms or 0.0), (",".join(ran.keys), ran.route, ran.reason)
+            where = (self.root_step, superstep + mark)
+            step = (
+                run,
+                self._seq,
+                within,
+                _short(task) + mark,
+                ran.workflow,
+                ran.node,
+                *times,
+                *what,
+                *where,
+            )
+            yield StepRow(*step)
 
     def _save_decided(self, conn: Connection, run: str, task: str) -> None:
         """Save with the task's writes; idempotent if the task runs again."""
@@ -214,6 +251,62 @@ class StepLog:
             columns = {"body": json.dumps(body, ensure_ascii=False), "at": at}
             row = {**call, "task": f"{task}.{place}" if place else task, **columns}
             put(conn, "decisions", row, "replace", later=True)
+
+
+class _Where(NamedTuple):
+    task: str
+    superstep: str
+    mark: str
+
+
+def write_steps(conn: Connection, steps: Iterable[StepRow], kinds: set[int]) -> None:
+    """With the connection's next commit. `kinds`: those that it has written."""
+    placed = ((place, step, _where(step)) for place, step in enumerate(steps))
+    for (_, root_step, task, superstep), group in groupby(placed, _together):
+        alike = [(step, where.mark) for _, step, where in group]
+        (first, _), began = alike[0], min(step.started for step, _ in alike)
+        nodes = [_node(conn, step, task, mark, began, kinds) for step, mark in alike]
+        row = (first.run, first.seq, task, root_step, superstep, began)
+        conn.later("steps", _ROW, (*row, json.dumps(nodes, separators=(",", ":"))))
+
+
+def _together(placed: tuple[int, StepRow, _Where]) -> tuple[int, int, str, str]:
+    """The same for steps that share a row: they have numbers in sequence."""
+    place, step, where = placed
+    return step.seq - place, step.root_step, where.task, where.superstep
+
+
+def _node(
+    conn: Connection, step: StepRow, task: str, mark: str, began: float, kinds: set[int]
+) -> Sequence[object]:
+    namespace, own = _pattern(step.namespace, task)
+    shared = (namespace, mark, step.workflow, step.node, step.keys, step.route or "")
+    kind = _kind(shared)
+    if kind not in kinds:
+        conn.later("steps", _KIND, (kind, *shared))
+        kinds.add(kind)
+    node = (kind, round((step.started - began) * 1e6), round(step.ms * 1e3), own, step.reason)
+    return node if step.reason else node[: 3 + (own is not None)]
+
+
+def _where(step: StepRow) -> _Where:
+    task, dot, mark = step.task.partition(".")
+    if not step.superstep.endswith(dot + mark):  # as LangGraph names tasks, both end alike
+        return _Where(step.task, step.superstep, "")
+    return _Where(task, step.superstep.removesuffix(dot + mark), dot + mark)
+
+
+@lru_cache(maxsize=64)
+def _pattern(namespace: str, task: str) -> tuple[str, str | None]:
+    """What the namespace has in common with those of other tasks; else, its own."""
+    pattern = namespace.replace(task, "@") if task else namespace
+    return ("", namespace) if "@" in namespace or _SHORT_ID.search(pattern) else (pattern, None)
+
+
+@lru_cache(maxsize=256)
+def _kind(shared: tuple[str, ...]) -> int:
+    """The same in every store."""
+    return int.from_bytes(hashlib.sha256("\0".join(shared).encode(errors="replace")).digest()[:5])
 
 
 def _packed(note: _StepNote, prefix: int) -> dict[str, Any]:
@@ -234,7 +327,8 @@ def _short(name: str) -> str:
 
 def _last(conn: Connection, run: str) -> tuple[int, int]:
     """A run's last row number and root step."""
-    (seq,) = conn.execute("select max(seq) from steps where run = ?", (run,)).fetchone()
+    query = f"select max(seq) from steps where run = :run and first = {_LAST}"
+    (seq,) = conn.execute(query, {"run": run}).fetchone()
     # Not the steps' own maximum: a kill can fall between a root checkpoint and the first step after it.
     row = conn.execute("select step from runs where run = ?", (run,)).fetchone()
     return (-1 if seq is None else seq), (row[0] if row else 0)

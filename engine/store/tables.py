@@ -98,7 +98,7 @@ TABLES = (
             "rule": f"{_STATE}.calls:SessionRule",
         },
     ),
-    Table("steps", ("run", "seq"), "root_step < :step"),
+    Table("step_rows", ("run", "seq"), "root_step < :step", holds={"nodes": f"{_PARSED}:sequence"}),
     Table("snapshots", ("run", "message", "idx", "attempt"), "root_step < :step"),
     Table("undone", ("run", "seq"), "record is not null and at <= :made"),
     Table("sessions", ("session",), holds={"chosen": f"{_PARSED}:mapping"}),
@@ -117,4 +117,6 @@ TABLES = (
     ),
 )
 """A run is removed in this order: its own row last."""
+SHARED = ("step_kinds",)
+"""Tables whose rows belong to no run."""
 TABLE = {table.name: table for table in TABLES}

@@ -7,6 +7,7 @@ from typing import Any
 
 from interlock.engine.store import select
 from interlock.engine.store.lineage import IS_SUBTASK, RELATED
+from interlock.services.files.blobs import inflated
 
 Row = Any
 """Its columns are read by name, `row["run"]`."""
@@ -100,12 +101,16 @@ def past(home: Path, run: str) -> list[Row]:
 def steps_since(home: Path, run: str, seq: int, deep: bool) -> list[Row]:
     """Nodes from the one with this number on, in the order they ended; unless `deep`, those of the root graph."""
     root = "" if deep else "and namespace = '' "
-    return select(home, f"select * from steps where run = ? and seq >= ? {root}order by seq", run, seq)
+    near = "(select coalesce(max(seq), 0) from step_rows where run = ? and seq <= ?)"
+    of_run = f"select * from steps where run = ? and first >= {near} and seq >= ? {root}order by seq"
+    return select(home, of_run, run, run, seq, seq)
 
 
 def last_step(home: Path, run: str) -> list[Row]:
     """The node that ended last."""
-    return select(home, "select * from steps where run = ? order by seq desc limit 1", run)
+    newest = "(select max(seq) from step_rows where run = ?)"
+    query = f"select * from steps where run = ? and first = {newest} order by seq desc limit 1"
+    return select(home, query, run, run)
 
 
 def _of_run(sql: str) -> Callable[[Path, str], list[Row]]:
@@ -168,5 +173,5 @@ def drive(home: Path, run: str) -> int | None:
 def agents(home: Path, run: str) -> list[str]:
     """The path of every agent that began a conversation."""
     sql = "select body from chain where run = ? and parent = '' and file is null"
-    roots = [json.loads(row["body"]).get("root", {}) for row in select(home, sql, run)]
+    roots = [json.loads(inflated(row["body"])).get("root", {}) for row in select(home, sql, run)]
     return [*dict.fromkeys(root["agent"] for root in roots if root.get("agent"))]

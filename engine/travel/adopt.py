@@ -12,12 +12,12 @@ from interlock.engine.driver.drive import check_stored, pending
 from interlock.engine.driver.of_run import kept_options
 from interlock.engine.driver.prepare import prepare
 from interlock.engine.options import Options
-from interlock.engine.store import Store, explained, put
+from interlock.engine.store import Store, explained
 from interlock.engine.store.approvals import SqlApprovals, number_requests
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.foreign import ForeignSaver, Memory
 from interlock.engine.store.runs import NewRun, insert_run, new_run_id, stands
-from interlock.engine.store.steps import StepLog
+from interlock.engine.store.steps import StepLog, StepRow, write_steps
 from interlock.engine.store.threads import thread_of
 from interlock.engine.workflows import find_workflow, only_graph
 from interlock.graphs.foreign import Foreign
@@ -86,17 +86,15 @@ def _innermost(snapshot: Any) -> list[Any]:
 
 
 def _write_steps(conn: Connection, run: str, history: Sequence[Any], workflow: str) -> None:
-    """A row for each node that ended, timed by the checkpoints around it."""
-    seq = 0
+    """Each node that ended, timed by the checkpoints around it."""
+    steps: list[StepRow] = []
     for before, after in pairwise(history):
         started, ended = (datetime.fromisoformat(one.created_at).timestamp() for one in (before, after))
         name = before.config["configurable"]["checkpoint_id"]
         for task in before.tasks:
             if task.name.startswith("__"):
                 continue
-            keys = ",".join(task.result or ())
-            place = {"run": run, "seq": seq, "namespace": "", "task": task.id.partition("-")[0]}
-            times = {"started": started, "ms": round((ended - started) * 1000, 3), "keys": keys}
-            step = {"root_step": before.metadata["step"], "superstep": name[-12:]}
-            put(conn, "steps", {**place, **times, **step, "workflow": workflow, "node": task.name})
-            seq += 1
+            keys, step = ",".join(task.result or ()), (before.metadata["step"], name[-12:])
+            place = (run, len(steps), "", task.id.partition("-")[0], workflow, task.name)
+            steps.append(StepRow(*place, started, (ended - started) * 1000, keys, None, None, *step))
+    write_steps(conn, steps, set())

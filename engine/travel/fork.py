@@ -1,7 +1,6 @@
 """fork: a new run that shares a run's history and files up to a root step; the parent never changes."""
 
 import shutil
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import locked
 from interlock.services.snapshots.restore import apply, between
 from interlock.services.snapshots.snapshots import Contents
+from interlock.state.clock import unix_time
 from interlock.state.errors import UserError
 
 
@@ -150,7 +150,7 @@ def _recorded(home: Path, run: RunRow, point: _Point, folder: Path, fork: str = 
 
 def _ended(point: _Point, run: RunRow) -> dict[str, Any]:
     """The run's columns as of this step: `open` if something is due."""
-    made = time.time()
+    made = unix_time()
     now = {"created": made, "updated": made, "step": point.at.step}
     if is_due(point.at.values):
         return {**now, "status": "open", "outcome": "", "error": None}

@@ -1,5 +1,6 @@
-"""blobs: bodies too long for a row of a store, as files."""
+"""blobs: long bodies of a store's rows: deflated, and as files where they are too long for a row."""
 
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,33 @@ from interlock.services.files.filesystem import sha256, store_file
 T = TypeVar("T")
 INLINE_BYTES = 8192
 """Longer bodies of rows are stored in files (`design.md`)."""
+_WORDS = (
+    b'{"role":"user","content":"{"role":"tool","content":"Error: ","tool_call_id":"0.0","name":"write_file","status":'
+    b'"error"}","new_string":"","old_string":"","content":"{"pattern":"{"name":"glob","grep_search","replace",'
+    b'"run_shell_command","args":{"command":"Output: (empty)\\nExit Code: 0\\n","tool_call_id":"1.0","name":'
+    b'"read_file","status":"success"}{"role":"assistant","content":"","thought":"","signature":"","tool_calls":[{"id":"0.0","name":'
+    b'"read_file","args":{"file_path":"'
+)
+"""Deflate dictionary: what messages consist of. Stored rows depend on it."""
+
+
+def deflated(body: bytes) -> bytes:
+    """JSON as a row has it: shorter where that is possible."""
+    deflate = zlib.compressobj(1, zdict=_WORDS)
+    made = deflate.compress(body) + deflate.flush()
+    return made if len(made) < len(body) else body
+
+
+def inflated(own: bytes) -> bytes:
+    """Undo `deflated`; what it didn't make stays as it is."""
+    if own[:1] != b"x":  # JSON begins otherwise
+        return own
+    try:
+        inflate = zlib.decompressobj(zdict=_WORDS)
+        body = inflate.decompress(own)
+    except zlib.error:
+        return own
+    return body if inflate.eof else own
 
 
 @dataclass(frozen=True)
@@ -28,7 +56,9 @@ class Blobs:
 
     def read(self, own: T | None, file: str | None) -> T | bytes | None:
         """The body of a row: its own, or that of the file it names; None: the file is gone."""
-        return own if file is None else self.load(file)
+        if file is not None:
+            return self.load(file)
+        return inflated(own) if isinstance(own, bytes) else own
 
     def store(self, name: str, body: bytes) -> None:
         """Store a file under its name, durable before a row names it."""

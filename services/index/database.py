@@ -9,8 +9,13 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from interlock.services.faults import BUSY_TIMEOUT_S, explain_disk, explained
-from interlock.services.files.disk import private_directory, private_file
+from interlock.services.files.disk import (
+    BUSY_TIMEOUT_S,
+    explain_disk,
+    explained,
+    private_directory,
+    private_file,
+)
 from interlock.state.errors import StoreError
 from interlock.tools._syntax import installed
 

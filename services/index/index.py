@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
-from interlock.services.faults import explained
+from interlock.services.files.disk import explained
 from interlock.services.files.filesystem import sha256
 from interlock.services.index.database import IndexFile, transaction
 from interlock.services.index.embedding import Embedder

@@ -46,7 +46,7 @@ class ServerSpec:
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
     disabled: bool = False
-    oauth: OAuthSettings = field(default_factory=lambda: OAuthSettings.model_validate({}))
+    oauth: OAuthSettings = field(default_factory=OAuthSettings.default)
     problem: str = ""
     or_sse: bool = False
     """The address may speak SSE instead: settings name no type."""

@@ -41,8 +41,8 @@ from interlock.state.messages import (
 )
 from interlock.state.settings import Settings
 from interlock.state.text import estimate_tokens
-from interlock.tools._json_calls import as_json
-from interlock.tools._json_schema import schema_of
+from interlock.state.tooling import SHELL
+from interlock.tools._json_calls import as_json, schema_of
 from interlock.tools._tagged_calls import TaggedTools
 from interlock.tools._tags import as_text
 
@@ -97,7 +97,9 @@ class ChatModels:
         patience_s: float = PATIENCE_S,
         redact: Redactor = SHAPES,
         facts: ModelFacts | None = None,
+        on_commands: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_commands`: called once, in a thread, while a model is asked for what may be a command."""
         self._settings = settings
         self.facts = facts or ModelFacts(settings, env)
         self._log = log
@@ -108,7 +110,7 @@ class ChatModels:
         self._recorder = ReplyRecorder(record_to) if record_to else None
         self._backoff = Backoff(delay_scale, Random(seed), patience_s)
         self._stall_s = stall_s
-        self._priced: set[str] = set()
+        self._on_commands, self._done = on_commands, set[str]()
         self._hash = RequestHash()
         self._budget = budget
         self._sizes = PerMessage(estimate_message)
@@ -266,6 +268,8 @@ class ChatModels:
             comes("connecting")
             source = (await self._providers.get(request.model)).stream(request)
             comes("reading")
+            if _may_call_commands(request, call):
+                self._meanwhile("commands", self._on_commands)
             waits = partial(raced, stall_s=stall_s, first_s=first_s, total_s=call.timeout_s)
             limited = partial(waits, begins=_is_answer, on_silence=silent)
             write = partial(self._file, request, call, limited)
@@ -274,7 +278,7 @@ class ChatModels:
                     if not answer.begun_s and not chunk.progress:
                         answer.begun_s = self._clock.monotonic() - started
                         comes("thinking")
-                        self._load_prices(request.model)
+                        self._meanwhile(request.model, partial(self.facts.prices, request.model))
                     self._read_so_far(chunk, emit)
                     for item in answer.add(chunk):
                         yield item
@@ -297,11 +301,11 @@ class ChatModels:
             async for chunk in pieces:
                 yield chunk
 
-    def _load_prices(self, model: str) -> None:
-        """While a model's first answer comes: nothing before it needs them, and a thread costs each request time."""
-        if model not in self._priced:
-            self._priced.add(model)
-            asyncio.get_running_loop().run_in_executor(None, self.facts.prices, model)
+    def _meanwhile(self, what: str, do: Callable[[], object]) -> None:
+        """Do it once, in a thread, while a first answer comes: for each request it would take time."""
+        if what not in self._done:
+            self._done.add(what)
+            asyncio.get_running_loop().run_in_executor(None, do)
 
     def _stages(self, request: ModelRequest, call: ModelCall, emit: Emit) -> Callable[[_Stage], None]:
         """What tells how far a call of the main model has come, with the tokens it sends."""
@@ -341,9 +345,7 @@ class ChatModels:
         self.facts.read(request.model, answer.usage.input - answer.usage.cached, answer.begun_s)
         self.facts.counted(request.model, answer.usage.input, request.size)
         usage = answer.usage.model_copy(update={"usd": self.facts.cost(request.model, answer.usage)})
-        self._budget.settle(
-            call.task, usage
-        )  # in the same commit as the reply: a kill leaves both or neither
+        self._budget.settle(call.task, usage)  # committed with the reply: a kill leaves both or neither
         reply = Reply(
             record="",
             message=message,
@@ -359,6 +361,11 @@ class ChatModels:
 
 def _is_answer(chunk: Chunk) -> bool:
     return not chunk.progress
+
+
+def _may_call_commands(request: ModelRequest, call: ModelCall) -> bool:
+    """Not of a script: its answer is there at once."""
+    return provider_of(request.model) != "script" and any(tool.name in SHELL for tool in call.tools)
 
 
 def _check_feature(request: ModelRequest) -> None:

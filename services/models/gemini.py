@@ -20,7 +20,7 @@ from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_google_genai import ChatGoogleGenerativeAI, Modality
 
-from interlock.services.models.names import quiet_clients, turn_tracing_off
+from interlock.services.models.names import acknowledge, quiet_clients, turn_tracing_off
 from interlock.services.models.request import (
     OWN_ID,
     CallPiece,
@@ -216,7 +216,8 @@ _BUDGETS = {"low": 1024, "high": 24_576}
 _RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """The client's made-up id (uuid4) for calls to which Gemini gave none."""
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
-_HOOKED: Json = {"event_hooks": {"request": [_put_contents], "response": [_keep_answer]}} if _BY_HTTPX else {}
+_HOOKS = {"request": [_put_contents], "response": [_keep_answer, acknowledge]}
+_HOOKED: Json = {"event_hooks": _HOOKS} if _BY_HTTPX else {}
 _REPLACED: list[BaseMessage] = [HumanMessage(".")]
 """The client requires a message; `extra_body` replaces it."""
 

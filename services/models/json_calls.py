@@ -11,8 +11,17 @@ from interlock.prompts import render
 from interlock.services.models.request import CallPiece, Chunk
 from interlock.state.messages import Message, TextPart, ToolDeclaration
 from interlock.tools._argument_names import own_names
-from interlock.tools._json_calls import JsonCall, as_call, loaded, read_calls, signature
-from interlock.tools._json_schema import MOST_LINES, WRITES, Seen, ends_with
+from interlock.tools._json_calls import (
+    MOST_LINES,
+    WRITES,
+    JsonCall,
+    Seen,
+    as_call,
+    ends_with,
+    loaded,
+    read_calls,
+    signature,
+)
 
 _DONE = '{"text": "..."}, with what you did or found.'
 

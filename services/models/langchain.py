@@ -19,6 +19,7 @@ from langchain_core.messages import (
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import (
     ProviderSpec,
+    acknowledge,
     provider_of,
     provider_spec,
     quiet_clients,
@@ -215,7 +216,7 @@ def _one_client(options: Mapping[str, Any]) -> dict[str, Any]:
         made["api_key"] = told
     if (url := options.get("base_url", "")).startswith("http://"):
         client = import_module("openai").DefaultAsyncHttpxClient
-        made["http_async_client"] = client(verify=tls(url))
+        made["http_async_client"] = client(verify=tls(url), event_hooks={"response": [acknowledge]})
     return made
 
 

@@ -4,16 +4,17 @@ LangSmith is always off, whatever the environment says: no run is sent to a thir
 """
 
 import asyncio
-import difflib
 import logging
 import os
 import re
+import socket
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.request import getproxies
 
 from interlock.services.models.request import Provider
@@ -21,6 +22,7 @@ from interlock.services.models.script import ScriptProvider
 from interlock.state.errors import ConfigError, CredentialsError, UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
 from interlock.state.settings import ModelEntry, ModelSettings, Settings
+from interlock.state.text import nearest
 
 if TYPE_CHECKING:
     from interlock.services.models.facts import ModelFacts
@@ -212,8 +214,7 @@ def _script(file: str) -> str:
 
 def _nearest(settings: Settings, name: str) -> str:
     known = ["auto", *settings.model.aliases, *settings.model.aliases.values(), *PROVIDERS, "script"]
-    near = difflib.get_close_matches(name.lower(), dict.fromkeys(known), n=3)
-    return f" Did you mean {', '.join(near)}?" if near else ""
+    return nearest(name.lower(), dict.fromkeys(known), most=3, cutoff=0.6)
 
 
 _WAYS = "Go on with one of: export GEMINI_API_KEY=…, -m provider:model, -m script:FILE."
@@ -313,6 +314,22 @@ def tls(url: str) -> ssl.SSLContext:
 
     files, folder = os.environ.get("SSL_CERT_FILE", certifi.where()), os.environ.get("SSL_CERT_DIR")
     return ssl.create_default_context(cafile=files, capath=folder)
+
+
+_ACKNOWLEDGE = getattr(socket, "TCP_QUICKACK", None)
+"""Linux has it."""
+
+
+async def acknowledge(response: Any) -> None:
+    """Acknowledge what came so far, at once: a response hook of httpx and httpx2.
+
+    A server that sends head and body apart without TCP_NODELAY keeps the body until then, and the kernel waits 40 ms.
+    """
+    stream = response.extensions.get("network_stream")
+    own = stream and stream.get_extra_info("socket")
+    if own and _ACKNOWLEDGE is not None:
+        with suppress(OSError):  # the connection is lost: reading the body says so
+            own.setsockopt(socket.IPPROTO_TCP, _ACKNOWLEDGE, 1)
 
 
 def _imported_langchain(model: str) -> "type[LangChainProvider]":

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.services.files.disk import read_file
-from interlock.services.files.git_config import is_plain_config
-from interlock.services.files.protected import private_part
+from interlock.services.files.protected import is_plain_config, private_part
 from interlock.services.shell.model import names
 
 _LARGEST = 20_000

@@ -1,6 +1,6 @@
 """supervisor: runs commands and ends all their descendants, at the latest when the run that started them is gone.
 
-Started once as `python -I -S supervisor.py DOOR`, it forks a supervisor, in a session of its own, for each request that
+`main` runs once, in a process of its own; it forks a supervisor, in a session of its own, for each request that
 comes through the socket DOOR: a byte with seven descriptors. These are a file, LIFELINE, STATUS, the command's streams
 and its folder. The file has NUL-separated fields: mode, grace period in seconds, limits on processes and on bytes of
 memory (exceeding either ends all; 0: no limit), the number of variables, these, the command's words. LIFELINE is the
@@ -19,8 +19,8 @@ children. The process that forks them reads no request, so it knows no variable 
 """
 
 import ctypes
+import gc
 import os
-import re
 import resource
 import select
 import signal
@@ -28,39 +28,34 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 
+LINUX = sys.platform.startswith("linux") and os.access("/proc/self/stat", os.F_OK)
+_C = ctypes.CDLL(None)
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _RESCAN_S = 0.005
 _GIVE_UP_S = 5.0  # then SIGKILL's survivors (a hung disk, another user's process) are left to init
-_PARENT = re.compile(rb"\d+ \(.*\) \S (\d+) (\d+) ", re.DOTALL)
-"""Matches the parent and the group."""
 _GONE = (ProcessLookupError, PermissionError)
 _LOOK_S = 0.1
 """Interval for checking resource use: each check reads a few files per process."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _ROOM, _THREADS = 2, 2000
-"""The kernel counts all the user's threads: it allows _ROOM × PROCESSES + _THREADS beyond those running."""
+"""The kernel counts all the user's threads: it allows _ROOM × PROCESSES + _THREADS more than run on the machine."""
 
 
 def escape_note() -> str | None:
     """Describe what can outlive a killed run on this system, or None. For `doctor`."""
-    if _linux():
+    if LINUX:
         return None
     return f"{sys.platform} has no child-subreaper: a command that leaves its process group outlives a killed run"
 
 
-def _linux() -> bool:
-    return sys.platform.startswith("linux") and Path("/proc/self/stat").exists()
-
-
 def _become_subreaper() -> bool:
-    return _linux() and ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    return LINUX and _C.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
 def bound_note() -> str:
     """Describe how the limit on a command's processes is enforced here. For `doctor`."""
-    if not _linux():
+    if not LINUX:
         return "commands have no limit on processes and memory"
     if os.geteuid():
         return "a command's number is limited by us, and by the kernel not far above"
@@ -79,7 +74,7 @@ def _can_come_first() -> bool:
 def _come_first() -> bool:
     """Run ahead of every process that isn't real-time. Processes started from here later would inherit this."""
     with suppress(OSError):  # not root, or not permitted
-        if _linux():
+        if LINUX:
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
             return True
     return False
@@ -87,34 +82,37 @@ def _come_first() -> bool:
 
 def _bind(processes: int) -> None:
     """Have the kernel refuse forks that outpace our checks."""
-    if not processes or not _linux():
+    if not processes or not LINUX:
         return
-    most = _threads_of_user() + processes * _ROOM + _THREADS
+    try:
+        most = _threads() + processes * _ROOM + _THREADS
+    except (OSError, ValueError, IndexError):  # a container may hide it
+        return
     limits = resource.getrlimit(resource.RLIMIT_NPROC)
     soft, hard = (most if had == resource.RLIM_INFINITY else min(had, most) for had in limits)
     resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
 
 
-def _threads_of_user() -> int:
-    found = 0
-    for process in Path("/proc").iterdir():
-        with suppress(OSError):
-            if process.name.isdigit() and process.stat().st_uid == os.getuid():
-                found += (process / "task").stat().st_nlink - 2
-    return found
+def _threads() -> int:
+    """Count everyone's threads: the user's own are in each process's files, which takes milliseconds a command."""
+    return int(_read("/proc/loadavg").split()[3].rpartition(b"/")[2])
+
+
+def _read(path: str | int) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123 (pathlib, and all that it imports, would double this program's start)
+        return file.read()
 
 
 def _descendants(of: int) -> dict[int, int]:
     """Map descendants to their process groups, parents first."""
     children: dict[int, list[int]] = {}
     groups: dict[int, int] = {}
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            with suppress(OSError):  # it has ended in the meantime
-                match = _PARENT.match((process / "stat").read_bytes())
-                if match:
-                    children.setdefault(int(match[1]), []).append(int(process.name))
-                    groups[int(process.name)] = int(match[2])
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit():
+            with suppress(OSError, ValueError):  # it has ended in the meantime
+                parent, group = map(int, _read(f"/proc/{name}/stat").rpartition(b")")[2].split()[1:3])
+                children.setdefault(parent, []).append(int(name))
+                groups[int(name)] = group
     found = list(children.get(of, ()))
     for pid in found:
         found += children.get(pid, ())
@@ -124,15 +122,15 @@ def _descendants(of: int) -> dict[int, int]:
 def _children(pid: int) -> list[int]:
     found: list[int] = []
     with suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            found += map(int, (thread / "children").read_bytes().split())
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
     return found
 
 
 def _memory(pid: int) -> int:
     """Return memory in bytes; shared memory is split among its users. 0 if unreadable."""
     with suppress(OSError, ValueError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines():
+        for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
             if line.startswith(b"Pss:"):
                 return int(line.split()[1]) * 1024
     return 0
@@ -140,7 +138,7 @@ def _memory(pid: int) -> int:
 
 def _resident(pid: int) -> int:
     with suppress(OSError, ValueError, IndexError):
-        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE
+        return int(_read(f"/proc/{pid}/statm").split()[1]) * _PAGE
     return 0
 
 
@@ -156,10 +154,12 @@ def _excess(processes: int, memory: int) -> str:
     return ""
 
 
-def _spawn(command: list[bytes]) -> int:
+def _spawn(command: list[bytes], variables: dict[bytes, bytes]) -> int:
     """Start the command in its own process group. Raises `OSError` like exec."""
     ignored = (signal.SIGPIPE, signal.SIGXFSZ)  # ignored by Python, and exec would inherit that
-    return os.posix_spawnp(command[0], command, os.environ, setpgroup=0, setsigmask=(), setsigdef=ignored)
+    if path := variables.get(b"PATH"):
+        os.environb[b"PATH"] = path  # where it is looked for
+    return os.posix_spawnp(command[0], command, variables, setpgroup=0, setsigmask=(), setsigdef=ignored)
 
 
 def _let_go_of_streams() -> None:
@@ -241,12 +241,12 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._end_now)
 
-    def work(self, command: list[bytes]) -> None:
+    def work(self, command: list[bytes], variables: dict[bytes, bytes]) -> None:
         if self._lifeline in select.select([self._lifeline], [], [], 0)[0]:
             return  # the run was killed or changed its mind while this process was starting
         _bind(self._most[0])
         try:
-            pid = _spawn(command)
+            pid = _spawn(command, variables)
         except OSError as error:
             self._tell(f"error {error.strerror}: {os.fsdecode(command[0])!r}")
             return
@@ -315,17 +315,14 @@ def _supervise(request: int, lifeline: int, status: int, *places: int) -> None:
     os.fchdir(folder)
     for descriptor in places:
         os.close(descriptor)
-    with open(request, "rb") as file:
-        mode, grace_s, processes, memory, count, *rest = file.read().split(b"\0")
-    os.environb.clear()
-    for variable in rest[: int(count)]:
-        name, _, os.environb[name] = variable.partition(b"=")
+    mode, grace_s, processes, memory, count, *rest = _read(request).split(b"\0")
     contained = _become_subreaper()
     if (pid := os.fork()) == 0:
         _become_subreaper()
         most = int(processes), int(memory)
         worker = Worker(lifeline, status, mode.decode(), float(grace_s), most, contained)
-        worker.work(rest[int(count) :])
+        pairs = (variable.partition(b"=") for variable in rest[: int(count)])
+        worker.work(rest[int(count) :], {name: value for name, _, value in pairs})
         return
     _come_first()
     _let_go_of_streams()
@@ -333,9 +330,11 @@ def _supervise(request: int, lifeline: int, status: int, *places: int) -> None:
     Reaper(pid, contained).kill_all()
 
 
-def main(door: socket.socket) -> None:
+def main(number: str) -> None:
     """Fork a supervisor for each request, until the run is gone."""
+    door = socket.socket(fileno=int(number))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the guards
+    gc.disable()  # a collection touches, and so copies, the pages that a fork shares
     while True:
         asked, descriptors, _, _ = socket.recv_fds(door, 1, 7)
         if not asked:
@@ -351,7 +350,3 @@ def main(door: socket.socket) -> None:
                 os._exit(0)  # without Python's own clean-up, which takes longer than all of this
         for descriptor in descriptors:
             os.close(descriptor)
-
-
-if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])))

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from interlock.services.files.disk import private_directory, read_file
 from interlock.services.files.filesystem import Anchor
-from interlock.services.files.git_config import is_plain_config
-from interlock.services.files.protected import Kind, ProtectedPaths, folded
+from interlock.services.files.protected import Kind, ProtectedPaths, folded, is_plain_config
 from interlock.services.sandbox.repository import NOT_SEARCHED, Survey, is_placeholder, stamp
 from interlock.state.workspace import Place
 

@@ -103,7 +103,7 @@ class Stage:
 
     def age(self, seconds: float) -> None:
         """Pretend that the run parked so many seconds earlier."""
-        changed(self.folder / "home", "update steps set started = started - ?", seconds)
+        changed(self.folder / "home", "update step_rows set started = started - ?", seconds)
 
     def edges(self, outcome: Outcome) -> set[tuple[str, str, str]]:
         rows = self.rows("select * from steps where run = ? order by seq", outcome.run)

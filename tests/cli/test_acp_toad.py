@@ -91,7 +91,7 @@ def test_toad_edits_plans_attaches_switches_cancels_and_loads(tmux: Tmux, tmp_pa
     tmux.opens(program, str(work), columns=130, rows=42)
     tmux.waits_for("Resume")
     tmux.presses("C-r")
-    tmux.waits_for("just now")  # its list of sessions
+    until(lambda: "just now" in tmux.text or " ago" in tmux.text, "its list of sessions")
     tmux.presses("Enter")
     time.sleep(1)  # nothing shows that the button can be pressed now
     tmux.presses("Tab", "Enter")

@@ -25,9 +25,13 @@ def drawn(folder: Path, *typed: str) -> bytes:
 @pytest.mark.parametrize(
     "typed",
     [
-        *(([name, "--depth", depth]) for name in PIPELINES for depth in ("1", "3")),
-        *(pytest.param([name, "--depth", "2"], marks=pytest.mark.sweep) for name in PIPELINES),
-        *(["tools", "--depth", "9"], *([name] for name in CHARTS)),
+        *([name, "--depth", "1"] for name in PIPELINES),
+        *(["main", "--depth", "3"], ["tools", "--depth", "9"], *([name] for name in CHARTS)),
+        *(
+            pytest.param([name, "--depth", depth], marks=pytest.mark.sweep)
+            for name in PIPELINES
+            for depth in ("2", "3")
+        ),
         *(
             ["turn", "--show", shown]
             for shown in ("main", "main,hooks", "main,questions,errors", "main,lists")

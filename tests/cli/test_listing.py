@@ -168,9 +168,15 @@ def test_steps_calls_and_answers_are_read_back(made: Maker, place: Path) -> None
         )  # fmt: skip
     for seq, (namespace, node) in enumerate([("", "open"), ("turn:1", "ask"), ("", "turn"), ("", "turn")]):
         made.execute(
-            "insert into steps values ('aa11', ?, ?, ?, 'main', ?, 1.0, 2.0, 'head,stop', 'ok', null, ?, 'c')",
-            seq, namespace, f"t{seq}", node, seq,
-        )  # fmt: skip
+            "insert into step_kinds values (?, ?, '', 'main', ?, 'head,stop', 'ok')", seq, namespace, node
+        )
+        made.execute(
+            "insert into step_rows values ('aa11', ?, ?, ?, 'c', 1.0, ?)",
+            seq,
+            f"t{seq}",
+            seq,
+            f"[[{seq},0,2000]]",
+        )
     taken = steps(place, "aa11")
     assert path(taken) == [("open", 1), ("turn", 2)]
     assert path(taken, depth=1) == [("ask", 1)]

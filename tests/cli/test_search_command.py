@@ -33,12 +33,6 @@ def test_an_index_is_made_without_a_question(run: Run, code: Path) -> None:
     assert (done.code, done.json["results"], done.json["index"]["added"]) == (0, [], 3)
 
 
-def test_a_search_for_nothing_is_bad_input(run: Run, code: Path) -> None:
-    done = run("run", "search")
-    assert (done.code, done.out) == (42, "")
-    assert "'query' is empty" in done.err
-
-
 def test_indexing_tells_how_far_it_is(run: Run, code: Path) -> None:
     told = [e for e in run("run", "search", "x", "-o", "stream-json").events if e["type"] == "progress"]
     assert [(e["what"], e["done"], e["total"], e["unit"]) for e in told] == [("indexing", 3, 3, "files")]

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +12,6 @@ from commands import Run
 from databases import changed
 from starlette.requests import Request
 
-from interlock.cli.web.driver import _Live, live_file
 from interlock.cli.web.stats import stats
 from interlock.engine.client import Client
 
@@ -137,26 +134,6 @@ def test_the_page_has_a_chart_and_a_table(by: bytes, key: str, ended: dict[str, 
     text = bytes(made.body).decode()
     assert f"<title>{key}: $0.0099</title></rect>" in text and f"<td>{key}</td><td>4</td><td>5</td>" in text
     assert "<td>1 model, 1 refused</td>" in text and "style=" not in text
-
-
-def test_what_runs_leave_is_for_their_owner_alone_whatever_the_umask(run: Run, home: Path) -> None:
-    calls = [
-        {"name": "run_shell_command", "args": {"command": "seq 1 60000"}},
-        {"name": "write_file", "args": {"file_path": "b.py", "content": "x = 1\n"}},
-        {"name": "codebase_search", "args": {"query": "what is x"}},
-    ]
-    Path("s.json").write_text(json.dumps([{"tool_calls": calls}, ENDS]))
-    subprocess.run(("git", "init", "-q"), check=True)
-    before = os.umask(0)
-    try:
-        assert run("-p", "go", "-m", "script:s.json", "-y").code == 0
-        assert run("run", "plan", "go", "-m", "script:s.json").code != 0
-        _Live(live_file(home / "interlock", "r"))._file.close()
-    finally:
-        os.umask(before)
-    made = [*(home / "interlock").rglob("*")]
-    assert {path.name for path in made} >= {"interlock.db", "outputs", "snapshots", "index", "live", "audit"}
-    assert [str(path) for path in (home / "interlock", *made) if path.stat().st_mode & 0o077] == []
 
 
 @pytest.mark.parametrize(

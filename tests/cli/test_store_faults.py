@@ -89,7 +89,7 @@ JSON = {
 OTHERS = {
     "runs": "created = 'x', updated = 'x', workspace = x'ff'",
     "journal": "done_at = 'x', intent_at = 'x', args = '{'",
-    "steps": "ms = 'x', started = 'x', node = x'ff'",
+    "step_rows": "started = 'x', nodes = '['",
     "lease": "beat = 'x', epoch = 'x'",
     "model_calls": "at = 'x', model = x'ff'",
 }

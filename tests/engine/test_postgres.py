@@ -81,3 +81,28 @@ def test_a_run_and_its_job_are_stored_together_or_not_at_all(store: Store) -> No
                 for table in ("runs", "procrastinate_jobs", "audit where kind = 'begun'")
             )
             assert (runs, jobs, noted) == ((0, 0, 0) if fails else (1, 1, 1))
+
+
+def test_the_server_ends_the_transaction_of_a_driver_that_is_paused_or_whose_host_is_gone(
+    store: Store,
+) -> None:
+    """Not where answers are waited for without a `Sync`: then it counts as active, and would keep its locks."""
+    from interlock.engine.store.postgres_sessions import sign_in
+
+    seen = list[str]()
+    with closing(store.connect_driver()) as conn, closing(store.connect()) as other:
+
+        def stands() -> str:
+            pid = conn.execute("select pg_backend_pid()").fetchone()[0]
+            return other.execute("select state from pg_stat_activity where pid = ?", (pid,)).fetchone()[0]
+
+        conn.guard(lambda: seen.append(stands()))
+        with conn.transaction():
+            insert_run(conn, RUN)
+            seen.append(stands())
+        silence = "select name, setting from pg_settings where name like 'tcp_%' order by name"
+        kept = dict(conn.execute(silence).fetchall())
+    with psycopg.connect(sign_in(store.path)) as queues:
+        assert dict(queues.execute(silence).fetchall()) == kept
+    assert seen == ["idle in transaction"] * 2
+    assert [*kept.values()] == ["3", "5", "2", "8000"], kept

@@ -25,6 +25,7 @@ from interlock.engine.rebuild import rebuild
 from interlock.engine.store import Store, select
 from interlock.engine.store.approvals import record_decisions
 from interlock.engine.store.runs import remove_run
+from interlock.services.files.blobs import inflated
 from interlock.state.calls import outcome_of
 from interlock.state.errors import UserError
 
@@ -211,7 +212,7 @@ def test_whatever_ends_a_driver_in_a_command_its_outcome_is_asked(
     place = Place(
         tmp_path / "p", [{"tool_calls": [shell("echo began >> ../log; sleep 60")]}, {"text": "done"}]
     )
-    limit = () if how else ("--timeout", "3")
+    limit = () if how else ("--timeout", "9")
     process = place.start("-y", "-m", place.model, "-p", "go", "-o", "stream-json", *limit)
     until(lambda: place.log() == ["began"])
     if how:
@@ -230,9 +231,10 @@ def test_whatever_ends_a_driver_in_a_command_its_outcome_is_asked(
     assert "was interrupted" in told and "Resume it with: interlock resume " in told
     outcome = resume_sync("latest", options=place.given)
     assert [p["kind"] for p in outcome.pending] == ["outcome"]
-    outcome = resume_sync(
-        "latest", decisions=[Decision(outcome.pending[0]["id"], "reject", text="skip")], options=place.given
-    )
+    asked = outcome.pending[0]["id"]
+    with pytest.raises(UserError, match="'skip' with the choice 'reject'; got 'proceed_once'"):
+        resume_sync("latest", decisions=[Decision(asked, "proceed_once", text="skip")], options=place.given)
+    outcome = resume_sync("latest", decisions=[Decision(asked, "reject", text="skip")], options=place.given)
     assert (outcome.status, place.log()) == ("done", ["began"])
 
 
@@ -256,8 +258,8 @@ def test_the_model_hears_which_background_processes_ended(tmp_path: Path) -> Non
     assert (outcome.status, place.log()) == ("done", ["ran"])
     told = [
         body
-        for (body,) in select(place.home, "select body from chain")
-        if b"sleep 600" in body and b'"context"' in body
+        for (row,) in select(place.home, "select body from chain")
+        if b"sleep 600" in (body := inflated(row)) and b'"context"' in body
     ]
     assert len(told) == 1
 

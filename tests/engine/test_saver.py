@@ -21,6 +21,7 @@ from typing_extensions import TypedDict
 
 from interlock.engine.store import Store, put
 from interlock.engine.store.approvals import SqlApprovals
+from interlock.engine.store.audit import Record
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.foreign import saver_for
 from interlock.engine.store.saver import Saver, raise_id_clock, status_of
@@ -227,8 +228,8 @@ def test_a_row_that_is_written_anew_before_its_commit_is_recorded_once_and_one_t
 
     def recorded() -> list[tuple[int, bool]]:
         """Of each record, the call's number, and whether it says what was there before."""
-        sql = "select key, body from audit where kind = 'effect' order by seq"
-        return [(json.loads(key)[2], "was" in json.loads(body)) for key, body in driver.execute(sql)]
+        found = map(Record.of, driver.execute("select * from audit where kind = 'effect' order by seq"))
+        return [(json.loads(one.key)[2], "was" in json.loads(one.body or "")) for one in found]
 
     assert driver.execute("select result from journal order by idx").fetchall() == [("second",), (None,)]
     assert recorded() == [(0, False), (1, False)]

@@ -12,13 +12,14 @@ from interlock.engine.read import list_runs
 from interlock.engine.store import Store, select
 from interlock.engine.store.damage import unreadable
 from interlock.engine.store.database import ADDRESS
-from interlock.engine.store.tables import TABLES
+from interlock.engine.store.steps import StepRow
+from interlock.engine.store.tables import SHARED, TABLES
 
 
 def test_every_table_is_in_the_registry_with_its_columns(store: Store) -> None:
     schema = Path(sqlite_schema()).read_text(encoding="utf-8")
     made = {line.split()[5] for line in schema.splitlines() if line.startswith("create table")}
-    assert made == {table.name for table in TABLES}
+    assert made == {table.name for table in TABLES} | {*SHARED}
     with closing(store.connect()) as conn:
         for table in TABLES:
             columns = {column.name for column in conn.columns(table.name)}
@@ -36,6 +37,41 @@ def test_stores_of_every_process_are_where_the_tests_want_them(tmp_path: Path) -
         )
 
 
+OLD_STEPS = [
+    (
+        "top",
+        0,
+        "turn:1f2e3d4c",
+        "1f2e3d4c.0",
+        "turn",
+        "ask",
+        7.5,
+        0.25,
+        "head,label",
+        "short",
+        "why",
+        1,
+        "ab.0",
+    ),
+    (
+        "top",
+        1,
+        "turn:1f2e3d4c",
+        "1f2e3d4c.0.1",
+        "turn",
+        "ask",
+        8.5,
+        3.0,
+        "head,label",
+        None,
+        None,
+        1,
+        "ab.0.1",
+    ),
+    ("top", 2, "", "1f2e3d4c", "", "turn", 7.25, 4.0, "", None, None, 1, "ab"),
+]
+
+
 def sqlite_schema() -> Path:
     from interlock.engine.store import sqlite
 
@@ -50,6 +86,13 @@ def test_a_store_of_the_version_before_is_migrated_when_it_is_read(tmp_path: Pat
     with closing(sqlite3.connect(store.path)) as conn, conn:
         conn.execute("alter table approvals drop column seq")
         conn.execute("alter table runs drop column subtask_of")
+        conn.execute("drop view steps")
+        conn.execute(
+            "create table steps (run, seq, namespace, task, workflow, node, started, ms, keys, route, reason, "
+            "root_step, superstep)"
+        )
+        for taken in OLD_STEPS:
+            conn.execute(f"insert into steps values ({', '.join('?' * len(taken))})", taken)
         conn.execute("pragma user_version = 6")
         for run, parent, options in (("top", None, "{}"), ("sub", "top", '{"subtask_of": "top"}')):
             conn.execute(
@@ -65,3 +108,5 @@ def test_a_store_of_the_version_before_is_migrated_when_it_is_read(tmp_path: Pat
     assert {row.run: row.subtask for row in list_runs(tmp_path)} == {"top": False, "sub": True}
     rows = select(tmp_path, "select id, seq from approvals order by seq")
     assert [tuple(row) for row in rows] == [("top-b", 1), ("top-a", 2)]
+    taken = select(tmp_path, f"select {', '.join(StepRow._fields)} from steps order by seq")
+    assert [tuple(row) for row in taken] == OLD_STEPS

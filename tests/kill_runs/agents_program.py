@@ -8,49 +8,44 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from kill_runs.compare import TreeEnding, conversation, tree_ending
 from kill_runs.harness import Play, ended_well, show
-from kill_runs.scene import RUN, Scene
+from kill_runs.scene import RUN, Scene, call, shell
 
 from interlock.engine.read.calls import agents
 from interlock.engine.store.connection import Connection
 
 
-def _call(name: str, **args: Any) -> dict[str, Any]:
-    return {"name": name, "args": args}
-
-
 def _worker(number: int, word: str) -> list[dict[str, Any]]:
     who = {"agent": f"generalist:0.{number}", "delay_s": 0.02}
-    run = _call("run_shell_command", command=f"echo {word} >> ../effects.log")
-    write = _call("write_file", file_path=f"{word}.txt", content=f"{word}\n")
+    write = call("write_file", file_path=f"{word}.txt", content=f"{word}\n")
     return [
-        {**who, "tool_calls": [_call("read_file", file_path="a.txt"), run]},
-        {**who, "tool_calls": [write, _call("no_such_tool")]},
-        {**who, "tool_calls": [_call("complete_task", result=f"{word} is done")]},
+        {**who, "tool_calls": [call("read_file", file_path="a.txt"), shell(word)]},
+        {**who, "tool_calls": [write, call("no_such_tool")]},
+        {**who, "tool_calls": [call("complete_task", result=f"{word} is done")]},
     ]
 
 
 _REPORT = {"SummaryOfFindings": "three lines", "ExplorationTrace": ["a.txt"], "RelevantLocations": []}
 _DETECTIVE = {"agent": "codebase_investigator:0.2", "delay_s": 0.03}
-_PAD = _call("update_scratchpad", questions=["what is in b.txt?"], findings=["a.txt has three lines"])
+_PAD = call("update_scratchpad", questions=["what is in b.txt?"], findings=["a.txt has three lines"])
 REPLIES: tuple[dict[str, Any], ...] = (
     {
         "text": "I send out scouts.",
         "tool_calls": [
             *(
-                _call("invoke_agent", agent_name="generalist", prompt=f"do {word}")
+                call("invoke_agent", agent_name="generalist", prompt=f"do {word}")
                 for word in ("alpha", "beta")
             ),
-            _call("codebase_investigator", objective="what is in a.txt?"),
+            call("codebase_investigator", objective="what is in a.txt?"),
         ],
     },
     {"text": "All done."},
     *_worker(0, "alpha"),
     *_worker(1, "beta"),
-    {**_DETECTIVE, "tool_calls": [_call("read_file", file_path="a.txt"), _PAD]},
-    {**_DETECTIVE, "tool_calls": [_call("complete_task", report=_REPORT)]},
+    {**_DETECTIVE, "tool_calls": [call("read_file", file_path="a.txt"), _PAD]},
+    {**_DETECTIVE, "tool_calls": [call("complete_task", report=_REPORT)]},
     {
         **_DETECTIVE,
-        "tool_calls": [_call("update_scratchpad", questions=[]), _call("complete_task", report=_REPORT)],
+        "tool_calls": [call("update_scratchpad", questions=[]), call("complete_task", report=_REPORT)],
     },
 )
 

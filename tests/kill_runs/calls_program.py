@@ -15,14 +15,14 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from kill_runs.compare import Ending, ending
 from kill_runs.harness import Play, show
-from kill_runs.scene import Scene
+from kill_runs.scene import Scene, call
 
 COMMAND = "echo command >> ../effects.log; cat a.txt"
 REPLIES: list[dict[str, Any]] = [
     {
         "tool_calls": [
-            {"name": "run_shell_command", "args": {"command": "echo not this"}},
-            {"name": "write_file", "args": {"file_path": "new.txt", "content": "fresh\n"}},
+            call("run_shell_command", command="echo not this"),
+            call("write_file", file_path="new.txt", content="fresh\n"),
         ]
     },
     {"text": "Done."},

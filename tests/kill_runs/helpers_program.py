@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from kill_runs.compare import Ending, ending
 from kill_runs.harness import Play, show
-from kill_runs.scene import RUN, Scene
+from kill_runs.scene import RUN, Scene, call, shell
 
 from interlock.engine import Options
 from interlock.engine.store.checkpoints import state_at
@@ -32,14 +32,6 @@ _SILENT = 100
 _SHELL = {5: "", 15: "; seq 1 3000", 55: "", 110: "; seq 1 3000"}
 """Turns with a shell command, two of them with a long output."""
 _TODOS = (3, 95)
-
-
-def call(name: str, **args: Any) -> dict[str, Any]:
-    return {"name": name, "args": args}
-
-
-def shell(word: str, more: str = "") -> dict[str, Any]:
-    return call("run_shell_command", command=f"echo {word} >> ../effects.log{more}")
 
 
 def snapshot(goal: str) -> dict[str, Any]:

@@ -12,16 +12,16 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from kill_runs.harness import Play, show
-from kill_runs.scene import Scene
+from kill_runs.scene import READ_A, Scene, call
 from mcp_servers.place import SERVER
 
 REPLIES: list[dict[str, Any]] = [
     {
         "tool_calls": [
-            {"name": "mcp_odd_note", "args": {"text": "first"}},
-            {"name": "read_file", "args": {"file_path": "a.txt"}},
-            {"name": "mcp_odd_quiz", "args": {"text": "second"}},
-            {"name": "mcp_odd_picture", "args": {}},
+            call("mcp_odd_note", text="first"),
+            READ_A,
+            call("mcp_odd_quiz", text="second"),
+            call("mcp_odd_picture"),
         ],
     },
     {"text": "All done."},

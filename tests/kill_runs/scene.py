@@ -16,48 +16,32 @@ from interlock.engine.store.database import placed
 
 RUN = "killtest"
 Replies = Sequence[dict[str, Any]]
+
+
+def call(name: str, **args: Any) -> dict[str, Any]:
+    return {"name": name, "args": args}
+
+
+def shell(word: str, more: str = "") -> dict[str, Any]:
+    """A command that leaves a word outside of the workspace, once for each time that it runs."""
+    return call("run_shell_command", command=f"echo {word} >> ../effects.log{more}")
+
+
+LIST = call("list_directory", dir_path=".")
+READ_A, READ_B = (call("read_file", file_path=name) for name in ("a.txt", "b.txt"))
+EDITS = [
+    call("replace", file_path="a.txt", old_string=old, new_string=new)
+    for old, new in (("one", "uno"), ("two", "dos"))
+]
+FRESH = call("write_file", file_path="sub/new.txt", content="fresh\r\nlines\r\n")
 REPLIES: Replies = [
-    {
-        "thought": "look around",
-        "text": "I look first.",
-        "tool_calls": [
-            {"name": "read_file", "args": {"file_path": "a.txt"}},
-            {"name": "read_file", "args": {"file_path": "b.txt"}},
-            {"name": "list_directory", "args": {"dir_path": "."}},
-        ],
-    },
-    {
-        "text": "Now I edit.",
-        "tool_calls": [
-            {"name": "replace", "args": {"file_path": "a.txt", "old_string": "one", "new_string": "uno"}},
-            {"name": "replace", "args": {"file_path": "a.txt", "old_string": "two", "new_string": "dos"}},
-            {"name": "run_shell_command", "args": {"command": "echo first >> ../effects.log; cat a.txt"}},
-            {"name": "read_file", "args": {"file_path": "a.txt"}},
-        ],
-    },
-    {
-        "tool_calls": [
-            {"name": "write_file", "args": {"file_path": "sub/new.txt", "content": "fresh\r\nlines\r\n"}},
-            {"name": "run_shell_command", "args": {"command": "echo second >> ../effects.log"}},
-            {"name": "run_shell_command", "args": {"command": "echo third >> ../effects.log"}},
-            {"name": "no_such_tool", "args": {}},
-        ],
-    },
+    {"thought": "look around", "text": "I look first.", "tool_calls": [READ_A, READ_B, LIST]},
+    {"text": "Now I edit.", "tool_calls": [*EDITS, shell("first", "; cat a.txt"), READ_A]},
+    {"tool_calls": [FRESH, shell("second"), shell("third"), call("no_such_tool")]},
     {"text": "All done."},
 ]
-
-
 SHORT: Replies = [
-    {
-        "text": "I read and edit.",
-        "tool_calls": [
-            {"name": "read_file", "args": {"file_path": "b.txt"}},
-            {"name": "list_directory", "args": {"dir_path": "."}},
-            {"name": "replace", "args": {"file_path": "a.txt", "old_string": "one", "new_string": "uno"}},
-            {"name": "replace", "args": {"file_path": "a.txt", "old_string": "two", "new_string": "dos"}},
-            {"name": "run_shell_command", "args": {"command": "echo first >> ../effects.log; cat a.txt"}},
-        ],
-    },
+    {"text": "I read and edit.", "tool_calls": [READ_B, LIST, *EDITS, shell("first", "; cat a.txt")]},
     {"text": "All done."},
 ]
 """Everything from the long one once, for the test that kills at each moment."""

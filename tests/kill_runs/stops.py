@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 from kill_runs import stores
+from kill_runs.scene import call
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.driver.stop import Stop
@@ -37,10 +38,6 @@ WAYS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, None)
 _TIMED = ("stats", "usage", "duration_ms", "duration_s", "latency_ms", "summary")
 _STOPPED = ("cancelled", "timeout")
 _RUN = "stoprun1"
-
-
-def call(name: str, **args: Any) -> dict[str, Any]:
-    return {"name": name, "args": args}
 
 
 def says(role: str, **answer: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from kill_runs.compare import TreeEnding, conversation, tree_ending
 from kill_runs.harness import Play, ended_well, show
-from kill_runs.scene import Scene
+from kill_runs.scene import Scene, call
 
 from interlock.engine import Options
 from interlock.engine.store.checkpoints import state_at
@@ -17,7 +17,7 @@ from interlock.engine.store.connection import Connection
 
 
 def _calls(agent: str, name: str, **args: Any) -> dict[str, Any]:
-    return {"agent": agent, "tool_calls": [{"name": name, "args": args}]}
+    return {"agent": agent, "tool_calls": [call(name, **args)]}
 
 
 def _level(agent: str, word: str, mode: str = "") -> list[dict[str, Any]]:

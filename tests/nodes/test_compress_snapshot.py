@@ -79,7 +79,7 @@ def test_entities_are_never_expanded(text: str) -> None:
         ),
         (answer(overall_goal="<key_knowledge>k</key_knowledge>"), "stands inside"),
         (
-            "<state_snapshot>" + "<overall_goal>" * 50_000 + "</overall_goal>" * 50_000 + "</state_snapshot>",
+            "<state_snapshot>" + "<overall_goal>" * 5_000 + "</overall_goal>" * 5_000 + "</state_snapshot>",
             "inside",
         ),
     ],
@@ -134,9 +134,9 @@ def test_no_answer_breaks_the_reader(pieces: list[str]) -> None:
     "piece", ["<state_snapshot>", "<![CDATA[", "]]><![CDATA[", "<", "&amp;", "</scratchpad>"]
 )
 def test_a_long_answer_is_read_in_linear_time(piece: str) -> None:
-    text = f"<state_snapshot><overall_goal>g{piece * 400_000}</overall_goal></state_snapshot>"
+    text = f"<state_snapshot><overall_goal>g{piece * 200_000}</overall_goal></state_snapshot>"
     with contextlib.suppress(BadSnapshot):
-        sections_of(text)  # quadratic work would take an hour
+        sections_of(text)  # quadratic work would take a quarter of an hour
 
 
 def test_brackets_of_code_are_text() -> None:

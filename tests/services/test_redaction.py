@@ -200,12 +200,12 @@ def test_marks_are_counted() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "lorem ipsum :// sk- dolor\n" * 200_000,
-        "sk-" * 1_600_000,
-        "eyJ-" * 1_250_000,
-        "://a:" * 1_000_000,
-        PEM[:200] * 25_000,
+        "lorem ipsum :// sk- dolor\n" * 40_000,
+        "sk-" * 320_000,
+        "eyJ-" * 250_000,
+        "://a:" * 200_000,
+        PEM[:200] * 5_000,
     ],
 )
 def test_a_long_text_takes_linear_time(text: str) -> None:
-    SHAPES(text[:5_000_000])  # quadratic work would take days
+    SHAPES(text)  # quadratic work on a megabyte would take hours

@@ -16,6 +16,7 @@ from patience import HANG_S, until
 from sandboxes import needs_sandbox
 
 from interlock.services.process import supervisor
+from interlock.services.process.supervised import PROGRAM
 from interlock.services.process.supervisor import bound_note, escape_note
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
@@ -54,7 +55,7 @@ def alive(marker: str) -> list[int]:
                 line = (process / "cmdline").read_bytes()
             except OSError:
                 continue
-            if marker.encode() in line and b"supervisor.py" not in line and b"kill_driver" not in line:
+            if marker.encode() in line and b"import supervisor" not in line and b"kill_driver" not in line:
                 found.append(int(process.name))
     return found
 
@@ -63,7 +64,7 @@ def above(pid: int) -> list[int]:
     """The processes of ours above a command: the one that forks, guard, worker."""
     found: list[int] = []
     while pid := int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]):
-        if b"process/supervisor.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if b"import supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes():
             found.insert(0, pid)
     return found
 
@@ -228,10 +229,11 @@ def test_linux_has_nothing_to_note_about_escapes() -> None:
 
 
 def test_other_systems_say_what_can_escape(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(supervisor, "LINUX", False)
     assert "process group" in (escape_note() or "")
 
 
+ASKED_FOR = os.environ.get("INTERLOCK_FORK_BOMB")  # a test finds none of these variables
 BOMBS = {
     "one group": ":(){ :|:& };:; sleep 60",
     "each its own session": "printf '%s\n' 'setsid bash $0 & setsid bash $0 & wait' > b; setsid bash b; sleep 60",
@@ -239,7 +241,7 @@ BOMBS = {
 WATCHED = """
 import os, socket, subprocess, sys, tempfile
 (life, hold), (told, tell), (door, theirs) = os.pipe(), os.pipe(), socket.socketpair()
-program = [sys.executable, "-I", "-S", sys.argv[1], str(theirs.fileno())]
+program = [sys.executable, "-I", "-S", "-c", sys.argv[3], sys.argv[1], str(theirs.fileno())]
 process = subprocess.Popen(program, pass_fds=[theirs.fileno()], start_new_session=True)
 theirs.close()
 fields = ["once", "2", "60", "0", "1", "PATH=" + os.environ["PATH"], "bash", "-c", sys.argv[2]]
@@ -259,7 +261,7 @@ print(shown, process.wait(), [p for p in os.listdir("/proc") if p.isdigit() and 
 @pytest.fixture
 def bounded() -> Iterator[Path]:
     """A control group of at most 3000 processes, to stop what gets past the supervisor."""
-    if not os.environ.get("INTERLOCK_FORK_BOMB"):
+    if not ASKED_FOR:
         pytest.skip(
             "starves what else runs on the machine; alone: INTERLOCK_FORK_BOMB=1 make test TESTS='-k fork_bomb'"
         )
@@ -290,9 +292,9 @@ def test_a_fork_bomb_ends_with_a_clear_result(bounded: Path, user: str, bomb: st
     folder = Path(tempfile.mkdtemp())  # pytest's own is closed to other users
     try:
         folder.chmod(0o777)
-        program = shutil.copy(supervisor.__file__, folder)
+        shutil.copy(supervisor.__file__, folder)
         done = subprocess.run(
-            [*apart, python, "-I", "-c", WATCHED, program, BOMBS[bomb]],
+            [*apart, python, "-I", "-c", WATCHED, folder, BOMBS[bomb], PROGRAM],
             cwd=folder, capture_output=True, text=True, timeout=HANG_S, check=False,
         )  # fmt: skip
     finally:

@@ -7,6 +7,7 @@ import pytest
 
 from interlock.engine.store import Store
 from interlock.engine.store.chain import SqlChain
+from interlock.services.files.blobs import inflated
 from interlock.services.transcript import ChainTranscript
 from interlock.state.messages import Message
 
@@ -46,10 +47,10 @@ def test_damage_is_found_on_both_sides_of_a_compression(chain: ChainTranscript, 
     old = chain.append("", [said("a"), said("b")])
     new = chain.append("", [said("s")], continues=old)
     assert list(chain.verify(new)) == []
-    chain._records.conn.execute(
-        "update chain set body = ? where cast(body as text) like ?",
-        (b'{"role":"user","content":"x"}', f'%"{text}"%'),
-    )
+    conn = chain._records.conn
+    rows = conn.execute("select id, body from chain").fetchall()
+    (record,) = (name for name, body in rows if f'"{text}"'.encode() in inflated(body))
+    conn.execute("update chain set body = ? where id = ?", (b'{"role":"user","content":"x"}', record))
     assert len(list(chain.verify(new))) == 1
 
 

@@ -52,6 +52,7 @@ class Terminal:
         self.folder, self.arguments, self.command = folder, arguments, command
         self._pyte = pyte.HistoryScreen(columns, rows, history=20_000, ratio=0.5)
         self._stream = pyte.ByteStream(self._pyte)
+        self._drawn: dict[int, str] = {}
         self.written = bytearray()
         """Everything that the process wrote."""
         self._told = 0
@@ -112,15 +113,21 @@ class Terminal:
 
     @property
     def screen(self) -> list[str]:
-        """The visible lines."""
+        """The visible lines. Only those that changed are put together again: waits look at each piece of output."""
         with self._news:
-            return [line.rstrip() for line in self._pyte.display]
+            for row in self._pyte.dirty:
+                self._drawn[row] = self._text_of(self._pyte.buffer[row])
+            self._pyte.dirty.clear()
+            return [self._drawn[row] for row in range(self._pyte.lines)]
+
+    def _text_of(self, line: Mapping[int, Any]) -> str:
+        return "".join(line[x].data for x in range(self._pyte.columns)).rstrip()
 
     def looks_of(self, text: str) -> list[tuple[str, str, bool]]:
         """Foreground, background and boldness of each character of the first visible line with this text."""
         with self._news:
-            row = next(n for n, line in enumerate(self._pyte.display) if text in line)
-            at = self._pyte.display[row].index(text)
+            row, line = next((n, line) for n, line in enumerate(self._pyte.display) if text in line)
+            at = line.index(text)
             cells = [self._pyte.buffer[row][at + n] for n in range(len(text))]
         return [(cell.fg, cell.bg, cell.bold or cell.underscore or cell.reverse) for cell in cells]
 
@@ -128,9 +135,7 @@ class Terminal:
     def scrollback(self) -> list[str]:
         """The lines scrolled off the top, then the visible ones."""
         with self._news:
-            width = self._pyte.columns
-            gone = ["".join(line[x].data for x in range(width)).rstrip() for line in self._pyte.history.top]
-            return gone + [line.rstrip() for line in self._pyte.display]
+            return [self._text_of(line) for line in self._pyte.history.top] + self.screen
 
     def type(self, text: str, then: str = "") -> None:
         """Type, and wait `then` for a text; so do `press` and `say`."""

@@ -264,3 +264,10 @@ def test_the_editor_changes_what_will_run(folder: Path, opens: Opens, tmp_path: 
         terminal.say("write it", then="[e] edit")
         terminal.press("e", then="Written.")
     assert (folder / "notes.txt").read_text() == "changed\n"
+
+
+def test_a_key_stands_beside_what_it_does_however_narrow_the_terminal(opens: Opens) -> None:
+    with opens([edit()], columns=47) as terminal:
+        terminal.say("write notes.txt", then="[y] yes")
+        for key in ("[s] always and save it", "[n] no, and why", "[c] stop the run", "[l] later"):
+            terminal.waits_for(key)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from interlock.state.messages import Message, ToolCall, ToolDeclaration
-from interlock.tools._json_schema import MOST_WHOLE, schema_of
+from interlock.tools._json_calls import MOST_WHOLE, schema_of
 
 TEXT = "def f(a):\n    return a\n\n\ndef g(a):\n    return a\n    # end\n" + "pass\n" * MOST_WHOLE
 

@@ -9,25 +9,6 @@ from commands import Done, Run
 
 from interlock.engine import Options, Outcome, run_sync
 
-REPLIES: list[dict[str, Any]] = [
-    {
-        "tool_calls": [
-            {"name": "write_file", "args": {"file_path": "a.txt", "content": "one\n"}},
-            {
-                "name": "run_shell_command",
-                "args": {"command": "mkdir d; echo 2 > d/b; chmod 600 d/b; ln -s ../a.txt d/l"},
-            },
-        ]
-    },
-    {"tool_calls": [{"name": "read_file", "args": {"file_path": "a.txt"}}]},
-    {
-        "tool_calls": [
-            {"name": "run_shell_command", "args": {"command": "rm a.txt; mv d/b c; echo more >> own"}}
-        ]
-    },
-    {"text": "done"},
-]
-
 
 def shell(line: str) -> dict[str, Any]:
     return {"tool_calls": [{"name": "run_shell_command", "args": {"command": line}}]}
@@ -35,6 +16,15 @@ def shell(line: str) -> dict[str, Any]:
 
 def write(path: str, content: str) -> dict[str, Any]:
     return {"tool_calls": [{"name": "write_file", "args": {"file_path": path, "content": content}}]}
+
+
+MAKES = shell("mkdir d; echo 2 > d/b; chmod 600 d/b; ln -s ../a.txt d/l")
+REPLIES: list[dict[str, Any]] = [
+    {"tool_calls": write("a.txt", "one\n")["tool_calls"] + MAKES["tool_calls"]},
+    {"tool_calls": [{"name": "read_file", "args": {"file_path": "a.txt"}}]},
+    shell("rm a.txt; mv d/b c; echo more >> own"),
+    {"text": "done"},
+]
 
 
 class Desk:

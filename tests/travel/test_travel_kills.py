@@ -50,7 +50,20 @@ def last_step(desk: Desk, run: str) -> str:
     return str(desk("history", run, "--json").json["checkpoints"][-1]["step"])
 
 
-def check(desk: Desk, command: list[str], kills: int) -> None:
+def kills(few: int, many: int) -> int:
+    """KILL_EVERY: many of them."""
+    return many if "KILL_EVERY" in os.environ else few
+
+
+@pytest.mark.parametrize(
+    ("command", "times"),
+    [
+        (["undo", "RUN"], 1),
+        pytest.param(["undo", "RUN"], kills(3, 25), marks=pytest.mark.sweep),
+        pytest.param(["rewind", "RUN", "--at", "2", "--yes"], kills(3, 25), marks=pytest.mark.sweep),
+    ],
+)
+def test_a_kill_leaves_the_files_before_or_after(desk: Desk, command: list[str], times: int) -> None:
     """Kill the command at moments spread over its duration; each time from the run's end."""
     (desk.work / "old").write_text("old")
     before_run = tree_of(desk.work)
@@ -58,7 +71,7 @@ def check(desk: Desk, command: list[str], kills: int) -> None:
     after_run, rng = tree_of(desk.work), random.Random(seed(15))
     named = [run if word == "RUN" else word for word in command]
     whole = 0.0
-    for number in range(kills + 1):
+    for number in range(times + 1):
         took = killed(*named, after_s=rng.uniform(0.01, whole) if number else HANG_S, work=desk.work)
         whole = whole or took
         settled(desk.work, before_run, after_run)
@@ -71,27 +84,31 @@ def check(desk: Desk, command: list[str], kills: int) -> None:
         assert tree_of(desk.work) == after_run
 
 
-def test_a_kill_leaves_the_files_before_or_after(desk: Desk) -> None:
-    check(desk, ["undo", "RUN"], 1)
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("command", [["undo", "RUN"], ["rewind", "RUN", "--at", "2", "--yes"]])
-def test_kills_at_any_moment_leave_the_files_before_or_after(desk: Desk, command: list[str]) -> None:
-    check(desk, command, 25 if "KILL_EVERY" in os.environ else 3)
-
-
-def test_a_killed_fork_is_made_by_the_same_command_again(desk: Desk) -> None:
+@pytest.mark.parametrize(
+    ("place", "times"),
+    [
+        ([], 2),
+        pytest.param([], kills(5, 25), marks=pytest.mark.sweep),
+        pytest.param(["--workspace", "../new"], kills(5, 25), marks=pytest.mark.sweep),
+    ],
+)
+def test_a_killed_fork_is_made_by_the_same_command_again(desk: Desk, place: list[str], times: int) -> None:
     run = desk.run(REPLIES).run
     tree, rng = tree_of(desk.work), random.Random(seed(16))
-    command = ("fork", run, "--at", last_step(desk, run))
-    for _ in range(2):
+    command = ("fork", run, "--at", last_step(desk, run), *place)
+    kept = {path.name for path in desk.folder.iterdir()}
+
+    def folders() -> list[Path]:
+        return [p for p in desk.folder.iterdir() if p.name not in kept and p.name[0] != "." and p.is_dir()]
+
+    for _ in range(times):
         killed(*command, after_s=rng.uniform(0.01, 0.4), work=desk.work)
+        assert all(tree_of(folder) == tree for folder in folders()), "no part of a folder is left"
     again = desk(*command)
     assert again.code == 0 or "isn't empty" in again.err
-    folders = [p for p in desk.folder.iterdir() if p.is_dir() and p.name not in ("work", "home", "user")]
-    assert folders and all(tree_of(folder) == tree for folder in folders), "no part of a folder is left"
-    assert {r["workspace"] for r in desk("runs", "--json").json} == {str(p) for p in (desk.work, *folders)}
+    assert folders() and not list(desk.folder.glob(".interlock-fork-*"))
+    forked = {r["workspace"] for r in desk("runs", "--json").json}
+    assert forked == {str(p.resolve()) for p in (desk.work, *folders())}
 
 
 def test_a_fork_that_was_cut_off_before_its_folder_is_finished(
@@ -153,16 +170,18 @@ for number in range(10_000):
 """
 
 
-def check_killed_snapshots(folder: Path, kills: int) -> None:
-    """Killed while snapshots are taken and packed: each one reported is complete, and later ones can be taken."""
-    work, rng = folder / "work", random.Random(seed(17))
+@pytest.mark.parametrize("times", [2, pytest.param(kills(10, 40), marks=pytest.mark.sweep)])
+def test_a_kill_while_snapshots_are_taken_and_packed_loses_none(tmp_path: Path, times: int) -> None:
+    """Each one reported is complete, and later ones can be taken."""
+    folder, work, rng = tmp_path, tmp_path / "work", random.Random(seed(17))
     work.mkdir()
     told: list[list[str]] = []
-    for _ in range(kills):
+    for _ in range(times):
         command = [sys.executable, "-c", TAKING, str(folder)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
+            told.append(process.stdout.readline().split())
             time.sleep(rng.uniform(0.01, 0.4))
             process.kill()
             told += [line.split() for line in process.stdout.read().splitlines() if line.count(" ") == 2]
@@ -170,32 +189,6 @@ def check_killed_snapshots(folder: Path, kills: int) -> None:
     last = shots.repository.contents(shots.take("refs/runs/killed"))
     texts = shots.repository.blobs([kept.blob for kept in last.files.values()])
     assert dict(zip(last.files, texts, strict=True)) == {p.name: p.read_bytes() for p in work.iterdir()}
-    assert len(told) >= kills
     for commit, number, file in told:
         (text,) = shots.repository.blobs([shots.repository.contents(commit).files[file].blob])
         assert text.decode() == f"{number} {file}"
-
-
-def test_a_kill_while_snapshots_are_taken_and_packed_loses_none(tmp_path: Path) -> None:
-    check_killed_snapshots(tmp_path, 2)
-
-
-@pytest.mark.sweep
-def test_kills_while_snapshots_are_taken_and_packed_lose_none(tmp_path: Path) -> None:
-    check_killed_snapshots(tmp_path, 40 if "KILL_EVERY" in os.environ else 10)
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("place", [["--workspace", "../new"], []])
-def test_kills_at_any_moment_of_a_fork_leave_a_whole_folder_or_none(desk: Desk, place: list[str]) -> None:
-    run = desk.run(REPLIES).run
-    tree, rng = tree_of(desk.work), random.Random(seed(18))
-    command = ("fork", run, "--at", last_step(desk, run), *place)
-    kept = {path.name for path in desk.folder.iterdir()}
-    for _ in range(25 if "KILL_EVERY" in os.environ else 5):
-        killed(*command, after_s=rng.uniform(0.01, 0.4), work=desk.work)
-        for folder in (p for p in desk.folder.iterdir() if p.name not in kept and p.name[0] != "."):
-            assert not folder.is_dir() or tree_of(folder) == tree
-    again = desk(*command)
-    assert again.code == 0 or "isn't empty" in again.err
-    assert not list(desk.folder.glob(".interlock-fork-*"))

@@ -88,6 +88,8 @@ document.addEventListener("visibilitychange", () => document.hidden || look());
 window.addEventListener("popstate", open);
 window.addEventListener("go", ({ detail }) => go(detail));
 setInterval(() => document.hidden || document.querySelectorAll("time[data-at]").forEach((t) => (t.textContent = ago(Number(t.dataset.at)))), 10000);
+// Workers come and go without a change of any run.
+setInterval(() => document.hidden || !document.querySelector(".badge.queued") || look(), 10000);
 
 const token = /^#token=(.+)$/.exec(location.hash)?.[1];
 if (token) {

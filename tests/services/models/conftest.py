@@ -16,7 +16,7 @@ from fake_gemini.fake import FakeGemini
 from interlock.engine.store import Store
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.model_calls import SqlModelLog
-from interlock.services.models import ChatModels
+from interlock.services.models.chat import ChatModels
 from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Token
 from interlock.state.events import Event, Retry

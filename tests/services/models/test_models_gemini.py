@@ -1,6 +1,8 @@
 """Gemini, against a server that speaks its REST protocol."""
 
+import asyncio
 import copy
+import threading
 from typing import Any
 
 import pytest
@@ -186,3 +188,16 @@ async def test_the_clients_deep_copies_share_the_history() -> None:
         ModelRequest("gemini-2.5-pro", [Message(role="user", content="x")], (), None, 1.0, "", "main", 0)
     )
     assert copy.deepcopy(body)["contents"][0] is body["contents"][0]
+
+
+@pytest.mark.parametrize(("offered", "told"), [("run_shell_command", 1), ("execute_command", 1), ("read", 0)])
+async def test_commands_are_made_ready_while_a_model_thinks_that_may_call_one(
+    gemini: Any, offered: str, told: int
+) -> None:
+    ready: list[int] = []
+    run = gemini(["Well.", "Well."], on_commands=lambda: ready.append(threading.get_ident()))
+    tool = ToolDeclaration(name=offered, description="d", parameters={"type": "object", "properties": {}})
+    await run.ask("one", tools=[tool])
+    await run.ask("two", tools=[tool])
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert len(ready) == told and threading.get_ident() not in ready

@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from interlock.services.models import check_credentials, resolve, role_model
-from interlock.services.models.names import DEFAULT_LIMIT, ROLES, limit
+from interlock.services.models.names import (
+    DEFAULT_LIMIT,
+    ROLES,
+    check_credentials,
+    limit,
+    resolve,
+    role_model,
+)
 from interlock.state.errors import ConfigError, CredentialsError, UserError
 from interlock.state.settings import Settings
 
@@ -53,9 +59,9 @@ def test_aliases_in_a_circle_are_a_configuration_error() -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("flahs", "Did you mean flash"),
-        ("gemni-2.5-pro", "Did you mean gemini-2.5-pro"),
-        ("opnai:gpt-5", "Did you mean openai"),
+        ("flahs", "Did you mean 'flash"),
+        ("gemni-2.5-pro", "Did you mean 'gemini-2.5-pro"),
+        ("opnai:gpt-5", "Did you mean 'openai"),
         ("openai:", "provider:model"),
         ("script:", "script:FILE"),
         ("script:nowhere.yaml", "nowhere.yaml"),
@@ -132,7 +138,8 @@ def test_a_provider_wants_its_key_or_its_address(monkeypatch: pytest.MonkeyPatch
 
 def test_importing_the_service_and_checking_credentials_loads_no_langchain() -> None:
     code = (
-        "import sys; from interlock.services.models import ChatModels, check_credentials\n"
+        "import sys; from interlock.services.models.chat import ChatModels\n"
+        "from interlock.services.models.names import check_credentials\n"
         "from interlock.state.settings import Settings\n"
         "check_credentials(Settings.model_validate({}), {'GEMINI_API_KEY': 'x'})\n"
         "heavy = {'langchain_core', 'langchain_google_genai', 'google', 'langsmith', 'langgraph', 'httpx', 'yaml'}\n"

@@ -1,6 +1,7 @@
 """Failures: what is retried, when, and what ends a stream."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -187,14 +188,21 @@ async def test_a_call_has_a_time_of_its_own(gemini: Any) -> None:
     assert 0 < len(asked.text) < 10 and "cut off" in str(asked.reply.problem)
 
 
-async def stopped_after(run: Any, seconds: float) -> list[Any]:
+async def stopped_once(run: Any, holds: Callable[[list[Any]], object]) -> list[Any]:
     """What arrived before the stop; the call raises `Stopped`, with nothing recorded."""
     call, told, items = run.call("hi"), list[Any](), list[Any]()
-    asyncio.get_running_loop().call_later(seconds, run.token.request)
+
+    async def stop() -> None:
+        while not holds([*items, *told]):
+            await asyncio.sleep(0.01)
+        run.token.request()
+
+    stopping = asyncio.create_task(stop())
     with pytest.raises(Stopped), run.token.guarded():
         async with aclosing(run.models.stream(call, told.append)) as stream:
             async for item in stream:
                 items.append(item)
+    await stopping
     assert run.log.recorded(call.task) is None
     return items + [event for event in told if not isinstance(event, Asking)]
 
@@ -211,7 +219,11 @@ async def stopped_after(run: Any, seconds: float) -> list[Any]:
 async def test_a_stop_ends(gemini: Any, fake_gemini: FakeGemini, replies: Any, came: list[type]) -> None:
     run = gemini(replies, delay_scale=1)
     await run.models._providers.get("gemini-2.5-pro")  # so that the import isn't what is cancelled
-    assert list(dict.fromkeys(map(type, await stopped_after(run, 0.5)))) == came
+
+    def holds(arrived: list[Any]) -> bool:
+        return bool(fake_gemini.requests) and {*came} <= {*map(type, arrived)}
+
+    assert list(dict.fromkeys(map(type, await stopped_once(run, holds)))) == came
     assert len(fake_gemini.requests) == 1
 
 

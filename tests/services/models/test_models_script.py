@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from interlock.engine.store.chain import SqlChain
-from interlock.services.models import ScriptError
+from interlock.services.models.script import ScriptError
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import ModelAuthError, ModelError
 from interlock.state.messages import Message, TextDelta, Usage

@@ -1,9 +1,12 @@
 """Servers of models: where they are, what they say of themselves, how long they may read, what is remembered."""
 
+import socket
+from asyncio.trsock import TransportSocket
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_gemini.fake import FakeGemini
 from local_server import Local, delta
 
 from interlock.services.models.facts import ModelFacts, Server, is_near
@@ -136,3 +139,26 @@ async def test_a_server_that_tells_how_far_it_has_read_is_shown(bench: Any, loca
     asked = await bench(local.env, {"model": {"name": "openai:qwen"}}).ask("go")
     assert asked.text == "hi" and local.asked[0]["return_progress"] is True
     assert [(e.done, e.total) for e in asked.events if isinstance(e, Progress)] == [(512, 900)]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("model", ["openai:qwen", "gemini-3-pro-preview"])
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="Linux has it")
+async def test_a_servers_body_doesnt_wait_for_a_late_acknowledgement_of_its_head(
+    bench: Any, local: Local, fake_gemini: FakeGemini, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if model.startswith("openai"):
+        pytest.importorskip("langchain_openai")
+    local.turns += [[delta(content="done"), delta("stop")]] * 2
+    fake_gemini.play(["done", "done"])
+    done: list[tuple[int, ...]] = []
+
+    def noted(own: TransportSocket, *option: int) -> None:
+        done.append(option)
+        own._sock.setsockopt(*option)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType]
+
+    monkeypatch.setattr(TransportSocket, "setsockopt", noted)
+    run = bench({**local.env, **fake_gemini.env}, {"model": {"name": model}})
+    for text in ("one", "two"):
+        assert (await run.ask(text)).text == "done"
+    assert done.count((socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)) == 2

@@ -1,7 +1,11 @@
-"""Plan mode and read-only agents never allow more, whatever rule files say; a typo never loosens a file."""
+"""Plan mode and read-only agents never allow more, whatever rule files say; a typo loosens no file, no line raises.
+
+That a denied command stays denied however it is spelled and embedded is tried by the oracle (`test_bash_oracle.py`).
+"""
 
 import json
 from pathlib import Path
+from typing import get_args
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +15,7 @@ from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import Scope
-from interlock.state.calls import CallView, SessionRule
+from interlock.state.calls import CallView, Risk, SessionRule
 from interlock.state.settings import Settings
 from interlock.tools.table import TOOLS
 
@@ -193,13 +197,54 @@ def test_a_rule_that_breaks_makes_no_call_looser_than_denied_by_nobody(
         assert verdict.decision != "allow"
 
 
-@given(files=FILES, call=CALLS, mode=st.sampled_from(MODES), scope=SCOPES)
-def test_a_broken_admin_file_allows_nothing_that_its_absence_does_not(
-    tmp_path, files, call, mode, scope
+@given(
+    files=FILES,
+    tier=st.integers(2, 5),
+    rules=st.one_of(st.lists(RULE, max_size=3), st.just(EVERYTHING[0][1])),
+    call=CALLS,
+    mode=st.sampled_from(MODES),
+    scope=SCOPES,
+)
+def test_a_broken_file_allows_nothing_that_its_absence_does_not(
+    tmp_path, files, tier, rules, call, mode, scope
 ) -> None:
     made = view(tmp_path, call)
     risk = RISKS[made.name]
     without = policy_of(tmp_path, files, scope).check(made, risk, mode)
-    rules = [{"toolName": "*", "decision": "allow", "priority": 999}, {"toolName": 5}]
-    broken = policy_of(tmp_path, [*files, (5, rules)], scope).check(made, risk, mode)
+    broken = policy_of(tmp_path, [*files, (tier, [*rules, {"toolName": 5}])], scope).check(made, risk, mode)
     assert STRICT[broken.decision] >= STRICT[without.decision]
+
+
+@given(
+    line=st.one_of(st.text(), st.text("ls ;|&<>()$`'\"\\{}[]#!=\n\t*~-xEOF", max_size=60)),
+    mode=st.sampled_from(MODES),
+    risk=st.sampled_from(get_args(Risk)),
+)
+def test_no_line_makes_it_raise_and_every_verdict_has_a_reason(tmp_path, line, mode, risk) -> None:
+    policy = RulePolicy([], Settings.model_validate({}), FolderWorkspace(tmp_path))
+    call = CallView(id="1", name="run_shell_command", args={"command": line})
+    verdict = policy.check(call, risk, mode, [])
+    assert verdict.reason and verdict.rule
+    assert policy.choices(call, risk, verdict)
+    policy.narrow(call, risk, "proceed_always", mode)
+    assert policy.explain(call, risk, mode).verdict == verdict
+
+
+RUNNERS = ("make", "just", "rake", "invoke", "gradle")
+
+
+@given(
+    runner=st.sampled_from(["make", "gmake", "just", "rake", "inv", "gradle", "./gradlew"]),
+    before=st.lists(st.sampled_from(["test", "-k", "-j4", "-f x", "V=1", "lint", "--"]), max_size=4),
+    after=st.lists(st.sampled_from(["test", "-k", "-j4", "V=1", "2>&1", "| cat"]), max_size=3, unique=True),
+    mode=st.sampled_from(MODES),
+)
+def test_a_denied_target_is_never_run_among_others(tmp_path, runner, before, after, mode) -> None:
+    rule = {"toolName": "run_shell_command", "decision": "deny", "priority": 2}
+    rules = [
+        {**rule, "decision": "allow"},
+        *({**rule, "commandPrefix": f"{name} deploy"} for name in RUNNERS),
+    ]
+    line = " ".join([runner, *before, "deploy", *after])
+    call = CallView(id="1", name="run_shell_command", args={"command": line})
+    assert policy_of(tmp_path, [(4, rules)]).check(call, "execute", mode).decision == "deny", line
