@@ -22,7 +22,7 @@ from interlock.cli.lazy_packages import import_lazily
 _BETWEEN_COLLECTIONS = 1_000
 """In objects. A request and its response form cycles, half a megabyte of them late in a run: with 20,000 objects
 between collections, 90 turns kept 20 MB more and saved no measurable time."""
-_LAZY = ("openai.types", "langchain_openai", "langchain_google_genai", "httpx", "langgraph_sdk")
+_LAZY = ("openai.types", "langchain_google_genai", "httpx", "langgraph_sdk")
 """Packages that import much more than a run uses: together 11 % of a start with OpenAI's client, 8 % of one with
 Gemini's, and none alone more than 5 %."""
 own_process = False
