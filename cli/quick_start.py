@@ -3,7 +3,7 @@
 Does nothing in a program that imports Interlock: when to import and collect garbage is that program's affair.
 
 LangSmith isn't imported: nothing is traced (`services/models/names.py`), yet LangChain would import all of it to ask
-whether tracing is on, which takes a fifth of a start's CPU time and 15 MB. Stand-ins for what LangChain uses of it say
+whether tracing is on, which takes 15 % of a start's CPU time and 15 MB. Stand-ins for what LangChain uses of it say
 that tracing is off; taking anything else imports the library itself, turned off. No other package has a stand-in: one
 stays only if it saves 5 % of a start (one for `requests` would save 4 %). What packages import beyond what a run uses
 is imported when it is asked for (`lazy_packages.py`).
