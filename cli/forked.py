@@ -4,6 +4,7 @@ Where forks can't be trusted (not Linux), or that process can't live, each is st
 """
 
 import atexit
+import marshal
 import os
 import select
 import signal
@@ -117,7 +118,7 @@ class Forker:
         request = os.memfd_create("start", os.MFD_CLOEXEC)
         told, telling = os.pipe()
         try:
-            os.write(request, repr(given).encode())
+            os.write(request, marshal.dumps(given))
             socket.send_fds(self.door(), [b"x"], [telling, request, *streams])
         except BaseException:
             os.close(told)
@@ -135,7 +136,7 @@ class Forker:
                 with theirs:
                     self._process = subprocess.Popen(
                         [sys.executable, "-P", *self._program, str(theirs.fileno())],
-                        env={**imported_with(), "PATH": os.environ.get("PATH", os.defpath)},
+                        env={**imported_with(os.environ), "PATH": os.environ.get("PATH", os.defpath)},
                         cwd="/",
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.DEVNULL,

@@ -9,6 +9,7 @@ import fcntl
 import gc
 import io
 import json
+import marshal
 import os
 import select
 import signal
@@ -18,7 +19,6 @@ import tempfile
 import threading
 import time
 import traceback
-from ast import literal_eval
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
@@ -202,7 +202,7 @@ class Forks:
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        given: dict[str, Any] = literal_eval(os.pread(request, os.fstat(request).st_size, 0).decode())
+        given: dict[str, Any] = marshal.loads(os.pread(request, os.fstat(request).st_size, 0))
         numbers: list[int] = given["numbers"]
         told, *moved = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1) for fd in (told, *fds))
         for fd, number in zip(moved, numbers, strict=True):

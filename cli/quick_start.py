@@ -3,10 +3,10 @@
 Does nothing in a program that imports Interlock: when to import and collect garbage is that program's affair.
 
 LangSmith isn't imported: nothing is traced (`services/models/names.py`), yet LangChain would import all of it to ask
-whether tracing is on, which adds 30 % to a start's CPU time and 15 MB. Stand-ins for what LangChain uses of it say that
-tracing is off; taking anything else imports the library itself, turned off. No other package has a stand-in: one stays
-only if it saves 5 % of a start (one for `requests` would save 4 %). What packages import beyond what a run uses is
-imported when it is asked for (`lazy_packages.py`).
+whether tracing is on, which takes 15 % of a start's CPU time and 15 MB. Stand-ins for what LangChain uses of it say
+that tracing is off; taking anything else imports the library itself, turned off. No other package has a stand-in: one
+stays only if it saves 5 % of a start (one for `requests` would save 4 %). What packages import beyond what a run uses
+is imported when it is asked for (`lazy_packages.py`).
 """
 
 import gc
@@ -23,10 +23,11 @@ _BETWEEN_COLLECTIONS = 1_000
 """In objects. A request and its response form cycles, half a megabyte of them late in a run: with 20,000 objects
 between collections, 90 turns kept 20 MB more and saved no measurable time."""
 _LAZY = (
-    *("openai.types", "langchain_openai", "langchain_google_genai", "httpx", "langgraph_sdk"),
+    *("openai.types", "langchain_google_genai", "httpx", "langgraph_sdk"),
     *("charset_normalizer", "tiktoken"),
 )
-"""Packages that import much more than a run uses: 21 % of a start with OpenAI's client, 5 % of one with Gemini's."""
+"""Packages that import much more than a run uses: the first four together 11 % of a start with OpenAI's client, 8 % of
+one with Gemini's, and none alone more than 5 %; the other two take memory."""
 own_process = False
 """Whether this process is a command line's own; otherwise `begin` does nothing."""
 
@@ -43,7 +44,7 @@ def begin() -> None:
 def import_lightly() -> None:
     """Call before importing anything of pydantic."""
     if own_process:
-        gc.disable()  # imports leave no garbage behind, and looking for it adds a quarter to a start's CPU time
+        gc.disable()  # imports leave no garbage behind, and looking for it takes a fifth of a start's CPU time
         _build_schemas_late()
 
 
@@ -64,7 +65,7 @@ def settle() -> None:
 
 
 def _build_schemas_late() -> None:
-    """Defer the schemas of all pydantic classes: a run uses few, and building all adds 17 % to a start's CPU time."""
+    """Defer the schemas of all pydantic classes: a run uses few, and building all takes 9 % of a start's CPU time."""
     from pydantic import BaseModel
 
     BaseModel.model_config["defer_build"] = True

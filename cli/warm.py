@@ -6,12 +6,14 @@ can't take over must be equal, else the start is an ordinary one. Linux only. St
 `socket` and `json` would take a third of it.
 """
 
+import marshal
 import os
 import signal
 import sys
 import termios
-from _socket import AF_UNIX, SCM_RIGHTS, SO_PEERCRED, SOCK_STREAM, SOL_SOCKET, socket
+from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
 from array import array
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from types import FrameType
 
@@ -37,24 +39,17 @@ def door() -> str:
     return os.path.expanduser(f"{os.environ.get('INTERLOCK_HOME') or state}/start/warm")  # noqa: PTH111
 
 
-def imported_with() -> dict[str, str]:
+def imported_with(env: Mapping[str, str]) -> dict[str, str]:
     """The variables that count while packages are imported; none is a secret."""
-    return {
-        k: v
-        for k, v in sorted(os.environ.items())
-        if (k.startswith(_IMPORTED_WITH) and not k.endswith("_KEY")) or k in ("LANG", "LANGUAGE")
-    }
+    counting = {name for name in env if name.startswith(_IMPORTED_WITH) and not name.endswith("_KEY")}
+    return {name: env[name] for name in (*counting, "LANG", "LANGUAGE") if name in env}
 
 
-def installed() -> dict[str, str]:
-    """What this process has imported, and with what, by its name for people."""
+def interpreter() -> str:
+    """This process's, and how it was started."""
     # Not `utf8_mode`: it is on where no locale is set, yet off in a process started from there, which inherits C.UTF-8.
     flags = f"{sys.flags.optimize} {sys.flags.dev_mode} {sys.getfilesystemencoding()} {sys.warnoptions}"
-    path = os.path.realpath(sys.executable)
-    return {
-        "variables": repr(imported_with()),
-        "interpreter": f"{path} {sys.prefix} {sys.version} {flags}",
-    }
+    return f"{sys.prefix} {sys.base_prefix} {sys.version} {flags}"
 
 
 def why_cold() -> str:
@@ -95,6 +90,8 @@ def connected() -> socket | None:
 
 def peer_of(conn: socket) -> tuple[int, int]:
     """The process and the user at the other end."""
+    from _socket import SO_PEERCRED  # only Linux has it
+
     pid, user, _ = memoryview(conn.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)).cast("i")
     return pid, user
 
@@ -118,7 +115,7 @@ def asked(conn: socket, argv: list[str]) -> tuple[int, str]:
     try:
         numbers = _descriptors()
         given = {"argv": argv, "env": {**os.environ}, "cwd": os.getcwd(), "umask": umask, "numbers": numbers}  # noqa: PTH109
-        os.write(request, repr({**given, "installed": installed()}).encode())
+        os.write(request, marshal.dumps({**given, "interpreter": interpreter()}))
         conn.sendmsg([HAND_OVER], [(SOL_SOCKET, SCM_RIGHTS, array("i", [request, *numbers]))])
         pid, answer = conn.recv(WORD), conn.recv(1_000)
         why = "" if answer == READY else answer.decode() or _SILENT

@@ -20,23 +20,10 @@ from typing import Any, NoReturn
 from interlock.cli import main, warm
 from interlock.cli.forker import MOST, Forks, as_text, import_all, tell
 
-_RIGHTS = (
-    "Uid",
-    "Gid",
-    "Groups",
-    "NoNewPrivs",
-    "Seccomp",
-    "Cap",
-    "Cpus_allowed",
-    "Mems_allowed",
-    "SigBlk",
-    "SigIgn",
-)
+_RIGHTS = ("Uid", "Gid", "Groups", "NoNewPrivs", "Seccomp", "Cap", "Cpus_", "Mems_", "SigBlk", "SigIgn")
 """Beginnings of the lines in proc(5)'s `status` that differ where a process may do other things."""
 _STOPPED = signal.SIGSTOP << 8 | 0x7F
 """The wait status of a stopped process."""
-_LONGEST_S = 1e8
-"""What `select` can wait."""
 
 
 class _Starts(Forks):
@@ -48,7 +35,8 @@ class _Starts(Forks):
         self.door.bind(f"/proc/self/fd/{folder}/{path.name}")
         self.door.listen(64)
         self._path = path
-        self._installed, self._stamps = warm.installed(), _stamps()
+        self._here = {"variables": warm.imported_with(os.environ), "interpreter": warm.interpreter()}
+        self._stamps = _stamps()
 
     def end(self, *_: object) -> NoReturn:
         """What was started goes on."""
@@ -76,7 +64,7 @@ class _Starts(Forks):
         conn = socket.socket(fileno=told)
         conn.setblocking(True)
         client = warm.peer_of(conn)[0]
-        why = self._refusal(client, given["installed"])
+        why = self._refusal(client, given)
         conn.sendall(why.encode() or warm.READY)
         if why or conn.recv(1) != warm.GO:
             os._exit(0)  # it waited too long, or only asked
@@ -91,9 +79,11 @@ class _Starts(Forks):
         _heed_job_control(client, told)
         return main.run(sys.argv[1:], own_process=True)
 
-    def _refusal(self, client: int, installed: Mapping[str, str]) -> str:
-        ours, theirs = {**self._installed, **_held(os.getpid())}, {**installed, **_held(client)}
-        if differing := [name for name in ours if ours[name] != theirs.get(name)]:
+    def _refusal(self, client: int, given: Mapping[str, Any]) -> str:
+        theirs = {"variables": warm.imported_with(given["env"]), "interpreter": given["interpreter"]}
+        theirs |= _held(client)
+        ours = {**self._here, **_held(os.getpid())}
+        if differing := [name for name in ours if ours[name] != theirs[name]]:
             return f"another {differing[0]}"
         if changed := [file for file, stamp in self._stamps.items() if _stamp(file) != stamp]:
             os.kill(os.getppid(), signal.SIGTERM)  # the next one imports what is there now
@@ -210,11 +200,10 @@ def run(door: Path, unused_s: float) -> None:
     with open(os.devnull, "r+b", buffering=0) as nothing:  # noqa: PTH123
         for fd in (0, 1, 2):
             os.dup2(nothing.fileno(), fd)
-
     signal.signal(signal.SIGTERM, starts.end)
-    starts.serve(unused_s)
+    starts.serve(min(unused_s, 1e8))  # `select` can't wait longer
     starts.end()
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), min(float(sys.argv[2]), _LONGEST_S))
+    run(Path(sys.argv[1]), float(sys.argv[2]))

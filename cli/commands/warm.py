@@ -99,7 +99,7 @@ def _started(unused_s: float, stdout: int) -> "subprocess.Popen[bytes]":
     words = [sys.executable, "-P", "-m", "interlock.cli.warm_process", str(door), str(unused_s)]
     starter = subprocess.Popen(
         ["/bin/sh", "-c", '"$0" "$@" &', *words],
-        env={**warm_start.imported_with(), "PATH": os.defpath},
+        env={**warm_start.imported_with(os.environ), "PATH": os.defpath},
         cwd="/",
         stdin=subprocess.DEVNULL,
         stdout=stdout,

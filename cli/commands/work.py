@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli import quick_start
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from interlock.graphs._pipeline import Pipeline
 
 
+@cache
 def prompt_parser() -> Parser:
     made = Parser(
         "",

@@ -39,7 +39,7 @@ main._is_watched = lambda: True  # come back here
 sys.argv = ["interlock", "-p", "go", "-m", "openai:any"]
 assert main.main() == 0
 print([name for name in sys.modules if name.startswith((
-    "openai.resources.beta", "openai.types.responses.response", "openai.types.beta", "langchain_openai.embeddings",
+    "openai.resources.beta", "openai.types.responses.response", "openai.types.beta",
     "websockets", "click", "pygments", "rich",
 ))])
 import openai.types
