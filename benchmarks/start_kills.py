@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 ENTRY = str(Path(sys.executable).with_name("interlock"))
@@ -23,10 +24,10 @@ HOW = ("warm", "cold")
 VICTIMS: dict[tuple[str, str], tuple[int, Callable[[int, int], list[int]]]] = {
     ("warm", "starter"): (3, lambda starter, _: [starter]),
     ("warm", "fork"): (3, lambda _, warm: below(warm, 1)),
-    ("warm", "supervisor"): (3, lambda _, warm: below(warm, 2, 9)),
+    ("warm", "supervisor"): (3, lambda _, warm: supervisors(below(warm, 2, 9))),
     ("warm", "warm process"): (1, lambda _, warm: [warm]),
     ("cold", "starter"): (2, lambda starter, _: [starter]),
-    ("cold", "supervisor"): (2, lambda starter, _: below(starter, 1, 9)),
+    ("cold", "supervisor"): (2, lambda starter, _: supervisors(below(starter, 1, 9))),
 }
 """Whom to kill, how often in proportion, and where it is found: from the starter and the warm process."""
 START = ("-y", "-p", "go", "-m", "script:script.json")
@@ -49,6 +50,15 @@ def below(pid: int, first: int, last: int = 0) -> list[int]:
     for number in range(1, max(first, last) + 1):
         generation = [child for one in generation for child in children(one)]
         found += generation if number >= first else []
+    return found
+
+
+def supervisors(pids: Sequence[int]) -> list[int]:
+    """Those of a run's processes that aren't its command's: a command that is killed has ended with a signal."""
+    found = list[int]()
+    for pid in pids:
+        with suppress(OSError):
+            found += [pid] if b"supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes() else []
     return found
 
 
