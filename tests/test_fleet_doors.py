@@ -40,16 +40,16 @@ def test_a_queued_run_says_that_no_worker_is_alive_and_how_to_start_one(
             }
 
         for door, text in told().items():
-            line = next(line for line in text.splitlines() if "No worker is alive" in line)
+            line = next(line for line in text.splitlines() if "no worker is alive" in line)
             both = door in ("runs", "all runs")
-            who = "2 queued runs wait, the first for " if both else "a queued run waits for "
+            who = "2 queued runs wait, the first for " if both else "A queued run has waited for "
             how = "interlock worker" if both else "interlock worker --queue repairs"
-            assert who in line and line.endswith(f". Start one with: {how}"), (door, line)
+            assert who in line and line.endswith(f", and no worker is alive. Start one: {how}"), (door, line)
         with writing() as conn:
             conn.execute(
                 "insert into procrastinate_workers default values"
             )  # it has just given a sign of life
-        assert not [text for text in told().values() if "No worker" in text]
+        assert not [text for text in told().values() if "no worker" in text]
 
 
 def _sent(page: httpx.Client, graph: str, given: object, **more: object) -> tuple[str, str]:

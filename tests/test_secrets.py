@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,10 @@ import pytest
 from commands import Done, Run
 from databases import rows_of
 from fake_gemini.fake import FakeGemini
+
+from interlock.engine.store import unpacked
+from interlock.engine.store.audit_records import Record
+from interlock.services.files.blobs import inflated
 
 GITHUB = "ghp_" + "aB3d" * 9
 VALUE = "planted-välue-0123"
@@ -52,10 +56,19 @@ def shell(command: str, **args: Any) -> dict[str, Any]:
     return {"tool_calls": [{"name": "run_shell_command", "args": {"command": command, **args}}]}
 
 
+def legible(row: Sequence[object]) -> list[str]:
+    """A row's values, inflated."""
+    values = [*row]
+    for n, value in enumerate(row):
+        if isinstance(value, bytes):
+            values[n] = unpacked(str(row[n - 1]), inflated(value))[1].decode("utf-8", "replace")
+    return [*map(str, values), str(Record.of(row[1:])) if row[0] == "audit" else ""]
+
+
 def found(home: Path, *secrets: str) -> list[str]:
     """Files of the state directory that contain a secret: raw bytes, and every text in the store."""
     texts = {str(f): f.read_bytes().decode("utf-8", "replace") for f in home.rglob("*") if f.is_file()}
-    texts["the store"] = repr(rows_of(home))
+    texts["the store"] = "\n".join(text for row in rows_of(home) for text in legible(row))
     return [
         name for name, text in texts.items() if any(s in text or s in text.encode().decode() for s in secrets)
     ]

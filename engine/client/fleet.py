@@ -85,9 +85,9 @@ def no_worker(home: Path, queued: Sequence[str]) -> str:
     if not found:
         return ""
     queue, waits_s = max(found, key=lambda one: one[1])
-    who = "a queued run waits" if len(found) == 1 else f"{len(found)} queued runs wait, the first"
+    who = "A queued run has waited" if len(found) == 1 else f"{len(found)} queued runs wait, the first"
     return (
-        f"No worker is alive: {who} for {elapsed(waits_s)}. Start one with: interlock worker{_serving(queue)}"
+        f"{who} for {elapsed(waits_s)}, and no worker is alive. Start one: interlock worker{_serving(queue)}"
     )
 
 

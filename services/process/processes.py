@@ -313,7 +313,7 @@ class Watch:
         self._read = read
         self._output = output
         self._on_output = on_output
-        self._started = self._spoke = time.monotonic()
+        self._started, self._spoke = child.asked_at, time.monotonic()
         os.set_blocking(read, False)
 
     async def until_end(self, timeout_s: float, inactivity_s: float) -> Ended:

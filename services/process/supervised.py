@@ -134,6 +134,8 @@ class Supervised:
 
         `most`: limits on processes and bytes of memory, children included; 0: none. Raises `OSError`, `ValueError`.
         """
+        self.asked_at = time.monotonic()
+        """A short command may have ended before this process gets its turn again."""
         self._heard, self._sandboxed = b"", mode.endswith("sandboxed")
         self._mark = secrets.token_hex(8)
         self._session: int | None = None
