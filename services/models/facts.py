@@ -341,12 +341,14 @@ class ModelFacts:
     def see(self, model: str, **found: object) -> None:
         if self._file is None or provider_of(model) == "script":
             return
-        before = self.seen(model)
-        now = Seen.model_validate({**before.model_dump(), **found})
-        if now == before:
+        before = self.seen(model).model_dump()
+        if {**before, **found} == before:
             return
-        with locked(self._file.parent, _WAIT_S):
-            known = {**self._all(), self._key(model): now}
+        with locked(
+            self._file.parent, _WAIT_S
+        ):  # read again: another thread or process may have seen more by now
+            known, key = self._all(), self._key(model)
+            known[key] = Seen.model_validate({**known.get(key, Seen()).model_dump(), **found})
             data = {name: one.model_dump(exclude_none=True) for name, one in known.items()}
             replace_file(self._file, json.dumps(data, indent=2).encode())
 

@@ -1,6 +1,8 @@
 """A request costs what its provider bills, within 1 %: tiers, and tokens read from and written to caches, included."""
 
 import json
+from collections.abc import Generator
+from contextlib import contextmanager
 from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from local_server import Local, delta
 from pydantic import ValidationError
 from serving import Quiet, serving
 
+from interlock.services.files.filesystem import locked
 from interlock.services.models import facts
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.known import Known
@@ -200,6 +203,24 @@ def test_a_state_directory_loads_the_table_of_models_once_a_day(
     monkeypatch.setattr(facts, "edition", lambda: "tomorrow")
     monkeypatch.setattr(facts, "known", Mock(return_value=Known(7, None)))
     assert told() == ((7, True), [], None)
+
+
+def test_what_is_learned_of_a_model_at_once_is_all_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread or process that waits for the file has read it before the other one wrote."""
+    of, other = (ModelFacts(Settings(), {}, tmp_path) for _ in range(2))
+
+    @contextmanager
+    def waited(*given: Any) -> Generator[None]:
+        monkeypatch.setattr(facts, "locked", locked)
+        other.see("openai:mine", per_estimate=1.5)
+        with locked(*given):
+            yield
+
+    monkeypatch.setattr(facts, "locked", waited)
+    of.see("openai:mine", answered=True)
+    assert of.seen("openai:mine") == facts.Seen(answered=True, per_estimate=1.5)
 
 
 def test_of_an_unknown_model_one_line_says_what_is_assumed_and_how_to_set_it(tmp_path: Path) -> None:
