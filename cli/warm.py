@@ -117,7 +117,8 @@ def asked(conn: socket, argv: list[str]) -> tuple[int, str]:
         given = {"argv": argv, "env": {**os.environ}, "cwd": os.getcwd(), "umask": umask, "numbers": numbers}  # noqa: PTH109
         os.write(request, marshal.dumps({**given, "interpreter": interpreter()}))
         conn.sendmsg([HAND_OVER], [(SOL_SOCKET, SCM_RIGHTS, array("i", [request, *numbers]))])
-        pid, answer = conn.recv(WORD), conn.recv(1_000)
+        # After a refusal the fork's end is told, too, maybe before this has looked.
+        pid, answer = conn.recv(WORD), conn.recv(1_000).partition(b"\n")[0]
         why = "" if answer == READY else answer.decode() or _SILENT
         return int.from_bytes(pid, sys.byteorder), why
     except OSError:

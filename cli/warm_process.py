@@ -65,7 +65,7 @@ class _Starts(Forks):
         conn.setblocking(True)
         client = warm.peer_of(conn)[0]
         why = self._refusal(client, given)
-        conn.sendall(why.encode() or warm.READY)
+        conn.sendall((why.encode() or warm.READY) + b"\n")
         if why or conn.recv(1) != warm.GO:
             os._exit(0)  # it waited too long, or only asked
         for what, value in ((fcntl.F_SETOWN, os.getpid()), (fcntl.F_SETSIG, signal.SIGKILL)):
