@@ -93,8 +93,8 @@ class Store:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.path = home / "interlock.db"
-        self._database = adapter_of(self.path)
-        self.blobs = self._database.connection.blobs
+        self.database = adapter_of(self.path)
+        self.blobs = self.database.connection.blobs
         """Whether it keeps long bodies, plans and snapshots in rows (`blobs.py`)."""
         self.outputs = home / "outputs"
         self.plans = home / "plans"
@@ -109,28 +109,19 @@ class Store:
                 f"Can't make the state directory {str(self.home)!r}: {error.strerror}. "
                 "Choose another with INTERLOCK_HOME."
             ) from error
-        database = self._database
-        with database.explained(), closing(database.connect("FULL")) as conn:
-            if not database.is_current(conn):
-                database.migrate(conn)
+        with self.database.explained(), closing(self.database.connect("FULL")) as conn:
+            if not self.database.is_current(conn):
+                self.database.migrate(conn)
 
     def connect(
         self, synchronous: Literal["NORMAL", "FULL"] = "NORMAL", *, patience_s: float = BUSY_TIMEOUT_S
     ) -> Connection:
         """A connection in autocommit mode: don't `await` inside its transactions."""
-        return self._database.connect(synchronous, patience_s=patience_s)
+        return self.database.connect(synchronous, patience_s=patience_s)
 
     def connect_driver(self) -> Connection:
         """A drive's connection: rows may be buffered until its next commit."""
-        return self._database.connect("NORMAL", buffers=True)
-
-    def only_reads(self) -> str:
-        """As the adapter's."""
-        return self._database.only_reads()
-
-    def writer(self) -> int | None:
-        """Pid of the process that is writing now; None: nobody, or unknown."""
-        return self._database.writer()
+        return self.database.connect("NORMAL", buffers=True)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from interlock.engine.store.audit_records import hash_of, packed
 from interlock.engine.store.tables import TABLE
-from interlock.services.files.disk import CLOSED_FILE, private_directory
+from interlock.services.files.disk import private_directory, write_private
 from interlock.state.clock import unix_time
 from interlock.state.errors import StoreError
 
@@ -64,12 +64,7 @@ def _read(path: Path, chosen: bool) -> Key:
 def _make(path: Path) -> None:
     private_directory(path.parent)
     text = base64.b64encode(_PKCS8 + secrets.token_bytes(32)).decode()
-    made = path.with_suffix(f".{os.getpid()}")
-    with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, CLOSED_FILE), "w") as file:
-        file.write(f"-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n")
-        file.flush()
-        os.fsync(file.fileno())
-    made.rename(path)
+    write_private(path, f"-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n")
 
 
 def _private(key: Key) -> "Ed25519PrivateKey":
