@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from interlock.engine.store.audit_records import hash_of, packed
 from interlock.engine.store.tables import TABLE
@@ -193,6 +193,17 @@ def changed_body(table: str) -> str:
     return (
         f"json_object({AUDITED[table].body}, 'was', sha(".replace("@", "new") + f"{body_of(table, 'old')}))"
     )
+
+
+def noting(table: str, event: Literal["insert", "update", "delete"], body: str) -> str:
+    """The SQL call that notes a row's change; `body`: what is recorded of it."""
+    row = "old" if event == "delete" else "new"
+    kind = AUDITED[table].kind.replace("@", row)
+    if event == "delete":
+        kind = repr(REMOVED)
+    elif event == "insert" and table == "runs":
+        kind = "'begun'"
+    return f"note('{table}', {kind}, {row}.{TABLE[table].owner}, {key_expression(table, row)}, {body})"
 
 
 _NEWEST = "select seq, hash, (select hash from audit where seq = ?) from audit order by seq desc limit 1"

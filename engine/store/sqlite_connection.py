@@ -11,18 +11,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.store.audit import (
-    AUDITED,
-    REMOVED,
-    SCHEMA,
-    Audit,
-    begin,
-    body_of,
-    key_expression,
-    sha,
-)
+from interlock.engine.store.audit import AUDITED, SCHEMA, Audit, begin, body_of, noting, sha
 from interlock.engine.store.connection import Column, Connection, Values
-from interlock.engine.store.tables import TABLE
 from interlock.state.errors import StoreError
 
 _KINDS = {"text": str, "blob": bytes, "integer": int, "real": (int, float)}
@@ -170,19 +160,10 @@ def _noted(audit: Audit, table: str, kind: str, run: str, key: str, body: str | 
 
 
 def _triggers(table: str) -> Iterable[str]:
-    what = AUDITED[table]
-    owner = TABLE[table].owner
-    begun = "'begun'" if table == "runs" else what.kind
-
-    def noting(kind: str, row: str, body: str) -> str:
-        kind = kind.replace("@", row)
-        return (
-            f"begin select note('{table}', {kind}, {row}.{owner}, {key_expression(table, row)}, {body}); end"
-        )
-
     old, new = body_of(table, "old"), body_of(table, "new")
-    of = f" of {what.changes}" if what.changes else ""
+    changes = AUDITED[table].changes
+    of = f" of {changes}" if changes else ""
     made = f"create temp trigger audit_{table}"
-    yield f"{made}_new after insert on {table} {noting(begun, 'new', new)}"
-    yield f"{made}_set after update{of} on {table} {noting(what.kind, 'new', f'{new}, {old}')}"
-    yield f"{made}_gone after delete on {table} {noting(repr(REMOVED), 'old', 'null')}"
+    yield f"{made}_new after insert on {table} begin select {noting(table, 'insert', new)}; end"
+    yield f"{made}_set after update{of} on {table} begin select {noting(table, 'update', f'{new}, {old}')}; end"
+    yield f"{made}_gone after delete on {table} begin select {noting(table, 'delete', 'null')}; end"
