@@ -14,8 +14,8 @@ from langgraph.types import Send
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from interlock.graphs._charted import charted, check_moves, plain
 from interlock.graphs._fusing import Run
+from interlock.state.charted import charted, check_moves, plain
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import RunError, SetupError
 from interlock.state.events import ErrorEvent, Event, NodeEnd, NodeStart, Retry

@@ -1,7 +1,14 @@
-"""charted: types of channels whose values are states of a chart; a graph commits no other move of them."""
+"""charted: types of channels whose values are states of a chart, and what holds a graph to them.
 
+It commits no move that no events of the chart lead to. Charts are imported when a node moves such a channel.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
+
+from interlock.state.errors import RunError
 
 
 @dataclass(frozen=True)
@@ -17,3 +24,43 @@ class Obeys:
 
 ApprovalModeState = Annotated[str, Obeys("approval-mode", within="plan_phase")]
 CallState = Annotated[str, Obeys("tool-call", anew="attempt")]
+
+
+@cache
+def charted(channels: tuple[tuple[str, Any], ...], writes: Sequence[str]) -> list[tuple[str, Obeys]]:
+    """The channels with a chart that a node with these writes may move."""
+    found = [
+        (key, m) for key, kind in channels for m in getattr(kind, "__metadata__", ()) if isinstance(m, Obeys)
+    ]
+    return [(key, obeys) for key, obeys in found if {key, obeys.within} & {*writes}]
+
+
+def plain(kind: Any) -> Any:
+    """The type without its chart: who shares a channel need not repeat it."""
+    return kind.__origin__ if any(isinstance(m, Obeys) for m in getattr(kind, "__metadata__", ())) else kind
+
+
+def check_moves(
+    where: str, channels: Sequence[tuple[str, Obeys]], state: Mapping[str, Any], update: Mapping[str, Any]
+) -> None:
+    """Raises `RunError` for a value that the chart's events don't lead to from the state's."""
+    if not channels:
+        return
+    from interlock.state.charts import CHARTS, reached
+
+    for key, obeys in channels:
+        if key not in update and obeys.within not in update:
+            continue
+        begins = obeys.anew in update and update[obeys.anew] != state.get(obeys.anew)
+        old, new = _at(key, obeys, state), _at(key, obeys, {**state, **update})
+        if new != old and new not in reached(CHARTS[obeys.chart], "" if begins else old):
+            raise RunError(
+                f"{where} moved {key!r} from {old!r} to {new!r}, which no event of {obeys.chart!r} does. "
+                f"Its legal moves: interlock diagram {obeys.chart}"
+            )
+
+
+def _at(key: str, obeys: Obeys, values: Mapping[str, Any]) -> str:
+    from interlock.state.charts import mode_of
+
+    return mode_of(values) if obeys.within else str(values.get(key) or "")

@@ -113,8 +113,8 @@ _RANDOM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def _count(stage: Stage, at: int) -> list[str]:
     """Kill this process at its `at`-th kill point from now on."""
     seen: list[str] = []
-    adapter: Any = database.adapter_of(stage.home / "interlock.db")
-    commit = adapter.commit
+    connection: Any = database.adapter_of(stage.home / "interlock.db").connection
+    commit = connection.commit
 
     def here(what: str) -> None:
         if not threading.current_thread().name.startswith("heartbeat"):  # their number isn't deterministic
@@ -127,7 +127,7 @@ def _count(stage: Stage, at: int) -> list[str]:
         commit(*given)
         here("after")
 
-    adapter.commit = counted
+    connection.commit = counted
     return seen
 
 

@@ -6,13 +6,13 @@ Programs that a test starts from scratch do wait.
 import os
 import sqlite3
 from contextlib import nullcontext, suppress
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from interlock.engine.store import sqlite
+from interlock.engine.store.sqlite_connection import SqliteConnection
 
-_connect = sqlite.connect
+_connect = sqlite.Sqlite.connect
 
 
 def _connected(*given: Any, **named: Any) -> sqlite3.Connection:
@@ -22,13 +22,13 @@ def _connected(*given: Any, **named: Any) -> sqlite3.Connection:
     return conn
 
 
-def _unsynced(path: Path, _: str, **given: Any) -> sqlite.SqliteConnection:
-    return _connect(path, "OFF", **given)
+def _unsynced(store: sqlite.Sqlite, _: str, **given: Any) -> SqliteConnection:
+    return _connect(store, "OFF", **given)
 
 
 def sync_nothing() -> None:
     """From now on, in this process and its forks."""
     os.fsync = lambda file: None
     sqlite.sqlite3 = SimpleNamespace(**{**vars(sqlite3), "connect": _connected})
-    sqlite.connect = _unsynced
-    sqlite.SqliteConnection._synchronous = lambda conn: nullcontext()
+    sqlite.Sqlite.connect = _unsynced
+    SqliteConnection._synchronous = lambda conn: nullcontext()

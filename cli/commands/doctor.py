@@ -84,7 +84,12 @@ def _machine() -> Iterator[Finding]:
         ("ripgrep", find_ripgrep(), "problem", "nothing can be searched; install it"),
         ("git", shutil.which("git"), "note", "ignore files count, git status doesn't"),
         ("code", f"definitions in {len(GRAMMARS)} languages" * installed(), "note", no_code),
-        ("dot", shutil.which("dot"), "note", "diagrams are drawn without it; as PNG they need a font"),
+        (
+            "dot",
+            shutil.which("dot"),
+            "note",
+            "diagrams are drawn without it; as PNG by the extra `png`",
+        ),
     ):
         yield Finding("ok", what, found) if found else Finding(level, what, f"none: {without}")
     note = escape_note()

@@ -5,7 +5,6 @@ import base64
 import hashlib
 import hmac
 import json
-import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
@@ -18,6 +17,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 
 from interlock.engine.client.served import all_served, change, serve, served, unserve
+from interlock.services.files.disk import write_private
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -86,7 +86,7 @@ class Tokens:
     def page(self) -> str:
         """Kept, so that a page stays signed in when the server starts again."""
         if not self._page.exists():
-            _write(self._page, secrets.token_urlsafe(32))
+            write_private(self._page, secrets.token_urlsafe(32))
         return self._page.read_text()
 
     @property
@@ -315,11 +315,3 @@ def _no(status: int, detail: str) -> Response:
 
 def _hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a file that only its user may read."""
-    fresh = path.with_suffix(f".{os.getpid()}")
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
-    fresh.replace(path)

@@ -105,7 +105,7 @@ class Client(Views):
     def only_reads(self) -> str:
         """Why this user may change nothing in the store; empty: they may. Raises `StoreError`."""
         with reading(self.home):  # raises what is wrong with the store
-            return Store(self.home).only_reads()
+            return Store(self.home).database.only_reads()
 
     @property
     def drives(self) -> "LiveDrives":

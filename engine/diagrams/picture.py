@@ -47,12 +47,19 @@ def svg(source: str) -> bytes:
 
 
 def png(source: str) -> bytes:
-    """Render with the system's `dot`, else from the SVG. Raises `UserError` if no font is found."""
+    """Render with the system's `dot`, else from the SVG. Raises as `raster`."""
     return _system_dot(source, "png") if shutil.which("dot") else raster(svg(source))
 
 
 def raster(drawn: bytes) -> bytes:
-    """An SVG as PNG. Raises `UserError` if no font is found."""
+    """An SVG as PNG. Raises `UserError` without the extra `png`, or if no font is found."""
+    try:
+        from resvg_py import svg_to_bytes
+    except ModuleNotFoundError:
+        raise UserError(
+            "PNG needs the extra `png`. Install it with: pip install 'interlock-agent[png]', or draw SVG, which "
+            "doesn't: --format svg"
+        ) from None
     found = dict(_fonts())
     font = next((file for file in _FONTS if file in found), None)
     if font is None:
@@ -60,8 +67,6 @@ def raster(drawn: bytes) -> bytes:
             "PNG needs a font, and none that is known was found. Install one (apt install fonts-liberation), or"
             " draw SVG, which needs none: --format svg"
         )
-    from resvg_py import svg_to_bytes
-
     named = dict.fromkeys(("serif_family", "sans_serif_family"), _FONTS[font])
     return svg_to_bytes(svg_string=drawn.decode(), dpi=_POINTS, font_files=[found[font]], **named)
 

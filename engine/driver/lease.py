@@ -155,7 +155,7 @@ async def _outlive(
             return row
         if row != seen:
             raise _busy(run, row)
-        if (writer := store.writer()) in (None, seen.owner.pid):
+        if (writer := store.database.writer()) in (None, seen.owner.pid):
             silent += passed
         elif (blocked := blocked + passed) >= stale_after_s:
             raise BusyError(

@@ -42,16 +42,16 @@ def state_home(env: Mapping[str, str] = os.environ) -> Path:
 @contextmanager
 def reading(home: Path) -> Generator[Connection | None]:
     """A read-only connection; None if there is no store yet. Raises `StoreError` in one line."""
-    path = home / "interlock.db"
-    database = adapter_of(path)
-    if not database.exists(path):
-        yield None
-        return
-    with explained(path), closing(database.connect_reader(path)) as conn:
-        version = database.version(conn, path)
-        if 0 < version < database.SCHEMA_VERSION:
-            Store(home).open()
-        yield conn if version else None
+    database = adapter_of(home / "interlock.db")
+    with database.explained():
+        if (conn := database.connect_reader()) is None:
+            yield None
+            return
+        with closing(conn):
+            current = database.is_current(conn)
+            if current is False:
+                Store(home).open()
+            yield None if current is None else conn
 
 
 def select(home: Path, sql: str, *values: object) -> list[Any]:
@@ -93,8 +93,8 @@ class Store:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.path = home / "interlock.db"
-        self._database = adapter_of(self.path)
-        self.blobs = self._database.BLOBS
+        self.database = adapter_of(self.path)
+        self.blobs = self.database.connection.blobs
         """Whether it keeps long bodies, plans and snapshots in rows (`blobs.py`)."""
         self.outputs = home / "outputs"
         self.plans = home / "plans"
@@ -109,28 +109,19 @@ class Store:
                 f"Can't make the state directory {str(self.home)!r}: {error.strerror}. "
                 "Choose another with INTERLOCK_HOME."
             ) from error
-        database = self._database
-        with explained(self.path), closing(database.connect(self.path, "FULL")) as conn:
-            if database.version(conn, self.path) < database.SCHEMA_VERSION:
-                database.migrate(conn)
+        with self.database.explained(), closing(self.database.connect("FULL")) as conn:
+            if not self.database.is_current(conn):
+                self.database.migrate(conn)
 
     def connect(
         self, synchronous: Literal["NORMAL", "FULL"] = "NORMAL", *, patience_s: float = BUSY_TIMEOUT_S
     ) -> Connection:
         """A connection in autocommit mode: don't `await` inside its transactions."""
-        return self._database.connect(self.path, synchronous, patience_s=patience_s)
+        return self.database.connect(synchronous, patience_s=patience_s)
 
     def connect_driver(self) -> Connection:
         """A drive's connection: rows may be buffered until its next commit."""
-        return self._database.connect(self.path, "NORMAL", buffers=True)
-
-    def only_reads(self) -> str:
-        """As the adapter's."""
-        return self._database.only_reads(self.path)
-
-    def writer(self) -> int | None:
-        """Pid of the process that is writing now; None: nobody, or unknown."""
-        return self._database.writer_of(self.path)
+        return self.database.connect("NORMAL", buffers=True)
 
 
 @contextmanager
@@ -140,7 +131,7 @@ def diagnosed(path: Path) -> Generator[None]:
         try:
             yield
         except Exception as error:
-            if not isinstance(error, (InterlockError, *adapter_of(path).ERRORS)):
+            if not isinstance(error, (InterlockError, *adapter_of(path).connection.errors)):
                 _raise_if_damaged(path, error)
             raise
 

@@ -16,11 +16,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from interlock.engine.store.audit_records import hash_of, packed
 from interlock.engine.store.tables import TABLE
-from interlock.services.files.disk import CLOSED_FILE, private_directory
+from interlock.services.files.disk import private_directory, write_private
 from interlock.state.clock import unix_time
 from interlock.state.errors import StoreError
 
@@ -64,12 +64,7 @@ def _read(path: Path, chosen: bool) -> Key:
 def _make(path: Path) -> None:
     private_directory(path.parent)
     text = base64.b64encode(_PKCS8 + secrets.token_bytes(32)).decode()
-    made = path.with_suffix(f".{os.getpid()}")
-    with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, CLOSED_FILE), "w") as file:
-        file.write(f"-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n")
-        file.flush()
-        os.fsync(file.fileno())
-    made.rename(path)
+    write_private(path, f"-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n")
 
 
 def _private(key: Key) -> "Ed25519PrivateKey":
@@ -198,6 +193,17 @@ def changed_body(table: str) -> str:
     return (
         f"json_object({AUDITED[table].body}, 'was', sha(".replace("@", "new") + f"{body_of(table, 'old')}))"
     )
+
+
+def noting(table: str, event: Literal["insert", "update", "delete"], body: str) -> str:
+    """The SQL call that notes a row's change; `body`: what is recorded of it."""
+    row = "old" if event == "delete" else "new"
+    kind = AUDITED[table].kind.replace("@", row)
+    if event == "delete":
+        kind = repr(REMOVED)
+    elif event == "insert" and table == "runs":
+        kind = "'begun'"
+    return f"note('{table}', {kind}, {row}.{TABLE[table].owner}, {key_expression(table, row)}, {body})"
 
 
 _NEWEST = "select seq, hash, (select hash from audit where seq = ?) from audit order by seq desc limit 1"

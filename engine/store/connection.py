@@ -5,9 +5,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from interlock.engine.store.audit import Audit
+from interlock.services.files.disk import BUSY_TIMEOUT_S
 
 Values = Sequence[object] | Mapping[str, object]
 
@@ -49,7 +50,7 @@ class Source(Protocol):
         ...
 
 
-class Connection(Protocol):
+class Connection(ABC):
     """One connection to the store, in autocommit mode. Statements are SQL that SQLite and PostgreSQL both speak.
 
     A driver's connection `buffers` rows that nothing external depends on until its next commit (`engine.md` 23). They
@@ -57,149 +58,13 @@ class Connection(Protocol):
     loses them, but only work that can be repeated.
     """
 
-    buffers: bool
-
-    @property
-    def blobs(self) -> bool:
-        """Whether what is too long for a row is in rows, too (`blobs.py`), not in files beside the store."""
-        ...
-
-    @property
-    def row_lock(self) -> str:
-        """Ends a query whose rows nobody else may change before the commit; empty where writers take turns."""
-        ...
-
-    @property
-    def errors(self) -> tuple[type[Exception], ...]:
-        """What its database raises."""
-        ...
-
-    @property
-    def in_transaction(self) -> bool: ...
-
-    def execute(self, sql: str, values: Values = (), /) -> Rows:
-        """Run a statement; one that writes belongs into a transaction."""
-        ...
-
-    def stored(self, sql: str, values: Values = ()) -> Rows:
-        """Query committed rows only, for callers that handle buffered ones themselves."""
-        ...
-
-    def transaction(self, *, synced: bool = False) -> AbstractContextManager[Self]:
-        """Open a write transaction, or join the open one. Must not contain an `await`: it would block others.
-
-        `synced`: it and all earlier commits survive a power cut.
-        """
-        ...
-
-    def later(self, table: str, sql: str, values: Values, row: object = None) -> None:
-        """Write a row that nothing external depends on: with the driver's next commit; on other connections at once.
-
-        `row`: what names the row if all that was written of it before is written anew.
-        """
-        ...
-
-    def join(self, source: Source) -> None:
-        """Include the source's buffered rows in every commit from now on."""
-        ...
-
-    def flush(self, *, last: bool = False) -> None:
-        """Commit buffered rows, if any. `last`: if that fails they are dropped, as after a kill."""
-        ...
-
-    def guard(self, check: Callable[[], None]) -> None:
-        """Call `check` as part of each commit: what it raises takes the transaction back."""
-        ...
-
-    def columns(self, table: str) -> list[Column]:
-        """A table's columns, in its order; empty: there is no such table."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class Changes(Protocol):
-    """Detects writes to the store. Callable from one thread at a time."""
-
-    def __call__(self) -> bool:
-        """True if the store changed since the last call, and on the first. An unreadable store counts as unchanged."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class Adapter(Protocol):
-    """A database: a module with these functions. `path` names the store, whose folder may say where it is."""
-
-    @property
-    def SCHEMA_VERSION(self) -> int:  # noqa: N802 - a module's constant
-        """Increases with every change that an older Interlock can't read."""
-        ...
-
-    @property
-    def BLOBS(self) -> bool:  # noqa: N802
-        """As `Connection.blobs`."""
-        ...
-
-    @property
-    def ERRORS(self) -> tuple[type[Exception], ...]: ...  # noqa: N802
-
-    def exists(self, path: Path) -> bool: ...
-
-    def connect(
-        self,
-        path: Path,
-        synchronous: Literal["NORMAL", "FULL"],
-        *,
-        buffers: bool = False,
-        patience_s: float = ...,
-    ) -> Connection:
-        """For writing. `patience_s`: how long it waits for other writers."""
-        ...
-
-    def only_reads(self, path: Path) -> str:
-        """Why whoever signs in to the store may change nothing in it; empty: they may."""
-        ...
-
-    def connect_reader(self, path: Path) -> Connection:
-        """A connection that only reads, whose rows know their columns' names."""
-        ...
-
-    def version(self, conn: Connection, path: Path) -> int:
-        """Version of the schema; 0: there is none yet. Raises `StoreError` if it is newer than this program's."""
-        ...
-
-    def migrate(self, conn: Any) -> None:
-        """Make the tables, or what a store of an earlier version lacks of them."""
-        ...
-
-    def explained(self, path: Path) -> AbstractContextManager[None]:
-        """Convert errors of the database and the disk to one line that says what to do."""
-        ...
-
-    def damaged_pages(self, conn: Connection, *, quick: bool) -> list[str]: ...
-
-    def free_bytes(self, conn: Connection) -> int:
-        """Bytes of the file that hold nothing."""
-        ...
-
-    def shrink(self, conn: Connection) -> None:
-        """Give free pages back; not while others use the store."""
-        ...
-
-    def writer_of(self, path: Path) -> int | None:
-        """Pid of the process that every other writer waits for; None: nobody, or unknown."""
-        ...
-
-    def changes(self, path: Path) -> Changes: ...
-
-
-class BufferedConnection(ABC):
-    """`Connection`, but for what only its database knows."""
-
-    blobs: bool = False
-    row_lock: str = ""
-    reads: tuple[str, ...] = ("select", "with")
+    errors: ClassVar[tuple[type[Exception], ...]]
+    """What its database raises."""
+    blobs: ClassVar[bool] = False
+    """Whether what is too long for a row is in rows, too (`blobs.py`), not in files beside the store."""
+    row_lock: ClassVar[str] = ""
+    """Ends a query whose rows nobody else may change before the commit; empty where writers take turns."""
+    reads: ClassVar[tuple[str, ...]] = ("select", "with")
     """How statements begin that write nothing."""
 
     def __init__(self, *, buffers: bool) -> None:
@@ -218,19 +83,30 @@ class BufferedConnection(ABC):
     def in_transaction(self) -> bool: ...
 
     @abstractmethod
-    def stored(self, sql: str, values: Values = ()) -> Rows: ...
+    def stored(self, sql: str, values: Values = ()) -> Rows:
+        """Query committed rows only, for callers that handle buffered ones themselves."""
 
     @abstractmethod
     def begun(self, synced: bool) -> AbstractContextManager[None]:
         """A transaction: it calls `check` and commits at its end, or is taken back."""
-        ...
+
+    @abstractmethod
+    def commit(self) -> None:
+        """By itself, so that checks of kills can stand before and after it."""
 
     @abstractmethod
     def write_waiting(self, statements: Iterable[tuple[str, Values]]) -> None:
         """Write buffered rows in the open transaction."""
-        ...
+
+    @abstractmethod
+    def columns(self, table: str) -> list[Column]:
+        """A table's columns, in its order; empty: there is no such table."""
+
+    @abstractmethod
+    def close(self) -> None: ...
 
     def execute(self, sql: str, values: Values = (), /) -> Rows:
+        """Run a statement; one that writes belongs into a transaction."""
         with self._turn:
             if not self.in_transaction:
                 if self._check and not sql.lstrip().startswith(self.reads):
@@ -241,6 +117,10 @@ class BufferedConnection(ABC):
 
     @contextmanager
     def transaction(self, *, synced: bool = False) -> Generator[Self]:
+        """Open a write transaction, or join the open one. Must not contain an `await`: it would block others.
+
+        `synced`: it and all earlier commits survive a power cut.
+        """
         with self._turn:
             if self.in_transaction:
                 yield self
@@ -255,6 +135,10 @@ class BufferedConnection(ABC):
                 source.written()
 
     def later(self, table: str, sql: str, values: Values, row: object = None) -> None:
+        """Write a row that nothing external depends on: with the driver's next commit; on other connections at once.
+
+        `row`: what names the row if all that was written of it before is written anew.
+        """
         with self._turn:
             if self.buffers and not self.in_transaction:
                 if row is None:
@@ -268,9 +152,11 @@ class BufferedConnection(ABC):
                     self.stored(sql, values)
 
     def join(self, source: Source) -> None:
+        """Include the source's buffered rows in every commit from now on."""
         self._sources.append(source)
 
     def flush(self, *, last: bool = False) -> None:
+        """Commit buffered rows, if any. `last`: if that fails they are dropped, as after a kill."""
         with self._turn:
             if self.in_transaction or not (self._waiting or any(source.waits for source in self._sources)):
                 return
@@ -285,6 +171,7 @@ class BufferedConnection(ABC):
                 raise
 
     def guard(self, check: Callable[[], None]) -> None:
+        """Call `check` as part of each commit: what it raises takes the transaction back."""
         self._check = check
 
     def check(self) -> None:
@@ -295,3 +182,74 @@ class BufferedConnection(ABC):
     def _forget(self) -> None:
         self._waiting.clear()
         self._tables.clear()
+
+
+class Changes(Protocol):
+    """Detects writes to the store. Callable from one thread at a time."""
+
+    def __call__(self) -> bool:
+        """True if the store changed since the last call, and on the first. An unreadable store counts as unchanged."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Adapter(ABC):
+    """The database of one store; what only a file has to say is empty for others."""
+
+    connection: ClassVar[type[Connection]]
+
+    def __init__(self, path: Path) -> None:
+        """`path` names the store; its folder may say where it is."""
+        self.path = path
+
+    @abstractmethod
+    def connect(
+        self,
+        synchronous: Literal["NORMAL", "FULL"],
+        *,
+        buffers: bool = False,
+        patience_s: float = BUSY_TIMEOUT_S,
+    ) -> Connection:
+        """For writing. `patience_s`: how long it waits for other writers."""
+
+    @abstractmethod
+    def connect_reader(self) -> Connection | None:
+        """A connection that only reads, whose rows know their columns' names; None: there is no store yet."""
+
+    @abstractmethod
+    def is_current(self, conn: Connection) -> bool | None:
+        """Whether the tables are those of this version; None: there are none yet.
+
+        Raises `StoreError` if they are a newer program's.
+        """
+
+    @abstractmethod
+    def migrate(self, conn: Any) -> None:
+        """Make the tables, or what a store of an earlier version lacks of them."""
+
+    @abstractmethod
+    def explained(self) -> AbstractContextManager[None]:
+        """Convert errors of the database and the disk to one line that says what to do."""
+
+    @abstractmethod
+    def changes(self) -> Changes: ...
+
+    def only_reads(self) -> str:
+        """Why whoever signs in to the store may change nothing in it; empty: they may."""
+        return ""
+
+    def writer(self) -> int | None:
+        """Pid of the process that every other writer waits for; None: nobody, or unknown."""
+        return None
+
+    def damaged_pages(self, conn: Connection, *, quick: bool) -> list[str]:  # noqa: ARG002
+        """What it finds wrong with its file; `quick`: at most one line, and indexes aren't compared."""
+        return []
+
+    def free_bytes(self, conn: Connection) -> int:  # noqa: ARG002
+        """Bytes of the file that hold nothing."""
+        return 0
+
+    def shrink(self, conn: Connection) -> None:  # noqa: B027 - a server does it by itself
+        """Give free pages back; not while others use the store."""

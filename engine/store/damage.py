@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from interlock.engine.store import adapter_of, reading
+from interlock.engine.store import Store, reading
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Column, Connection
@@ -81,7 +81,7 @@ def error_of(text: str) -> str:
 def damaged_pages(home: Path, *, quick: bool = False) -> list[str]:
     """What the database finds wrong with its file; `quick`: at most one line, and indexes aren't compared."""
     with reading(home) as conn:
-        return adapter_of(home / "interlock.db").damaged_pages(conn, quick=quick) if conn else []
+        return Store(home).database.damaged_pages(conn, quick=quick) if conn else []
 
 
 def damage(home: Path, run: str) -> Iterator[str]:

@@ -1,14 +1,13 @@
 """database: which database a state directory's runs are in: SQLite beside it, or one on a server that it names."""
 
 import hashlib
-import os
 import re
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from interlock.engine.store import sqlite
 from interlock.engine.store.connection import Adapter, Changes
-from interlock.services.files.disk import private_directory
+from interlock.engine.store.sqlite import Sqlite
+from interlock.services.files.disk import private_directory, write_private
 from interlock.state.errors import ConfigError
 
 ADDRESS = "store.url"
@@ -35,12 +34,7 @@ def placed(home: Path, url: str) -> Path:
     found = home / "stores" / hashlib.sha256(without_password(url).encode()).hexdigest()[:12]
     if _read(found) != url:
         private_directory(found)
-        made = found / f"{ADDRESS}.{os.getpid()}"
-        with os.fdopen(
-            os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
-        ) as file:
-            file.write(url)
-        made.replace(found / ADDRESS)
+        write_private(found / ADDRESS, url)
     return found
 
 
@@ -68,22 +62,21 @@ def without_password(url: str) -> str:
 
 def adapter_of(path: Path) -> Adapter:
     if not (path.parent / ADDRESS).exists():
-        return sqlite
+        return Sqlite(path)
     try:
-        from interlock.engine.store import postgres  # its driver takes 0.3 s to import
+        from interlock.engine.store.postgres import Postgres  # its driver takes 0.3 s to import
     except ModuleNotFoundError as error:
         raise ConfigError(
             "Runs in PostgreSQL need the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
         ) from error
 
-    return postgres
+    return Postgres(path)
 
 
 def explained(path: Path) -> AbstractContextManager[None]:
     """Convert errors of the database and the disk to one line that says what to do."""
-    return adapter_of(path).explained(path)
+    return adapter_of(path).explained()
 
 
 def changes(home: Path) -> Changes:
-    path = home / "interlock.db"
-    return adapter_of(path).changes(path)
+    return adapter_of(home / "interlock.db").changes()

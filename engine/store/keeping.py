@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.engine.store import PARTS, Store, reading, select
-from interlock.engine.store.database import adapter_of
 from interlock.state.errors import BusyError
 
 _DAY_S = 86_400
@@ -44,7 +43,7 @@ def sizes(home: Path) -> dict[str, int]:
     found = {part: _size(home / part) for part in PARTS}
     with reading(home) as conn:
         if conn is not None:
-            found["interlock.db (free)"] = free = adapter_of(home / "interlock.db").free_bytes(conn)
+            found["interlock.db (free)"] = free = Store(home).database.free_bytes(conn)
             found["interlock.db"] -= free
     return {part: size for part, size in sorted(found.items(), key=lambda item: -item[1]) if size > 0}
 
@@ -108,5 +107,6 @@ def prune(home: Path, planned: Plan) -> Iterator[Due]:
             continue
         yield one
     if planned.due:
-        with closing(Store(home).connect("FULL")) as conn:
-            adapter_of(home / "interlock.db").shrink(conn)
+        store = Store(home)
+        with closing(store.connect("FULL")) as conn:
+            store.database.shrink(conn)

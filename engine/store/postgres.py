@@ -1,305 +1,95 @@
-"""postgres: the store in PostgreSQL (14 or newer): its connections, its version, and everything that only it knows."""
+"""postgres: the store in PostgreSQL (14 or newer): its version, and who may write to it."""
 
-import json
-import re
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import lru_cache
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any, Literal
 
 import psycopg
-from psycopg.pq import PipelineStatus, TransactionStatus
 
-from interlock.engine.store.audit import begin
-from interlock.engine.store.connection import BufferedConnection, Column, Connection, Rows, Values
+from interlock.engine.store.connection import Adapter, Connection
 from interlock.engine.store.database import shown
-from interlock.engine.store.postgres_audit import NOTES, dialect
+from interlock.engine.store.postgres_connection import CHANNEL, PostgresConnection
 from interlock.engine.store.postgres_schema import SCHEMA_VERSION, definitions
-from interlock.engine.store.postgres_sessions import READS, Session, connected, explained
+from interlock.engine.store.postgres_sessions import READS, connected, explained, named
 from interlock.services.files import disk
 from interlock.state.clock import follow, unix_time
 from interlock.state.errors import ConfigError, StoreError
 
-ERRORS = (psycopg.Error,)
-BLOBS = True
 _OLDEST = 140000
 """Server version: 14."""
-_ONE_WRITER, _ONE_CHAIN = 0x1A7E_0001, 0x1A7E_0002
-"""Advisory locks: of whoever writes and isn't a driver (as SQLite's write lock), and of the audit's end."""
-_ALONE = f"begin; select pg_advisory_xact_lock({_ONE_WRITER})".encode()
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    "text": str,
-    "bytea": bytes,
-    "bigint": int,
-    "double precision": (int, float),
-}
-_CHANNEL = "interlock"
-_END = f"select current_setting('{NOTES}', true), pg_notify('{_CHANNEL}', '')".encode()
-"""Before each commit: what the triggers noted; and whoever follows is told."""
 
 
-class _Row(tuple[Any, ...]):
-    """A row whose columns are read by place or by name."""
+class Postgres(Adapter):
+    connection = PostgresConnection
 
-    names: dict[str, int]
+    def connect(
+        self,
+        synchronous: Literal["NORMAL", "FULL"],  # noqa: ARG002 - only a driver's commits may wait for the disk
+        *,
+        buffers: bool = False,
+        patience_s: float = disk.BUSY_TIMEOUT_S,
+    ) -> PostgresConnection:
+        limits = f"-c lock_timeout={int(patience_s * 1000)} -c idle_in_transaction_session_timeout=10000"
+        # Whatever the server's default is. A driver waits for the disk where that is asked for, as with SQLite.
+        options = f"{limits} -c synchronous_commit={'off' if buffers else 'on'}"
+        return PostgresConnection(self.path, connected(self.path, options), buffers=buffers)
 
-    def __getitem__(self, key: Any) -> Any:
-        place: Any = self.names[key] if isinstance(key, str) else key
-        return super().__getitem__(place)
+    def connect_reader(self) -> PostgresConnection:
+        session = connected(self.path, READS)
+        session.conn.row_factory = named
+        return PostgresConnection(self.path, session)
 
-    def keys(self) -> list[str]:
-        return [*self.names]
-
-
-def _named(cursor: "psycopg.Cursor[Any]") -> Any:
-    return _row(tuple(column.name for column in cursor.description or ()))
-
-
-@lru_cache(maxsize=64)
-def _row(columns: tuple[str, ...]) -> type[_Row]:
-    return type("Row", (_Row,), {"names": {name: place for place, name in enumerate(columns)}})
-
-
-class PostgresConnection(BufferedConnection):
-    """Implements `Connection`.
-
-    Whoever writes and isn't a driver waits for the others, as with SQLite; drivers write their own runs' rows only,
-    and lock their lease's row before they commit.
-    """
-
-    blobs: bool = True
-    row_lock: str = " for share"
-    errors: tuple[type[Exception], ...] = ERRORS
-
-    def __init__(self, path: Path, session: Session, *, buffers: bool = False) -> None:
-        super().__init__(buffers=buffers)
-        self.session: Session | None = session
-        """None: closed."""
-        self._path = path
-        self._begun = False
-        self._sending = ExitStack()
-        """What lets statements go without waiting for answers."""
-        self._pipeline: psycopg.Pipeline | None = None
-
-    @property
-    def raw(self) -> "psycopg.Connection[Any]":
-        """For what writes rows of its own in this transaction, and reads each answer: the queue."""
-        self._sending.close()
-        return self._own
-
-    @property
-    def _own(self) -> "psycopg.Connection[Any]":
-        if self.session is None:
-            raise psycopg.OperationalError("the connection is closed")
-        return self.session.conn
-
-    @property
-    def in_transaction(self) -> bool:
-        return self._begun or self._own.info.transaction_status != TransactionStatus.IDLE
-
-    def stored(self, sql: str, values: Values = ()) -> Rows:
-        given: Any = (
-            {name: _sent(value) for name, value in values.items()}
-            if isinstance(values, dict)
-            else [_sent(value) for value in values]
+    def is_current(self, conn: Connection) -> bool | None:
+        session = conn.session if isinstance(conn, PostgresConnection) else None
+        if session and session.current:
+            return True
+        about = (
+            "select current_setting('server_version_num')::int, extract(epoch from clock_timestamp())::float8"
         )
-        found = self._own.execute(translated(sql), given)
-        return self._answered(found) if sql.lstrip().startswith(self.reads) else found
-
-    def _answered(self, found: "psycopg.Cursor[Any]") -> "psycopg.Cursor[Any]":
-        """Wait in a way that the server takes for idleness: it ends a transaction whose process is paused meanwhile."""
-        if self._pipeline and found.pgresult is None:
-            self._pipeline.sync()
-        return found
-
-    def executemany(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
-        with self._own.cursor() as cursor:
-            cursor.executemany(translated(sql), rows)
-
-    def write_waiting(self, statements: Iterable[tuple[str, Values]]) -> None:
-        plain = dict[str, list[Values]]()
-        for sql, values in statements:
-            if many(sql) and bytes not in map(type, values):
-                plain.setdefault(sql, []).append(values)
-            else:
-                self.stored(sql, values)
-        for sql, rows in plain.items():
-            as_one, names = many(sql) or ("", [])
-            named = [dict(zip(names, map(_sent, row), strict=True)) for row in rows]
-            self.stored(as_one, (json.dumps(named, ensure_ascii=False),))
-
-    @contextmanager
-    def begun(self, synced: bool) -> Generator[None]:
-        self._audit = self._audit or self._found_audit()
-        conn = self._own
-        if self.buffers:  # a driver waits for an answer only where it reads one
-            self._send()
-        try:
-            conn.execute(b"begin" if self.buffers else _ALONE)
-            if self.buffers and synced:
-                conn.execute(b"set local synchronous_commit = on")
-            self._begun = True
-            yield
-            self._send()
-            ended = conn.execute(_END)
-            self.check()
-            if self._audit:
-                self._take((self._answered(ended).fetchone() or (None,))[0])
-                self._audit.append()
-            commit(conn, self._sending)
-        except BaseException:
-            self._take_back()
-            raise
-        finally:
-            self._begun = False
-        if self._audit:
-            self._audit.committed(synced=synced)
-
-    def _send(self) -> None:
-        """From now on, let statements go without waiting for their answers."""
-        if self._own.pgconn.pipeline_status == PipelineStatus.OFF:
-            self._pipeline = self._sending.enter_context(self._own.pipeline())
-            self._sending.callback(setattr, self, "_pipeline", None)
-
-    def _take_back(self) -> None:
-        if self._audit:
-            self._audit.notes.clear()
-        with suppress(psycopg.Error):
-            self._sending.close()
-        if not self._own.closed and self._own.info.transaction_status != TransactionStatus.IDLE:
-            self._own.execute(b"rollback")
-
-    def _take(self, notes: str | None) -> None:
-        """What the triggers noted in this transaction."""
-        assert self._audit
-        lines = (notes or "").splitlines()
-        if lines:
-            self._own.execute("select pg_advisory_xact_lock(%s)", (_ONE_CHAIN,))
-        for line in lines:
-            self._audit.note(*json.loads(line))
-
-    def _found_audit(self) -> Any:
-        from interlock.engine.store.audit import Audit
-
-        assert self.session
-        if not self.session.audited:
-            query = "select 1 from pg_tables where tablename = 'audit' and schemaname = current_schema"
-            self.session.audited = self.stored(query).fetchone() is not None
-        return Audit(self, self._path) if self.session.audited else None
-
-    def columns(self, table: str) -> list[Column]:
-        found = self.stored(
-            "select column_name, data_type, is_nullable = 'NO' from information_schema.columns "
-            "where table_name = ? and table_schema = current_schema order by ordinal_position",
-            (table,),
-        )
-        return [Column(name, _KINDS[kind], needed) for name, kind, needed in found]
-
-    def audited(self) -> None:
-        """Inside the migration: begin the audit's chain."""
-        self._audit = begin(self, self._path)
-
-    def __del__(self) -> None:
-        if self.session:
-            self.session.conn.close()  # as SQLite's connections are, without a warning
-
-    def close(self) -> None:
-        if self._audit:
-            self._audit.committed(synced=True)
-        session, self.session = self.session, None
+        server, clock = conn.execute(about).fetchone()
+        follow(clock)
+        if server < _OLDEST:
+            raise StoreError(
+                f"The server of {shown(self.path)!r} is PostgreSQL {server // 10000}; expected 14 or newer."
+            )
+        found = max((made for made, at in _versions(conn).items() if at), default=0)
+        if found > SCHEMA_VERSION:
+            raise StoreError(
+                f"The store {shown(self.path)!r} was written by a newer Interlock (version {found}, this one reads "
+                f"{SCHEMA_VERSION}). Upgrade, or choose another with INTERLOCK_STORE."
+            )
+        current = found == SCHEMA_VERSION
         if session:
-            session.keep()
+            session.current = current
+        return current if found else None
 
+    def migrate(self, conn: PostgresConnection) -> None:
+        """Unless somebody made the tables by `for_administrators`: then it begins the audit only."""
+        with conn.transaction():
+            by_hand = _versions(conn).get(SCHEMA_VERSION) == 0
+            for statement in () if by_hand else definitions():
+                conn.raw.execute(statement.encode())
+            conn.audited()
+            conn.execute(
+                "insert into store_version values (?, ?) on conflict (version) do update set at = excluded.at",
+                (SCHEMA_VERSION, unix_time()),
+            )
 
-def commit(conn: "psycopg.Connection[Any]", sending: ExitStack) -> None:
-    """By itself, so that checks of kills can stand before and after it. `sending`: what holds answers back."""
-    conn.execute(b"commit")
-    sending.close()
+    def explained(self) -> AbstractContextManager[None]:
+        return explained(self.path)
 
+    def changes(self) -> "_Changes":
+        return _Changes(self.path)
 
-def _sent(value: object) -> object:
-    """PostgreSQL has no NUL in texts, and takes no boolean for a number."""
-    if isinstance(value, str):
-        return value.replace("\0", "\N{SYMBOL FOR NULL}") if "\0" in value else value
-    return int(value) if isinstance(value, bool) else value
-
-
-_INSERTED = re.compile(r"insert into (\w+) \(([^)]+)\) values \([?, ]+\)")
-
-
-@lru_cache(maxsize=64)
-def many(sql: str) -> tuple[str, list[str]] | None:
-    """A plain insertion as one of many rows, which are its only value, in JSON; and the names of their columns."""
-    if not (found := _INSERTED.fullmatch(sql)):
-        return None
-    table, names = found[1], found[2]
-    rows = f"json_populate_recordset(null::{table}, ?)"
-    return f"insert into {table} ({names}) select {names} from {rows}", names.split(", ")
-
-
-_PLACES = re.compile(r"'[^']*'|\?|(?<![:\w]):([a-z_]+)|%")
-
-
-@lru_cache(maxsize=512)
-def translated(sql: str) -> bytes:
-    """The store's SQL, as psycopg takes it."""
-
-    def other(found: re.Match[str]) -> str:
-        text = found[0]
-        if name := found[1]:
-            return f"%({name})s"
-        return "%s" if text == "?" else text.replace("%", "%%")
-
-    return _PLACES.sub(other, dialect(sql)).encode()
-
-
-def exists(path: Path) -> bool:  # noqa: ARG001 - whether it answers shows when it is asked
-    return True
-
-
-def connect(
-    path: Path,
-    synchronous: Literal["NORMAL", "FULL"],  # noqa: ARG001 - only a driver's commits may wait for the disk
-    *,
-    buffers: bool = False,
-    patience_s: float = disk.BUSY_TIMEOUT_S,
-) -> PostgresConnection:
-    """Connect for writing. `patience_s`: how long it waits for other writers."""
-    limits = f"-c lock_timeout={int(patience_s * 1000)} -c idle_in_transaction_session_timeout=10000"
-    # Whatever the server's default is. A driver waits for the disk where that is asked for, as with SQLite.
-    options = f"{limits} -c synchronous_commit={'off' if buffers else 'on'}"
-    return PostgresConnection(path, connected(path, options), buffers=buffers)
-
-
-def connect_reader(path: Path) -> PostgresConnection:
-    """A connection that only reads, whose rows know their columns' names."""
-    session = connected(path, READS)
-    session.conn.row_factory = _named
-    return PostgresConnection(path, session)
-
-
-def version(conn: Connection, path: Path) -> int:
-    """Version of the schema; 0: there is none yet. Raises `StoreError` if it is newer than this program's."""
-    session = conn.session if isinstance(conn, PostgresConnection) else None
-    if session and session.current:
-        return SCHEMA_VERSION
-    about = "select current_setting('server_version_num')::int, extract(epoch from clock_timestamp())::float8"
-    server, clock = conn.execute(about).fetchone()
-    follow(clock)
-    if server < _OLDEST:
-        raise StoreError(
-            f"The server of {shown(path)!r} is PostgreSQL {server // 10000}; expected 14 or newer."
-        )
-    found = max((made for made, at in _versions(conn).items() if at), default=0)
-    if found > SCHEMA_VERSION:
-        raise StoreError(
-            f"The store {shown(path)!r} was written by a newer Interlock (version {found}, this one reads "
-            f"{SCHEMA_VERSION}). Upgrade, or choose another with INTERLOCK_STORE."
-        )
-    if session:
-        session.current = found == SCHEMA_VERSION
-    return found
+    def only_reads(self) -> str:
+        with self.explained(), closing(self.connect_reader()) as conn:
+            role, may, standby = conn.execute(
+                "select current_user, coalesce(has_table_privilege(to_regclass('runs'), 'insert'), true), "
+                "pg_is_in_recovery()"
+            ).fetchone()
+        if standby:
+            return "The store's server is a standby, which can only be read."
+        return "" if may else f"Role {role!r} of the store's database may only look."
 
 
 def _versions(conn: Connection) -> dict[int, float]:
@@ -310,50 +100,6 @@ def _versions(conn: Connection) -> dict[int, float]:
         if there
         else {}
     )
-
-
-def migrate(conn: PostgresConnection) -> None:
-    """Make the tables, unless somebody did by `for_administrators`, and begin the audit."""
-    with conn.transaction():
-        by_hand = _versions(conn).get(SCHEMA_VERSION) == 0
-        for statement in () if by_hand else definitions():
-            conn.raw.execute(statement.encode())
-        conn.audited()
-        conn.execute(
-            "insert into store_version values (?, ?) on conflict (version) do update set at = excluded.at",
-            (SCHEMA_VERSION, unix_time()),
-        )
-
-
-def damaged_pages(conn: Connection, *, quick: bool) -> list[str]:  # noqa: ARG001 - the server watches its own files
-    return []
-
-
-def free_bytes(conn: Connection) -> int:  # noqa: ARG001 - the server keeps its own files
-    return 0
-
-
-def shrink(conn: Connection) -> None:
-    """The server does it."""
-
-
-def only_reads(path: Path) -> str:
-    with explained(path), closing(connect_reader(path)) as conn:
-        role, may, standby = conn.execute(
-            "select current_user, coalesce(has_table_privilege(to_regclass('runs'), 'insert'), true), "
-            "pg_is_in_recovery()"
-        ).fetchone()
-    if standby:
-        return "The store's server is a standby, which can only be read."
-    return "" if may else f"Role {role!r} of the store's database may only look."
-
-
-def writer_of(path: Path) -> int | None:  # noqa: ARG001 - a server's writers don't wait for one process
-    return None
-
-
-def changes(path: Path) -> "_Changes":
-    return _Changes(path)
 
 
 class _Changes:
@@ -367,7 +113,7 @@ class _Changes:
         try:
             if self._conn is None:
                 self._conn = connected(self._path, "").conn
-                self._conn.execute(f"listen {_CHANNEL}".encode())
+                self._conn.execute(f"listen {CHANNEL}".encode())
                 return True
             return bool([*self._conn.notifies(timeout=0)])
         except (psycopg.Error, StoreError, ConfigError):

@@ -5,8 +5,7 @@ They note into a setting of the transaction: a writer that isn't Interlock leave
 
 from collections.abc import Iterator
 
-from interlock.engine.store.audit import AUDITED, REMOVED, body_of, changed_body, key_expression
-from interlock.engine.store.tables import TABLE
+from interlock.engine.store.audit import AUDITED, body_of, changed_body, noting
 
 NOTES = "interlock.notes"
 _DIALECT = (
@@ -38,23 +37,18 @@ def triggers() -> Iterator[str]:
 
 
 def _function(table: str) -> str:
-    what, owner = AUDITED[table], TABLE[table].owner
-    begun = "'begun'" if table == "runs" else what.kind
-
-    def noting(kind: str, row: str, body: str) -> str:
-        kind = kind.replace("@", row)
-        return (
-            f"perform note('{table}', {kind}, {row}.{owner}, {dialect(key_expression(table, row))}, {body});"
-        )
-
-    old, new = dialect(body_of(table, "old")), dialect(body_of(table, "new"))
-    changed = f"{old}::text is distinct from {new}::text"
-    return f"""
+    old, new = body_of(table, "old"), body_of(table, "new")
+    inserted, deleted = noting(table, "insert", new), noting(table, "delete", "null")
+    updated, changed = (
+        noting(table, "update", changed_body(table)),
+        f"{old}::text is distinct from {new}::text",
+    )
+    return dialect(f"""
 create or replace function audit_{table}() returns trigger language plpgsql as $$ begin
-    if tg_op = 'INSERT' then {noting(begun, "new", new)}
-    elsif tg_op = 'DELETE' then {noting(repr(REMOVED), "old", "null")}
-    elsif {changed} then {noting(what.kind, "new", dialect(changed_body(table)))} end if;
-    return null; end $$"""
+    if tg_op = 'INSERT' then perform {inserted};
+    elsif tg_op = 'DELETE' then perform {deleted};
+    elsif {changed} then perform {updated}; end if;
+    return null; end $$""")
 
 
 def dialect(sql: str) -> str:

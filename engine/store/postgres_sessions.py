@@ -1,4 +1,4 @@
-"""postgres_sessions: connections to the server: signing in, a connection's next use, and its errors in one line."""
+"""postgres_sessions: connections to the server: signing in, a connection's next use, its values and errors."""
 
 import atexit
 import os
@@ -6,6 +6,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from select import POLLIN, poll
 from threading import Timer
@@ -97,6 +98,28 @@ class _Number(Loader):
     def load(self, data: Buffer) -> int | float:
         text = bytes(data)
         return float(text) if b"." in text else int(text)
+
+
+class _Row(tuple[Any, ...]):
+    """A row whose columns are read by place or by name."""
+
+    names: dict[str, int]
+
+    def __getitem__(self, key: Any) -> Any:
+        place: Any = self.names[key] if isinstance(key, str) else key
+        return super().__getitem__(place)
+
+    def keys(self) -> list[str]:
+        return [*self.names]
+
+
+def named(cursor: "psycopg.Cursor[Any]") -> Any:
+    return _row(tuple(column.name for column in cursor.description or ()))
+
+
+@lru_cache(maxsize=64)
+def _row(columns: tuple[str, ...]) -> type[_Row]:
+    return type("Row", (_Row,), {"names": {name: place for place, name in enumerate(columns)}})
 
 
 def sign_in(path: Path, **more: str) -> str:

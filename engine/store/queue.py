@@ -187,7 +187,7 @@ def _steps(conn: Connection, run: str) -> int:
 
 def _own(conn: Connection) -> Any:
     """psycopg's connection, whose transaction the job is put in."""
-    from interlock.engine.store.postgres import PostgresConnection
+    from interlock.engine.store.postgres_connection import PostgresConnection
 
     assert isinstance(conn, PostgresConnection)
     return conn.raw

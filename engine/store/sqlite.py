@@ -1,35 +1,17 @@
-"""sqlite: the store in one SQLite file (WAL): its connections, its version, and everything that only SQLite knows."""
+"""sqlite: the store in one SQLite file (WAL): its version, and everything that only a file has to say."""
 
-import json
-import os
 import sqlite3
-from collections.abc import Generator, Iterable
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from functools import lru_cache, partial
+from contextlib import AbstractContextManager, closing, suppress
 from importlib.resources import files
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from interlock.engine.store.audit import (
-    AUDITED,
-    REMOVED,
-    SCHEMA,
-    Audit,
-    begin,
-    body_of,
-    key_expression,
-    sha,
-)
-from interlock.engine.store.connection import BufferedConnection, Column, Connection, Values
-from interlock.engine.store.tables import TABLE
+from interlock.engine.store.connection import Adapter, Connection
+from interlock.engine.store.sqlite_connection import SqliteConnection, add_functions
 from interlock.services.files import disk
 from interlock.services.files.disk import private_file
 from interlock.state.errors import StoreError
 
-ERRORS = (sqlite3.Error,)
-BLOBS = False
 SCHEMA_VERSION = 13
 """`PRAGMA user_version`; increases with every change an older Interlock can't read."""
 ADDED = (
@@ -58,233 +40,112 @@ CONVERTED = (
 DROPPED = ("drop index if exists model_calls_task",)
 _PAGE = 1024
 """Bytes; small, because a commit writes whole pages of many small tables."""
-_KINDS = {"text": str, "blob": bytes, "integer": int, "real": (int, float)}
+_WAL_WRITE_LOCK = "120"
+"""Byte of the `-shm` file that SQLite locks while it writes (WAL_WRITE_LOCK at UNIX_SHM_BASE)."""
 
 
-def exists(path: Path) -> bool:
-    return path.exists()
+class Sqlite(Adapter):
+    connection = SqliteConnection
 
-
-def another_programs(path: Path) -> closing[sqlite3.Connection]:
-    """A file that isn't ours, to be read only."""
-    uri = f"{path.resolve().as_uri()}?mode=ro"
-    return closing(sqlite3.connect(uri, uri=True, check_same_thread=False))
-
-
-class SqliteConnection(BufferedConnection):
-    """Implements `Connection`.
-
-    It remembers which files it opened: writes to a deleted one would be lost without an error. Threads take turns: a
-    node without `async` journals its effects from its own.
-    """
-
-    errors: tuple[type[Exception], ...] = ERRORS
-    reads = ("select", "with", "pragma")
-
-    def __init__(self, path: Path, conn: sqlite3.Connection, *, buffers: bool = False) -> None:
-        super().__init__(buffers=buffers)
-        self._conn, self._path = conn, path
-        self._files = {name: _identity(name) for name in (str(path), f"{path}-wal")}
-
-    @property
-    def in_transaction(self) -> bool:
-        return self._conn.in_transaction
-
-    def stored(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
-        return self._conn.execute(sql, values)
-
-    def write_waiting(self, statements: Iterable[tuple[str, Values]]) -> None:
-        for sql, alike in groupby(statements, itemgetter(0)):
-            self._conn.executemany(sql, [values for _, values in alike])
-
-    @contextmanager
-    def begun(self, synced: bool) -> Generator[None]:
-        self._audit = self._audit or installed(self._conn, self._path)
-        with self._synchronous() if synced else nullcontext():
-            self._conn.execute("begin immediate")
+    def connect(
+        self,
+        synchronous: Literal["NORMAL", "FULL"],
+        *,
+        buffers: bool = False,
+        patience_s: float = disk.BUSY_TIMEOUT_S,
+    ) -> SqliteConnection:
+        with self.explained():
+            with suppress(OSError):  # SQLite says why
+                private_file(self.path)
+            conn = sqlite3.connect(
+                self.path, timeout=patience_s, isolation_level=None, check_same_thread=False
+            )
             try:
-                self._still_there()
-                yield
-                if self._audit:
-                    self._audit.append()
-                self.check()
-                commit(self._conn)
+                conn.execute(f"pragma page_size={_PAGE}")  # for a new file; existing ones keep theirs
+                conn.execute("pragma journal_mode=wal")
+                conn.execute(f"pragma synchronous={synchronous}")
+                return SqliteConnection(self.path, conn, buffers=buffers)
             except BaseException:
-                if self._audit:
-                    self._audit.notes.clear()
-                if self._conn.in_transaction:
-                    self._conn.execute("rollback")
+                conn.close()
                 raise
-        if self._audit:
-            self._audit.committed(synced=synced)
 
-    def columns(self, table: str) -> list[Column]:
-        found = self._conn.execute(f"pragma table_info({table})").fetchall()
-        return [Column(name, _KINDS[kind.lower()], bool(needed)) for _, name, kind, needed, *_ in found]
+    def connect_reader(self) -> SqliteConnection | None:
+        if not self.path.exists():
+            return None
+        conn = sqlite3.connect(self.path, timeout=disk.BUSY_TIMEOUT_S)
+        conn.row_factory = sqlite3.Row
+        add_functions(conn)
+        conn.execute("pragma query_only = 1")
+        return SqliteConnection(self.path, conn)
 
-    def audited(self) -> None:
-        """Inside the migration: begin the audit's chain."""
-        add_functions(self._conn)
-        self._conn.execute(SCHEMA)
-        self._audit = begin(self._conn, self._path)
+    def is_current(self, conn: Connection) -> bool | None:
+        (found,) = conn.execute("pragma user_version").fetchone()
+        if found > SCHEMA_VERSION:
+            raise StoreError(
+                f"The store {str(self.path)!r} was written by a newer Interlock (version {found}, this one "
+                f"reads {SCHEMA_VERSION}). Upgrade, or choose another with INTERLOCK_HOME."
+            )
+        return found == SCHEMA_VERSION if found else None
 
-    def close(self) -> None:
-        if self._audit:
-            self._audit.committed(synced=True)
-        self._conn.close()
-
-    def _still_there(self) -> None:
-        for path, opened in self._files.items():
-            if opened is not None and _identity(path) != opened:
-                raise StoreError(
-                    f"The store {str(self._path)!r} was deleted or replaced while this process used it, so nothing "
-                    "more is written. Put it back and go on with: interlock resume latest; or start anew."
-                )
-
-    @contextmanager
-    def _synchronous(self) -> Generator[None]:
-        (before,) = self._conn.execute("pragma synchronous").fetchone()
-        self._conn.execute("pragma synchronous = full")
-        try:
-            yield
-        finally:
-            self._conn.execute(f"pragma synchronous = {before}")
-
-
-def commit(conn: sqlite3.Connection) -> None:
-    """By itself, so that checks of kills can stand before and after it."""
-    conn.execute("commit")
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)  # noqa: PTH116 - each transaction pays for it, and Path.stat costs twice as much
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def explained(path: Path) -> AbstractContextManager[None]:
-    """Convert errors of the database and the disk to one line that says what to do."""
-    return disk.explained(path, sqlite3.DatabaseError)
-
-
-def connect(
-    path: Path,
-    synchronous: Literal["NORMAL", "FULL"],
-    *,
-    buffers: bool = False,
-    patience_s: float = disk.BUSY_TIMEOUT_S,
-) -> SqliteConnection:
-    """Open the file for writing. `patience_s`: how long it waits for other writers."""
-    with explained(path):
-        with suppress(OSError):  # SQLite says why
-            private_file(path)
-        conn = sqlite3.connect(path, timeout=patience_s, isolation_level=None, check_same_thread=False)
-        try:
-            conn.execute(f"pragma page_size={_PAGE}")  # for a new file; existing ones keep theirs
-            conn.execute("pragma journal_mode=wal")
-            conn.execute(f"pragma synchronous={synchronous}")
-            return SqliteConnection(path, conn, buffers=buffers)
-        except BaseException:
-            conn.close()
-            raise
-
-
-def connect_reader(path: Path) -> SqliteConnection:
-    """A connection that only reads, whose rows know their columns' names."""
-    conn = sqlite3.connect(path, timeout=disk.BUSY_TIMEOUT_S)
-    conn.row_factory = sqlite3.Row
-    add_functions(conn)
-    conn.execute("pragma query_only = 1")
-    return SqliteConnection(path, conn)
-
-
-def version(conn: Connection, path: Path) -> int:
-    """Version of the schema; 0: there is none yet. Raises `StoreError` if it is newer than this program's."""
-    (found,) = conn.execute("pragma user_version").fetchone()
-    if found > SCHEMA_VERSION:
-        raise StoreError(
-            f"The store {str(path)!r} was written by a newer Interlock (version {found}, this one "
-            f"reads {SCHEMA_VERSION}). Upgrade, or choose another with INTERLOCK_HOME."
-        )
-    return found
-
-
-def migrate(conn: SqliteConnection) -> None:
-    """Make the tables, or what a store of an earlier version lacks of them."""
-    schema = files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
-    with conn.transaction():
-        for _, table, name, kind, held in ADDED:
-            columns = {column.name for column in conn.columns(table)}
-            if columns and name not in columns:
-                conn.execute(f"alter table {table} add column {name} {kind}")
-                conn.execute(f"update {table} set {name} = {held}")
-        earlier = [part for part in CONVERTED if _is_table(conn, part[0])]
-        for name, *_ in earlier:
-            conn.execute(f"alter table {name} rename to {name}_before")
-        for statement in (*schema.split(";\n"), *DROPPED):
-            conn.execute(statement)
-        for name, *statements in earlier:
-            for statement in (*statements, f"drop table {name}_before"):
+    def migrate(self, conn: SqliteConnection) -> None:
+        schema = files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
+        with conn.transaction():
+            for _, table, name, kind, held in ADDED:
+                columns = {column.name for column in conn.columns(table)}
+                if columns and name not in columns:
+                    conn.execute(f"alter table {table} add column {name} {kind}")
+                    conn.execute(f"update {table} set {name} = {held}")
+            earlier = [part for part in CONVERTED if _is_table(conn, part[0])]
+            for name, *_ in earlier:
+                conn.execute(f"alter table {name} rename to {name}_before")
+            for statement in (*schema.split(";\n"), *DROPPED):
                 conn.execute(statement)
-        conn.audited()
-        conn.execute(f"pragma user_version={SCHEMA_VERSION}")
+            for name, *statements in earlier:
+                for statement in (*statements, f"drop table {name}_before"):
+                    conn.execute(statement)
+            conn.audited()
+            conn.execute(f"pragma user_version={SCHEMA_VERSION}")
+
+    def explained(self) -> AbstractContextManager[None]:
+        return disk.explained(self.path, sqlite3.DatabaseError)
+
+    def changes(self) -> "_Changes":
+        return _Changes(self.path)
+
+    def writer(self) -> int | None:
+        """Reads /proc/locks: asking with fcntl takes a descriptor, and closing that would drop SQLite's own locks."""
+        try:
+            inode = str(Path(f"{self.path}-shm").stat().st_ino)
+            lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+        except OSError:
+            return None
+        for line in lines:  # `1: POSIX  ADVISORY  WRITE 1234 fd:01:262149 120 120`
+            fields = line.split()
+            if fields[1] == "POSIX" and fields[3:4] == ["WRITE"] and fields[6:8] == [_WAL_WRITE_LOCK] * 2:
+                pid, place = int(fields[4]), fields[5]
+                if pid > 0 and place.rpartition(":")[2] == inode:
+                    return pid
+        return None
+
+    def damaged_pages(self, conn: Connection, *, quick: bool) -> list[str]:
+        found = conn.execute("pragma quick_check(1)" if quick else "pragma integrity_check")
+        return [text for (text,) in found if text != "ok"]
+
+    def free_bytes(self, conn: Connection) -> int:
+        (free,), (size,) = (
+            conn.execute(f"pragma {name}").fetchone() for name in ("freelist_count", "page_size")
+        )
+        return free * size
+
+    def shrink(self, conn: Connection) -> None:
+        with suppress(sqlite3.OperationalError):  # busy
+            conn.execute("vacuum")
+            conn.execute("pragma wal_checkpoint(truncate)")
 
 
 def _is_table(conn: Connection, name: str) -> bool:
     query = "select 1 from sqlite_master where type = 'table' and name = ?"
     return conn.execute(query, (name,)).fetchone() is not None
-
-
-def damaged_pages(conn: Connection, *, quick: bool) -> list[str]:
-    """What SQLite finds wrong with the file; `quick`: at most one line, and indexes aren't compared."""
-    found = conn.execute("pragma quick_check(1)" if quick else "pragma integrity_check")
-    return [text for (text,) in found if text != "ok"]
-
-
-def free_bytes(conn: Connection) -> int:
-    """Bytes of the file that hold nothing."""
-    (free,), (size,) = (conn.execute(f"pragma {name}").fetchone() for name in ("freelist_count", "page_size"))
-    return free * size
-
-
-def shrink(conn: Connection) -> None:
-    """Give free pages back; not while others use the store."""
-    with suppress(sqlite3.OperationalError):  # busy
-        conn.execute("vacuum")
-        conn.execute("pragma wal_checkpoint(truncate)")
-
-
-_WAL_WRITE_LOCK = "120"
-"""Byte of the `-shm` file that SQLite locks while it writes (WAL_WRITE_LOCK at UNIX_SHM_BASE)."""
-
-
-def only_reads(path: Path) -> str:  # noqa: ARG001 - who may read the file may write it
-    return ""
-
-
-def writer_of(path: Path) -> int | None:
-    """Pid of the process in a write transaction on this SQLite file (WAL); None: nobody, or unknown.
-
-    Reads /proc/locks: asking with fcntl takes a descriptor, and closing that would drop SQLite's own locks.
-    """
-    try:
-        inode = str(Path(f"{path}-shm").stat().st_ino)
-        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    for line in lines:  # `1: POSIX  ADVISORY  WRITE 1234 fd:01:262149 120 120`
-        fields = line.split()
-        if fields[1] == "POSIX" and fields[3:4] == ["WRITE"] and fields[6:8] == [_WAL_WRITE_LOCK] * 2:
-            pid, place = int(fields[4]), fields[5]
-            if pid > 0 and place.rpartition(":")[2] == inode:
-                return pid
-    return None
-
-
-def changes(path: Path) -> "_Changes":
-    return _Changes(path)
 
 
 class _Changes:
@@ -311,72 +172,7 @@ class _Changes:
             self._conn = None
 
 
-def _sha(value: object) -> str | None:
-    if value is None:
-        return None
-    return sha(value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass"))
-
-
-def _texts(*values: object) -> str:
-    return json.dumps(values)
-
-
-def _part(text: Any, *names: str) -> str | None:
-    """A value inside JSON; null where there is none, and in a damaged row."""
-    with suppress(ValueError, TypeError, KeyError):
-        value = _parsed(text)
-        for name in names:
-            value = value[name]
-        return value if value is None or isinstance(value, str) else json.dumps(value)
-    return None
-
-
-@lru_cache(maxsize=1)  # several parts of one text are asked for in turn
-def _parsed(text: Any) -> Any:
-    return json.loads(text)
-
-
-def add_functions(conn: sqlite3.Connection) -> None:
-    """What `body_of` calls."""
-    conn.create_function("sha", 1, _sha, deterministic=True)
-    conn.create_function("texts", -1, _texts, deterministic=True)
-    conn.create_function("part", -1, _part, deterministic=True)
-
-
-def installed(conn: sqlite3.Connection, path: Path) -> Audit | None:
-    """None: the store has no chain yet."""
-    if conn.execute("select 1 from sqlite_master where name = 'audit'").fetchone() is None:
-        return None
-    made = Audit(conn, path)
-    add_functions(conn)
-    conn.create_function("note", -1, partial(_noted, made))
-    for table in AUDITED:
-        for statement in _triggers(table):
-            conn.execute(statement)
-    return made
-
-
-def _noted(audit: Audit, table: str, kind: str, run: str, key: str, body: str | None, old: str = "") -> None:
-    """`old`: what would be recorded of the row before its change. The database would make both twice to compare."""
-    if body != old:
-        was = f',"was":"{_sha(old)}"}}' if old else ""  # as in `changed_body`
-        audit.note(table, kind, run, key, body[:-1] + was if body and was else body)
-
-
-def _triggers(table: str) -> Iterable[str]:
-    what = AUDITED[table]
-    owner = TABLE[table].owner
-    begun = "'begun'" if table == "runs" else what.kind
-
-    def noting(kind: str, row: str, body: str) -> str:
-        kind = kind.replace("@", row)
-        return (
-            f"begin select note('{table}', {kind}, {row}.{owner}, {key_expression(table, row)}, {body}); end"
-        )
-
-    old, new = body_of(table, "old"), body_of(table, "new")
-    of = f" of {what.changes}" if what.changes else ""
-    made = f"create temp trigger audit_{table}"
-    yield f"{made}_new after insert on {table} {noting(begun, 'new', new)}"
-    yield f"{made}_set after update{of} on {table} {noting(what.kind, 'new', f'{new}, {old}')}"
-    yield f"{made}_gone after delete on {table} {noting(repr(REMOVED), 'old', 'null')}"
+def another_programs(path: Path) -> closing[sqlite3.Connection]:
+    """A file that isn't ours, to be read only."""
+    uri = f"{path.resolve().as_uri()}?mode=ro"
+    return closing(sqlite3.connect(uri, uri=True, check_same_thread=False))

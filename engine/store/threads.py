@@ -10,8 +10,9 @@ import ormsgpack
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.jsonplus import EXT_DELTA_SNAPSHOT, EXT_NUMPY_ARRAY, JsonPlusSerializer
 
-from interlock.engine.store import sqlite
 from interlock.engine.store.database import is_server, without_password
+from interlock.engine.store.sqlite import another_programs
+from interlock.engine.store.sqlite_connection import SqliteConnection
 from interlock.state.errors import UserError
 
 _SHOWN = 5
@@ -94,12 +95,12 @@ def _opened(url: str, serde: Any) -> Generator[BaseCheckpointSaver[Any]]:
         raise UserError(
             "Reading SqliteSaver's file needs the extra `memory`: install interlock-agent[memory]."
         ) from None
-    with sqlite.another_programs(path) as conn:
+    with another_programs(path) as conn:
         saver = SqliteSaver(conn, serde=serde)
         saver.is_setup = True  # it would write its tables
         try:
             yield saver
-        except sqlite.ERRORS as error:
+        except SqliteConnection.errors as error:
             raise UserError(f"{path} is no database of SqliteSaver's: {error}.") from error
 
 

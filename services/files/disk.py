@@ -51,6 +51,18 @@ def private_file(path: Path) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, CLOSED_FILE))
 
 
+def write_private(path: Path, text: str) -> None:
+    """Replace a file that only its owner may read. Nobody sees a part of it, and it survives a power cut."""
+    made = path.with_name(f"{path.name}.{os.getpid()}")
+    with os.fdopen(
+        os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, CLOSED_FILE), "w", encoding="utf-8"
+    ) as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    made.replace(path)
+
+
 def close_to_others(path: Path) -> bool:
     """Take other users' permissions from a file or directory and all below it; returns whether any had one."""
     open_to_others = False

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from commands import Done, Run
 
-from interlock.engine.store import Store, sqlite
+from interlock.engine.store import Store
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import NewRun, insert_run
+from interlock.engine.store.sqlite import Sqlite
 from interlock.services.context.definitions import load_agents
 from interlock.services.transcript import ChainTranscript
 from interlock.state.messages import Message
@@ -120,7 +121,7 @@ def test_a_store_that_is_deleted_or_replaced_is_noticed_by_the_run(
 def test_a_full_disk_is_one_line_and_the_run_goes_on_later(
     run: Run, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connect = sqlite.connect
+    connect = Sqlite.connect
     stages: set[str] = set()
     for pages in range(54, 124, 10):
 
@@ -130,9 +131,9 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_later(
             return conn
 
         shutil.rmtree(home, ignore_errors=True)
-        monkeypatch.setattr(sqlite, "connect", limited)
+        monkeypatch.setattr(Sqlite, "connect", limited)
         done = started(run, tmp_path, "--yolo", "--output-format", "stream-json")
-        monkeypatch.setattr(sqlite, "connect", connect)
+        monkeypatch.setattr(Sqlite, "connect", connect)
         stages.add(f"{done.code} after {len(done.events)} events")
         if done.code:
             error = done.events[-1]["error"]

@@ -1,5 +1,6 @@
 """Diagrams match the compiled graphs; every format can be drawn, and files are kept current."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -188,6 +189,13 @@ def test_png_is_drawn_without_an_installed_dot_and_never_without_its_text(
     monkeypatch.setattr("interlock.engine.diagrams.picture._FONT_FOLDERS", ())
     with pytest.raises(UserError, match=r"PNG needs a font.*--format svg"):
         png("digraph {}")
+
+
+def test_png_without_its_package_is_one_line_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    with pytest.raises(UserError, match=r"PNG needs the extra `png`\. Install it with: .*--format svg"):
+        diagrams.render("route", "png")
 
 
 def test_an_installed_dot_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,17 +36,18 @@ class Moments:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _patch(self) -> None:
-        from interlock.engine.store import sqlite, steps
+        from interlock.engine.store import steps
+        from interlock.engine.store.sqlite_connection import SqliteConnection
         from interlock.services.files import blobs, filesystem
         from interlock.services.files import calls as file_calls
         from interlock.services.mcp import servers
         from interlock.services.process import processes
 
-        self._around(sqlite, "commit", "commit")
+        self._around(SqliteConnection, "commit", "commit")
         if "KILL_STORE" in os.environ:
-            from interlock.engine.store import postgres
+            from interlock.engine.store.postgres_connection import PostgresConnection
 
-            self._around(postgres, "commit", "commit")
+            self._around(PostgresConnection, "commit", "commit")
         self._around(file_calls, "write_atomically", "write")
         for written in (blobs, filesystem):
             self._around(written, "store_file", "output file")
