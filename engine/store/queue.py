@@ -218,9 +218,6 @@ def give(conn: Connection, run: str, queue: str) -> None:
 def take_back(conn: Connection, run: str) -> bool:
     """Remove the run's waiting job, and ask a worker that drives it to stop; returns whether one does."""
     note_stopped(conn, run, "cancelled", "Stopped on request.")
-    kept = conn.execute("select error from runs where run = ?", (run,)).fetchone()
-    if kept and _waits(kept[0]):  # with a prompt, and no work left
-        note_error(conn, run, None)
     query = (
         "select id, status = 'doing' from procrastinate_jobs where lock = ? and status in ('todo', 'doing')"
     )

@@ -18,7 +18,7 @@ from interlock.engine.driver import lease as leases
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.store import Store
 from interlock.engine.store.leases import read_lease
-from interlock.services.process.identity import this_process
+from interlock.services.process.identity import this_host, this_process
 from interlock.state.errors import BusyError
 
 SCRIPT = Path(__file__).with_name("lease_process.py")
@@ -170,7 +170,7 @@ def test_a_living_owner_is_left_alone_and_named(start: Start, store: Store) -> N
     with pytest.raises(BusyError) as caught:
         take(store, 6)
     assert str(caught.value) == (
-        f"Run 'r' is driven by process {owner.pid} on {os.uname().nodename}. "
+        f"Run 'r' is driven by process {owner.pid} on {this_host()}. "
         f"Wait for it, or end it with: kill {owner.pid}"
     )
     assert owner.popen.poll() is None
