@@ -1,5 +1,6 @@
 """What the commands and the page say of runs in PostgreSQL, and what the API starts there."""
 
+import json
 from collections.abc import Generator
 from pathlib import Path
 
@@ -63,15 +64,20 @@ def _status(page: httpx.Client, one: tuple[str, str]) -> str:
     return page.get(f"/threads/{one[0]}/runs/{one[1]}").json()["status"]
 
 
+def _driven_elsewhere() -> int:
+    """The job of a run of the user `ci` that a worker drives."""
+    args = '{"run": "another", "user": "ci", "workflow": "main", "admitted": 1}'
+    with writing() as conn:
+        sql = "insert into procrastinate_jobs (queue_name, task_name, lock, status, args) values (?, ?, ?, 'doing', ?)"
+        return conn.execute(f"{sql} returning id", ("q", "interlock.drive", "another", args)).fetchone()[0]
+
+
 def test_what_programs_start_waits_for_the_limits_of_its_user_by_priority(fleet: Run, ours: Ours) -> None:
     from interlock.engine.store.admission import leave
 
     assert fleet("limits", "user=ci", "--runs", "1").code == 0
     token = ours.tokens("new", "ci", "--role", "drive")
-    args = '{"run": "another", "user": "ci", "workflow": "main", "admitted": 1}'
-    with writing() as conn:  # a worker drives a run of the same user
-        sql = "insert into procrastinate_jobs (queue_name, task_name, lock, status, args) values (?, ?, ?, 'doing', ?)"
-        (job,) = conn.execute(f"{sql} returning id", ("q", "interlock.drive", "another", args)).fetchone()
+    job = _driven_elsewhere()
 
     def queues() -> list[str]:
         return [job["queue"] for job in fleet("fleet", "--json").json["jobs"] if not job["doing"]]
@@ -124,3 +130,78 @@ def test_a_program_s_run_that_waits_or_works_is_cancelled_from_a_terminal(fleet:
         run = page.get("/api/runs").json()["runs"][0]["run"]
         assert "was asked to stop" in fleet("cancel", run).err
         until(lambda: _status(page, one) not in ("pending", "running"), "the end")
+
+
+@pytest.fixture
+def talked(fleet: Run, ours: Ours) -> Generator[tuple[httpx.Client, str]]:
+    """The page, as `ci` uses it, and a run of theirs that is done and can be prompted."""
+    (ours.folder.parent / "script.json").write_text(json.dumps([{"text": f"Answer {n}."} for n in range(9)]))
+    with ours.http(ours.tokens("new", "ci", "--role", "drive")) as page:
+        one = _sent(page, "main", {"messages": "Hello"})
+        until(lambda: _status(page, one) == "success", "its first answer")
+        until(lambda: not fleet("fleet", "--json").json["jobs"], "its turn to be given back")
+        yield page, page.get("/api/runs").json()["runs"][0]["run"]
+
+
+def _prompt(page: httpx.Client, run: str, text: str) -> httpx.Response:
+    return page.post(f"/api/runs/{run}/prompt", json={"prompt": text})
+
+
+def test_a_prompt_on_the_page_waits_for_the_limits_of_its_user_also_for_the_next_server(
+    fleet: Run, ours: Ours, talked: tuple[httpx.Client, str]
+) -> None:
+    from interlock.engine.store.admission import leave
+
+    page, run = talked
+    assert fleet("limits", "user=ci", "--runs", "1").code == 0
+    assert _prompt(page, run, "One").json() == {"run": run, "waits": ""}
+    until(lambda: "Answer 1." in fleet("logs", run).out, "the answer to what had room")
+    until(lambda: not fleet("fleet", "--json").json["jobs"], "its turn to be given back")
+    job = _driven_elsewhere()
+    assert "limit of user 'ci' leaves no room: 1 run at once" in _prompt(page, run, "Two").json()["waits"]
+    assert "limit of user 'ci'" in page.get(f"/api/runs/{run}").json()["error"]["message"]
+    (waiting,) = (one for one in fleet("fleet", "--json").json["jobs"] if not one["doing"])
+    assert (waiting["run"], waiting["user"], waiting["waits"]) == (run, "ci", "user ci")
+    refused = _prompt(page, run, "Three")
+    assert (refused.status_code, "waits for its turn" in refused.json()["detail"]) == (409, True)
+    ours.kill()
+    ours.serve()
+    with writing() as conn:
+        leave(conn, job)
+    until(lambda: "Answer 2." in fleet("logs", run).out, "the answer to what waited")
+    until(lambda: not fleet("fleet", "--json").json["queued"], "its turn to be given back")
+    assert fleet("runs", "--json").json[0]["error"] is None
+    assert "Three" not in fleet("logs", run).out
+
+
+@pytest.mark.parametrize("where", ["page", "terminal"])
+def test_a_prompt_that_waits_is_stopped(fleet: Run, talked: tuple[httpx.Client, str], where: str) -> None:
+    page, run = talked
+    assert fleet("limits", "user=ci", "--runs", "1").code == 0
+    _driven_elsewhere()
+    assert _prompt(page, run, "Wait").json()["waits"]
+    stopped = page.post(f"/api/runs/{run}/stop").status_code if where == "page" else fleet("cancel", run).code
+    assert stopped == (200 if where == "page" else 0)
+    assert fleet("runs", "--json").json[0]["error"] is None
+    assert fleet("limits", "user=ci", "--remove").code == 0
+    assert _prompt(page, run, "Go").json()["waits"] == ""
+    until(lambda: "Answer 1." in fleet("logs", run).out, "the answer to the second")
+    assert "Wait" not in fleet("logs", run).out
+
+
+@pytest.mark.sweep
+def test_a_prompt_over_a_limit_of_requests_goes_on_by_itself_once_there_is_room(
+    fleet: Run, ours: Ours, talked: tuple[httpx.Client, str]
+) -> None:
+    page, run = talked
+    script = [
+        {"tool_calls": [{"name": "run_shell_command", "args": {"command": "true"}}]},
+        {"text": "Ran it."},
+    ]
+    (ours.folder.parent / "script.json").write_text(json.dumps([{"text": "Answer 0."}, *script]))
+    assert fleet("limits", "workflow=main", "--requests", "1").code == 0
+    assert _prompt(page, run, "Run it").json()["waits"] == ""
+    until(lambda: "leaves no room: 1 of 1 requests a minute" in fleet("show", run).out, "the limit")
+    assert fleet("limits", "workflow=main", "--requests", "100").code == 0
+    until(lambda: "Ran it." in fleet("logs", run).out, "the run to go on")
+    assert fleet("logs", run).out.count("Run it") == 1

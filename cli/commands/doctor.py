@@ -15,7 +15,7 @@ from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import amount, counted, out, place, show_json
 from interlock.engine.client import Client, telemetry_problem
 from interlock.engine.client.fleet import Fleet, isolation
-from interlock.engine.client.health import PARTS, Finding, damaged_pages, examined
+from interlock.engine.client.health import OURS, Finding, damaged_pages, examined
 from interlock.services.config.formats import load_dotenv
 from interlock.services.files.disk import close_to_others
 from interlock.services.hooks.scripts import scripts_of
@@ -311,8 +311,8 @@ def _due() -> Iterator[Finding]:
 def _closed(home: Path) -> Iterator[Finding]:
     """Close to other users what is ours in the state directory, and the directory if nothing else is in it."""
     try:
-        repaired = [part for part in PARTS if close_to_others(home / part)]
-        if home.stat().st_mode & 0o077 and {entry.name for entry in home.iterdir()} <= {*PARTS}:
+        repaired = [part for part in OURS if close_to_others(home / part)]
+        if home.stat().st_mode & 0o077 and {entry.name for entry in home.iterdir()} <= {*OURS}:
             home.chmod(0o700)
             repaired.append(".")
     except OSError as error:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from interlock.cli.web import drives
 from interlock.cli.web.answers import RefusedError, Served, body, object_of, run_of, submitted
 from interlock.cli.web.driver import Work
-from interlock.engine.client import Decision, RunRow
+from interlock.engine.client import Decision
 from interlock.engine.client.fleet import Fleet
 from interlock.engine.client.requests import answered, rewritten
 
@@ -47,7 +47,7 @@ async def decide(page: Served, request: Request) -> Any:
     await asyncio.to_thread(page.client.decide, row.run, made, request.state.person.name)
     # Its driver takes the answer up; where workers drive, it is saved with the job of one.
     if row.queue is None and run_of(page.client, request).status != "running":
-        await _go_on(page, row)
+        await page.prompts.go_on(row, None, submitted(page.options, {}, request.state.person))
     return {"decided": len(made)}
 
 
@@ -68,22 +68,17 @@ def _decision(waiting: Mapping[str, Any], given: Mapping[str, Any]) -> Decision:
 
 async def prompt(page: Served, request: Request) -> Any:
     row, given = run_of(page.client, request), await body(request)
-    await _go_on(page, row, str(given.get("prompt") or "").strip() or None)
-    return {"run": row.run}
-
-
-async def _go_on(page: Served, row: RunRow, prompt: str | None = None) -> None:
-    """Workers go on with their runs. Prompts, and runs that aren't theirs, are driven here."""
-    kept: Any = dict.fromkeys(("workspace", "approval_mode", "mode", "submitted"))
-    options = replace(page.options, **kept, queue="")
-    await drives.begin(Work(options, row.run, prompt=prompt))
+    text = str(given.get("prompt") or "").strip() or None
+    waits = await page.prompts.go_on(row, text, submitted(page.options, {}, request.state.person))
+    return {"run": row.run, "waits": waits}
 
 
 async def stop(page: Served, request: Request) -> Any:
     row = run_of(page.client, request)
-    if row.queue is None or drives.is_driven(page.client, row):
+    waits = row.status != "running" and (row.error or {}).get("type") == "limit"
+    if not waits and (row.queue is None or drives.is_driven(page.client, row)):
         await asyncio.to_thread(drives.stop, page.client, row.run)
-    if row.queue is not None:
+    if waits or row.queue is not None:
         await asyncio.to_thread(Fleet(page.client.home).cancel, row.run)
     return {"run": row.run}
 

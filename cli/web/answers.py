@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from interlock.cli.web.apart import Apart
 from interlock.cli.web.guard import BODY_LIMIT, ROLES, Person
+from interlock.cli.web.prompts import Prompts
 from interlock.engine.client import Client, Options, RunRow
 from interlock.engine.client.fleet import submitted_here
 from interlock.state.errors import BusyError, InterlockError, UserError, bug
@@ -24,6 +25,7 @@ class Served(NamedTuple):
     options: Options
     client: Client
     apart: Apart
+    prompts: Prompts
 
 
 class RefusedError(InterlockError):

@@ -22,6 +22,7 @@ from interlock.cli.web.apart import Apart
 from interlock.cli.web.api.routes import routes as api_routes
 from interlock.cli.web.api.streams import Streaming
 from interlock.cli.web.guard import BODY_LIMIT, Access, Guard, Tokens, is_shell
+from interlock.cli.web.prompts import Prompts
 from interlock.cli.web.stats import stats
 from interlock.cli.web.stream import changes, events
 from interlock.engine.client import Client, Options
@@ -43,7 +44,7 @@ class Page:
 
     def __init__(self, options: Options, access: Access) -> None:
         self.options, self.client = options, Client(options)
-        self.served = Served(options, self.client, Apart())
+        self.served = Served(options, self.client, Apart(), Prompts(options))
         self.tokens = Tokens(options.home)
         routes, resume = api_routes(self.client, answering)
 
@@ -51,6 +52,7 @@ class Page:
         async def lifespan(_: Starlette) -> AsyncGenerator[None]:
             if not access.only_reads:
                 resume()
+                self.served.prompts.resume()
             yield
 
         app = Starlette(routes=[*routes, *self._routes()], lifespan=lifespan)

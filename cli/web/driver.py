@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.engine.client import Client, Options
+from interlock.engine.client import Client, Options, served, turns
 from interlock.services.files.disk import private_directory, private_file
 from interlock.state.errors import InterlockError, bug
 
@@ -35,6 +35,8 @@ class Work:
     prompt: str | None = None
     call: "Call | None" = None
     """Of a program, by the API."""
+    in_turn: bool = False
+    """Limits over all workers hold for it (`prompts.py`)."""
 
 
 def live_file(home: Path, run: str) -> Path:
@@ -70,15 +72,28 @@ def answer(facts: Mapping[str, str]) -> None:
 
 
 async def _drive(work: Work) -> None:
-    client, live = Client(work.options), _Live(live_file(work.options.home, work.run))
+    live = _Live(live_file(work.options.home, work.run))
     if work.call:
         from interlock.cli.web.api.recorder import drive
 
         await drive(work.options, work.run, work.workflow, work.call, live)
     elif work.workflow:
-        await client.start(work.workflow, work.input, renderers=[live], run=work.run)
+        await Client(work.options).start(work.workflow, work.input, renderers=[live], run=work.run)
+    elif work.in_turn:
+        await _in_turn(work, live)
     else:
-        await client.go_on(work.run, work.prompt, renderers=[live], instead=True)
+        await Client(work.options).go_on(work.run, work.prompt, renderers=[live], instead=True)
+
+
+async def _in_turn(work: Work, live: _Live) -> None:
+    """Go on with a run; what a limit over all workers stops waits for its next turn."""
+    options = turns.limited(work.options)
+    served.change(options.home, "prompt", work.run, {"status": "running", "prompt": None})
+    outcome = await Client(options).go_on(work.run, work.prompt, renderers=[live], instead=True)
+    if outcome.status in ("budget", "timeout") and (wait := turns.stopped_by(options, work.run)):
+        waits = {"model": wait.model, "after_s": wait.seconds}
+        status = "running" if wait.seconds is None else "pending"
+        served.change(options.home, "prompt", work.run, {"status": status, **waits})
 
 
 def main() -> None:

@@ -228,9 +228,11 @@ class Fleet:
 
     def cancel(self, run: str) -> bool:
         """Take back a job that waits, and ask a worker that drives the run to stop; returns whether one does."""
+        from interlock.engine.store.admission import waits_no_more
         from interlock.engine.store.queue import take_back
 
         with writing(self.home) as conn:
+            waits_no_more(conn, run)
             return take_back(conn, run)
 
     def limits(self) -> list[FleetLimit]:

@@ -7,8 +7,12 @@ from typing import NamedTuple
 from interlock.engine.client import Client
 from interlock.engine.store import PARTS, diagnosed, reading
 from interlock.engine.store.damage import damage, damaged_pages, unreadable
+from interlock.engine.store.database import ADDRESS
 
-__all__ = ["PARTS", "Finding", "damaged_pages", "examined"]
+__all__ = ["OURS", "Finding", "damaged_pages", "examined"]
+
+OURS = (*PARTS, ADDRESS)
+"""What Interlock keeps in the state directory."""
 
 
 class Finding(NamedTuple):

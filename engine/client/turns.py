@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 from interlock.engine.client.fleet import writing
 from interlock.engine.options import Options
 from interlock.engine.store import note_error, reading, turns
-from interlock.engine.store.queue import Submitted
+from interlock.engine.store.admission import put_back
+from interlock.engine.store.queue import Submitted, submitted
+from interlock.state.errors import InterlockError
 
 
 class Stopped(NamedTuple):
@@ -45,6 +47,12 @@ class Turn:
         with writing(self.home) as conn:
             return turns.take_turn(conn, self.run, model)
 
+    def stands(self) -> bool:
+        """Whether it waits for its turn or for a worker, or is driven by whoever took it."""
+        with reading(self.home) as conn:
+            assert conn is not None
+            return turns.stands(conn, self.run)
+
     def leave(self) -> None:
         with writing(self.home) as conn:
             turns.leave_turn(conn, self.run)
@@ -70,9 +78,21 @@ def limited(options: Options) -> Options:
 
 
 def stopped_by(options: Options, run: str) -> Stopped | None:
-    """What stopped a drive with `limited` options, if it was a limit; the run's row says so from now on."""
+    """What stopped a drive with `limited` options, if it was a limit; the run's row says so from now on.
+
+    None, too, for a run of workers: they go on with it.
+    """
     if options.limited is None or (wait := options.limited.wait) is None:
         return None
     with writing(options.home) as conn:
+        if (whose := submitted(conn, run)).queue:
+            put_back(conn, run, whose, wait, model=options.limited.model)
+            return None
         note_error(conn, run, wait.error)
     return Stopped(wait.why, wait.seconds, options.limited.model)
+
+
+def note_failure(home: Path, run: str, error: InterlockError) -> None:
+    """Keep in the run's row why it can't be driven, for whoever looks at it."""
+    with writing(home) as conn:
+        note_error(conn, run, {"type": error.kind, "message": str(error)})

@@ -3,6 +3,8 @@
 A job that must wait for another run stands in a queue that no worker serves, until a run ends.
 """
 
+import json
+
 from interlock.engine.store import note_error
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.limits import EACH, Limit, Wait, applying, used, wait_for, wait_for_runs
@@ -66,6 +68,13 @@ def put_back(
         put_job(conn, run, f"{HELD}{wait.whose}", deaths=deaths, model=model)
     else:
         put_job(conn, run, whose.queue, after_s=int(wait.seconds) + 1, deaths=deaths, model=model)
+
+
+def waits_no_more(conn: Connection, run: str) -> None:
+    """Inside a transaction: the run, which may have no work left but a prompt, waits for no limit any more."""
+    row = conn.execute("select error from runs where run = ?", (run,)).fetchone()
+    if row and row[0] and json.loads(row[0])["type"] == "limit":
+        note_error(conn, run, None)
 
 
 def leave(conn: Connection, job: int) -> None:

@@ -1,8 +1,10 @@
 """blobs: what is too long for a row, and snapshots: files beside SQLite, rows beside PostgreSQL, without files."""
 
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -121,7 +123,9 @@ def keep_plans(conn: Connection, run: str, plans: Path, kept: dict[Path, int]) -
     for path in plans.rglob("*.md") if conn.blobs else ():
         with suppress(FileNotFoundError):
             if kept.get(path) != (changed := path.stat().st_mtime_ns):
-                put_blob(conn, f"plans/{run}/{path.relative_to(plans)}", path.read_bytes(), owner=run)
+                name, body = str(path.relative_to(plans)), path.read_bytes()
+                put_blob(conn, f"plans/{run}/{name}", body, owner=run)
+                _note_common(plans, name, body)
                 kept[path] = changed
 
 
@@ -139,9 +143,30 @@ def plans_of(conn: Connection, home: Path, run: str) -> Iterator[tuple[str, byte
 
 
 def bring_plans(conn: Connection, home: Path, run: str) -> None:
-    """Write the run's plans to its folder of them, as the store has them."""
+    """Write the run's plans to its folder of them, as the store has them, except what somebody edited here since."""
+    plans = home / "plans" / run
     for name, body in plans_of(conn, home, run) if conn.blobs else ():
+        file, digest = plans / name, sha256(body).hexdigest()
+        if file.exists() and _in_common(plans).get(name) == digest != sha256(file.read_bytes()).hexdigest():
+            continue
         put_plan(None, home, run, name, body)
+        _note_common(plans, name, body)
+
+
+_IN_COMMON = ".in-store"
+"""In the folder of a run's plans: the hash of each when this host and the store last had the same."""
+
+
+def _in_common(plans: Path) -> dict[str, str]:
+    try:
+        return json.loads((plans / _IN_COMMON).read_bytes())
+    except FileNotFoundError:
+        return {}
+
+
+def _note_common(plans: Path, name: str, body: bytes) -> None:
+    if (known := _in_common(plans)).get(name) != (digest := sha256(body).hexdigest()):
+        replace_file(plans / _IN_COMMON, json.dumps({**known, name: digest}).encode())
 
 
 def put_plan(conn: Connection | None, home: Path, run: str, name: str, body: bytes) -> None:

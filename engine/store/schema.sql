@@ -242,8 +242,8 @@ create table if not exists sessions (
 ) without rowid;
 -- What programs see of runs through the API of `interlock serve`, and their tokens.
 create table if not exists served (
-    kind text not null,               -- thread | drive | assistant | token
-    id text not null,                 -- as programs know it: a UUID; a token's name
+    kind text not null,               -- thread | drive | assistant | token | prompt
+    id text not null,                 -- as programs know it: a UUID; a token's name; a prompt's run
     thread text not null,             -- of a drive; '' otherwise
     run text not null,                -- '' where there is none (yet)
     body text not null,               -- JSON

@@ -1,4 +1,7 @@
-"""served: what programs see through the API: threads, drives, assistants (by UUID), and tokens (by name)."""
+"""served: what programs see through the API: threads, drives, assistants (by UUID), and tokens (by name).
+
+A `prompt`, by its run, is a drive that a person asked for on the page, as long as it waits or works.
+"""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from interlock.engine.store import Store, put, select
 from interlock.state.clock import unix_time
 
-Kind = Literal["thread", "drive", "assistant", "token"]
+Kind = Literal["thread", "drive", "assistant", "token", "prompt"]
 _COLUMNS = "id, thread, run, body, at"
 
 

@@ -3,6 +3,7 @@
 A turn is a job that no worker takes. It waits for limits as any job does, and counts while it is `doing`.
 """
 
+import json
 import os
 from collections.abc import Collection
 from datetime import timedelta
@@ -11,7 +12,7 @@ from typing import Any
 from interlock.engine.store import note_error
 from interlock.engine.store.admission import ADMITTED, full_for, release
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.limits import applying
+from interlock.engine.store.limits import Wait, applying
 from interlock.engine.store.queue import DRIVE, HELD, Submitted, defer, priority_and_steps, submitted
 
 _FOUND = (
@@ -73,7 +74,7 @@ def take_turn(conn: Connection, run: str, model: str) -> str | None:
         if wait.seconds is None and not queue.startswith(HELD):
             held = f"{HELD}{wait.whose}"
             conn.execute("update procrastinate_jobs set queue_name = ? where id = ?", (held, job))
-            note_error(conn, run, wait.error)
+        _note(conn, run, wait)
         return wait.why
     if queue.startswith(HELD):
         release(conn)  # takes the turns of those who are first in line
@@ -81,6 +82,13 @@ def take_turn(conn: Connection, run: str, model: str) -> str | None:
     conn.execute(f"update procrastinate_jobs set status = 'doing', {ADMITTED} where id = ?", (job,))
     note_error(conn, run, None)
     return ""
+
+
+def _note(conn: Connection, run: str, wait: Wait) -> None:
+    """What the run waits for, once: every look would be a change."""
+    kept = conn.execute("select error from runs where run = ?", (run,)).fetchone()
+    if kept and (not kept[0] or json.loads(kept[0]) != wait.error):
+        note_error(conn, run, wait.error)
 
 
 def leave_turn(conn: Connection, run: str) -> None:
@@ -95,6 +103,12 @@ def leave_other_turns(conn: Connection, runs: Collection[str]) -> None:
     for (run,) in conn.execute(sql, (server_queue(),)).fetchall() if _has_queue(conn) else ():
         if run not in runs:
             leave_turn(conn, run)
+
+
+def stands(conn: Connection, run: str) -> bool:
+    """Whether a run has a job, of a server or of workers, that waits or is done."""
+    sql = "select 1 from procrastinate_jobs where lock = ? and status in ('todo', 'doing') limit 1"
+    return _has_queue(conn) and conn.execute(sql, (run,)).fetchone() is not None
 
 
 def is_stopped(conn: Connection, run: str) -> bool:

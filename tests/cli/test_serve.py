@@ -3,17 +3,20 @@
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import warm
+from databases import IN_POSTGRESQL
 from patience import until
+
+from interlock.engine.store import Store, state_home
 
 EDIT = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
 REPLIES = [
@@ -100,10 +103,21 @@ def serve(tmp_path: Path) -> Generator[Callable[..., Server]]:
         opened.append(Server(work, "-m", f"script:{script}", "--skip-trust", *flags, port=port))
         return opened[-1]
 
-    yield start
+    with worker(work) if IN_POSTGRESQL else nullcontext():
+        yield start
     for one in opened:
         if one.process.poll() is None:
             one.kill(signal.SIGTERM)
+
+
+@contextmanager
+def worker(work: Path) -> Generator[None]:
+    """Drives what is started on the page."""
+    warm.run(["fleet", "init"], cwd=work, env=os.environ).check_returncode()
+    process = warm.Warm(["worker"], cwd=work, env=os.environ, stderr=subprocess.DEVNULL)
+    yield
+    process.send_signal(signal.SIGTERM)
+    process.wait()
 
 
 def said(events: list[Any]) -> list[str]:
@@ -303,13 +317,17 @@ def test_a_run_that_a_terminal_drives_is_left_to_it_and_ten_thousand_runs_are_pa
     terminal.wait()
     assert stopped.status_code == 422 and "another terminal. Stop it there." in stopped.json()["detail"]
     assert told.status_code == 409 and f"process {terminal.pid}" in told.json()["detail"], told.text
-    with sqlite3.connect(Path(os.environ["INTERLOCK_HOME"]) / "interlock.db") as conn:
-        columns = [name for _, name, *_ in conn.execute("pragma table_info(runs)") if name != "run"]
-        copied = ", ".join(columns)
-        for n in range(10_000):
-            conn.execute(
-                f"insert into runs (run, {copied}) select ?, {copied} from runs limit 1", (f"n{n:05}",)
+    with closing(Store(state_home()).connect()) as conn:
+        copied = ", ".join(column.name for column in conn.columns("runs") if column.name != "run")
+        for n in range(
+            100_000, 110_000, 200
+        ):  # PostgreSQL's notes for the audit are slow for many rows at once
+            sql = (
+                f"with recursive n (i) as (select {n} union all select i + 1 from n where i < {n + 199}) insert into "
+                f"runs (run, {copied}) select 'n' || substr(cast(i as text), 2), {copied} from n, runs where run = ?"
             )
+            with conn.transaction():
+                conn.execute(sql, (row["run"],))
     first = here.http.get("/api/runs")
     assert (len(first.json()["runs"]), first.json()["total"]) == (100, 10_001)
     assert len(first.content) < 100_000

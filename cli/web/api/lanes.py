@@ -16,9 +16,9 @@ from interlock.cli.web.api.answers import part, texts
 from interlock.cli.web.api.assistants import Assistants, Chosen
 from interlock.cli.web.api.recorder import Call, begin_record, end_record, events_in
 from interlock.cli.web.api.threads import BUSY, Threads
-from interlock.cli.web.api.turns import TURN_S, Turns
 from interlock.cli.web.driver import Work
 from interlock.cli.web.guard import Person
+from interlock.cli.web.turns import LOOK_S, Turns
 from interlock.engine.client import Options, RunRow, served
 from interlock.engine.client.served import Served
 from interlock.services.process.identity import Owner, is_alive, started_at, this_process
@@ -36,7 +36,7 @@ _MODES = (
     "checkpoints",
     "debug",
 )
-_STOP_S, _LOOK_S = 30.0, 0.02
+_STOP_S = 30.0
 _KEPT_S = 86_400.0
 """How long the stream of an ended drive can be read again."""
 _NOBODY = ("", "", 0, "")
@@ -167,7 +167,7 @@ class Lanes:
             return
         try:
             await drives.begin(work, lambda child: self._started(one.id, child, before, run))
-            await self._ended(one.id, run)
+            await self._turns.ended(run, self._children[one.id])
         except InterlockError:
             await self._over(one.id, run)
             raise
@@ -180,16 +180,6 @@ class Lanes:
         with suppress(InterlockError, KeyError):
             thread = self.about.find(one.thread)
             await asyncio.to_thread(self.about.shown, thread, self.about.of(thread))
-
-    async def _ended(self, drive: str, run: str) -> None:
-        """Wait for the end of a drive's process, and stop it if somebody cancels the run elsewhere."""
-        looked = time.monotonic()
-        while self.alive(drive):
-            await asyncio.sleep(_LOOK_S)
-            if time.monotonic() - looked > TURN_S:
-                looked = time.monotonic()
-                if await self._turns.is_cancelled(run) and self.alive(drive):
-                    self._children[drive].send_signal(signal.SIGINT)
 
     async def _over(self, drive: str, run: str) -> None:
         self._children.pop(drive, None)
@@ -249,7 +239,7 @@ class Lanes:
             child.send_signal(signal.SIGINT)
         until = time.monotonic() + _STOP_S
         while self.alive(one.id) and time.monotonic() < until:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(LOOK_S)
         now = served.served(self.home, "drive", one.id)
         if now and now.body["status"] == "success" and not rollback:
             return  # it ended before the stop
@@ -274,7 +264,9 @@ class Lanes:
     def resume(self) -> None:
         """Go on with what a server that is gone left: drives that wait, and those that still work."""
         found = served.all_served(self.home, "drive")
-        self._turns.resume([one.run for one in found if one.body["status"] in BUSY])
+        busy = [one for one in found if one.body["status"] in BUSY]
+        of_people = served.all_served(self.home, "prompt")
+        self._turns.resume([one.run for one in [*busy, *of_people]])
         for one in reversed(found):
             server = one.body.get("server")
             if one.body["status"] in BUSY and not (server and is_alive(Owner(*server))):
@@ -295,7 +287,7 @@ class Lanes:
         """Wait for the end of a drive that another server started; one that never began goes back to its lane."""
         self._children[one.id] = process = drives.Elsewhere(Owner(*one.body.get("process", _NOBODY)))
         while process.poll() is None or self._goes(one.run):
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(LOOK_S)
         await self._over(one.id, one.run)
         now = served.served(self.home, "drive", one.id)
         if now is None or now.body["status"] != "running":

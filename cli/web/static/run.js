@@ -58,7 +58,7 @@ class RunPage {
     const usd = costs.reduce((sum, c) => sum + (c.cost_usd ?? c.usd ?? 0), 0), tokens = row.tokens.toLocaleString();
     show(this.about, badge(row.status), el("span", {}, row.workflow), el("span", {}, `${tokens} tokens${usd ? `, $${usd.toFixed(4)}` : ""}`), el("span", {}, "changed ", since(row.updated)),
       el("span", { class: "place" }, row.workspace), row.parent && el("a", { href: `/run/${row.parent}` }, row.subtask ? "its task" : "forked from"), row.error && el("span", { class: "bad" }, row.error.message), row.no_worker && el("span", { class: "bad" }, row.no_worker));
-    this.stop.hidden = row.status !== "running" && row.status !== "queued";
+    this.stop.hidden = row.status !== "running" && row.status !== "queued" && row.error?.type !== "limit";
     this.resume.hidden = row.status !== "interrupted";
     document.title = `${row.status === "waiting" ? "⏸ " : ""}${row.title || this.id} · Interlock`;
   }
