@@ -16,6 +16,7 @@ from copy import copy
 from importlib.util import find_spec
 from typing import Any, cast
 
+from google.genai.types import GenerateContentConfig
 from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_google_genai import ChatGoogleGenerativeAI, Modality
@@ -228,6 +229,33 @@ _REPLACED: list[BaseMessage] = [HumanMessage(".")]
 """The client requires a message; `extra_body` replaces it."""
 
 
+class _Config(GenerateContentConfig):
+    """Finds a field by its name: the SDK asks `name in config` forty times, and each time would compare all fields."""
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.__dict__
+
+    def __getitem__(self, name: str) -> Any:
+        return self.__dict__[name]
+
+
+class _Client(ChatGoogleGenerativeAI):
+    """Prepares a request once for all with the same options, whose messages are replaced anyway."""
+
+    _prepared: tuple[Json, Json] = ({}, {})
+    """The last options, and what the SDK is asked with them."""
+
+    def _prepare_request(self, messages: list[BaseMessage], **options: Any) -> Json:
+        asked = {"model": self.model, **options}
+        if asked != self._prepared[0]:
+            request = super()._prepare_request(messages, **options)  # pyright: ignore[reportUnknownMemberType]
+            config: GenerateContentConfig = request["config"]
+            (request["contents"],) = request["contents"]  # in a list, the SDK would try each type it may have
+            request["config"] = _Config.model_construct(config.model_fields_set, **config.__dict__)
+            self._prepared = (asked, request)
+        return self._prepared[1]
+
+
 class GeminiProvider:
     def __init__(self, model: str, key: str, base_url: str, tls: ssl.SSLContext | None = None) -> None:
         """`tls`: the trusted certificates; without it the client loads them itself, twice."""
@@ -235,14 +263,15 @@ class GeminiProvider:
         quiet_clients()
         self._ask(model)
         with developer_api():
-            self._model = ChatGoogleGenerativeAI(
+            self._model = _Client(
                 model=model,
                 api_key=key,  # pyright: ignore[reportArgumentType]
-                base_url=base_url,  # explicit: otherwise an environment variable could redirect runs to a gateway
+                # Explicit: otherwise an environment variable could redirect runs to a gateway.
+                base_url=base_url,  # pyright: ignore[reportCallIssue]
                 vertexai=False,
                 temperature=None,
                 include_thoughts=_thinks(model),
-                max_retries=1,  # one attempt: retrying is our job
+                max_retries=1,  # pyright: ignore[reportCallIssue] - one attempt: retrying is our job
                 # httpx uses `verify`; websockets, never opened here, uses `ssl`.
                 client_args={**({"verify": tls, "ssl": tls} if tls else {}), **_HOOKED},
             )
@@ -295,9 +324,7 @@ class GeminiProvider:
         await self._model.aclose()
 
 
-async def _pieces(
-    model: ChatGoogleGenerativeAI, options: dict[str, Any]
-) -> AsyncGenerator[AIMessageChunk, None]:
+async def _pieces(model: _Client, options: dict[str, Any]) -> AsyncGenerator[AIMessageChunk, None]:
     """Like `astream` without its callbacks, which are unused here and cost a tenth of a request."""
     source = model._astream(_REPLACED, **options)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
     async with aclosing(cast(AsyncGenerator[ChatGenerationChunk], source)) as found:
