@@ -122,8 +122,8 @@ _CONTENTS: ContextVar[bytes] = ContextVar("contents")
 """The encoded `contents` of the current request, and what follows it."""
 _ANSWERS: ContextVar[list[Any]] = ContextVar("answers")
 """Responses to the current request."""
-_PLACE = "contents of the request"
-"""Placeholder that the client encodes instead."""
+_PLACE = ["contents of the request"]
+"""Placeholder that the client encodes instead; a list, as it expects one."""
 
 
 async def _put_contents(request: Any) -> None:
