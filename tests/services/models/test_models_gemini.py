@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fake_gemini.fake import FakeGemini
 
-from interlock.services.models.gemini import NO_SIGNATURE, GeminiBody
+from interlock.services.models.gemini_body import NO_SIGNATURE, GeminiBody
 from interlock.services.models.request import ModelRequest
 from interlock.state.messages import (
     DataPart,
