@@ -2,7 +2,7 @@
 
 Usage: python -P benchmarks/start_kills.py [KILLS] [SEED]. A kill counts if it hit a living process. A run is killed up
 to four times, as it begins and as it is resumed, then resumed until it has ended. It fails where that doesn't happen,
-the run isn't listed, an effect is missing or doubled unasked, a process is left, or the next start doesn't work.
+the run isn't listed, an effect is missing unreported or doubled unasked, a process is left, or the next start fails.
 """
 
 import ctypes
@@ -148,7 +148,9 @@ def one(place: Place, dice: random.Random) -> list[str]:
     made, counted = (place.work / name for name in ("made.txt", "count.txt"))
     assert made.exists() and made.read_text() == "made\n", (hit, run)
     count = counted.read_text().count("once") if counted.exists() else 0
-    assert 1 <= count <= 1 + redone, (hit, run, count, redone)
+    assert count <= 1 + redone, (hit, run, count, redone)
+    # What is about to become the command still looks like its supervisor, and may be hit instead.
+    assert count or "SIGKILL" in place.told("warm", "show", run, "--calls"), (hit, run)
     _gone(place.warm())
     return hit
 

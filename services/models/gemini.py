@@ -1,7 +1,7 @@
 """gemini: Gemini through langchain-google-genai. Imported only when a Gemini model is used.
 
 The client converts every message for every request, 0.3–0.4 ms each: 200 ms per request after 300 turns. So `contents`,
-`systemInstruction` and `tools` are built here, once per message (`GeminiBody`), which takes 7 ms, and passed as the
+`systemInstruction` and `tools` are built once per message (`gemini_body.py`), which takes 7 ms, and passed as the
 SDK's `extra_body`. The client handles configuration, transport, errors and answers.
 """
 
@@ -9,111 +9,30 @@ import json
 import os
 import re
 import ssl
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from copy import copy
 from importlib.util import find_spec
 from typing import Any, cast
 
+from google.genai.types import GenerateContentConfig
 from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_google_genai import ChatGoogleGenerativeAI, Modality
 
+from interlock.services.models.gemini_body import Encoded, GeminiBody, Json
 from interlock.services.models.names import acknowledge, quiet_clients, turn_tracing_off
 from interlock.services.models.request import (
-    OWN_ID,
     CallPiece,
     Chunk,
     ModelRequest,
-    PerMessage,
-    PerTools,
-    base64_of,
     ending,
     usage_of,
 )
 from interlock.state.errors import ModelError
-from interlock.state.messages import DataPart, Message, TextPart, ToolCall, ToolDeclaration
+from interlock.state.messages import DataPart
 from interlock.state.settings import Thinking
-
-Json = dict[str, Any]
-NO_SIGNATURE = "skip_thought_signature_validator"
-"""Accepted by Gemini 3 for calls made by another model or a person (Google's documentation of thought signatures)."""
-_UNSIGNED = ("gemini-1", "gemini-2", "gemma", "learnlm")
-"""Families that require no signature."""
-
-
-class _Shared(dict[str, Any]):
-    """JSON that the client reads but never modifies, so its deep copies of a request can share it."""
-
-    def __deepcopy__(self, memo: object) -> "_Shared":
-        return self
-
-
-class _SharedList(list[_Shared]):
-    def __deepcopy__(self, memo: object) -> "_SharedList":
-        return self
-
-
-class GeminiBody:
-    """Builds the `contents`, `systemInstruction` and `tools` of a request."""
-
-    def __init__(self, model: str) -> None:
-        self._signed = not model.startswith(_UNSIGNED)
-        self._parts = PerMessage(_parts)
-        self._tools = PerTools(_declared)
-
-    def __call__(self, request: ModelRequest) -> Json:
-        system = [m for m in request.messages if m.role == "system"]
-        rest = [m for m in request.messages if m.role != "system"]
-        body: Json = {"contents": self._contents(rest)}
-        if system:
-            body["systemInstruction"] = _Shared(parts=[{"text": m.text} for m in system])
-        if request.feature == "web":
-            body["tools"] = [{"googleSearch": {}}]
-        elif request.tools:
-            body["tools"] = [self._tools(request.tools)]
-        return body
-
-    def _contents(self, messages: Sequence[Message]) -> _SharedList:
-        """Merge neighbours of one role: Gemini's roles must alternate, and answers directly follow their calls."""
-        contents = _SharedList()
-        unsigned_from = _last_question(messages) if self._signed else len(messages)
-        for index, (message, parts) in enumerate(zip(messages, self._parts(messages), strict=True)):
-            if not parts:
-                continue
-            if index > unsigned_from and message.role == "assistant":
-                parts = _marked(parts)
-            role = "model" if message.role == "assistant" else "user"
-            if contents and contents[-1]["role"] == role:
-                contents[-1]["parts"] = [*contents[-1]["parts"], *parts]
-            else:
-                contents.append(_Shared(role=role, parts=parts))
-        return contents
-
-
-class _Encoded:
-    """Encodes a body as JSON, caching the last one's parts: the client would encode all of it for each request."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[Json, bytes]] = {}
-        self._rest: tuple[Json, bytes] = ({}, b"")
-
-    def __call__(self, body: Json) -> bytes:
-        """Return the value of `contents`, with the other fields after it."""
-        found = [self._one(content) for content in body["contents"]]
-        self._known = {id(content["parts"]): (content, encoded) for content, encoded in found}
-        rest = {name: value for name, value in body.items() if name != "contents"}
-        if rest != self._rest[0]:
-            self._rest = (rest, b", " + json.dumps(rest).encode()[1:-1] if rest else b"")
-        return b"[%b]%b" % (b", ".join([encoded for _, encoded in found]), self._rest[1])
-
-    def _one(self, content: Json) -> tuple[Json, bytes]:
-        known = self._known.get(id(content["parts"]))
-        if known and known[0]["parts"] is content["parts"]:
-            return known
-        return content, json.dumps(content).encode()
-
 
 _BY_HTTPX = find_spec("aiohttp") is None
 """If aiohttp is installed the SDK uses it, and it has no request hook."""
@@ -121,8 +40,8 @@ _CONTENTS: ContextVar[bytes] = ContextVar("contents")
 """The encoded `contents` of the current request, and what follows it."""
 _ANSWERS: ContextVar[list[Any]] = ContextVar("answers")
 """Responses to the current request."""
-_PLACE = "contents of the request"
-"""Placeholder that the client encodes instead."""
+_PLACE = ["contents of the request"]
+"""Placeholder that the client encodes instead; a list, as it expects one."""
 
 
 async def _put_contents(request: Any) -> None:
@@ -148,72 +67,6 @@ async def _keep_answer(response: Any) -> None:
     _ANSWERS.get().append(response)
 
 
-def _declared(tools: Sequence[ToolDeclaration]) -> _Shared:
-    declared = [
-        {"name": t.name, "description": t.description, "parametersJsonSchema": t.parameters} for t in tools
-    ]
-    return _Shared(functionDeclarations=declared)
-
-
-def _last_question(messages: Sequence[Message]) -> int:
-    """Index of the user message that began this turn: after it, the first call of every answer needs a signature. A
-    user message that follows a tool's answer is sent in the same content, so it begins no turn."""
-    asked = (i for i, m in enumerate(messages) if m.role == "user" and not m.is_empty)
-    return max((i for i in asked if i == 0 or messages[i - 1].role != "tool"), default=-1)
-
-
-def _marked(parts: list[Json]) -> list[Json]:
-    """Return the parts with a signature on the first call."""
-    first = next((i for i, part in enumerate(parts) if "functionCall" in part), None)
-    if first is None or "thoughtSignature" in parts[first]:
-        return parts
-    return [*parts[:first], {**parts[first], "thoughtSignature": NO_SIGNATURE}, *parts[first + 1 :]]
-
-
-def _parts(message: Message) -> list[Json]:
-    """Convert a message. Thoughts aren't sent back, but their signatures are."""
-    if message.role == "tool":
-        return _answer(message)
-    content = message.content
-    pieces = (TextPart(text=content),) if isinstance(content, str) else content
-    parts = [_text_or_data(piece) for piece in pieces if not isinstance(piece, TextPart) or piece.text]
-    if message.signature:
-        if not parts or "text" not in parts[-1]:
-            parts.append({"text": ""})
-        parts[-1]["thoughtSignature"] = message.signature
-    return [*parts, *(_call(call) for call in message.tool_calls)]
-
-
-def _call(call: ToolCall) -> Json:
-    part: Json = {"functionCall": {"name": call.name, "args": call.args, **_id(call.id)}}
-    if call.signature:
-        part["thoughtSignature"] = call.signature
-    return part
-
-
-def _answer(message: Message) -> list[Json]:
-    """Send the text verbatim: the client would parse what looks like JSON and change it."""
-    key = "output" if message.status in (None, "success") else "error"
-    response: Json = {
-        "name": message.name or "",
-        "response": {key: message.text},
-        **_id(message.tool_call_id),
-    }
-    data = () if isinstance(message.content, str) else message.content
-    return [{"functionResponse": response}, *(_text_or_data(p) for p in data if isinstance(p, DataPart))]
-
-
-def _id(call_id: str | None) -> Json:
-    """Send back only ids assigned by Gemini."""
-    return {} if not call_id or OWN_ID.fullmatch(call_id) else {"id": call_id}
-
-
-def _text_or_data(part: TextPart | DataPart) -> Json:
-    if isinstance(part, TextPart):
-        return {"text": part.text}
-    return {"inlineData": {"mimeType": part.mime_type, "data": base64_of(part)}}
-
-
 FIXED_SAMPLING = frozenset({"gemini-3.5-flash-lite", "gemini-3.6-flash"})
 """Models that reject a temperature (the client's own list)."""
 _THINKS = re.compile(r"gemini-(2\.5|[3-9]|\d\d)")
@@ -228,6 +81,36 @@ _REPLACED: list[BaseMessage] = [HumanMessage(".")]
 """The client requires a message; `extra_body` replaces it."""
 
 
+class _Config(GenerateContentConfig):
+    """Finds a field by its name: the SDK asks `name in config` forty times, and each time would compare all fields."""
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.__dict__
+
+    def __getitem__(self, name: str) -> Any:
+        return self.__dict__[name]
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> "_Config":
+        return self  # the SDK copies it to change its tools, which are in the body instead
+
+
+class _Client(ChatGoogleGenerativeAI):
+    """Prepares a request once for all with the same options, whose messages are replaced anyway."""
+
+    _prepared: tuple[Json, Json] = ({}, {})
+    """The last options, and what the SDK is asked with them."""
+
+    def _prepare_request(self, messages: list[BaseMessage], **options: Any) -> Json:
+        asked = {"model": self.model, **options}
+        if asked != self._prepared[0]:
+            request = super()._prepare_request(messages, **options)  # pyright: ignore[reportUnknownMemberType]
+            config: GenerateContentConfig = request["config"]
+            (request["contents"],) = request["contents"]  # in a list, the SDK would try each type it may have
+            request["config"] = _Config.model_construct(config.model_fields_set, **config.__dict__)
+            self._prepared = (asked, request)
+        return self._prepared[1]
+
+
 class GeminiProvider:
     def __init__(self, model: str, key: str, base_url: str, tls: ssl.SSLContext | None = None) -> None:
         """`tls`: the trusted certificates; without it the client loads them itself, twice."""
@@ -235,14 +118,15 @@ class GeminiProvider:
         quiet_clients()
         self._ask(model)
         with developer_api():
-            self._model = ChatGoogleGenerativeAI(
+            self._model = _Client(
                 model=model,
                 api_key=key,  # pyright: ignore[reportArgumentType]
-                base_url=base_url,  # explicit: otherwise an environment variable could redirect runs to a gateway
+                # Explicit: otherwise an environment variable could redirect runs to a gateway.
+                base_url=base_url,  # pyright: ignore[reportCallIssue]
                 vertexai=False,
                 temperature=None,
                 include_thoughts=_thinks(model),
-                max_retries=1,  # one attempt: retrying is our job
+                max_retries=1,  # pyright: ignore[reportCallIssue] - one attempt: retrying is our job
                 # httpx uses `verify`; websockets, never opened here, uses `ssl`.
                 client_args={**({"verify": tls, "ssl": tls} if tls else {}), **_HOOKED},
             )
@@ -256,7 +140,7 @@ class GeminiProvider:
         return own
 
     def _ask(self, model: str) -> None:
-        self._body, self._encoded = GeminiBody(model), _Encoded()
+        self._body, self._encoded = GeminiBody(model), Encoded()
         self._fixed = model in FIXED_SAMPLING
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
@@ -295,9 +179,7 @@ class GeminiProvider:
         await self._model.aclose()
 
 
-async def _pieces(
-    model: ChatGoogleGenerativeAI, options: dict[str, Any]
-) -> AsyncGenerator[AIMessageChunk, None]:
+async def _pieces(model: _Client, options: dict[str, Any]) -> AsyncGenerator[AIMessageChunk, None]:
     """Like `astream` without its callbacks, which are unused here and cost a tenth of a request."""
     source = model._astream(_REPLACED, **options)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
     async with aclosing(cast(AsyncGenerator[ChatGenerationChunk], source)) as found:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fake_gemini.fake import FakeGemini
 
-from interlock.services.models.gemini import NO_SIGNATURE, GeminiBody
+from interlock.services.models.gemini_body import NO_SIGNATURE, GeminiBody
 from interlock.services.models.request import ModelRequest
 from interlock.state.messages import (
     DataPart,
@@ -213,3 +213,17 @@ async def test_a_request_has_its_own_instructions_and_tools(gemini: Any, fake_ge
     told = [body.get("systemInstruction", {"parts": [{}]})["parts"][0].get("text") for body in sent]
     names = [[d["name"] for t in body.get("tools", ()) for d in t["functionDeclarations"]] for body in sent]
     assert (told, names) == (["plan", "act", None], [["read_file"], ["write_file"], []])
+
+
+async def test_a_request_has_its_own_options_and_model(gemini: Any, fake_gemini: FakeGemini) -> None:
+    run = gemini(["Well."] * 4)
+    asked = [
+        ("gemini-2.5-pro", 0.1),
+        ("gemini-2.5-pro", 0.9),
+        ("gemini-2.5-flash", 0.9),
+        ("gemini-2.5-pro", 0.1),
+    ]
+    for model, temperature in asked:
+        await run.ask("go", model=model, temperature=temperature)
+    sent = [(one.model, one.body["generationConfig"]["temperature"]) for one in fake_gemini.requests]
+    assert sent == asked
