@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
+from interlock.cli.lazy_classes import make_lazily
 from interlock.cli.lazy_packages import import_lazily
 
 _BETWEEN_COLLECTIONS = 1_000
@@ -28,6 +29,7 @@ _LAZY = (
 )
 """Packages that import much more than a run uses: the first four together 11 % of a start with OpenAI's client, 8 % of
 one with Gemini's, and none alone more than 5 %; the other two take memory."""
+_CLASSES = "google.genai.types"
 own_process = False
 """Whether this process is a command line's own; otherwise `begin` does nothing."""
 
@@ -39,6 +41,7 @@ def begin() -> None:
     import_lightly()
     leave_tracing_out()
     import_lazily(*_LAZY)
+    make_lazily(_CLASSES)
 
 
 def import_lightly() -> None:
