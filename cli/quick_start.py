@@ -17,8 +17,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from interlock.cli.lazy_classes import make_lazily
-from interlock.cli.lazy_packages import import_lazily
+from interlock.cli.lazy_packages import import_late, import_lazily, make_lazily
 
 _BETWEEN_COLLECTIONS = 1_000
 """In objects. A request and its response form cycles, half a megabyte of them late in a run: with 20,000 objects
@@ -29,6 +28,12 @@ _LAZY = (
 )
 """Packages that import much more than a run uses: the first four together 11 % of a start with OpenAI's client, 8 % of
 one with Gemini's, and none alone more than 5 %; the other two take memory."""
+_UNUSED = {
+    "langchain_core.utils.utils": ("requests",),
+    "langchain_core.messages.block_translators.google_genai": ("filetype",),
+    "langchain_google_genai.chat_models": ("filetype",),
+    "langchain_google_genai._image_utils": ("filetype", "requests"),
+}
 _CLASSES = "google.genai.types"
 own_process = False
 """Whether this process is a command line's own; otherwise `begin` does nothing."""
@@ -41,6 +46,7 @@ def begin() -> None:
     import_lightly()
     leave_tracing_out()
     import_lazily(*_LAZY)
+    import_late(_UNUSED)
     make_lazily(_CLASSES)
 
 

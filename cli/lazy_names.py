@@ -1,0 +1,150 @@
+"""lazy_names: runs a module so that some of its names are imported, or its classes made, once they are asked for.
+
+Nothing stands in for anything that a program sees: the module's own statement is carried out, later. Its functions find
+such a name as they find a builtin, other modules by its `__getattr__`. A module whose statements do more with such names
+than inherit from them, unite them and annotate with them is run as it is.
+"""
+
+import builtins
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import resolve_name
+from threading import RLock
+from types import CodeType, GenericAlias, ModuleType
+from typing import Any, Union
+
+_LOCK = RLock()
+"""Held while a name is made: two threads that ask for a class get the same."""
+Imports = Callable[[str, Sequence[str]], Any]
+"""What a module's own statement gets for an import of these names from this module, or None: what is there."""
+
+
+class Later:
+    """What a statement makes, once it is asked for."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make, self._made, self._begun = make, None, False
+
+    def made(self) -> Any:
+        """Raises `KeyError` for a class that is asked for by what its own statement asks for."""
+        with _LOCK:
+            if self._made is None:
+                if self._begun:
+                    raise KeyError
+                self._begun = True
+                self._made = self._make()
+            return self._made
+
+
+class LateModule:
+    """In place of a module that names are imported from."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Later:
+        module = self._name
+        return Later(lambda: getattr(import_module(module), name))
+
+
+def run_lazily(code: CodeType, module: ModuleType, imports: Imports, classes: bool = False) -> dict[str, Later]:
+    """Execute the module; returns what it has by name, and makes later. `classes`: its own are, too."""
+    space, later, before = module.__dict__, dict[str, Later](), {**module.__dict__}
+
+    def find(name: str) -> Any:
+        space[name] = found = later[name].made()
+        return found
+
+    own = space["__builtins__"] = _Builtins(builtins.__dict__)
+    own.find = find
+    own["__import__"] = _importing(module.__package__ or "", imports)
+    own["__build_class__"] = _build if classes else builtins.__build_class__
+    try:
+        exec(code, space, _Names(space, later))
+    except Exception:  # it does more with them; whatever else is wrong is raised now
+        space.clear()
+        space.update(before)
+        exec(code, space)
+        return {}
+    own.update({name: getattr(builtins, name) for name in ("__import__", "__build_class__")})
+    _offer(space, later, find)
+    return later
+
+
+def _offer(space: dict[str, Any], later: Mapping[str, Later], find: Callable[[str], Any]) -> None:
+    others: Callable[[str], Any] | None = space.get("__getattr__")
+
+    def asked(name: str) -> Any:
+        if name in later:
+            return find(name)
+        if others:
+            return others(name)
+        raise AttributeError(f"module {space['__name__']!r} has no attribute {name!r}")
+
+    if later:
+        space["__getattr__"] = asked
+        space["__dir__"] = lambda: sorted({*space, *later})
+        space.setdefault("__all__", [name for name in (*space, *later) if not name.startswith("_")])
+
+
+class _Names:
+    """The names of a module whose statements are being run, with those of what comes later."""
+
+    def __init__(self, space: dict[str, Any], later: dict[str, Later]) -> None:
+        self._space, self._later = space, later
+
+    def __getitem__(self, name: str) -> Any:
+        if self._space.get(name) is Union:
+            return _Unions()
+        return self._later[name] if name in self._later else self._space[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        (self._later if isinstance(value, Later) else self._space)[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del (self._later if name in self._later else self._space)[name]
+
+
+class _Builtins(dict[str, Any]):
+    """What a module's functions and classes find where its namespace has no such name."""
+
+    find: Callable[[str], Any]
+
+    def __missing__(self, name: str) -> Any:
+        return self.find(name)
+
+
+class _Unions:
+    """`Union` for a module's own statements."""
+
+    def __getitem__(self, parts: Any) -> Later:
+        whole = parts if isinstance(parts, tuple) else (parts,)
+        return Later(lambda: Union[tuple(map(_made, whole))])  # noqa: UP007 - of any number
+
+
+def _made(value: Any) -> Any:
+    if isinstance(value, GenericAlias):
+        return GenericAlias(value.__origin__, tuple(map(_made, value.__args__)))
+    return value.made() if isinstance(value, Later) else value
+
+
+def _build(body: Any, name: str, *bases: Any, **options: Any) -> Any:
+    def make() -> Any:
+        return builtins.__build_class__(body, name, *map(_made, bases), **options)
+
+    return Later(make) if body.__qualname__ == name else make()
+
+
+def _importing(package: str, imports: Imports) -> Callable[..., Any]:
+    def imported(
+        name: str,
+        globals: Mapping[str, object] | None = None,
+        locals: Mapping[str, object] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> Any:
+        whole = resolve_name("." * level + name, package) if level else name
+        found = imports(whole, fromlist or ())
+        return builtins.__import__(name, globals, locals, fromlist or (), level) if found is None else found
+
+    return imported
