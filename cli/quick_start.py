@@ -24,14 +24,18 @@ _BETWEEN_COLLECTIONS = 1_000
 between collections, 90 turns kept 20 MB more and saved no measurable time."""
 _LAZY = (
     *("openai.types", "langchain_google_genai", "httpx", "langgraph_sdk"),
-    *("charset_normalizer", "tiktoken"),
+    *("charset_normalizer", "tiktoken", "pathspec"),
 )
 """Packages that import much more than a run uses: the first four together 11 % of a start with OpenAI's client, 8 % of
 one with Gemini's, and none alone more than 5 %; the other two take memory."""
+_PARSERS = tuple(f"langchain_core.output_parsers{name}" for name in ("", ".base", ".openai_tools"))
+_TRACERS = tuple(f"langchain_core.tracers.{name}" for name in ("event_stream", "log_stream", "root_listeners"))
 _UNUSED = {
     "langchain_core.utils.utils": ("requests",),
+    "langchain_core.runnables.base": _TRACERS,
     "langchain_core.messages.block_translators.google_genai": ("filetype",),
-    "langchain_google_genai.chat_models": ("filetype",),
+    "langchain_core.language_models.chat_models": _PARSERS,
+    "langchain_google_genai.chat_models": ("filetype", *_PARSERS),
     "langchain_google_genai._image_utils": ("filetype", "requests"),
 }
 _CLASSES = "google.genai.types"
