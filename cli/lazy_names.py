@@ -1,17 +1,18 @@
 """lazy_names: runs a module so that some of its names are imported, or its classes made, once they are asked for.
 
-Nothing stands in for anything that a program sees: the module's own statement is carried out, later. Its functions find
-such a name as they find a builtin, other modules by its `__getattr__`. A module whose statements do more with such names
-than inherit from them, unite them and annotate with them is run as it is.
+Nothing stands in for anything that a program sees: the module's own statement is carried out, later. Its functions
+find such a name as they find a builtin, other modules by its `__getattr__`. A module whose statements do more with such
+names than inherit from them, unite them and annotate with them is run as it is.
 """
 
 import builtins
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.util import resolve_name
 from threading import RLock
-from types import CodeType, GenericAlias, ModuleType
-from typing import Any, Union
+from types import CodeType, FunctionType, GenericAlias, ModuleType
+from typing import Any, TypeVar, Union, cast, get_args
 
 _LOCK = RLock()
 """Held while a name is made: two threads that ask for a class get the same."""
@@ -22,8 +23,14 @@ Imports = Callable[[str, Sequence[str]], Any]
 class Later:
     """What a statement makes, once it is asked for."""
 
+    __slots__ = ("_begun", "_made", "_make")  # a module that sets anything else on it is run as it is
+
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make, self._made, self._begun = make, None, False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "__module__":  # packages name themselves there, for those who read what is printed
+            super().__setattr__(name, value)
 
     def made(self) -> Any:
         """Raises `KeyError` for a class that is asked for by what its own statement asks for."""
@@ -47,7 +54,9 @@ class LateModule:
         return Later(lambda: getattr(import_module(module), name))
 
 
-def run_lazily(code: CodeType, module: ModuleType, imports: Imports, classes: bool = False) -> dict[str, Later]:
+def run_lazily(
+    code: CodeType, module: ModuleType, imports: Imports, classes: bool = False
+) -> dict[str, Later]:
     """Execute the module; returns what it has by name, and makes later. `classes`: its own are, too."""
     space, later, before = module.__dict__, dict[str, Later](), {**module.__dict__}
 
@@ -60,7 +69,7 @@ def run_lazily(code: CodeType, module: ModuleType, imports: Imports, classes: bo
     own["__import__"] = _importing(module.__package__ or "", imports)
     own["__build_class__"] = _build if classes else builtins.__build_class__
     try:
-        exec(code, space, _Names(space, later))
+        exec(code, space, cast(Any, _Names(space, later)))
     except Exception:  # it does more with them; whatever else is wrong is raised now
         space.clear()
         space.update(before)
@@ -99,7 +108,13 @@ class _Names:
         return self._later[name] if name in self._later else self._space[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        (self._later if isinstance(value, Later) else self._space)[name] = value
+        if _waits(value) and not isinstance(value, Later):
+            value = Later(partial(_made, value))
+        here, there = self._space, self._later
+        if isinstance(value, Later):
+            here, there = there, here
+        here[name] = value
+        there.pop(name, None)
 
     def __delitem__(self, name: str) -> None:
         del (self._later if name in self._later else self._space)[name]
@@ -117,14 +132,43 @@ class _Builtins(dict[str, Any]):
 class _Unions:
     """`Union` for a module's own statements."""
 
-    def __getitem__(self, parts: Any) -> Later:
-        whole = parts if isinstance(parts, tuple) else (parts,)
-        return Later(lambda: Union[tuple(map(_made, whole))])  # noqa: UP007 - of any number
+    def __getitem__(self, parts: Any) -> Any:
+        whole = cast("tuple[Any, ...]", parts if isinstance(parts, tuple) else (parts,))
+        waiting = [_waits(part) for part in whole]
+        make: Any = partial(_union, whole)
+        return Later(make) if any(waiting) else make()
+
+
+def _union(parts: tuple[Any, ...]) -> Any:
+    return Union[tuple(map(_made, parts))]  # noqa: UP007 - of any number
+
+
+def _waits(value: Any) -> bool:
+    """Whether it has to be made later. Raises `TypeError` for what would keep something that isn't made yet."""
+    if isinstance(value, Later):
+        return True
+    waits = [_waits(part) for part in _parts(value)]
+    if any(waits) and not isinstance(value, GenericAlias):
+        raise TypeError(f"{type(value).__name__} of what is made later")
+    return any(waits)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """What the value keeps, as far as a module's statements make it."""
+    if isinstance(value, FunctionType):
+        return [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+    if isinstance(value, TypeVar):
+        return [value.__bound__, *value.__constraints__]
+    if isinstance(value, dict):
+        return [*cast("dict[Any, Any]", value).values()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return cast("Iterable[Any]", value)
+    return get_args(value)
 
 
 def _made(value: Any) -> Any:
     if isinstance(value, GenericAlias):
-        return GenericAlias(value.__origin__, tuple(map(_made, value.__args__)))
+        return GenericAlias(cast(Any, value.__origin__), tuple(map(_made, value.__args__)))
     return value.made() if isinstance(value, Later) else value
 
 

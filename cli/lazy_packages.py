@@ -7,7 +7,6 @@ has a thousand, of which a chat needs a quarter).
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
@@ -47,7 +46,7 @@ def import_late(unused: Mapping[str, Sequence[str]]) -> None:
         def imports(name: str, names: Sequence[str]) -> Any:
             if name not in unused[module.__name__]:
                 return None
-            return LateModule(name) if names else Later(lambda: import_module(name))
+            return LateModule(name) if names else Later(lambda: __import__(name))
 
         run_lazily(code, module, imports)
 
@@ -64,20 +63,20 @@ def make_lazily(classes: str) -> None:
     later = dict[str, Later]()
 
     def run(code: CodeType, module: ModuleType) -> None:
-        named: list[_Named] = []
-
         def imports(name: str, names: Sequence[str]) -> Any:
             if name != package or own not in names:
                 return None
-            named.append(_Named(import_module(classes), later))
-            return SimpleNamespace(**{one: getattr(sys.modules[package], one) for one in names} | {own: named[-1]})
+            found = __import__(name, fromlist=names)
+            beside = {one: getattr(found, one) for one in names}
+            return SimpleNamespace(**beside | {own: _Named(beside[own], later)})
 
         if module.__name__ == classes:
             later.update(run_lazily(code, module, lambda _name, _names: None, classes=True))
             return
         run_lazily(code, module, imports)
-        found = {name: value.real for name, value in vars(module).items() if value in named}
-        vars(module).update(found)
+        for name, value in [*vars(module).items()]:
+            if isinstance(value, _Named):
+                setattr(module, name, value.real)
 
     if sys.version_info < (3, 14):
         _load(lambda name: name.rpartition(".")[0] == package, run)

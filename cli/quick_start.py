@@ -29,7 +29,9 @@ _LAZY = (
 """Packages that import much more than a run uses: the first four together 11 % of a start with OpenAI's client, 8 % of
 one with Gemini's, and none alone more than 5 %; the other two take memory."""
 _PARSERS = tuple(f"langchain_core.output_parsers{name}" for name in ("", ".base", ".openai_tools"))
-_TRACERS = tuple(f"langchain_core.tracers.{name}" for name in ("event_stream", "log_stream", "root_listeners"))
+_TRACERS = tuple(
+    f"langchain_core.tracers.{name}" for name in ("event_stream", "log_stream", "root_listeners")
+)
 _UNUSED = {
     "langchain_core.utils.utils": ("requests",),
     "langchain_core.runnables.base": _TRACERS,
