@@ -9,9 +9,11 @@ stays only if it saves 5 % of a start (one for `requests` would save 4 %). What 
 is imported when it is asked for (`lazy_packages.py`).
 """
 
+import dataclasses
 import gc
 import sys
 from collections.abc import Callable
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -60,6 +62,7 @@ def import_lightly() -> None:
     """Call before importing anything of pydantic."""
     if own_process:
         gc.disable()  # imports leave no garbage behind, and looking for it takes a fifth of a start's CPU time
+        _compile_late()
         _build_schemas_late()
 
 
@@ -84,6 +87,33 @@ def _build_schemas_late() -> None:
     from pydantic import BaseModel
 
     BaseModel.model_config["defer_build"] = True
+
+
+_SELDOM = frozenset(
+    ("__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__", "__lt__", "__le__", "__gt__", "__ge__")
+)
+
+
+def _compile_late() -> None:
+    """Compile most methods of a data class when they are called: the 280 classes that a run has by its first request
+    take 150 ms of a start's CPU time otherwise, now 60. From 3.13 on, Python has no such function, and compiles faster.
+    """
+    create: Callable[..., Any] | None = getattr(dataclasses, "_create_fn", None)
+    if create is None:
+        return
+
+    def created(name: str, *how: Any, **options: Any) -> Any:
+        if name not in _SELDOM:
+            return create(name, *how, **options)
+        compiled = cache(partial(create, name, *how, **options))
+
+        def method(*given: Any) -> Any:
+            return compiled()(*given)
+
+        method.__name__ = name
+        return method
+
+    dataclasses._create_fn = created  # pyright: ignore[reportAttributeAccessIssue]
 
 
 LANGSMITH = "langsmith"
