@@ -36,7 +36,8 @@ def import_lazily(*packages: str) -> None:
         for name in modules & {*later}:  # the module's own import would take the name's place
             getattr(module, name)
 
-    _load(lambda name: any(name == one or name.startswith(f"{one}.") for one in packages), run)
+    dotted = tuple(f"{package}." for package in packages)
+    _load(lambda name: f"{name}.".startswith(dotted), run)
 
 
 def import_late(unused: Mapping[str, Sequence[str]]) -> None:
