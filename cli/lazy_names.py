@@ -15,32 +15,48 @@ from types import CodeType, FunctionType, GenericAlias, ModuleType
 from typing import Any, TypeVar, Union, cast, get_args
 
 _LOCK = RLock()
-"""Held while a name is made: two threads that ask for a class get the same."""
+"""Held while a class is made: two threads that ask for one get the same."""
 Imports = Callable[[str, Sequence[str]], Any]
 """What a module's own statement gets for an import of these names from this module, or None: what is there."""
 
 
 class Later:
-    """What a statement makes, once it is asked for."""
+    """What a statement makes or imports, once it is asked for."""
 
-    __slots__ = ("_begun", "_made", "_make")  # a module that sets anything else on it is run as it is
+    __slots__ = ("make",)  # a module that sets anything on it is run as it is
 
     def __init__(self, make: Callable[[], Any]) -> None:
-        self._make, self._made, self._begun = make, None, False
+        self.make = make
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "__module__":  # packages name themselves there, for those who read what is printed
             super().__setattr__(name, value)
 
     def made(self) -> Any:
+        return self.make()
+
+
+class _Once(Later):
+    """A class, or a union of classes: all who ask get the same. No lock is held while something is imported."""
+
+    __slots__ = ("begun", "found")
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        super().__init__(make)
+        self.begun, self.found = False, None
+
+    def made(self) -> Any:
         """Raises `KeyError` for a class that is asked for by what its own statement asks for."""
         with _LOCK:
-            if self._made is None:
-                if self._begun:
+            if self.found is None:
+                if self.begun:
                     raise KeyError
-                self._begun = True
-                self._made = self._make()
-            return self._made
+                self.begun = True
+                try:
+                    self.found = self.make()
+                finally:
+                    self.begun = False
+            return self.found
 
 
 class LateModule:
@@ -109,7 +125,7 @@ class _Names:
 
     def __setitem__(self, name: str, value: Any) -> None:
         if _waits(value) and not isinstance(value, Later):
-            value = Later(partial(_made, value))
+            value = _Once(partial(_made, value))
         here, there = self._space, self._later
         if isinstance(value, Later):
             here, there = there, here
@@ -136,7 +152,7 @@ class _Unions:
         whole = cast("tuple[Any, ...]", parts if isinstance(parts, tuple) else (parts,))
         waiting = [_waits(part) for part in whole]
         make: Any = partial(_union, whole)
-        return Later(make) if any(waiting) else make()
+        return _Once(make) if any(waiting) else make()
 
 
 def _union(parts: tuple[Any, ...]) -> Any:
@@ -176,7 +192,7 @@ def _build(body: Any, name: str, *bases: Any, **options: Any) -> Any:
     def make() -> Any:
         return builtins.__build_class__(body, name, *map(_made, bases), **options)
 
-    return Later(make) if body.__qualname__ == name else make()
+    return _Once(make) if body.__qualname__ == name else make()
 
 
 def _importing(package: str, imports: Imports) -> Callable[..., Any]:
