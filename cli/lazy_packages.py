@@ -1,104 +1,127 @@
-"""lazy_packages: a package's `__init__` that names what its modules have imports each of them once it is asked for.
+"""lazy_packages: what other packages import or make, and a run doesn't use, comes once it is asked for.
 
-`openai.types` alone would import 470 modules, of which a chat needs 64. Nothing stands in for anything: `__init__` is
-run, what it imports by name from its own modules is noted, and the package's `__getattr__` imports it. Not for packages
-whose `__init__` uses what it imports.
+Three ways: of a package's `__init__`, what its modules have by name (`openai.types` alone would import 470 modules, of
+which a chat needs 64); of a module, what it takes from other packages; of a module, its classes (`google.genai.types`
+has a thousand, of which a chat needs a quarter).
 """
 
-import builtins
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from importlib.util import resolve_name
-from types import ModuleType
+from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
 
+from interlock.cli.lazy_names import LateModule, Later, run_lazily
 
-class _Noted:
-    """An import not made yet: of a name from a module."""
-
-    def __init__(self, module: str, name: str) -> None:
-        self.module, self.name = module, name
-
-    def made(self) -> Any:
-        return getattr(import_module(self.module), self.name)
+_Run = Callable[[CodeType, ModuleType], object]
 
 
-class _Module:
-    """In place of a module that `__init__` imports names from."""
+def import_lazily(*packages: str) -> None:
+    """For these packages, and those in them. Call before anything imports them."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def run(code: CodeType, module: ModuleType) -> None:
+        own = f"{module.__name__}."
+        modules = set[str]()
 
-    def __getattr__(self, name: str) -> _Noted:
-        return _Noted(self._name, name)
+        def imports(name: str, names: Sequence[str]) -> LateModule | None:
+            if not name.startswith(own) or not names or "*" in names:
+                return None
+            modules.add(name.rpartition(".")[2])
+            return LateModule(name)
 
+        if not hasattr(module, "__path__"):
+            exec(code, module.__dict__)
+            return
+        later = run_lazily(code, module, imports)
+        for name in modules & {*later}:  # the module's own import would take the name's place
+            getattr(module, name)
 
-class _Loader(SourceFileLoader):
-    def exec_module(self, module: ModuleType) -> None:
-        code = self.get_code(module.__name__)
-        assert code is not None
-        space = module.__dict__
-        space["__builtins__"] = {**builtins.__dict__, "__import__": _importing(module.__name__)}
-        exec(code, space)
-        space["__builtins__"] = builtins.__dict__
-        noted = {name: one for name, one in space.items() if isinstance(one, _Noted)}
-        modules = {one.module.rpartition(".")[2] for one in noted.values()}
-        for name in modules & {*noted}:  # the module's own import would take the name's place
-            space[name] = noted.pop(name).made()
-        for name in noted:
-            del space[name]
-        if noted:
-            space["__getattr__"] = _asked(module, noted)
-            space["__dir__"] = lambda: sorted({*space, *noted})
-            space.setdefault("__all__", [name for name in dir(module) if not name.startswith("_")])
+    dotted = tuple(f"{package}." for package in packages)
+    _load(lambda name: f"{name}.".startswith(dotted), run)
 
 
-def _importing(package: str) -> Callable[..., Any]:
-    def imported(
-        name: str,
-        space: Mapping[str, object] | None = None,
-        own: Mapping[str, object] | None = None,
-        names: Sequence[str] | None = (),
-        level: int = 0,
-    ) -> Any:
-        whole = resolve_name("." * level + name, package) if level else name
-        if whole.startswith(f"{package}.") and names and "*" not in names:
-            return _Module(whole)
-        return builtins.__import__(name, space, own, names or (), level)
+def import_late(unused: Mapping[str, Sequence[str]]) -> None:
+    """For modules, by name: packages that they import and a run doesn't use. Call before anything imports them."""
 
-    return imported
+    def run(code: CodeType, module: ModuleType) -> None:
+        def imports(name: str, names: Sequence[str]) -> Any:
+            if name not in unused[module.__name__]:
+                return None
+            return LateModule(name) if names else Later(lambda: __import__(name))
+
+        run_lazily(code, module, imports)
+
+    _load(unused.__contains__, run)
 
 
-def _asked(module: ModuleType, noted: Mapping[str, _Noted]) -> Callable[[str], Any]:
-    def asked(name: str) -> Any:
-        if name not in noted:
-            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-        found = noted[name].made()
-        setattr(module, name, found)
-        return found
+def make_lazily(classes: str) -> None:
+    """For the classes of this module. Call before anything imports it.
 
-    return asked
+    Other modules of its package name them in annotations, which nobody evaluates.
+    It does nothing in Python 3.14, which looks up otherwise what annotations name.
+    """
+    package, _, own = classes.rpartition(".")
+    later = dict[str, Later]()
+
+    def run(code: CodeType, module: ModuleType) -> None:
+        def imports(name: str, names: Sequence[str]) -> Any:
+            if name != package or own not in names:
+                return None
+            found = __import__(name, fromlist=names)
+            beside = {one: getattr(found, one) for one in names}
+            return SimpleNamespace(**beside | {own: _Named(beside[own], later)})
+
+        if module.__name__ == classes:
+            later.update(run_lazily(code, module, lambda _name, _names: None, classes=True))
+            return
+        run_lazily(code, module, imports)
+        for name, value in [*vars(module).items()]:
+            if isinstance(value, _Named):
+                setattr(module, name, value.real)
+
+    if sys.version_info < (3, 14):
+        _load(lambda name: name.rpartition(".")[0] == package, run)
+
+
+class _Named:
+    """In place of a module with such classes, while one is run that names them."""
+
+    def __init__(self, real: ModuleType, later: Mapping[str, Later]) -> None:
+        self.real, self._later = real, later
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._later and name not in vars(self.real):
+            return self._later[name]
+        return getattr(self.real, name)
+
+
+def _load(is_for: Callable[[str], bool], run: _Run) -> None:
+    sys.meta_path.insert(0, _Finder(is_for, run))
 
 
 class _Finder:
-    """First of `sys.meta_path`: only for the packages named, and those in them."""
+    """First of `sys.meta_path`: only for what it was made for."""
 
-    def __init__(self, packages: Sequence[str]) -> None:
-        self._packages = packages
+    def __init__(self, is_for: Callable[[str], bool], run: _Run) -> None:
+        self._is_for, self._run = is_for, run
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not any(name == package or name.startswith(f"{package}.") for package in self._packages):
+        if not self._is_for(name):
             return None
         spec = PathFinder.find_spec(name, path, target)
-        if spec and spec.submodule_search_locations and type(spec.loader) is SourceFileLoader:
-            spec.loader = _Loader(spec.loader.name, spec.loader.path)
+        if spec and type(spec.loader) is SourceFileLoader:
+            spec.loader = _Loader(spec.loader.name, spec.loader.path, self._run)
         return spec
 
 
-def import_lazily(*packages: str) -> None:
-    """Call before anything imports them."""
-    sys.meta_path.insert(0, _Finder(packages))
+class _Loader(SourceFileLoader):
+    def __init__(self, name: str, path: str, run: _Run) -> None:
+        super().__init__(name, path)
+        self._run = run
+
+    def exec_module(self, module: ModuleType) -> None:
+        code = self.get_code(module.__name__)
+        assert code is not None
+        self._run(code, module)

@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-import yaml
 from pydantic import JsonValue, TypeAdapter
 
 from interlock.state.calls import Answer, ApprovalRequest, CallView, Choice
@@ -110,6 +109,8 @@ def readable(value: Any) -> str:
         return shown
     if not isinstance(shown, dict | list):
         return json.dumps(shown)
+    import yaml
+
     return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=1000).strip()
 
 

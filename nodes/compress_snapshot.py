@@ -44,7 +44,7 @@ _MARKUP = (
     r"|&(?:amp|lt|gt|quot|apos);"
     r"|([<&]|\]\]>)"  # any other markup: generics, shell operators, entities, declarations
 )
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NO_XML = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 """Characters XML 1.0 can't contain, not even escaped."""
 
 
@@ -146,7 +146,7 @@ def _read(snapshot: str) -> dict[str, str]:
     from xml.etree import ElementTree
 
     try:
-        root = ElementTree.fromstring(_plain(_NO_XML.sub("\ufffd", snapshot)))
+        root = ElementTree.fromstring(_plain(re.sub(_NO_XML, "\ufffd", snapshot)))
     except ElementTree.ParseError as error:
         raise BadSnapshot(f"the snapshot is not well-formed XML ({error})") from error
     texts: dict[str, str] = {}

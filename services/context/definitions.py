@@ -181,14 +181,9 @@ def load_agents(root: Path, home: Path, trusted: bool) -> Loaded[AgentDefinition
 
 @cache
 def _shipped() -> Mapping[str, AgentDefinition]:
-    import yaml
-
-    def front(text: str) -> object:  # the fast parser can crash on malformed files, which ours aren't
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-
     found: dict[str, AgentDefinition] = {}
     for path in sorted(Path(__file__).parent.glob("*.md")):
-        definition = _definition(path, front).model_copy(update={"source": BUILT_IN})
+        definition = _definition(path, tomllib.loads).model_copy(update={"source": BUILT_IN})
         if definition.name == INVESTIGATOR:
             definition = definition.model_copy(update={"output_schema": Report.model_json_schema()})
         found[definition.name] = definition

@@ -21,6 +21,7 @@ from urllib.request import getproxies
 from interlock.services.models.request import Provider
 from interlock.services.models.script import ScriptProvider
 from interlock.state.errors import ConfigError, CredentialsError, UserError
+from interlock.state.frames import with_room
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
 from interlock.state.settings import ModelEntry, ModelSettings, Settings
 from interlock.state.text import nearest
@@ -285,7 +286,9 @@ class Providers:
             return ScriptProvider(Path(model.partition(":")[2]))
         if provider != "gemini":
             check_package(model)
-            return (await asyncio.to_thread(_imported_langchain, model))(model, self._env, self._facts)
+            return (await asyncio.to_thread(with_room(_imported_langchain), model))(
+                model, self._env, self._facts
+            )
         if self._gemini is None:
             self._gemini = await self._of_gemini(model)
             return self._gemini
@@ -296,7 +299,7 @@ class Providers:
         if key is None:
             raise CredentialsError(f"No API key for model {model!r}: {' or '.join(GEMINI_KEYS)} is expected.")
         url = self._env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL
-        provider, made = await asyncio.gather(asyncio.to_thread(_imported_gemini), _trusted(url))
+        provider, made = await asyncio.gather(asyncio.to_thread(with_room(_imported_gemini)), _trusted(url))
         return provider(model, key, url, made)
 
 

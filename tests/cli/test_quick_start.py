@@ -24,6 +24,38 @@ assert outcome.status == "done", outcome
 assert gc.isenabled() and gc.get_threshold()[0] == 700 and not gc.get_freeze_count()
 assert not BaseModel.model_config.get("defer_build")
 """
+_DATA = """
+import dataclasses
+from interlock.cli import quick_start
+quick_start.own_process = True
+texts = []
+if create := getattr(dataclasses, "_create_fn", None):
+    def noted(name, *how, **options):
+        texts.append(name)
+        return create(name, *how, **options)
+    dataclasses._create_fn = noted
+quick_start.import_lightly()
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Point:
+    x: int
+    of: "Point | None" = None
+
+one, same, two = Point(1), Point(1), Point(2)
+assert not create or texts[-1] == "__init__", texts
+assert one == same != two and one < two >= one and len({one, same, two}) == 2 and one != (1, None)
+assert repr(Point(1, one)) == "Point(x=1, of=Point(x=1, of=None))"
+for change in (lambda: setattr(one, "x", 3), lambda: delattr(one, "x")):
+    try:
+        change()
+    except dataclasses.FrozenInstanceError as error:
+        assert "field 'x'" in str(error)
+    else:
+        raise AssertionError("it isn't frozen")
+assert dataclasses.replace(one, x=2) == two and Point.__eq__.__qualname__ == "Point.__eq__"
+seldom = [name for name in texts if name != "__init__"]
+assert len(seldom) == len({*seldom}), seldom
+"""
 
 
 def python(program: str, folder: Path) -> None:
@@ -46,3 +78,7 @@ def test_a_run_imports_no_package_that_it_does_not_need_and_collects_garbage_onc
 
 def test_a_program_that_imports_interlock_keeps_pythons_own_ways(tmp_path: Path) -> None:
     python(_PROGRAM, tmp_path)
+
+
+def test_a_data_class_whose_methods_are_compiled_late_is_as_it_would_be_otherwise(tmp_path: Path) -> None:
+    python(_DATA, tmp_path)
