@@ -79,6 +79,13 @@ def pytest_configure() -> None:
         everywhere()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A worker that refuses its arguments, as `-m` with an unknown mark, ends all: xdist fails without a reason."""
+    if getattr(node, "workeroutput", {}).get("exitstatus") == pytest.ExitCode.USAGE_ERROR:
+        raise pytest.UsageError("a worker refused the arguments of pytest; `-n 0` with the same says why")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(
     collector: pytest.Collector,

@@ -14,7 +14,7 @@ import httpx
 import pytest
 import warm
 from databases import IN_POSTGRESQL
-from patience import until
+from patience import HANG_S, until
 
 from interlock.engine.store import Store, state_home
 
@@ -43,7 +43,7 @@ class Server:
         line = self.process.stdout.readline()
         self.address, _, self.token = line.split()[-1].partition("/#token=")
         self.http = httpx.Client(
-            base_url=self.address, headers={"Authorization": f"Bearer {self.token}"}, timeout=30
+            base_url=self.address, headers={"Authorization": f"Bearer {self.token}"}, timeout=HANG_S
         )
 
     def start(self, prompt: str = "fix it") -> str:

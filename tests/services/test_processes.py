@@ -8,12 +8,14 @@ import time
 import tracemalloc
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sandboxes import needs_sandbox, sandbox_for
 
 from interlock.services.files.filesystem import OutputFiles
+from interlock.services.process import processes
 from interlock.services.process.processes import ProcessOutput, SupervisedProcesses
 from interlock.services.process.supervised import SUPERVISORS
 from interlock.state.errors import RunError
@@ -204,16 +206,41 @@ def test_endless_output_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pyte
     assert "first 5,000 bytes" in output.note
 
 
+class Clock:
+    """Stands still until the command has said something: limits count from there, however long it took to begin."""
+
+    def __init__(self) -> None:
+        self._made, self._begun = time.monotonic(), 0.0
+
+    def monotonic(self) -> float:
+        return self._made + (time.monotonic() - self._begun if self._begun else 0)
+
+    def begin(self, _: str) -> None:
+        self._begun = self._begun or time.monotonic()
+
+
+Begins = Callable[[str], None]
+
+
+@pytest.fixture
+def begins(monkeypatch: pytest.MonkeyPatch) -> Begins:
+    """To be told of the command's output."""
+    clock = Clock()
+    monkeypatch.setattr(processes, "time", clock)
+    return clock.begin
+
+
 @EITHER_WAY
 @pytest.mark.parametrize(
-    ("options", "how"), [({"timeout_s": 2}, "timeout"), ({"inactivity_s": 2}, "inactivity")]
+    ("options", "how"), [({"timeout_s": 0.2}, "timeout"), ({"inactivity_s": 0.2}, "inactivity")]
 )
 def test_time_limits_end_the_whole_tree_and_keep_the_output(
-    play: Play, tmp_path: Path, options: dict[str, float], how: str
+    play: Play, begins: Begins, tmp_path: Path, options: dict[str, float], how: str
 ) -> None:
     beat = tmp_path / "beat"
-    command = f"setsid bash -c 'while :; do date +%N > {beat}; sleep 0.05; done' & echo partial; sleep 7777"
-    ended = play(lambda bench: bench.bash(command, **options))
+    loop = f"setsid bash -c 'while :; do date +%N > {beat}; sleep 0.05; done'"
+    command = f"{loop} & while [ ! -e {beat} ]; do sleep 0.02; done; echo partial; sleep 7777"
+    ended = play(lambda bench: bench.bash(command, on_output=begins, **options))
     assert (ended.how, ended.signal, ended.output) == (how, "SIGTERM", "partial\n")
     assert_still(beat)
 
@@ -226,22 +253,34 @@ def assert_still(beat: Path) -> None:
 
 
 @EITHER_WAY
-def test_a_command_that_ignores_the_polite_stop_is_killed(play: Play) -> None:
-    ended = play(lambda bench: bench.bash("trap '' TERM; echo up; while :; do sleep 1; done", timeout_s=2))
+def test_a_command_that_ignores_the_polite_stop_is_killed(play: Play, begins: Begins) -> None:
+    command = "trap '' TERM; echo up; while :; do sleep 1; done"
+    ended = play(lambda bench: bench.bash(command, on_output=begins, timeout_s=0.2))
     assert (ended.how, ended.signal, ended.output) == ("timeout", "SIGKILL", "up\n")
 
 
 @EITHER_WAY
-def test_a_command_may_use_the_polite_stop_to_clean_up(play: Play) -> None:
+def test_a_command_may_use_the_polite_stop_to_clean_up(play: Play, begins: Begins) -> None:
     command = "trap 'echo cleaned; exit 4' TERM; echo up; while :; do sleep 0.1; done"
-    ended = play(lambda bench: bench.bash(command, timeout_s=2))
+    ended = play(lambda bench: bench.bash(command, on_output=begins, timeout_s=0.2))
     assert (ended.how, ended.exit_code) == ("timeout", 4)
     assert ended.output.startswith("up\n") and ended.output.endswith("cleaned\n")
 
 
-def test_output_resets_the_inactivity_clock(play: Play) -> None:
-    ended = play(lambda bench: bench.bash("for i in $(seq 9); do echo $i; sleep 0.3; done", inactivity_s=2))
-    assert (ended.how, ended.exit_code) == ("exited", 0)
+def test_output_resets_the_inactivity_clock(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that goes on with each output, which the command waits to see taken."""
+    taken, began = list[str](), time.monotonic()
+    monkeypatch.setattr(processes, "time", SimpleNamespace(monotonic=lambda: began + 0.08 * len(taken)))
+
+    def take(text: str) -> None:
+        taken.append(text)
+        (tmp_path / f"{len(taken)}").touch()
+
+    command = "for i in $(seq 20); do echo $i; while [ ! -e $i ]; do sleep 0.02; done; done"
+    ended = play(lambda bench: bench.bash(command, on_output=take, inactivity_s=0.1))
+    assert (ended.how, ended.exit_code, len(taken)) == ("exited", 0, 20)
 
 
 @EITHER_WAY
