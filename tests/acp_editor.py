@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from acp import schema
 from patience import HANG_S
 from scripted import says
 from warm import Warm
@@ -20,23 +19,31 @@ Person = Callable[[Frame], Any]
 """Answers a request of the agent by its params: a result; None leaves it open; `RefusalError` is an error."""
 
 _ANSWERS = {
-    "initialize": schema.InitializeResponse,
-    "session/new": schema.NewSessionResponse,
-    "session/load": schema.LoadSessionResponse,
-    "session/resume": schema.ResumeSessionResponse,
-    "session/fork": schema.ForkSessionResponse,
-    "session/list": schema.ListSessionsResponse,
-    "session/prompt": schema.PromptResponse,
-    "session/set_config_option": schema.SetSessionConfigOptionResponse,
+    "initialize": "InitializeResponse",
+    "session/new": "NewSessionResponse",
+    "session/load": "LoadSessionResponse",
+    "session/resume": "ResumeSessionResponse",
+    "session/fork": "ForkSessionResponse",
+    "session/list": "ListSessionsResponse",
+    "session/prompt": "PromptResponse",
+    "session/set_config_option": "SetSessionConfigOptionResponse",
 }
 _ASKED = {
-    "session/update": schema.SessionNotification,
-    "session/request_permission": schema.RequestPermissionRequest,
-    "elicitation/create": schema.CreateFormSessionElicitationRequest,
-    "fs/read_text_file": schema.ReadTextFileRequest,
-    "fs/write_text_file": schema.WriteTextFileRequest,
-    "$/cancel_request": schema.CancelRequestNotification,
+    "session/update": "SessionNotification",
+    "session/request_permission": "RequestPermissionRequest",
+    "elicitation/create": "CreateFormSessionElicitationRequest",
+    "fs/read_text_file": "ReadTextFileRequest",
+    "fs/write_text_file": "WriteTextFileRequest",
+    "$/cancel_request": "CancelRequestNotification",
 }
+"""Names in the protocol's schema, by method."""
+
+
+def checked(name: str, value: Any) -> None:
+    """Raises `ValidationError`. The schema takes long to import, and most workers run no test of the protocol."""
+    from acp import schema
+
+    getattr(schema, name).model_validate(value)
 
 
 class RefusalError(Exception):
@@ -123,7 +130,7 @@ class Editor:
         if "error" in frame:
             raise FailedError(frame["error"])
         if method in _ANSWERS:
-            _ANSWERS[method].model_validate(frame["result"])
+            checked(_ANSWERS[method], frame["result"])
         return frame["result"]
 
     def until(self, holds: Callable[[], bool]) -> None:
@@ -144,7 +151,7 @@ class Editor:
                 self.stray.append(frame)
             return
         assert method in _ASKED, frame
-        _ASKED[method].model_validate(frame["params"])
+        checked(_ASKED[method], frame["params"])
         if method == "session/update":
             self.updates.append(frame["params"]["update"])
         elif method == "$/cancel_request":

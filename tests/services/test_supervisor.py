@@ -91,7 +91,7 @@ def test_nothing_survives_a_killed_run_in_a_sandbox(
     test_nothing_survives_a_killed_run(tmp_path, marker, shape, mode)
 
 
-@pytest.mark.parametrize("mode", ["once", "background"])
+@pytest.mark.parametrize("mode", ["once", pytest.param("background", marks=pytest.mark.sweep)])
 @pytest.mark.parametrize("shape", [s for s in SHAPES if s != "ampersand_ended"])
 def test_nothing_survives_a_killed_run(tmp_path: Path, marker: str, shape: str, mode: str) -> None:
     command = command_of(shape, marker)

@@ -20,7 +20,9 @@ IDENTITY = {
     **os.environ,
     **{f"GIT_{who}_{what}": "x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
 }
-GROUPS: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_name("reading_lines.yaml").read_text())
+GROUPS: dict[str, list[str]] = yaml.load(
+    Path(__file__).with_name("reading_lines.yaml").read_text(), yaml.CSafeLoader
+)
 PLAIN, ASKED = GROUPS["plain"], GROUPS["asked"]
 
 

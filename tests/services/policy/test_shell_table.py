@@ -18,8 +18,10 @@ from interlock.state.settings import Settings
 HERE = Path(__file__).parent
 MODES = ("default", "auto_edit", "plan", "yolo")
 WORDS = {"a": "allow", "k": "ask", "d": "deny"}
-GROUPS: dict[str, list[tuple[str, str]]] = yaml.safe_load((HERE / "shell_lines.yaml").read_text())
-EVERYDAY: dict[str, list[list[str]]] = yaml.safe_load((HERE / "everyday_lines.yaml").read_text())
+GROUPS: dict[str, list[tuple[str, str]]] = yaml.load(
+    (HERE / "shell_lines.yaml").read_text(), yaml.CSafeLoader
+)
+EVERYDAY: dict[str, list[list[str]]] = yaml.load((HERE / "everyday_lines.yaml").read_text(), yaml.CSafeLoader)
 LINES = [(line, verdicts) for lines in GROUPS.values() for verdicts, line in lines]
 STRANGE = [
     ("ls \ud800", "a lone surrogate, which isn't text"),
