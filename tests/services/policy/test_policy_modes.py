@@ -1,8 +1,5 @@
 """The default matrix, tiers, scopes and conditions of plain tools."""
 
-import subprocess
-import sys
-
 import pytest
 
 from interlock.services.policy.rule import Scope
@@ -175,19 +172,6 @@ def test_settings_name_what_is_asked_about_and_what_there_is_at_all(make, call, 
 def test_an_alias_of_the_shell_tool_is_met_by_its_rules(make, call) -> None:
     policy, _ = make(settings={"tools": {"exclude": ["run_shell_command(rm)"]}})
     assert policy.check(call("execute_command", command="ls && rm x"), "execute", "yolo").decision == "deny"
-
-
-def test_a_plain_decision_does_not_load_the_shell_grammar() -> None:
-    code = (
-        "import sys\n"
-        "from interlock.services.policy.load import shipped_rules\n"
-        "from interlock.services.policy.rule import RuleBook, Scope\n"
-        "from interlock.state.calls import CallView\n"
-        "call = CallView(id='', name='read_file', args={})\n"
-        "assert RuleBook(shipped_rules(), Scope()).about(call, 'read', 'default', {})\n"
-        "assert not {'tree_sitter', 'tree_sitter_bash'} & set(sys.modules), 'loaded'\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(
