@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 import warm
-from patience import until
+from patience import HANG_S, until
 
 EDIT = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
 REPLIES = [
@@ -40,7 +40,7 @@ class Server:
         line = self.process.stdout.readline()
         self.address, _, self.token = line.split()[-1].partition("/#token=")
         self.http = httpx.Client(
-            base_url=self.address, headers={"Authorization": f"Bearer {self.token}"}, timeout=30
+            base_url=self.address, headers={"Authorization": f"Bearer {self.token}"}, timeout=HANG_S
         )
 
     def start(self, prompt: str = "fix it") -> str:

@@ -39,7 +39,7 @@ class _Typing:
 
     def read(self) -> str:
         awaited, line = next(self._lines)
-        while awaited and not self._said.get(timeout=30).startswith(awaited):
+        while awaited and not self._said.get(timeout=HANG_S).startswith(awaited):
             pass
         return line
 
