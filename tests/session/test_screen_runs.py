@@ -29,7 +29,8 @@ def ran(folder: Path, replies: Sequence[dict[str, Any]]) -> tuple[list[Event], O
 
 
 def shown(events: Sequence[Event]) -> str:
-    screen = Screen(80, THEMES["default"], clock=lambda: 0.0)
+    """On a screen wide enough that no line is broken because its call took long."""
+    screen = Screen(100, THEMES["default"], clock=lambda: 0.0)
     out = ""
     for event in events:
         screen(event)
