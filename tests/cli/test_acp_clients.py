@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import acp
 import pytest
 from commands import ENTRY
 from mcp_servers.npm import programs
@@ -125,13 +124,15 @@ def test_acplint_finds_nothing_but_what_contradicts_the_protocol(work: Path, tmp
     assert {one["name"] for one in results if one["status"] != "PASS"} == {*WRONG}, results
 
 
-class Person(acp.Client):
-    """Allows everything, and keeps what it is shown."""
+class Person:
+    """Allows everything, and keeps what it is shown. A client of the library, which takes long to import."""
 
     def __init__(self) -> None:
         self.shown: list[Any] = []
 
     async def request_permission(self, options: Any, session_id: str, tool_call: Any, **_: Any) -> Any:
+        import acp
+
         chosen = next(option for option in options if option.kind == "allow_once")
         selected = acp.schema.AllowedOutcome(outcome="selected", option_id=chosen.option_id)
         return acp.schema.RequestPermissionResponse(outcome=selected)
@@ -143,7 +144,9 @@ class Person(acp.Client):
 def test_the_protocols_library_sends_a_picture_edits_and_switches_the_mode(
     work: Path, tmp_path: Path
 ) -> None:
-    async def driven(person: Person) -> str:
+    import acp
+
+    async def driven(person: Any) -> str:
         name, *arguments = agent(tmp_path, EDIT, DONE)
         async with acp.spawn_agent_process(person, name, *arguments, cwd=work, env={**os.environ}) as (
             connection,
