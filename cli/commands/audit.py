@@ -133,7 +133,6 @@ def _kept(place: str) -> Iterator[dict[str, Any]]:
 def _git(*words: str, given: str = "") -> str:
     done = subprocess.run(("git", *words), input=given, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise UserError(
-            f"git {words[0]}: {done.stderr.strip() or 'failed'}. Expected a file, or a git ref here."
-        )
+        why = (done.stderr.splitlines() or ["failed"])[0]  # more follow where a file system ends
+        raise UserError(f"git {words[0]}: {why}. Expected a file, or a git ref here.")
     return done.stdout
