@@ -135,6 +135,7 @@ class Matrix:
         given_up = "select run from runs where run = any(%s) and status = 'failed' and error like %s"
         for (run,) in self.rows(given_up, [[*self.runs], '%"died"%']):
             self.given_up[run] += self.tried("resume", partial(client.go_on_sync, run))
+            self.hurt.pop(run, None)  # it waited for a person
 
     def _happened(self, run: str, fields: Any) -> str | None:
         """What the disk says; None: who drove the run before, or what that one started, may still do it."""
@@ -263,21 +264,23 @@ class Matrix:
             self.later.remove(one)
             one[1]()
 
-    def epochs(self, runs: list[str]) -> dict[str, int]:
-        rows = self.rows("select run, epoch from lease where run = any(%s) and held = 1", [runs])
+    def epochs(self, runs: list[str], *, driven: bool = True) -> dict[str, int]:
+        rows = self.rows(
+            "select run, epoch from lease where run = any(%s) and held >= %s", [runs, int(driven)]
+        )
         return dict(rows)
 
     def look(self) -> None:
         """Note which runs were taken over."""
         now = time.monotonic()
-        newer = self.epochs([*self.hurt])
+        newer = self.epochs([*self.hurt], driven=False)
         for run, (epoch, since, back) in [*self.hurt.items()]:
             if newer.get(run, epoch) > epoch:
                 self.takeovers.append(now - since)
                 self.note(f"{run}: taken over after {now - since:.0f} s")
-                del self.hurt[run]
+                self.hurt.pop(run, None)
             elif now > back:
-                del self.hurt[run]  # its own driver goes on
+                self.hurt.pop(run, None)  # its own driver goes on
 
     def rows(self, sql: str, values: list[Any] | None = None) -> list[Any]:
         import psycopg
