@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import termios
+import time
 from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
 from array import array
 from collections.abc import Mapping
@@ -145,6 +146,7 @@ def _kept(conn: socket, pid: int) -> int:
 
     hide()
     while os.WIFSTOPPED(status := _told(conn)):
+        _wait_for_the_stop(pid)
         os.kill(os.getpid(), signal.SIGSTOP)  # the shell takes over; SIGCONT is handed on
     with suppress(OSError, termios.error):  # the terminal is gone
         if before and before != termios.tcgetattr(0) and os.tcgetpgrp(0) == os.getpgrp():
@@ -155,6 +157,16 @@ def _kept(conn: socket, pid: int) -> int:
         signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
         os.kill(os.getpid(), -code)
     return code
+
+
+def _wait_for_the_stop(pid: int) -> None:
+    """A fork that has told of its stop may not have stopped yet; a SIGCONT that comes before is lost to it."""
+    with suppress(OSError):  # it has ended
+        while True:
+            with open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123
+                if stat.read().rpartition(b")")[2].split()[0] in b"TZX":
+                    return
+            time.sleep(0.001)
 
 
 def _told(conn: socket) -> int:

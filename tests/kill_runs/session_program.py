@@ -94,17 +94,15 @@ class Session(Scene):
 def crossed(scene: Scene) -> dict[str, int]:
     """What the session went through, counted in its steps."""
     with scene.reading() as conn:
-        count = "select count(*) from steps where node = ? and (? is null or reason like ?)"
+        count = "select count(*) from steps where node = ? and coalesce(reason, '') like ?"
         asked = {
-            "turns": ("call_model", None),
-            "nudges": ("nudge", None),
+            "turns": ("call_model", "%"),
+            "nudges": ("nudge", "%"),
             "fallbacks": ("use_model", "%by fallback%"),
-            "continuations": ("continue", None),
-            "compressions": ("accept", None),
+            "continuations": ("continue", "%"),
+            "compressions": ("accept", "%"),
         }
-        found = {
-            name: conn.execute(count, (n, like, like)).fetchone()[0] for name, (n, like) in asked.items()
-        }
+        found = {name: conn.execute(count, wanted).fetchone()[0] for name, wanted in asked.items()}
         masked = conn.execute(
             "select count(*) from steps where node = 'mask_tool_outputs' and keys like '%head%'"
         ).fetchone()[0]
