@@ -6,9 +6,11 @@ processes started from scratch: imports, the environment block, what is typed be
 
 import atexit
 import os
+import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -96,3 +98,15 @@ def run(
         for written in (out, err):
             written.seek(0)
         return subprocess.CompletedProcess(arguments, code, out.read().decode(), err.read().decode())
+
+
+@contextmanager
+def worker(cwd: Path, env: Mapping[str, str]) -> Generator[None]:
+    """What drives runs that a server with a store in PostgreSQL only queues."""
+    run(["fleet", "init"], cwd=cwd, env=env).check_returncode()
+    process = Warm(["worker"], cwd=cwd, env=env, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(HANG_S)

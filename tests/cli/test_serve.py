@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -103,21 +103,11 @@ def serve(tmp_path: Path) -> Generator[Callable[..., Server]]:
         opened.append(Server(work, "-m", f"script:{script}", "--skip-trust", *flags, port=port))
         return opened[-1]
 
-    with worker(work) if IN_POSTGRESQL else nullcontext():
+    with warm.worker(work, os.environ) if IN_POSTGRESQL else nullcontext():
         yield start
     for one in opened:
         if one.process.poll() is None:
             one.kill(signal.SIGTERM)
-
-
-@contextmanager
-def worker(work: Path) -> Generator[None]:
-    """Drives what is started on the page."""
-    warm.run(["fleet", "init"], cwd=work, env=os.environ).check_returncode()
-    process = warm.Warm(["worker"], cwd=work, env=os.environ, stderr=subprocess.DEVNULL)
-    yield
-    process.send_signal(signal.SIGTERM)
-    process.wait()
 
 
 def said(events: list[Any]) -> list[str]:

@@ -1,9 +1,12 @@
 """conftest: one browser and one served home for the tests of a file."""
 
 from collections.abc import Callable, Generator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
+import warm
+from databases import IN_POSTGRESQL
 from web.lab import Lab, Person, browsing
 
 
@@ -16,9 +19,10 @@ def browser() -> Generator[Any]:
 @pytest.fixture(scope="module")
 def lab(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Generator[Lab]:
     made = Lab(tmp_path_factory.mktemp("lab"))
-    made.serve()
-    yield made
-    made.kill()
+    with warm.worker(made.work("work"), made.env) if IN_POSTGRESQL else nullcontext():
+        made.serve()
+        yield made
+        made.kill()
 
 
 @pytest.fixture
