@@ -13,7 +13,7 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 
 from interlock.engine.store.audit import begin
 from interlock.engine.store.connection import Column, Connection, Rows, Values
-from interlock.engine.store.postgres_audit import NOTES, dialect
+from interlock.engine.store.postgres_audit import NOTED, dialect
 from interlock.engine.store.postgres_sessions import Session
 
 _ONE_WRITER, _ONE_CHAIN = 0x1A7E_0001, 0x1A7E_0002
@@ -26,7 +26,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "double precision": (int, float),
 }
 CHANNEL = "interlock"
-_END = f"select current_setting('{NOTES}', true), pg_notify('{CHANNEL}', '')".encode()
+_END = f"select {NOTED}, pg_notify('{CHANNEL}', '')".encode()
 """Before each commit: what the triggers noted; and whoever follows is told."""
 
 
@@ -144,7 +144,7 @@ class PostgresConnection(Connection):
     def _take(self, notes: str | None) -> None:
         """What the triggers noted in this transaction."""
         assert self._audit
-        lines = (notes or "").splitlines()
+        lines = (notes or "").split("\n")[:-1]  # its JSON has U+2028 and its like unescaped
         if lines:
             self._own.execute("select pg_advisory_xact_lock(%s)", (_ONE_CHAIN,))
         for line in lines:

@@ -1,6 +1,7 @@
 """What only the store in PostgreSQL does: a connection's next use, and rows that the queue adds to a driver's."""
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from databases import postgres_store
 from patience import until
 
 from interlock.engine.store import Store
+from interlock.engine.store.audited import records, verify
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.queue import make_queue, put_job
 from interlock.engine.store.runs import NewRun, insert_run
@@ -81,6 +83,26 @@ def test_a_run_and_its_job_are_stored_together_or_not_at_all(store: Store) -> No
                 for table in ("runs", "procrastinate_jobs", "audit where kind = 'begun'")
             )
             assert (runs, jobs, noted) == ((0, 0, 0) if fails else (1, 1, 1))
+
+
+def test_a_commit_of_thousands_of_rows_is_recorded_whole_and_in_order(store: Store) -> None:
+    """Notes fill many settings; those of a part that was taken back are gone, and the next commit has its own only."""
+    odd = "/work\u2028a\x85b\x1cc"
+    runs = [replace(RUN, run=f"{n:04x}", workspace=odd) for n in range(1_000)]
+    with closing(store.connect()) as conn:
+        with conn.transaction():
+            for run in runs[:-1]:
+                insert_run(conn, run)
+            conn.execute("savepoint part")
+            for number in range(500):
+                insert_run(conn, replace(RUN, run=f"no{number}"))
+            conn.execute("rollback to savepoint part")
+        with conn.transaction():
+            insert_run(conn, runs[-1])
+    assert [record.run for record in records(store.path.parent) if record.table == "runs"] == [
+        run.run for run in runs
+    ]
+    assert verify(store.path.parent)[1] == []
 
 
 def test_the_server_ends_the_transaction_of_a_driver_that_is_paused_or_whose_host_is_gone(
