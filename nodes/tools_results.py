@@ -211,5 +211,5 @@ def sent_instead(
 def filled_input(deps: Deps, state: ExecuteState) -> tuple[FilledForm, ...]:
     """Forms filled in so far, over all attempts."""
     record = state.get("given", "")
-    lines = deps.transcript.message(record).text.splitlines() if record else ()
+    lines = deps.transcript.message(record).text.split("\n") if record else ()
     return tuple(map(FilledForm.model_validate_json, lines))

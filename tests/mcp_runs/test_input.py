@@ -41,6 +41,7 @@ def test_a_run_parks_for_a_servers_question_and_the_answer_is_the_servers(place:
     ("asks", "text", "content"),
     [
         ("age", "31", '{"age": 31}'),
+        ("name", "Ann\u2028Lee", '{"name": "Ann\\u2028Lee"}'),
         ("colour", "Green", '{"colour": "g"}'),
         ("sure", "no", '{"sure": false}'),
         ("colour", "-", "{}"),
