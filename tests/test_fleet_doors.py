@@ -174,13 +174,20 @@ def test_a_prompt_on_the_page_waits_for_the_limits_of_its_user_also_for_the_next
     assert "Three" not in fleet("logs", run).out
 
 
-@pytest.mark.parametrize("where", ["page", "terminal"])
-def test_a_prompt_that_waits_is_stopped(fleet: Run, talked: tuple[httpx.Client, str], where: str) -> None:
+@pytest.mark.parametrize("where", ["page", "terminal", "terminal, while no server is up"])
+def test_a_prompt_that_waits_is_stopped(
+    fleet: Run, ours: Ours, talked: tuple[httpx.Client, str], where: str
+) -> None:
     page, run = talked
     assert fleet("limits", "user=ci", "--runs", "1").code == 0
     _driven_elsewhere()
     assert _prompt(page, run, "Wait").json()["waits"]
+    if "no server" in where:
+        ours.kill()
     stopped = page.post(f"/api/runs/{run}/stop").status_code if where == "page" else fleet("cancel", run).code
+    if "no server" in where:
+        ours.serve()
+        page.base_url = ours.url
     assert stopped == (200 if where == "page" else 0)
     assert fleet("runs", "--json").json[0]["error"] is None
     assert fleet("limits", "user=ci", "--remove").code == 0
