@@ -9,10 +9,10 @@ import pytest
 from api_lab import Ours
 from commands import Run, run
 from patience import until
-from test_fleet import fleet
+from test_fleet import Worker, fleet, worker
 from test_fleet_limits import begin, writing
 
-__all__ = ["fleet", "run"]
+__all__ = ["fleet", "run", "worker"]
 
 
 @pytest.fixture
@@ -201,11 +201,28 @@ def test_a_prompt_over_a_limit_of_requests_goes_on_by_itself_once_there_is_room(
     fleet: Run, ours: Ours, talked: tuple[httpx.Client, str]
 ) -> None:
     page, run = talked
-    script = [
-        {"tool_calls": [{"name": "run_shell_command", "args": {"command": "true"}}]},
-        {"text": "Ran it."},
-    ]
-    (ours.folder.parent / "script.json").write_text(json.dumps([{"text": "Answer 0."}, *script]))
+    (ours.folder.parent / "script.json").write_text(json.dumps([{"text": "Answer 0."}, *TWO_REQUESTS]))
+    _is_stopped_and_goes_on(fleet, page, run)
+
+
+@pytest.mark.sweep
+def test_a_prompt_to_a_workers_run_that_meets_a_limit_of_requests_goes_on_by_itself(
+    fleet: Run, tmp_path: Path, ours: Ours, worker: Worker
+) -> None:
+    run = begin(fleet, tmp_path, "ci", "--skip-trust")
+    assert fleet("wait", run).code == 0
+    (tmp_path / "script.json").write_text(json.dumps([{"text": "one"}, {"text": "two"}, *TWO_REQUESTS]))
+    with ours.http() as page:
+        _is_stopped_and_goes_on(fleet, page, run)
+
+
+TWO_REQUESTS = [
+    {"tool_calls": [{"name": "run_shell_command", "args": {"command": "true"}}]},
+    {"text": "Ran it."},
+]
+
+
+def _is_stopped_and_goes_on(fleet: Run, page: httpx.Client, run: str) -> None:
     assert fleet("limits", "workflow=main", "--requests", "1").code == 0
     assert _prompt(page, run, "Run it").json()["waits"] == ""
     until(lambda: "leaves no room: 1 of 1 requests a minute" in fleet("show", run).out, "the limit")
