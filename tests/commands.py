@@ -72,6 +72,15 @@ def execute(
     )
 
 
+def python(program: str, folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+    """What a program prints that an interpreter of its own runs in a folder, with the environment of nobody."""
+    own = {"HOME": str(folder), "INTERLOCK_HOME": str(folder / "state"), "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, "-P", "-c", program, *arguments]
+    ended = subprocess.run(command, cwd=folder, env={**own, **(env or {})}, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
 def one_call(tool: str, **args: Any) -> list[str]:
     """The command line of a batch with one call."""
     call = {"id": "1", "name": tool, "args": args}

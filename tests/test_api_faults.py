@@ -146,10 +146,7 @@ def test_a_stale_answer_decides_nothing(ours: Ours) -> None:
         fix = {"messages": [{"role": "user", "content": "fix it"}]}
         (asked,) = ask.wait(thread, "main", input=fix)["__interrupt__"]
         other = {"choice": "proceed_once", "request": "another-1.1"}
-        for answer, words in (
-            (other, "no longer waits"),
-            ({"f" * 32: other}, "takes proceed_once"),
-        ):
+        for answer, words in ((other, "no longer waits"), ({"f" * 32: other}, "takes proceed_once")):
             said = ask.wait(thread, "main", command={"resume": answer})
             assert words in said["__error__"]["message"]
             assert http.get(f"/threads/{thread}").json()["status"] == "interrupted", "it still waits"
@@ -159,9 +156,7 @@ def test_a_stale_answer_decides_nothing(ours: Ours) -> None:
         assert again["messages"] == done["messages"], "decided already: nothing happens"
 
 
-def test_a_thread_that_a_terminal_drives_is_busy_and_a_new_run_waits_for_it(
-    ours: Ours, tmp_path: Path
-) -> None:
+def test_a_thread_that_a_terminal_drives_is_busy_and_a_new_run_waits_for_it(ours: Ours) -> None:
     command = [*INTERLOCK, "run", "slow", "--skip-trust", "--input", '{"topic": "30"}']
     with (
         subprocess.Popen(command, cwd=ours.folder, env=ours.env, stdout=subprocess.DEVNULL) as terminal,
@@ -237,11 +232,7 @@ def test_a_reader_that_takes_nothing_for_long_is_cut(monkeypatch: pytest.MonkeyP
     async def receive() -> Any:
         await asyncio.sleep(HANG_S)
 
-    scope = {
-        "type": "http",
-        "asgi": {"spec_version": "2.3"},
-        "state": {"cut": lambda: cut.append(True)},
-    }
+    scope = {"type": "http", "asgi": {"spec_version": "2.3"}, "state": {"cut": lambda: cut.append(True)}}
     asyncio.run(streams.Streaming(pieces())(scope, receive, stuck))
     assert cut == [True]
 

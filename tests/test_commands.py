@@ -1,10 +1,10 @@
 """Custom commands: how their text expands, and that their shell commands are decided like any call."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put
 from test_context_paths import Place
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
@@ -29,14 +29,14 @@ def place(tmp_path: Path) -> Place:
 
 
 def command(place: Place, name: str, prompt: str, base: str = "user/.gemini") -> None:
-    file = place.folder / base / "commands" / f"{name}.toml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"prompt = '''{prompt}'''\ndescription = 'does it'\n")
+    put(
+        place.folder / base / "commands" / f"{name}.toml",
+        f"prompt = '''{prompt}'''\ndescription = 'does it'\n",
+    )
 
 
 def play(place: Place, prompt: str, *choices: str, **options: Any) -> tuple[Outcome, list[Any]]:
-    script = place.folder / "script.json"
-    script.write_text(json.dumps([{"text": "done"}] * 3))
+    script = put(place.folder / "script.json", [{"text": "done"}] * 3)
     told: list[Any] = []
     options = {"model": f"script:{script}", "overrides": ALLOWED, **options}
     given = place.options(None, **options)
@@ -152,9 +152,10 @@ def test_an_unknown_or_broken_command_is_an_error_that_a_resume_mends(
 
 
 def test_a_skill_is_called_by_its_name(place: Place) -> None:
-    file = place.folder / "user/.gemini/skills/review/SKILL.md"
-    file.parent.mkdir(parents=True)
-    file.write_text("---\nname: review\ndescription: how we review\n---\nRead it twice.")
+    put(
+        place.folder / "user/.gemini/skills/review/SKILL.md",
+        "---\nname: review\ndescription: how we review\n---\nRead it twice.",
+    )
     assert asked(play(place, "/review @a.txt")[0]) == "Use the skill 'review'. @a.txt"
 
 
@@ -171,8 +172,7 @@ def test_a_skill_is_called_by_its_name(place: Place) -> None:
 def test_a_file_that_is_no_command_is_one_line_and_the_others_work(
     place: Place, text: str, says: str
 ) -> None:
-    file = place.folder / "user/.gemini/commands/odd.toml"
-    file.write_text(text)
+    file = put(place.folder / "user/.gemini/commands/odd.toml", text)
     found = load_commands(place.work, place.folder / "user", False)
     problem = found.broken["odd"]
     assert {*found.usable} == {"plain", "bare", "git:told"}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put
 from patience import HANG_S, until
 from places import Place
 
@@ -22,7 +23,6 @@ from interlock.state.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 
-ROOT = Path(__file__).parent.parent
 NOON = 1_781_000_000.0
 """2026-06-09, about noon in UTC."""
 Open = Callable[..., tuple[str, str]]
@@ -192,8 +192,7 @@ def test_a_missing_git_is_said(work: Path) -> None:
 
 
 def test_a_slow_git_is_ended_with_its_children(work: Path) -> None:
-    (work / "git").write_text(f"#!/bin/sh\nsleep 600 &\necho $! >> {work}/pids\nwait\n")
-    (work / "git").chmod(0o755)
+    put(work / "git", f"#!/bin/sh\nsleep 600 &\necho $! >> {work}/pids\nwait\n")
     text = summary(work, env={"PATH": f"{work}:{os.environ['PATH']}"}, seconds=1.0)
     assert "longer than 1 s" in text
     for pid in (work / "pids").read_text().split():
@@ -217,9 +216,7 @@ def test_variables_of_a_running_hook_do_not_point_elsewhere(work: Path, tmp_path
 
 def trap(work: Path) -> tuple[str, Path]:
     mark = work.parent / "ran"
-    program = work.parent / "trap"
-    program.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
-    program.chmod(0o755)
+    program = put(work.parent / "trap", f"#!/bin/sh\ntouch {mark}\ncat\n")
     return str(program), mark
 
 

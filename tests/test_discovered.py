@@ -1,6 +1,5 @@
 """Tools declared by one command of the project and run by another: under policy and journal, where it is trusted."""
 
-import json
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -9,6 +8,8 @@ from typing import Any
 
 import pytest
 from commands import Ended, execute, one_call, response
+from folders import put, tree
+from scripted import call, tools
 
 DECLARED = [
     {
@@ -50,10 +51,7 @@ SETTINGS = {
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
     folder = tmp_path / "work"
-    (folder / ".interlock").mkdir(parents=True)
-    (folder / ".interlock/settings.json").write_text(json.dumps(SETTINGS))
-    (folder / "tools.py").write_text(PROGRAM)
-    (folder / "declared.json").write_text(json.dumps(DECLARED))
+    tree(folder, {".interlock/settings.json": SETTINGS, "tools.py": PROGRAM, "declared.json": DECLARED})
     return folder
 
 
@@ -134,9 +132,7 @@ def test_a_folder_that_is_not_trusted_declares_nothing(interlock: Callable[..., 
 
 
 def test_models_are_told_of_it(interlock: Callable[..., Ended], work: Path) -> None:
-    (work / "script.yaml").write_text(
-        json.dumps([{"tool_calls": [{"name": "add", "args": {"a": 5}}]}, {"text": "five", "expect": "5"}])
-    )
+    put(work / "script.yaml", [tools(call("add", a=5)), {"text": "five", "expect": "5"}])
     done = interlock("-p", "add", "-y", "--skip-trust", "-m", "script:script.yaml")
     assert (done.returncode, done.stdout) == (0, "five\n"), done.stderr
     whole = interlock("run", "context", "x", "--skip-trust", "-m", "script:script.yaml").stdout

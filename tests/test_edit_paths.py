@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put, tree
 from places import Place
-from scripted import shell
+from scripted import shell, tools
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
@@ -140,10 +141,8 @@ SCENES: dict[str, Scene] = {
 def prepare(folder: Path, replies: Replies, mode: str = "auto_edit") -> Options:
     place = Place(folder)
     (place.work / "a.txt").unlink()
-    (place.work / "a.py").write_text(BEFORE)
-    (place.work / "a.json").write_text('{"a": 1}\n')
-    (place.work / "a.bin").write_bytes(b"\0")
-    (folder / "script.json").write_text(json.dumps(replies))
+    tree(place.work, {"a.py": BEFORE, "a.json": '{"a": 1}\n', "a.bin": b"\0"})
+    put(folder / "script.json", replies)
     return place.options(model=f"script:{folder / 'script.json'}", approval_mode=mode)
 
 
@@ -213,9 +212,7 @@ ASKED = [
 def answered(scene: Asked, folder: Path) -> tuple[Options, Outcome]:
     options = prepare(folder, [target("    result = sum(items)")] * 2, scene.mode)
     assert options.workspace is not None
-    rules = options.user_home / ".interlock/policies/rules.toml"
-    rules.parent.mkdir(parents=True)
-    rules.write_text(scene.rule)
+    put(options.user_home / ".interlock/policies/rules.toml", scene.rule)
     given = {"file_path": "a.py", "old_string": LOST, "new_string": "    result = 0", "instruction": "count"}
     outcome = run_sync("edit", given, options=options)
     for choice in scene.answers:
@@ -270,7 +267,6 @@ def test_a_slow_helper_is_given_up_and_the_first_error_told(
 
 # --- inside `tools` ---------------------------------------------------------------------------------------------------
 
-Move = Callable[[Options, Outcome], list[Decision]]
 EDIT = {"file_path": "a.py", "old_string": LOST, "new_string": "    result = 0"}
 FIXED = [target("    result = sum(items)")]
 
@@ -370,7 +366,7 @@ def test_history_names_what_found_the_place(tmp_path: Path, text: str, old: str,
     from agent_runs.stage import Stage, call
 
     edit = {"file_path": "e.py", "old_string": old, "new_string": "c = 3"}
-    stage = Stage(tmp_path, [{"tool_calls": [call("replace", **edit)]}, {"text": "done"}])
+    stage = Stage(tmp_path, [tools(call("replace", **edit)), {"text": "done"}])
     (stage.work / "e.py").write_text(text)
     outcome = stage.run("edit", edit, approval_mode="yolo")
     (stage.work / "e.py").write_text(text)

@@ -1,6 +1,5 @@
 """LangGraph graphs that know nothing of Interlock: run, drawn, parked, killed and resumed as they are."""
 
-import json
 import os
 import signal
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import render
@@ -77,8 +77,7 @@ def options(tmp_path: Path) -> Options:
 
 
 def written(options: Options, text: str, name: str = "agent.py") -> str:
-    file = (options.workspace or Path()) / name
-    file.write_text(textwrap.dedent(text), encoding="utf-8")
+    file = put((options.workspace or Path()) / name, textwrap.dedent(text))
     return str(file)
 
 
@@ -409,7 +408,7 @@ def test_what_is_wrong_is_one_line(
 def test_a_langgraph_json_counts_once_its_folder_is_trusted(options: Options, tmp_path: Path) -> None:
     written(options, AGENT)
     listing = {"graphs": {"tea": "./agent.py:graph"}, "dependencies": ["."], "env": {"TEA": "1"}}
-    (tmp_path / "ws" / "langgraph.json").write_text(json.dumps(listing), encoding="utf-8")
+    put(tmp_path / "ws" / "langgraph.json", listing)
     with pytest.raises(UntrustedError, match=r"Workflow 'tea' stands only in langgraph.json"):
         run_sync("tea", {"topic": "x"}, options=options)
     trusted = replace(options, skip_trust=True)

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from commands import execute
 from fake_gemini.fake import FakeGemini
+from folders import tree
 from patience import until
+from scripted import call, shell
 
 TEST = (
     "import unittest\nfrom calc import add\n\n\nclass T(unittest.TestCase):\n"
@@ -21,20 +23,10 @@ FIX: list[dict[str, Any]] = [
     {
         "thought": "I should look first.",
         "text": "I read both files.",
-        "calls": [
-            {"name": "read_file", "args": {"file_path": "calc.py"}},
-            {"name": "read_file", "args": {"file_path": "test_calc.py"}},
-        ],
+        "calls": [call("read_file", file_path="calc.py"), call("read_file", file_path="test_calc.py")],
     },
-    {
-        "calls": [
-            {
-                "name": "replace",
-                "args": {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"},
-            }
-        ]
-    },
-    {"calls": [{"name": "run_shell_command", "args": {"command": f"{sys.executable} -m unittest"}}]},
+    {"calls": [call("replace", file_path="calc.py", old_string="a - b", new_string="a + b")]},
+    {"calls": [shell(f"{sys.executable} -m unittest")]},
     {"text": "It was a minus. The test passes now.", "chunks": 3},
 ]
 STRICT = {"strict": True, "require_signatures": True, "default": {"text": "USER"}}
@@ -43,9 +35,7 @@ STRICT = {"strict": True, "require_signatures": True, "default": {"text": "USER"
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     folder = tmp_path / "repository"
-    folder.mkdir()
-    (folder / "calc.py").write_text("def add(a, b):\n    return a - b\n")
-    (folder / "test_calc.py").write_text(TEST)
+    tree(folder, {"calc.py": "def add(a, b):\n    return a - b\n", "test_calc.py": TEST})
     for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "start"]):
         subprocess.run(["git", *command], cwd=folder, check=True)
     return folder

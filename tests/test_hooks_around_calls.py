@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from agent_runs.stage import approve, call, complete, says
 from hooked_calls.stage import Hooked, answer, press_ctrl_c, specific, when
-from scripted import shell
+from scripted import shell, tools
 
 from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
@@ -70,10 +70,7 @@ NOTHING = "true"
 LOST = "[ -e $0.once ] || { touch $0.once; kill -9 $PPID; sleep 60; }"
 """Kills its supervisor the first time."""
 OTHER = when("echo one", specific(tool_input={"command": "echo two > b.txt; cat b.txt"}))
-PLAN = [
-    write("# Plan\n\n1. do it\n", "plan.md"),
-    call("exit_plan_mode", plan_filename="plan.md"),
-]
+PLAN = [write("# Plan\n\n1. do it\n", "plan.md"), call("exit_plan_mode", plan_filename="plan.md")]
 QUESTION = call("ask_user", questions=[{"question": "Which colour?"}])
 SCENES: dict[str, Scene] = {
     "a hook that has nothing to say": Scene(
@@ -214,7 +211,7 @@ class Killed(BaseException):
 
 
 def play(scene: Scene, folder: Path) -> tuple[Hooked, Outcome]:
-    replies = [{"tool_calls": [*scene.calls]}, DONE, *scene.more]
+    replies = [tools(*scene.calls), DONE, *scene.more]
     stage = Hooked(folder, replies, scene.settings, hooks=scene.hooks)
     if scene.killed:
         with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from agent_runs.stage import Replies, Stage, approve, call, cancel, of_hooks, refuse
 from commands import execute
-from scripted import tools
+from folders import put, tree
+from scripted import says, tools
 
 from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
@@ -89,7 +90,7 @@ SCENES = {
     "a model that never writes": Scene([{"text": "no"}] * 3, (), "failed", 1, files={}),
     "code stays as it is": Scene(
         [
-            tools(call("write_file", file_path="a.py", content="")),
+            says("write_file", file_path="a.py", content=""),
             tools(call("run_shell_command", command="rm a.py"), expect="architect"),
             tools(WRITE, expect="architect"),
             SAID,
@@ -98,7 +99,7 @@ SCENES = {
         mode="yolo",
     ),
     "an empty folder": Scene([], (), "failed", 1, files={}, before={}),
-    "a loop is named": Scene([*[tools(call("glob", pattern="*"))] * 5, tools(WRITE), SAID]),
+    "a loop is named": Scene([*[says("glob", pattern="*")] * 5, tools(WRITE), SAID]),
     "a limit of turns": Scene([tools(READ)], (), "failed", 53, files={}, limits={"max_turns": 1}),
 }
 
@@ -106,9 +107,7 @@ SCENES = {
 def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
     stage = Stage(folder, scene.replies, limits=scene.limits)
     (stage.work / "a.py").unlink()
-    for name, text in scene.before.items():
-        (stage.work / name).parent.mkdir(parents=True, exist_ok=True)
-        (stage.work / name).write_text(text)
+    tree(stage.work, scene.before)
     outcome = stage.run("init", scene.given, approval_mode=scene.mode)
     for move in scene.moves:
         assert (outcome.status, outcome.exit_code) == ("waiting", 75), outcome
@@ -147,13 +146,11 @@ def test_what_stands_is_shown_as_a_diff_and_what_it_says_is_the_answer(tmp_path:
 
 def test_the_command_is_the_workflow_by_a_short_name(tmp_path: Path, home: Path) -> None:
     """In a folder without git, and with the name set by the user."""
-    (home / ".interlock").mkdir()
-    (home / ".interlock" / "settings.json").write_text(json.dumps({"context": {"fileName": "CONTEXT.md"}}))
+    put(home / ".interlock" / "settings.json", {"context": {"fileName": "CONTEXT.md"}})
     work = tmp_path / "work"
-    work.mkdir()
-    (work / "a.py").write_text("x = 1\n")
+    put(work / "a.py", "x = 1\n")
     replies = [tools(call("write_file", file_path="CONTEXT.md", content=TEXT), expect="owners"), SAID]
-    (tmp_path / "replies.json").write_text(json.dumps(replies))
+    put(tmp_path / "replies.json", replies)
     parked = execute(work, "init", "name the owners", "-m", "script:../replies.json", "-y")
     assert parked.returncode == 75 and "+One module." in parked.stderr
     assert not (work / "CONTEXT.md").exists()

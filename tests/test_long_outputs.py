@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from agent_runs.stage import answers
-from scripted import call
+from scripted import call, says, tools
 from test_compress import compressor, snapshot
 from test_paths import Replies, Stage
 
@@ -26,7 +26,7 @@ SEQ = call("run_shell_command", command="seq 1 5000")
 
 
 def shell(command: str) -> dict[str, Any]:
-    return {"tool_calls": [call("run_shell_command", command=command)]}
+    return says("run_shell_command", command=command)
 
 
 def drive(stage: Stage, replies: Replies, **flags: Any) -> Outcome:
@@ -41,11 +41,7 @@ def quiet(**settings: Any) -> dict[str, Any]:
 
 def test_a_long_shell_output_is_summarised_and_the_whole_can_be_read(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "s", quiet())
-    replies: Replies = [
-        {"tool_calls": [SEQ]},
-        DONE,
-        {"role": "summarizer", "text": "5,000 numbers, 1 to 5000."},
-    ]
+    replies: Replies = [tools(SEQ), DONE, {"role": "summarizer", "text": "5,000 numbers, 1 to 5000."}]
     outcome = drive(stage, replies)
     (told,) = answers(outcome)
     assert "5,000 numbers" in told and "\n2500\n" not in told
@@ -57,7 +53,7 @@ def test_a_long_shell_output_is_summarised_and_the_whole_can_be_read(tmp_path: P
     reading = call("read_file", file_path=path[1], start_line=2500, end_line=2502)
     found = call("grep_search", dir_path=path[1], pattern="^4321$")
     writing = call("write_file", file_path=path[1], content="gone")
-    followed = drive(stage, [{"tool_calls": [reading, found, writing]}, DONE])
+    followed = drive(stage, [tools(reading, found, writing), DONE])
     read, grepped, written = answers(followed)
     assert "2500" in read and "4321" in grepped
     assert "outside" in written and Path(path[1]).read_text() == whole, "outputs are never written"
@@ -79,7 +75,7 @@ def test_reads_are_never_summarised(tmp_path: Path) -> None:
     rule = {"summarizeToolOutput": {"read_file": {"tokenBudget": 10}}}
     stage = Stage(tmp_path / "s", quiet(model=rule))
     (stage.work / "big.txt").write_text("\n".join(f"line {i}" for i in range(1900)))
-    outcome = drive(stage, [{"tool_calls": [call("read_file", file_path="big.txt")]}, DONE])
+    outcome = drive(stage, [says("read_file", file_path="big.txt"), DONE])
     assert "line 1000\n" in answers(outcome)[0]
 
 
@@ -97,7 +93,7 @@ def test_masking_moves_older_outputs_to_files_when_it_frees_enough(tmp_path: Pat
     stage = Stage(tmp_path / "s", quiet())
     for i in range(6):
         (stage.work / f"{i}.txt").write_text("\n".join(f"{i} {'x' * 40}" for _ in range(1850)))
-    reads = [{"tool_calls": [call("read_file", file_path=f"{i}.txt")]} for i in range(6)]
+    reads = [says("read_file", file_path=f"{i}.txt") for i in range(6)]
     outcome = drive(stage, [*reads, DONE])
     told = answers(outcome)
     masked = [t.startswith("<tool_output_masked>") for t in told]
@@ -131,12 +127,12 @@ def test_after_twenty_compressions_rules_todos_and_open_approvals_are_there(tmp_
     """The window is so small that every second turn compresses; each time the model gets all of it."""
     stage = Stage(tmp_path / "s", quiet(model={"compressionThreshold": 0.01}))
     (stage.work / "GEMINI.md").write_text("RULE: tabs, not spaces & <never> push.\n")
-    replies: Replies = [{"tool_calls": [TODOS]}]
+    replies: Replies = [tools(TODOS)]
     for i in range(60):
-        listed = {
-            "tool_calls": [call("read_file", file_path="a.txt", start_line=1, end_line=1 + i)],
-            "text": " ".join(f"step {i}, word {j}" for j in range(40)),
-        }
+        listed = tools(
+            call("read_file", file_path="a.txt", start_line=1, end_line=1 + i),
+            text=" ".join(f"step {i}, word {j}" for j in range(40)),
+        )
         replies.append({**listed, "usage": {"input": 500_000, "output": 1}})
     replies += [shell("echo wait"), DONE]
     replies += [compressor(snapshot(f"goal {i // 2}")) for i in range(200)]

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import tree
 from places import Place
 
 from interlock.engine import run_sync
@@ -16,14 +17,8 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path / "place")
 
 
-def fill(folder: Path, files: dict[str, str | bytes]) -> None:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-
-
 def test_each_broken_file_gets_one_clear_line_and_the_rest_works(place: Place) -> None:
-    fill(
+    tree(
         place.work,
         {
             ".git/HEAD": "ref: refs/heads/main\n",
@@ -69,7 +64,7 @@ def test_each_broken_file_gets_one_clear_line_and_the_rest_works(place: Place) -
 def test_nothing_that_an_untrusted_project_brings_widens_what_may_be_done(place: Place) -> None:
     rule = '[[rule]]\ntoolName = "write_file"\ndecision = "allow"\npriority = 999\n'
     mark = place.folder / "mark"
-    fill(
+    tree(
         place.work,
         {
             ".gemini/settings.json": '{"tools": {"allowed": ["write_file"]}, "processors": ["p.py"]}',

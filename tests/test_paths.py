@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put
 from places import Place
-from scripted import call
+from scripted import call, tools
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges
@@ -44,8 +45,7 @@ class Stage(Place):
         self.settings, self.limits = settings, limits
 
     def options(self, replies: Replies) -> Options:  # pyright: ignore[reportIncompatibleMethodOverride]
-        script = self.folder / "script.json"
-        script.write_text(json.dumps(replies))
+        script = put(self.folder / "script.json", replies)
         return super().options(model=f"script:{script}", overrides=self.settings, limits=self.limits)
 
     def text(self, name: str = "a.txt") -> str:
@@ -111,58 +111,49 @@ DONE = {"text": "done"}
 SHELL = call("run_shell_command", command="echo ran")
 SCENES: dict[str, Scene] = {
     "reads side by side": Scene(
-        [{"tool_calls": [call("read_file", file_path="a.txt"), call("list_directory", dir_path=".")]}, DONE],
-        says="two",
+        [tools(call("read_file", file_path="a.txt"), call("list_directory", dir_path=".")), DONE], says="two"
     ),
     "a read and then an edit": Scene(
-        [{"tool_calls": [call("read_file", file_path="a.txt"), edit("one", "uno")]}, DONE],
-        (approve,),
-        file="uno\ntwo\n",
+        [tools(call("read_file", file_path="a.txt"), edit("one", "uno")), DONE], (approve,), file="uno\ntwo\n"
     ),
-    "a rejected edit": Scene(
-        [{"tool_calls": [edit("one", "uno")]}, DONE], (reject,), "failed", says="not like this"
-    ),
+    "a rejected edit": Scene([tools(edit("one", "uno")), DONE], (reject,), "failed", says="not like this"),
     "an edit of a file that isn't there": Scene(
-        [{"tool_calls": [edit("one", "uno", "none.txt")]}, DONE], says="none.txt"
+        [tools(edit("one", "uno", "none.txt")), DONE], says="none.txt"
     ),
     "an edit that a person changed": Scene(
-        [{"tool_calls": [edit("one", "uno")]}, DONE], (modify,), file="EDITED\ntwo\n"
+        [tools(edit("one", "uno")), DONE], (modify,), file="EDITED\ntwo\n"
     ),
-    "a cancelled batch": Scene([{"tool_calls": [edit("one", "1"), SHELL]}, DONE], (cancel,), "cancelled"),
+    "a cancelled batch": Scene([tools(edit("one", "1"), SHELL), DONE], (cancel,), "cancelled"),
     "a file that changed meanwhile": Scene(
-        [{"tool_calls": [edit("one", "uno")]}, DONE],
+        [tools(edit("one", "uno")), DONE],
         (change_the_file_then_approve, approve),
         file="uno\ntwo\nsomebody else's line\n",
     ),
     "an edit that a helper corrected": Scene(
-        [{"tool_calls": [edit("the first line", "uno")]}, target("one"), DONE],
-        (approve,),
-        file="uno\ntwo\n",
+        [tools(edit("the first line", "uno")), target("one"), DONE], (approve,), file="uno\ntwo\n"
     ),
     "an edit that nobody could correct": Scene(
-        [{"tool_calls": [edit("the first line", "uno")]}, target("three"), DONE], says="isn't in"
+        [tools(edit("the first line", "uno")), target("three"), DONE], says="isn't in"
     ),
-    "an unknown tool": Scene([{"tool_calls": [call("red_file", file_path="a.txt")]}, DONE], says="read_file"),
-    "bad arguments": Scene([{"tool_calls": [call("read_file", path=3)]}, DONE], says="file_path"),
+    "an unknown tool": Scene([tools(call("red_file", file_path="a.txt")), DONE], says="read_file"),
+    "bad arguments": Scene([tools(call("read_file", path=3)), DONE], says="file_path"),
     "a denied tool": Scene(
-        [{"tool_calls": [call("list_directory", dir_path=".")]}, DONE],
+        [tools(call("list_directory", dir_path=".")), DONE],
         status="failed",
         settings={"tools": {"exclude": ["list_directory"]}},
     ),
     "a question": Scene(
-        [{"tool_calls": [call("ask_user", questions=[{"question": "Which colour?"}])]}, DONE],
-        (answer,),
-        says="blue",
+        [tools(call("ask_user", questions=[{"question": "Which colour?"}])), DONE], (answer,), says="blue"
     ),
     "an unknown outcome, done again": Scene(
-        [{"tool_calls": [SHELL]}, DONE], (crash_after_the_intent, approve), says="ran"
+        [tools(SHELL), DONE], (crash_after_the_intent, approve), says="ran"
     ),
     "an unknown outcome, left": Scene(
-        [{"tool_calls": [SHELL]}, DONE], (crash_after_the_intent, reject), says="Unknown outcome"
+        [tools(SHELL), DONE], (crash_after_the_intent, reject), says="Unknown outcome"
     ),
     "a long output": Scene(
         [
-            {"tool_calls": [call("run_shell_command", command="seq 1 5000")]},
+            tools(call("run_shell_command", command="seq 1 5000")),
             DONE,
             {"role": "summarizer", "text": "numbers up to 5000"},
         ],
@@ -209,15 +200,8 @@ def test_every_declared_edge_is_taken_by_some_scene(played: Callable[..., Any]) 
     # Reviews, sub-agents, hooks and servers' questions are in `test_plan`, `test_subagents`,
     # `test_hooks_around_calls` and `mcp_runs/test_input`, modes in `test_task`, texts in `test_modes_and_settings`.
     others = {
-        "parse_xml",
-        "parse_json",
-        "ask_review",
-        "await_review",
-        "take_review",
-        "subagent",
-        "ask_input",
-        "take_input",
-        "check_mode",
+        *("parse_xml", "parse_json", "ask_review", "await_review", "take_review", "subagent"),
+        *("ask_input", "take_input", "check_mode"),
     }
     others |= {"before_tool", "after_tool", "ask_hook", "await_hook", "notify"}
     declared = {e for e in declared_edges("tools") if e[0] in graphs and others.isdisjoint(e[1:])}
@@ -230,7 +214,7 @@ def test_a_mixed_batch_does_what_was_said_of_each_call(tmp_path: Path) -> None:
     for name in ("b.txt", "c.txt"):
         (stage.work / name).write_text("one\n")
     replies: Replies = [
-        {"tool_calls": [edit("one", "uno"), edit("one", "uno", "b.txt"), edit("one", "uno", "c.txt")]},
+        tools(edit("one", "uno"), edit("one", "uno", "b.txt"), edit("one", "uno", "c.txt")),
         DONE,
     ]
     options = stage.options(replies)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from fake_gemini.fake import FakeGemini
+from folders import put, tree
+from scripted import call
 from test_context_paths import Place
 
 from interlock.engine import run_sync
@@ -47,17 +49,20 @@ def test_references_are_found_where_words_begin_and_never_in_code(prompt: str, p
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
     folder = tmp_path / "work"
-    (folder / "src").mkdir(parents=True)
-    (folder / ".git").mkdir()
-    (folder / ".gitignore").write_text("build/\n")
-    (folder / "build").mkdir()
-    (folder / "build/out.txt").write_text("built")
-    (folder / "src/one.py").write_text("one = 1\n")
-    (folder / "src/two.py").write_text("two = 2\n")
-    (folder / "shot.png").write_bytes(png())
-    (folder / "fake.png").write_text("no picture")
-    (folder / "paper.pdf").write_bytes(b"%PDF-1.4 ...")
-    (folder / ".env").write_text("KEY=1")
+    tree(
+        folder,
+        {
+            ".git/": "",
+            ".gitignore": "build/\n",
+            "build/out.txt": "built",
+            "src/one.py": "one = 1\n",
+            "src/two.py": "two = 2\n",
+            "shot.png": png(),
+            "fake.png": "no picture",
+            "paper.pdf": b"%PDF-1.4 ...",
+            ".env": "KEY=1",
+        },
+    )
     (tmp_path / "outside.txt").write_text("secret")
     (folder / "link.txt").symlink_to(tmp_path / "outside.txt")
     return folder
@@ -73,10 +78,8 @@ def text_of(reference: Reference) -> str:
 
 def test_files_directories_and_patterns_are_shown(work: Path) -> None:
     for folder in ("node_modules/it/dist", "made"):
-        (work / folder).mkdir(parents=True)
-        (work / folder / "a.js").write_text(folder)
-    (work / ".gitignore").write_text("made/\n")
-    (work / ".geminiignore").write_text("!made/\n")
+        put(work / folder / "a.js", folder)
+    tree(work, {".gitignore": "made/\n", ".geminiignore": "!made/\n"})
     found = named(work, "@src/one.py @src @*.pdf @src/t*.py @made @node_modules/it/dist")
     assert "one = 1" in text_of(found["src/one.py"])
     assert found["src"].status == "directory"
@@ -122,14 +125,11 @@ def test_what_is_not_shown_says_why(work: Path, path: str, status: str, says: st
 
 
 def test_the_end_of_a_path_is_enough_where_only_one_file_has_it(work: Path) -> None:
-    (work / "src/auth").mkdir()
-    (work / "build/one.py").touch()
-    (work / "src/auth/login.py").write_text("login = 1\n")
+    tree(work, {"build/one.py": "", "src/auth/login.py": "login = 1\n"})
     found = named(work, "@login.py @auth/login.py @one.py")
     assert list(found) == ["src/auth/login.py", "src/one.py"]
     assert "login = 1" in text_of(found["src/auth/login.py"])
-    (work / "web").mkdir()
-    (work / "web/login.py").touch()
+    put(work / "web/login.py", "")
     found = named(work, "@login.py")["login.py"]
     assert (found.status, found.parts) == ("missing", ())
     assert "could be 'src/auth/login.py', 'web/login.py'" in found.reason
@@ -159,12 +159,10 @@ def test_a_picture_reaches_the_model_from_the_prompt_from_a_flag_and_from_a_tool
     place = Place(tmp_path / "place")
     (place.work / "shot.png").write_bytes(png())
     (tmp_path / "other.png").write_bytes(png(2))
-    look = {"calls": [{"name": "read_file", "args": {"file_path": "shot.png"}}]}
+    look = {"calls": [call("read_file", file_path="shot.png")]}
     fake_gemini.play({"replies": [look, {"text": "black"}]})
     given = place.options(
-        fake_gemini.env,
-        attach=(tmp_path / "other.png",),
-        overrides={"model": {"skipNextSpeakerCheck": True}},
+        fake_gemini.env, attach=(tmp_path / "other.png",), overrides={"model": {"skipNextSpeakerCheck": True}}
     )
     outcome = run_sync("main", {"prompt": "what is on @shot.png"}, options=given)
     assert outcome.output["response"] == "black"

@@ -12,6 +12,8 @@ import pytest
 from commands import Done, Run
 from databases import rows_of
 from fake_gemini.fake import FakeGemini
+from folders import put
+from scripted import says, tools
 
 from interlock.engine.store import unpacked
 from interlock.engine.store.audit_records import Record
@@ -47,13 +49,12 @@ def interlock(run: Run, monkeypatch: pytest.MonkeyPatch) -> Interlock:
 
 
 def script(work: Path, *replies: dict[str, Any]) -> tuple[str, str]:
-    file = work.parent / "script.json"
-    file.write_text(json.dumps(replies))
+    file = put(work.parent / "script.json", replies)
     return "-m", f"script:{file}"
 
 
 def shell(command: str, **args: Any) -> dict[str, Any]:
-    return {"tool_calls": [{"name": "run_shell_command", "args": {"command": command, **args}}]}
+    return tools({"name": "run_shell_command", "args": {"command": command, **args}})
 
 
 def legible(row: Sequence[object]) -> list[str]:
@@ -88,8 +89,8 @@ def test_what_commands_and_reads_bring_up_is_stored_and_shown_nowhere(
             work,
             shell("env; cat config.txt"),
             shell(f"{sys.executable} half.py; {sys.executable} long.py"),
-            {"tool_calls": [{"name": "read_file", "args": {"file_path": "config.txt"}}]},
-            {"tool_calls": [{"name": "grep_search", "args": {"pattern": "token"}}]},
+            says("read_file", file_path="config.txt"),
+            says("grep_search", pattern="token"),
             {"text": "done"},
         ),
         "-y",
@@ -169,15 +170,8 @@ def test_a_mark_never_replaces_a_secret_in_a_file_and_the_rest_of_it_can_be_chan
     done = interlock(
         *script(
             work,
-            {"tool_calls": [{"name": "write_file", "args": {"file_path": "config.txt", "content": marked}}]},
-            {
-                "tool_calls": [
-                    {
-                        "name": "replace",
-                        "args": {"file_path": "config.txt", "old_string": "a = 1", "new_string": "a = 2"},
-                    }
-                ]
-            },
+            says("write_file", file_path="config.txt", content=marked),
+            says("replace", file_path="config.txt", old_string="a = 1", new_string="a = 2"),
             {"text": "done"},
         ),
         "-y",
@@ -199,7 +193,7 @@ def test_an_approval_shows_no_secret_and_what_is_approved_runs_word_for_word(
 ) -> None:
     (work / "config.txt").write_text(f"a = 1\nkey = {GITHUB}\n")
     change = {"file_path": "config.txt", "old_string": "a = 1", "new_string": "a = 2"}
-    flags = script(work, {"tool_calls": [{"name": "replace", "args": change}]}, {"text": "done"})
+    flags = script(work, tools({"name": "replace", "args": change}), {"text": "done"})
     parked = interlock(*flags, "-p", f"change a of {GITHUB}")
     assert "change a of [redacted:HARMLESS]" in parked.err and GITHUB not in parked.out + parked.err
     parked = interlock("resume", "latest", "-o", "json")
@@ -217,9 +211,7 @@ def test_settings_name_what_tools_get_and_turn_redaction_off(
     settings = home / ".interlock/settings.json"
     settings.parent.mkdir()
     rules = {"allowed": ["A_TOKEN"], "blocked": ["LANG"]}
-    settings.write_text(
-        json.dumps({"security": {"redactSecrets": False, "environmentVariableRedaction": rules}})
-    )
+    put(settings, {"security": {"redactSecrets": False, "environmentVariableRedaction": rules}})
     flags = script(work, shell("env"), {"text": "done"})
     done = interlock(*flags, "-y", "-o", "stream-json", "-p", "look", LANG="C.UTF-8")
     (result,) = [json.loads(x) for x in done.out.splitlines() if '"tool_result"' in x]
@@ -240,11 +232,9 @@ def test_keys_of_a_trusted_env_file_are_used_and_reach_no_tool(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_no_process_of_a_run_has_a_key_in_the_environment_that_proc_shows(work: Path, tmp_path: Path) -> None:
+def test_no_process_of_a_run_has_a_key_in_the_environment_that_proc_shows(work: Path) -> None:
     hook = {"type": "command", "command": "cat /proc/[0-9]*/environ 2>/dev/null >>seen; echo '{}'"}
-    settings = Path.home() / ".interlock/settings.json"
-    settings.parent.mkdir()
-    settings.write_text(json.dumps({"hooks": {"BeforeTool": [{"hooks": [hook]}]}}))
+    put(Path.home() / ".interlock/settings.json", {"hooks": {"BeforeTool": [{"hooks": [hook]}]}})
     flags = script(work, shell("cat /proc/[0-9]*/environ 2>/dev/null >>seen; true"), {"text": "done"})
     done = subprocess.run(
         [Path(sys.executable).with_name("interlock"), *flags, "-y", "-p", "look"],
@@ -261,9 +251,7 @@ def test_no_process_of_a_run_has_a_key_in_the_environment_that_proc_shows(work: 
 
 
 def test_an_error_before_any_run_shows_no_secret(work: Path, home: Path, interlock: Interlock) -> None:
-    settings = home / ".interlock/settings.json"
-    settings.parent.mkdir()
-    settings.write_text(json.dumps({"tools": {"shell": {"timeout": GITHUB}}}))
+    put(home / ".interlock/settings.json", {"tools": {"shell": {"timeout": GITHUB}}})
     done = interlock("-d", "-p", "hi")
     assert done.code == 52
     assert "Traceback" in done.err and GITHUB not in done.err

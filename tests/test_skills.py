@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put
 from places import Place
 
 from interlock.engine import run_sync
@@ -22,8 +23,7 @@ def place(tmp_path: Path) -> Place:
 
 def skill(base: Path, name: str, text: str = FRONT) -> Path:
     folder = base / ".gemini/skills" / name
-    folder.mkdir(parents=True)
-    (folder / "SKILL.md").write_text(text.format(name=name))
+    put(folder / "SKILL.md", text.format(name=name))
     return folder
 
 
@@ -52,8 +52,7 @@ def test_without_skills_there_is_no_tool_for_them(tmp_path: Path) -> None:
 
 def test_its_instructions_and_files_are_read_when_the_model_asks(place: Place) -> None:
     folder = place.folder / "user/.gemini/skills/mine"
-    (folder / "refs").mkdir()
-    (folder / "refs/steps.md").write_text("1. tag")
+    put(folder / "refs/steps.md", "1. tag")
     (folder / "out").symlink_to("/etc/hosts")
     told = read(place, {"name": "mine"})
     assert told["status"] == "success"

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from agent_runs.stage import Replies, Stage, approve, call
 from commands import execute
+from folders import put
+from scripted import tools
 
 from interlock.cli.main import main as cli
 from interlock.engine import Decision, Outcome, fork_sync, resume_sync
@@ -22,7 +24,7 @@ _FIRST, _SECOND = "task:0.0", "task:0.0/task:0.0"
 
 
 def says(agent: str, name: str, **args: Any) -> dict[str, Any]:
-    return {"agent": agent, "tool_calls": [call(name, **args)]}
+    return tools(call(name, **args), agent=agent)
 
 
 def done(agent: str, result: str, **more: Any) -> dict[str, Any]:
@@ -213,9 +215,9 @@ def test_a_task_on_the_command_line(
         call("write_to_file", path="n.txt", content="n\n"),
         call("attempt_completion", result="It is done."),
     ]
-    native = [{"tool_calls": [c]} for c in job]
+    native = [tools(c) for c in job]
     tagged = [{"text": as_tags(ToolCall(id="", **c))} for c in job]
-    (tmp_path / "s.json").write_text(json.dumps(native if protocol == "native" else tagged))
+    put(tmp_path / "s.json", native if protocol == "native" else tagged)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "home"))
     flags = ["--mode", "code", "--protocol", protocol, "-m", f"script:{tmp_path / 's.json'}", "-o", "json"]
@@ -233,7 +235,7 @@ def test_the_process_that_parked_a_child_is_gone_and_another_ends_it(tmp_path: P
     """Two processes that share nothing but the store."""
     work = tmp_path / "work"
     work.mkdir()
-    (tmp_path / "s.json").write_text(json.dumps(THREE))
+    put(tmp_path / "s.json", THREE)
     env = {"INTERLOCK_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
 
     def interlock(*words: str) -> tuple[int, str]:
@@ -257,11 +259,7 @@ def test_a_limit_holds_for_a_task_with_all_of_its_subtasks_and_its_stats_count_t
     assert outcome.error and "13000 were used" in outcome.error["message"]  # the third would pass it
     assert [
         len(stage.rows("select 1 from model_calls where agent = ?", a)) for a in ("", _FIRST, _SECOND)
-    ] == [
-        1,
-        1,
-        0,
-    ]
+    ] == [1, 1, 0]
     outcome = stage.resume(outcome, limits={"max_tokens": 500_000})
     while outcome.status == "waiting":
         outcome = stage.resume(outcome, *approve(outcome), limits={"max_tokens": 500_000})

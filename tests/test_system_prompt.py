@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put, tree
 from places import Place
 
 from interlock.engine import run_sync
@@ -143,8 +144,7 @@ def test_instructions_stand_in_order_language_user_mode_rules(place: Place) -> N
         work / ".roorules": "never: there are folders",
     }
     for file, text in files.items():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+        put(file, text)
     settings = {"context": {"language": "Deutsch", "instructions": "Be exact."}}
     told = sections(task(place, {"mode": "docs"}, skip_trust=True, overrides=settings))
     assert "You write docs." in told["role"] and "- Docs (`docs`): You write docs" in told["modes"]
@@ -158,9 +158,7 @@ def test_instructions_stand_in_order_language_user_mode_rules(place: Place) -> N
 
 
 def test_a_file_in_place_of_the_prompt_leaves_role_and_instructions(place: Place) -> None:
-    (place.work / ".roo").mkdir()
-    (place.work / ".roo/system-prompt-code").write_text("{{mode}} in {{workspace}}")
-    (place.work / "AGENTS.md").write_text("agents")
+    tree(place.work, {".roo/system-prompt-code": "{{mode}} in {{workspace}}", "AGENTS.md": "agents"})
     whole = task(place, skip_trust=True)
     told, why = sections(whole), {section["name"]: section["why"] for section in whole["sections"]}
     assert [*told] == ["role", "replacement", "instructions"]
@@ -171,8 +169,7 @@ def test_a_file_in_place_of_the_prompt_leaves_role_and_instructions(place: Place
 
 
 def test_agents_md_stands_once_in_a_task_and_among_memory_files_otherwise(place: Place) -> None:
-    (place.work / "AGENTS.md").write_text("agents say so")
-    (place.work / "GEMINI.md").write_text("gemini says so")
+    tree(place.work, {"AGENTS.md": "agents say so", "GEMINI.md": "gemini says so"})
     main = place.run("context", {"prompt": "go"}).output
     assert json.dumps(main).count("agents say so") == 1 and "agents say so" not in main["system"]
     off = {"context": {"useAgentRules": False}}
@@ -201,8 +198,7 @@ def test_output_and_history_say_of_each_section_why_it_stands_or_not(
     place: Place, workflow: str, given: dict[str, Any], stand: dict[str, str], out: dict[str, str]
 ) -> None:
     if workflow == "main":
-        scripted = place.folder / "replies.json"
-        scripted.write_text(json.dumps([{"text": "done"}]))
+        scripted = put(place.folder / "replies.json", [{"text": "done"}])
         run = place.run(workflow, given, model=f"script:{scripted}").run
     else:
         outcome = place.run(workflow, {"flavour": "task", "mode": "code", **given})

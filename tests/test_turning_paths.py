@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import pytest
 from agent_runs.stage import of_hooks
+from folders import put
 from places import Place
 from scripted import says
 
@@ -39,12 +40,15 @@ def score(value: int) -> dict[str, Any]:
     return {"role": "classifier", "text": f"```json\n{json.dumps(answer)}\n```"}
 
 
-def look(role: str, confidence: float) -> dict[str, Any]:
-    answer = {"unproductive_state_analysis": "…", "unproductive_state_confidence": confidence}
-    return {"role": role, "text": json.dumps(answer)}
+def looks(*sure: float) -> Replies:
+    """What the models answer that look for a loop: how sure the first is, then the stronger one."""
+    answers = [{"unproductive_state_analysis": "…", "unproductive_state_confidence": value} for value in sure]
+    roles = ("loop_check", "loop_double_check")
+    return [{"role": role, "text": json.dumps(answer)} for role, answer in zip(roles, answers, strict=False)]
 
 
 READ = says("read_file", file_path="a.txt")
+PAGES = [says("read_file", file_path="a.txt", start_line=1 + i) for i in range(30)]
 USED_UP = {"error": {"status": 404, "message": "no such model"}}
 BUSY = {"error": {"status": 503}}
 
@@ -65,10 +69,6 @@ class Scene:
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-AGAIN = {
-    "read": [READ] * 5,
-    "paged": [says("read_file", file_path="a.txt", start_line=i + 1) for i in range(9)],
-}
 CALLS = [{"type": "tool_call", "name": "ls", "args": {"path": "."}}]
 TURNS = [{"type": "prompt", "prompt_id": "p", "text": "do it"}, *[{"type": "turn"}] * 30]
 NUMBERS = {"numericalRouting": ["gemini-2.5"]}
@@ -158,23 +158,13 @@ SCENES: dict[str, Scene] = {
         next_check_turn=40,
     ),
     "loop-check: models are asked": loops(
-        TURNS,
-        [look("loop_check", 0.95), look("loop_double_check", 0.92)],
-        HISTORY,
-        detected=True,
-        kind="model",
-        at_event=30,
+        TURNS, looks(0.95, 0.92), HISTORY, detected=True, kind="model", at_event=30
     ),
     "loop-check: one model is not sure": loops(
-        TURNS, [look("loop_check", 0.5)], HISTORY, detected=False, interval=10, next_check_turn=40
+        TURNS, looks(0.5), HISTORY, detected=False, interval=10, next_check_turn=40
     ),
     "loop-check: the stronger model disagrees": loops(
-        TURNS,
-        [look("loop_check", 0.95), look("loop_double_check", 0.2)],
-        HISTORY,
-        detected=False,
-        interval=13,
-        next_check_turn=43,
+        TURNS, looks(0.95, 0.2), HISTORY, detected=False, interval=13, next_check_turn=43
     ),
     "loop-check: the model fails": loops(TURNS, [], HISTORY, detected=False, next_check_turn=40),
     "loop-check: turned off": Scene(
@@ -213,25 +203,9 @@ SCENES: dict[str, Scene] = {
         model={"disableLoopDetection": True, "maxReplyTokens": 500},
     ),
     "loops are let be": Scene([*[READ] * 7, {"text": CHANT}], model={"disableLoopDetection": True}),
-    "thirty turns, and the models see a loop": Scene(
-        [
-            *[says("read_file", file_path="a.txt", start_line=1 + i) for i in range(30)],
-            DONE,
-            look("loop_check", 1),
-            look("loop_double_check", 1),
-        ],
-        limits={"max_turns": 40},
-    ),
-    "thirty turns, and the models see none": Scene(
-        [
-            *[says("read_file", file_path="a.txt", start_line=1 + i) for i in range(30)],
-            DONE,
-            look("loop_check", 0),
-        ],
-    ),
-    "thirty turns alone": Scene(
-        [DONE, look("loop_check", 0)], {"request": "hi", "turn_no": 30}, "turn", status="ok"
-    ),
+    "thirty turns, and the models see a loop": Scene([*PAGES, DONE, *looks(1, 1)], limits={"max_turns": 40}),
+    "thirty turns, and the models see none": Scene([*PAGES, DONE, *looks(0)]),
+    "thirty turns alone": Scene([DONE, *looks(0)], {"request": "hi", "turn_no": 30}, "turn", status="ok"),
     "an unknown model is replaced once": Scene([USED_UP], second=[DONE]),
     "an overloaded model is replaced once": Scene([BUSY] * 10, second=[DONE]),
     "both models fail": Scene([BUSY] * 10, second=[BUSY] * 10, status="failed", exit_code=1),
@@ -261,8 +235,8 @@ def options(scene: Scene, folder: Path) -> Options:
     place = Place(folder)
     (place.work / "a.txt").write_text("one\ntwo\n" * 40)
     first, second = folder / "first.json", folder / "second.json"
-    first.write_text(json.dumps(scene.replies))
-    second.write_text(json.dumps(scene.second))
+    put(first, scene.replies)
+    put(second, scene.second)
     chain = [f"script:{first}", f"script:{second}"] if scene.second else []
     aliases = {"aliases": {"auto": f"script:{first}"}} if chain else {}
     limits = scene.model.get("tokenLimits") and {f"script:{first}": 5}

@@ -1,6 +1,5 @@
 """The tutorial, the scaffold and every command block of the pages work as shown, word for word."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -9,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from folders import put
 from pages import followed
 
 from interlock.cli.main import main
@@ -38,7 +38,7 @@ def test_each_command_block_works_in_a_fresh_shell_or_says_what_it_needs(
     ask += " --allowed-tools 'run_shell_command(python3 -m unittest)'  # exit 75\n"
     page.write_text(f"```sh\n{ask}{'interlock resume latest --approve all' * ('travel' in name)}\n```\n")
     assert followed(page, work, work).returncode == 0
-    (tmp_path / "any.json").write_text(json.dumps([{"text": "Done."}] * 9))
+    put(tmp_path / "any.json", [{"text": "Done."}] * 9)
     shutil.copytree(work, kept / "work")
     shutil.copytree(home, kept / "home", symlinks=True)
     for found in BLOCK.findall((ROOT / name).read_text()):
@@ -61,7 +61,7 @@ def _configure(home: Path, script: Path) -> None:
     """Let a scripted model stand for the one that a block needs."""
     (file := home / ".interlock/settings.json").parent.mkdir(exist_ok=True)
     settings = {"name": f"script:{script}", "skipNextSpeakerCheck": True}
-    file.write_text(json.dumps({"model": settings}))
+    put(file, {"model": settings})
 
 
 def test_no_command_block_is_written_so_that_the_test_above_misses_it() -> None:
@@ -109,11 +109,7 @@ def test_a_name_that_cant_be_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, why in (
-        ("main", "is built in"),
-        ("A b", "joined by hyphens"),
-        ("../x", "joined by"),
-    ):
+    for name, why in (("main", "is built in"), ("A b", "joined by hyphens"), ("../x", "joined by")):
         assert main(["new", "workflow", name]) == 2
         assert why in capsys.readouterr().err
     assert main(["new", "skill", "x"]) == 2

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from folders import put, tree
 
 VERSION = "0.6.20"
 _INSTALL_S = 300
@@ -59,8 +60,7 @@ def _unpacked(folder: Path) -> Path:
     mirror = _run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"], folder)
     if not mirror:
         raise OSError("apt names no mirror that would have Python 3.14")
-    (folder / "sources").write_text(f"deb [signed-by={_KEYS}] {mirror.splitlines()[0]} sid main\n")
-    (folder / "status").write_text("")
+    tree(folder, {"sources": f"deb [signed-by={_KEYS}] {mirror.splitlines()[0]} sid main\n", "status": ""})
     for name in ("lists/partial", "cache/archives/partial", "root"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     places = {
@@ -90,8 +90,7 @@ def _unpacked(folder: Path) -> Path:
 
 
 def _script(file: Path, line: str) -> None:
-    file.write_text(f"#!/bin/sh\n{line}\n")
-    file.chmod(0o755)
+    put(file, f"#!/bin/sh\n{line}\n")
 
 
 def _run(command: list[str], folder: Path) -> str:

@@ -1,12 +1,12 @@
 """stage: a workspace and a store for runs with sub-agents and plans."""
 
-import json
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from databases import changed
+from folders import put
 from scripted import call
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
@@ -60,12 +60,11 @@ class Stage:
 
     def __post_init__(self) -> None:
         self.work = self.folder / "work"
-        self.work.mkdir(parents=True)
-        (self.work / "a.py").write_text("def f(): pass\n")
+        put(self.work / "a.py", "def f(): pass\n")
         self.write(self.replies)
 
     def write(self, replies: Replies) -> None:
-        (self.folder / "script.json").write_text(json.dumps(replies))
+        put(self.folder / "script.json", replies)
 
     @property
     def options(self) -> Options:

@@ -13,22 +13,21 @@ from typing import Any
 
 import pytest
 from commands import ENTRY
+from folders import put
 from mcp_servers.npm import programs
 from patience import HANG_S, until
+from scripted import call, tools
 
 from interlock.engine.client import Client
 from interlock.state.messages import DataPart
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-EDIT = {
-    "text": "I write it.",
-    "tool_calls": [{"name": "write_file", "args": {"file_path": "a.txt", "content": "one\n"}}],
-}
+EDIT = tools(call("write_file", file_path="a.txt", content="one\n"), text="I write it.")
 DONE = {"text": "Done."}
 
 
 def agent(folder: Path, *replies: dict[str, Any]) -> list[str]:
-    (folder / "script.json").write_text(json.dumps(replies))
+    put(folder / "script.json", replies)
     return [*ENTRY, "acp", "-m", f"script:{folder / 'script.json'}"]
 
 
@@ -54,9 +53,9 @@ def acpx(work: Path, command: Sequence[str], *arguments: str) -> str:
 def test_acpx_edits_plans_attaches_switches_the_mode_cancels_and_goes_on_after_a_kill(
     work: Path, tmp_path: Path
 ) -> None:
-    todos = {"name": "write_todos", "args": {"todos": [{"description": "one", "status": "pending"}]}}
+    todos = call("write_todos", todos=[{"description": "one", "status": "pending"}])
     late = {"text": "Late.", "delay_s": 600}
-    command = agent(tmp_path, EDIT, DONE, {"tool_calls": [todos]}, {"text": "Still here."}, late)
+    command = agent(tmp_path, EDIT, DONE, tools(todos), {"text": "Still here."}, late)
     session = acpx(work, command, "sessions", "new").split()[-1]
     assert "[done] end_turn" in acpx(work, command, "write it")
     assert (work / "a.txt").read_text() == "one\n"
@@ -65,7 +64,7 @@ def test_acpx_edits_plans_attaches_switches_the_mode_cancels_and_goes_on_after_a
     for child in Path(f"/proc/{owner}/task/{owner}/children").read_text().split():
         os.kill(int(child), signal.SIGKILL)  # the agent
     picture = {"type": "image", "mimeType": "image/png", "data": PNG}
-    (tmp_path / "prompt.json").write_text(json.dumps([{"type": "text", "text": "and now?"}, picture]))
+    put(tmp_path / "prompt.json", [{"type": "text", "text": "and now?"}, picture])
     shown = acpx(work, command, "--format", "json", "prompt", "--file", str(tmp_path / "prompt.json"))
     assert '"session/resume"' in shown and '"sessionUpdate":"plan"' in shown and "Still here." in shown
     assert pictures() == ["image/png"]

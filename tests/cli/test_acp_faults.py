@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from acp_editor import ALLOWS, DONE, REJECTS, WRITE, Editor, FailedError, open_question, prompted, says
+from folders import put
 from patience import until
 
 from interlock.cli.acp.wire import Wire
@@ -56,7 +57,7 @@ PROMPTS: dict[str, tuple[Any, str]] = {
 }
 
 
-def test_faults_end_nothing_but_their_frame(editor: Open, tmp_path: Path) -> None:
+def test_faults_end_nothing_but_their_frame(editor: Open) -> None:
     here = editor({"text": "Still here."})
     for name, (line, code) in FAULTS.items():
         here.stray.clear()
@@ -105,15 +106,14 @@ def test_a_second_prompt_is_refused_while_one_is_under_way(editor: Open) -> None
 def test_a_link_beyond_the_workspace_is_asked_about(
     editor: Open, tmp_path: Path, person: Any, read: bool
 ) -> None:
-    secret = tmp_path / "secret.txt"
-    secret.write_text("the word is plum\n")
+    secret = put(tmp_path / "secret.txt", "the word is plum\n")
     here = editor({"expect": "plum" if read else "^(?![^$]*plum)", "text": "Seen."}, person=person)
     link = {"type": "resource_link", "name": "secret.txt", "uri": secret.as_uri()}
     assert here.prompt(here.new(), "look", link) == "end_turn"
     assert here.text().endswith("Seen.") and "outside the workspace" in str(here.asked)
 
 
-def test_the_end_of_stdin_ends_a_command_and_parks_the_run(editor: Open, tmp_path: Path) -> None:
+def test_the_end_of_stdin_ends_a_command_and_parks_the_run(editor: Open) -> None:
     here = editor(says("run_shell_command", command="echo $$ >pid; echo begun; sleep 600"), DONE)
     session = here.new()
     here.begin("session/prompt", prompted(session, "run it"))
@@ -166,7 +166,7 @@ LINKS: dict[str, tuple[str, bool, str]] = {
 """What is linked: its address, whether the person is asked, and what is said."""
 
 
-def test_a_hostile_link_is_asked_about_or_refused(editor: Open, tmp_path: Path) -> None:
+def test_a_hostile_link_is_asked_about_or_refused(editor: Open) -> None:
     here = editor(*[DONE] * len(LINKS))
     (here.folder / ".env").write_text("WORD=plum")
     (here.folder / "out.txt").symlink_to("/etc/hostname")
@@ -182,9 +182,8 @@ def test_a_folder_that_is_not_trusted_has_no_say_and_the_editor_is_told(editor: 
     here = editor(WRITE, DONE)
     settings = {"mcpServers": {"x": {"command": "touch", "args": [str(here.folder / "begun")]}}}
     own = here.folder / ".gemini"
-    (own / "commands").mkdir(parents=True)
-    (own / "settings.json").write_text(json.dumps({**settings, "general": {"defaultApprovalMode": "yolo"}}))
-    (own / "commands" / "hi.toml").write_text('prompt = "hello"')
+    put(own / "settings.json", {**settings, "general": {"defaultApprovalMode": "yolo"}})
+    put(own / "commands" / "hi.toml", 'prompt = "hello"')
     session = here.new()
     assert here.prompt(session, "write") == "end_turn" and len(here.asked) == 1
     assert "isn't trusted" in here.text("agent_thought") and "settings.json" in here.text("agent_thought")

@@ -3,10 +3,12 @@
 import ast
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put
 
 from interlock.cli.catalog import COMMANDS, parser_of
 from interlock.cli.command_line import command_of
@@ -89,40 +91,39 @@ def test_folders_and_files_are_made_absolute(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        (["fix", "the", "bug"], "fix the bug"),
-        (["-m", "flash", "fix it"], "fix it"),
-        (["fix it", "-m", "flash"], "fix it"),
-        (["-p", "fix it", "-o", "json"], "fix it"),
-        (["-p", "-o", "json", "fix it"], "fix it"),
-        (["--print", "fix it"], "fix it"),
-        (["-p", "fix", "it"], "fix it"),
+        ("fix the bug", "fix the bug"),
+        ("-m flash 'fix it'", "fix it"),
+        ("'fix it' -m flash", "fix it"),
+        ("-p 'fix it' -o json", "fix it"),
+        ("-p -o json 'fix it'", "fix it"),
+        ("--print 'fix it'", "fix it"),
+        ("-p fix it", "fix it"),
     ],
 )
-def test_the_prompt_may_stand_anywhere(typed: list[str], words: str) -> None:
-    args = prompt_parser().parse(typed)
+def test_the_prompt_may_stand_anywhere(typed: str, words: str) -> None:
+    args = prompt_parser().parse(shlex.split(typed))
     assert " ".join(filter(None, [args.prompt, *args.words])) == words
 
 
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        (["runs", "--all"], ("runs", ["--all"])),
-        (["-m", "flash", "run", "main", "x"], ("run", ["-m", "flash", "main", "x"])),
-        (["-d", "runs"], ("runs", ["-d"])),
-        (["-y", "resume", "x"], ("resume", ["-y", "x"])),
-        (["-p", "runs"], ("prompt", ["-p", "runs"])),
-        (["--model=runs", "hello"], ("prompt", ["--model=runs", "hello"])),
-        (["-m", "runs"], ("prompt", ["-m", "runs"])),
-        (["what runs here"], ("prompt", ["what runs here"])),
-        (["how", "does", "it", "work"], ("prompt", ["how", "does", "it", "work"])),
-        (["tool", "up", "the", "project"], ("prompt", ["tool", "up", "the", "project"])),
-        ([], ("prompt", [])),
+        ("runs --all", "runs --all"),
+        ("-m flash run main x", "run -m flash main x"),
+        ("-d runs", "runs -d"),
+        ("-y resume x", "resume -y x"),
+        ("-p runs", "prompt -p runs"),
+        ("--model=runs hello", "prompt --model=runs hello"),
+        ("-m runs", "prompt -m runs"),
+        ("'what runs here'", "prompt 'what runs here'"),
+        ("how does it work", "prompt how does it work"),
+        ("tool up the project", "prompt tool up the project"),
+        ("", "prompt"),
     ],
 )
-def test_the_command_is_the_first_word_that_belongs_to_no_flag(
-    typed: list[str], expected: tuple[str, list[str]]
-) -> None:
-    assert command_of(typed) == expected
+def test_the_command_is_the_first_word_that_belongs_to_no_flag(typed: str, expected: str) -> None:
+    command, *rest = shlex.split(expected)
+    assert command_of(shlex.split(typed)) == (command, rest)
 
 
 @pytest.mark.parametrize(
@@ -255,15 +256,13 @@ def test_a_workflows_own_scalars_are_flags() -> None:
 
 
 def test_input_json_takes_the_prompt_from_the_words(tmp_path: Path) -> None:
-    file = tmp_path / "in.json"
-    file.write_text(json.dumps({"history": []}))
+    file = put(tmp_path / "in.json", {"history": []})
     args = run_parser().parse(["main", "fix it", "--input", f"@{file}"])
     assert work._run_input(args, pipeline("main")) == {"history": [], "prompt": "fix it"}
 
 
 def test_piped_text_is_put_before_the_prompt(cli: Any, tmp_path: Path) -> None:
-    script = tmp_path / "script.yaml"
-    script.write_text("- {expect: 'the diff\\n\\nreview this', text: seen}\n")
+    script = put(tmp_path / "script.yaml", "- {expect: 'the diff\\n\\nreview this', text: seen}\n")
     done = cli("-m", f"script:{script}", "-p", "review this", stdin="the diff\n")
     assert (done.returncode, done.stdout) == (0, "seen\n"), done.stderr
 

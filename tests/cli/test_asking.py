@@ -1,14 +1,14 @@
 """Pending requests are asked about right away at a terminal; runs the command line on a real one."""
 
-import json
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put
 from patience import until
-from scripted import shell
+from scripted import call, says, shell, tools
 from session.terminal import Terminal
 
 ASKS = "later] "
@@ -26,7 +26,7 @@ def terminal(tmp_path: Path) -> Generator[Open]:
         def start(
             *replies: dict[str, Any], arguments: tuple[str, ...] = ("-p", "go"), **env: str
         ) -> Terminal:
-            (tmp_path / "script.json").write_text(json.dumps(replies))
+            put(tmp_path / "script.json", replies)
             model = ("-m", f"script:{tmp_path / 'script.json'}")
             return opened.enter_context(Terminal(tmp_path / "work", *model, *arguments, columns=200, env=env))
 
@@ -36,14 +36,10 @@ def terminal(tmp_path: Path) -> Generator[Open]:
 DONE = {"text": "All is done."}
 
 
-def test_yes_always_edit_and_no_are_taken_as_they_are_typed(
-    terminal: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    editor = tmp_path / "editor"
-    editor.write_text("#!/bin/sh\nsed -i 's/touch c/touch edited/' \"$1\"\n")
-    editor.chmod(0o755)
+def test_yes_always_edit_and_no_are_taken_as_they_are_typed(terminal: Open, tmp_path: Path) -> None:
+    editor = put(tmp_path / "editor", "#!/bin/sh\nsed -i 's/touch c/touch edited/' \"$1\"\n")
     batch = [shell("touch a"), shell("mkdir b"), shell("touch c"), shell("touch d")]
-    run = terminal({"tool_calls": batch}, {"tool_calls": [shell("mkdir b -p")]}, DONE, VISUAL=str(editor))
+    run = terminal(tools(*batch), tools(shell("mkdir b -p")), DONE, VISUAL=str(editor))
     shown = run.until(ASKS)
     assert "1 of 4: run_shell_command touch a" in shown
     assert "Always: exactly `touch a`" in shown
@@ -74,7 +70,7 @@ def test_yes_always_edit_and_no_are_taken_as_they_are_typed(
 def test_later_leaves_it_parked_with_the_commands_and_keeps_what_was_said_before(
     terminal: Open, tmp_path: Path, keys: str
 ) -> None:
-    replies = ({"tool_calls": [shell("touch a"), shell("touch b")]}, DONE)
+    replies = (tools(shell("touch a"), shell("touch b")), DONE)
     run = terminal(*replies)
     run.until(ASKS)
     run.type("y\n")
@@ -95,9 +91,9 @@ def test_questions_are_answered_and_what_was_typed_ahead_is_no_answer(terminal: 
     one = {"question": "Which style?", "type": "choice", "options": options}
     two = [{"question": "Your name?"}, {"question": "Your town?"}]
     run = terminal(
-        {"tool_calls": [shell("touch x; until [ -e go ]; do sleep 0.05; done")]},
-        {"tool_calls": [{"name": "ask_user", "args": {"questions": [one]}}]},
-        {"expect": "full", "tool_calls": [{"name": "ask_user", "args": {"questions": two}}]},
+        tools(shell("touch x; until [ -e go ]; do sleep 0.05; done")),
+        says("ask_user", questions=[one]),
+        tools(call("ask_user", questions=two), expect="full"),
         {"expect": "Your name\\?.*Ann.*Your town\\?.*Rome", **DONE},
     )
     run.until(ASKS)
@@ -114,13 +110,11 @@ def test_questions_are_answered_and_what_was_typed_ahead_is_no_answer(terminal: 
     assert run.ends() == 0, run.text
 
 
-def test_a_plan_is_reviewed_where_it_was_made(terminal: Open, tmp_path: Path) -> None:
+def test_a_plan_is_reviewed_where_it_was_made(terminal: Open) -> None:
     plan = "# Plan\n\n## Steps\n1. write it\n"
-    write = {"name": "write_file", "args": {"file_path": "plan.md", "content": plan}}
-    hand_in = {"name": "exit_plan_mode", "args": {"plan_filename": "plan.md"}}
-    run = terminal(
-        {"tool_calls": [write]}, {"tool_calls": [hand_in]}, DONE, arguments=("run", "plan", "make a plan")
-    )
+    write = call("write_file", file_path="plan.md", content=plan)
+    hand_in = call("exit_plan_mode", plan_filename="plan.md")
+    run = terminal(tools(write), tools(hand_in), DONE, arguments=("run", "plan", "make a plan"))
     shown = run.until(ASKS)
     assert "1. write it" in shown and "Always: every edit while the plan is carried out" in shown
     run.type("y\n")
@@ -128,7 +122,7 @@ def test_a_plan_is_reviewed_where_it_was_made(terminal: Open, tmp_path: Path) ->
     assert run.ends() == 0, run.text
 
 
-def test_without_a_terminal_nothing_is_asked(terminal: Open, tmp_path: Path) -> None:
-    run = terminal({"tool_calls": [shell("touch a")]}, DONE, arguments=("-p", "go", "-o", "json"))
+def test_without_a_terminal_nothing_is_asked(terminal: Open) -> None:
+    run = terminal(tools(shell("touch a")), DONE, arguments=("-p", "go", "-o", "json"))
     assert run.ends() == 75, run.text
     assert ASKS not in run.text

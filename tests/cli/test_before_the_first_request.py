@@ -5,11 +5,10 @@ Nor what its packages take from others for what a run doesn't do, and few of the
 With a server that speaks OpenAI's protocol nothing of its client that a chat doesn't need, until the end.
 """
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from commands import python
 from local_server import Local
 
 _RUN = """
@@ -52,17 +51,9 @@ print(openai.types.Completion)
 """
 
 
-def python(program: str, folder: Path, env: dict[str, str], *arguments: str) -> str:
-    own = {"HOME": str(folder), "INTERLOCK_HOME": str(folder / "state"), "PATH": "/usr/bin:/bin"}
-    command = [sys.executable, "-P", "-c", program, *arguments]
-    ended = subprocess.run(command, cwd=folder, env={**own, **env}, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
-
-
 def test_the_first_request_waits_for_nothing_that_comes_later(fake_gemini: Any, tmp_path: Path) -> None:
     fake_gemini.play([{"text": "done"}])
-    told = python(_RUN, tmp_path, fake_gemini.env, str(fake_gemini.port))
+    told = python(_RUN, tmp_path, str(fake_gemini.port), env=fake_gemini.env)
     assert told == "done\nTrue True []\n"
 
 
@@ -70,5 +61,5 @@ def test_a_run_with_openais_client_reads_what_a_chat_needs_and_the_rest_can_be_r
     local: Local, tmp_path: Path
 ) -> None:
     local.turns.append("done")
-    told = python(_OPENAI, tmp_path, local.env)
+    told = python(_OPENAI, tmp_path, env=local.env)
     assert told == "done\n[]\n<class 'openai.types.completion.Completion'>\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put, tree
 from patience import HANG_S
 from session.terminal import Terminal
 
@@ -67,8 +68,7 @@ def test_names_of_workflows_tools_models_and_modes(
     asked: Asked, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder, name in ((tmp_path, "tri_age.py"), (home, "trip.py"), (home, "_parts.py")):
-        (folder / ".interlock" / "workflows").mkdir(parents=True, exist_ok=True)
-        (folder / ".interlock" / "workflows" / name).write_text("raise SystemExit('never imported')\n")
+        put(folder / ".interlock" / "workflows" / name, "raise SystemExit('never imported')\n")
     monkeypatch.chdir(tmp_path)
     assert values(asked("run", "tr")) == ["tri-age", "trip"]
     assert values(asked("schema", "ma")) == ["main"]
@@ -86,8 +86,7 @@ def test_a_workflows_own_inputs_are_flags_once_it_is_named(
     assert values(asked("run", "turn", "--turn")) == ["--turn-no"]
     assert "--limit" in values(asked("run", "search", "where are retries", "--"))
     assert values(asked("run", "search", "--output-format", "js")) == ["json"]
-    (tmp_path / ".interlock" / "workflows").mkdir(parents=True)
-    (tmp_path / ".interlock" / "workflows" / "other.py").write_text("raise SystemExit('nobody trusts it')\n")
+    put(tmp_path / ".interlock" / "workflows" / "other.py", "raise SystemExit('nobody trusts it')\n")
     assert "--model" in values(asked("run", "other", "--mod")), "what can't be loaded has the flags of all"
 
 
@@ -130,9 +129,7 @@ def test_tab_in_a_real_shell(shell: str, begins: str, tmp_path: Path, made: Any)
         pytest.skip(f"{command[0]} isn't installed")
     made.run("aa11", "fix the parser")
     made.run("ab22", "write a page")
-    (tmp_path / "my notes").mkdir()
-    (tmp_path / "rules.toml").write_text("")
-    (tmp_path / "script").write_text(completion.script(command[0]))
+    tree(tmp_path, {"my notes/": "", "rules.toml": "", "script": completion.script(command[0])})
     path = f"{BIN}:{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "TERM": "xterm", "PS1": "$ "}
     typed = [
@@ -162,8 +159,7 @@ def test_tab_in_fish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Any)
     made.run("aa11", "fix the parser")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{BIN}:{os.environ['PATH']}")
-    (tmp_path / "my notes").mkdir()
-    (tmp_path / "rules.toml").write_text("")
+    tree(tmp_path, {"my notes/": "", "rules.toml": ""})
     script = completion.script("fish")
 
     def complete(line: str) -> list[str]:

@@ -1,10 +1,11 @@
 """Arguments of `resume` become one checked decision per request."""
 
-import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put
 
 from interlock.cli.commands.work import resume_parser as parser
 from interlock.cli.decisions import decisions_from
@@ -51,85 +52,84 @@ def _decide(*typed: str) -> list[Decision]:
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        (["--approve", "aa11-2.1"], [_for(1, "proceed_once")]),
-        (["--approve", "1"], [_for(1, "proceed_once")]),
-        (["--approve", "1", "--always"], [_for(1, "proceed_always")]),
-        (["--approve", "all"], [_for(n, "proceed_once") for n in (1, 2, 5)]),
-        (["--reject", "1"], [_for(1, "reject")]),
-        (["--reject", "1", "--reason", "no"], [_for(1, "reject", feedback="no")]),
+        ("--approve aa11-2.1", [_for(1, "proceed_once")]),
+        ("--approve 1", [_for(1, "proceed_once")]),
+        ("--approve 1 --always", [_for(1, "proceed_always")]),
+        ("--approve all", [_for(n, "proceed_once") for n in (1, 2, 5)]),
+        ("--reject 1", [_for(1, "reject")]),
+        ("--reject 1 --reason no", [_for(1, "reject", feedback="no")]),
         (
-            ["--reject", "1", "--reason", "a", "--reject", "2", "--reason", "b"],
+            "--reject 1 --reason a --reject 2 --reason b",
             [_for(1, "reject", feedback="a"), _for(2, "reject", feedback="b")],
         ),
-        (["--reject", "all", "--reason", "stop"], [_for(n, "reject", feedback="stop") for n in (1, 2, 5)]),
-        (["--reject", "3", "--reason", "no idea"], [_for(3, "reject", feedback="no idea")]),
-        (["--cancel", "2"], [_for(2, "cancel")]),
-        (["--answer", "3=as you like = fine"], [_for(3, "proceed_once", text="as you like = fine")]),
-        (["--answer", "3=2"], [_for(3, "proceed_once", text="verbose")]),
-        (["--answer", "3=7"], [_for(3, "proceed_once", text="7")]),
-        (["--answer", "4=redo"], [_for(4, "proceed_once", text="redo")]),
-        (["--answer", "4=skip"], [_for(4, "reject", text="skip")]),
+        ("--reject all --reason stop", [_for(n, "reject", feedback="stop") for n in (1, 2, 5)]),
+        ("--reject 3 --reason 'no idea'", [_for(3, "reject", feedback="no idea")]),
+        ("--cancel 2", [_for(2, "cancel")]),
+        ("--answer '3=as you like = fine'", [_for(3, "proceed_once", text="as you like = fine")]),
+        ("--answer 3=2", [_for(3, "proceed_once", text="verbose")]),
+        ("--answer 3=7", [_for(3, "proceed_once", text="7")]),
+        ("--answer 4=redo", [_for(4, "proceed_once", text="redo")]),
+        ("--answer 4=skip", [_for(4, "reject", text="skip")]),
         (
-            ["--edit", '1={"command": "git status"}'],
+            '--edit \'1={"command": "git status"}\'',
             [_for(1, "modify", args={"command": "git status", "dir_path": "sub"})],
         ),
-        (["--edit", '1={"dir_path": null}'], [_for(1, "modify", args={"command": "git push"})]),
+        ("--edit '1={\"dir_path\": null}'", [_for(1, "modify", args={"command": "git push"})]),
         (
-            ["--approve", "1", "--edit", '2={"command": "x"}', "--reject", "5"],
+            '--approve 1 --edit \'2={"command": "x"}\' --reject 5',
             [
                 _for(1, "proceed_once"),
                 _for(2, "modify", args={"command": "x", "dir_path": "sub"}),
                 _for(5, "reject"),
             ],
         ),
-        ([], []),
+        ("", []),
     ],
 )
-def test_what_is_typed_becomes_decisions(typed: list[str], expected: list[Decision]) -> None:
-    assert _decide(*typed) == expected
+def test_what_is_typed_becomes_decisions(typed: str, expected: list[Decision]) -> None:
+    assert _decide(*shlex.split(typed)) == expected
 
 
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        (["--approve", "9"], r"No request '9' waits. What waits: 1 \(aa11-2.1\), 2"),
-        (["--approve", "aa11-2.11"], "Did you mean 'aa11-2.1'"),
-        (["--approve", "2.1"], "No request '2.1' waits"),
-        (["--reject", "7"], r"Request 7 .glob. was approved at 09:12 by ann. What waits: 1 \(aa11-2.1\), 2"),
-        (["--approve", "aa11-1.1"], "was approved at 09:12 by ann. What waits"),
+        ("--approve 9", r"No request '9' waits. What waits: 1 \(aa11-2.1\), 2"),
+        ("--approve aa11-2.11", "Did you mean 'aa11-2.1'"),
+        ("--approve 2.1", "No request '2.1' waits"),
+        ("--reject 7", r"Request 7 .glob. was approved at 09:12 by ann. What waits: 1 \(aa11-2.1\), 2"),
+        ("--approve aa11-1.1", "was approved at 09:12 by ann. What waits"),
         (
-            ["--edit", '1={"comand": "ls"}'],
+            '--edit \'1={"comand": "ls"}\'',
             "no argument 'comand'. Did you mean 'command'. It takes comm.*dir_path",
         ),
-        (["--edit", '1={"comand": null}'], "no argument 'comand'"),
-        (["--approve", "1", "--reject", "1"], "decided twice"),
-        (["--approve", "all", "--reject", "2"], "decided twice"),
-        (["--approve", "3"], "asks for an answer, not for a permission: --answer aa11-2.3=…"),
-        (["--approve", "4"], "asks for an answer"),
-        (["--answer", "1=yes"], "asks for a permission: --approve aa11-2.1"),
-        (["--answer", "3"], "--answer needs a text"),
-        (["--answer", "3="], "--answer needs a text"),
-        (["--answer", "4=yes"], "expected redo"),
-        (["--answer", "all=yes"], "each needs its own"),
-        (["--edit", "all={}"], "each needs its own"),
-        (["--edit", "5={}"], "takes proceed_once, reject"),
-        (["--approve", "5", "--always"], "--always: request 'aa11-2.5' takes proceed_once, reject"),
-        (["--always"], "belongs after --approve ID"),
-        (["--reject", "1", "--always"], "belongs after --approve ID"),
-        (["--reason", "x"], "belongs after --reject ID"),
-        (["--approve", "1", "--reason", "x"], "belongs after --reject ID"),
-        (["--approve", "1=yes"], "takes an id alone"),
-        (["--edit", "1"], "no terminal to edit in"),
+        ("--edit '1={\"comand\": null}'", "no argument 'comand'"),
+        ("--approve 1 --reject 1", "decided twice"),
+        ("--approve all --reject 2", "decided twice"),
+        ("--approve 3", "asks for an answer, not for a permission: --answer aa11-2.3=…"),
+        ("--approve 4", "asks for an answer"),
+        ("--answer 1=yes", "asks for a permission: --approve aa11-2.1"),
+        ("--answer 3", "--answer needs a text"),
+        ("--answer 3=", "--answer needs a text"),
+        ("--answer 4=yes", "expected redo"),
+        ("--answer all=yes", "each needs its own"),
+        ("--edit all={}", "each needs its own"),
+        ("--edit 5={}", "takes proceed_once, reject"),
+        ("--approve 5 --always", "--always: request 'aa11-2.5' takes proceed_once, reject"),
+        ("--always", "belongs after --approve ID"),
+        ("--reject 1 --always", "belongs after --approve ID"),
+        ("--reason x", "belongs after --reject ID"),
+        ("--approve 1 --reason x", "belongs after --reject ID"),
+        ("--approve 1=yes", "takes an id alone"),
+        ("--edit 1", "no terminal to edit in"),
     ],
 )
-def test_a_wrong_decision_is_refused_before_anything_is_written(typed: list[str], expected: str) -> None:
+def test_a_wrong_decision_is_refused_before_anything_is_written(typed: str, expected: str) -> None:
     with pytest.raises(UserError, match=expected):
-        _decide(*typed)
+        _decide(*shlex.split(typed))
 
 
 def test_edited_arguments_come_from_a_file_and_errors_name_the_place(tmp_path: Path) -> None:
-    file = tmp_path / "args.json"
-    file.write_text(json.dumps({"command": "a\nb"}))
+    file = put(tmp_path / "args.json", {"command": "a\nb"})
     assert _decide("--edit", f"1=@{file}")[0].args == {"command": "a\nb", "dir_path": "sub"}
     with pytest.raises(InputError, match=r"--edit 1 is not JSON: .* line 1, column 13"):
         _decide("--edit", '1={"command": }')
@@ -144,11 +144,10 @@ def test_nothing_is_approved_by_all_when_only_questions_wait() -> None:
 def test_the_editor_gets_the_arguments_and_its_result_replaces_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    editor = tmp_path / "editor"
-    editor.write_text(
-        '#!/bin/sh\nsed -i \'s/git push/git status/; s/"dir_path": "sub"/"timeout": 5/\' "$1"\n'
+    editor = put(
+        tmp_path / "editor",
+        '#!/bin/sh\nsed -i \'s/git push/git status/; s/"dir_path": "sub"/"timeout": 5/\' "$1"\n',
     )
-    editor.chmod(0o755)
     monkeypatch.setenv("VISUAL", str(editor))
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     assert _decide("--edit", "1")[0].args == {"command": "git status", "timeout": 5}

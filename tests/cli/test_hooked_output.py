@@ -1,17 +1,18 @@
 """What terminals and programs see of runs that hooks stopped, blocked or continued."""
 
-import json
 from pathlib import Path
 
 import pytest
 from commands import Done, Run
+from folders import put
+from scripted import call, says, tools
 
 ANSWERS = [{"text": "First answer."}, {"text": "Second answer."}]
 
 
 @pytest.fixture
 def run(run: Run, tmp_path: Path) -> Run:
-    (tmp_path / "script.json").write_text(json.dumps(ANSWERS))
+    put(tmp_path / "script.json", ANSWERS)
     return run
 
 
@@ -20,7 +21,7 @@ def hook(home: Path, event: str, command: str) -> None:
     settings.parent.mkdir(exist_ok=True)
     hooks = {event: [{"hooks": [{"type": "command", "name": "gate", "command": command}]}]}
     quiet = {"skipNextSpeakerCheck": True}
-    settings.write_text(json.dumps({"hooks": hooks, "model": quiet}))
+    put(settings, {"hooks": hooks, "model": quiet})
 
 
 def go(run: Run, tmp_path: Path, *more: str) -> Done:
@@ -95,7 +96,7 @@ def test_a_stream_ends_with_what_stopped_it(run: Run, tmp_path: Path, home: Path
     assert (result["status"], result["error"]["type"]) == ("error", "stopped_by_hook")
 
 
-WROTE = {"tool_calls": [{"name": "write_file", "args": {"file_path": "fixed", "content": "x"}}]}
+WROTE = says("write_file", file_path="fixed", content="x")
 AGAIN = r"(?s)no file.*The work is not done"
 
 
@@ -106,12 +107,9 @@ AGAIN = r"(?s)no file.*The work is not done"
         (
             ("run", "task", "--mode", "code"),
             [
-                {"tool_calls": [{"name": "attempt_completion", "args": {"result": "Done."}}]},
-                {
-                    "expect": AGAIN,
-                    "tool_calls": [{"name": "execute_command", "args": {"command": "touch fixed"}}],
-                },
-                {"tool_calls": [{"name": "attempt_completion", "args": {"result": "Now it is."}}]},
+                says("attempt_completion", result="Done."),
+                tools(call("execute_command", command="touch fixed"), expect=AGAIN),
+                says("attempt_completion", result="Now it is."),
             ],
         ),
     ],
@@ -119,9 +117,7 @@ AGAIN = r"(?s)no file.*The work is not done"
 def test_nothing_is_done_while_its_check_fails(
     command: tuple[str, ...], replies: list[dict[str, object]], run: Run, tmp_path: Path, home: Path
 ) -> None:
-    settings = home / ".gemini" / "settings.json"
-    settings.parent.mkdir(exist_ok=True)
-    settings.write_text('{"model": {"skipNextSpeakerCheck": true}}')
+    put(home / ".gemini" / "settings.json", '{"model": {"skipNextSpeakerCheck": true}}')
     flags = (
         "-y",
         "-m",
@@ -129,11 +125,11 @@ def test_nothing_is_done_while_its_check_fails(
         "--check",
         "test -e fixed || { echo no file; exit 1; }",
     )
-    (tmp_path / "script.json").write_text(json.dumps(replies))
+    put(tmp_path / "script.json", replies)
     done = run(*command, "do it", *flags)
     assert (done.code, done.out) == (0, "Now it is.\n"), done.err
     (tmp_path / "work" / "fixed").unlink()
-    (tmp_path / "script.json").write_text(json.dumps([replies[0]] * 3))
+    put(tmp_path / "script.json", [replies[0]] * 3)
     done = run(*command, "do it", *flags, "--max-turns", "2")
     assert done.code == 53, done.err
 

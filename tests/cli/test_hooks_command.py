@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from commands import Run
+from folders import put
 
 HOOKS = {
     "PreToolUse": [
@@ -24,9 +25,7 @@ WRITE = '{"tool_name": "write_file", "tool_input": {"a": 1}}'
 
 
 def settings(folder: Path, hooks: Any = HOOKS) -> Path:
-    file = folder / ".gemini" / "settings.json"
-    file.parent.mkdir()
-    file.write_text(json.dumps({"hooks": hooks}))
+    file = put(folder / ".gemini" / "settings.json", {"hooks": hooks})
     return file
 
 
@@ -62,7 +61,7 @@ def test_test_shows_what_would_run_with_what_and_runs_nothing(run: Run, home: Pa
     assert not Path("got").exists()
 
 
-def test_run_shows_what_each_got_and_said_and_what_it_comes_to(run: Run, home: Path, tmp_path: Path) -> None:
+def test_run_shows_what_each_got_and_said_and_what_it_comes_to(run: Run, home: Path) -> None:
     settings(home)
     shown = json.loads(run("hooks", "test", "PreToolUse", "--input", WRITE, "--run", "--json").out)
     fix, guard = shown["hooks"]
@@ -91,9 +90,7 @@ def test_a_mistake_gets_one_line(
     assert said in done.err
 
 
-def test_hooks_of_an_untrusted_folder_are_ignored_and_it_says_so(
-    run: Run, home: Path, tmp_path: Path
-) -> None:
+def test_hooks_of_an_untrusted_folder_are_ignored_and_it_says_so(run: Run, home: Path) -> None:
     settings(Path())
     done = run("hooks")
     assert "No hooks apply here" in done.out

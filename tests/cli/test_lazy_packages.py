@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from folders import put
 
 from interlock.cli.lazy_packages import import_late, import_lazily, make_lazily
 
@@ -62,9 +63,7 @@ _FILES = {
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     for name, text in _FILES.items():
-        file = tmp_path / "lazily" / f"{name}.py"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+        put(tmp_path / "lazily" / f"{name}.py", text)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     import_lazily("lazily")

@@ -1,13 +1,13 @@
 """LangSmith's stand-in has everything a run uses, says what the library says, and makes way for it."""
 
 import ast
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from commands import python
 from fake_gemini.fake import FakeGemini
+from scripted import call
 
 from interlock.cli.quick_start import LANGSMITH, TAKEN
 
@@ -35,26 +35,15 @@ assert (theirs(), bool(utils.tracing_is_enabled())) == said, (theirs(), utils.tr
 _NOT_IN_RUNS = {"tracers/evaluation.py", "document_loaders/langsmith.py", "pregel/remote.py"}
 
 
-def python(program: str, folder: Path, env: dict[str, str]) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-P", "-c", program],
-        cwd=folder,
-        env={"HOME": str(folder), "INTERLOCK_HOME": str(folder / "state"), "PATH": "/usr/bin:/bin", **env},
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stderr
-
-
 def test_a_run_with_a_call_and_a_streamed_answer_takes_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("42")
-    replies = [{"calls": [{"name": "read_file", "args": {"file_path": "a.txt"}}]}, {"text": "It is 42."}]
+    replies = [{"calls": [call("read_file", file_path="a.txt")]}, {"text": "It is 42."}]
     with FakeGemini([*replies, {"text": '{"reasoning": "done", "next_speaker": "user"}'}]) as fake:
-        python(_RUN, tmp_path, {**fake.env, "LANGSMITH_TRACING": "true"})
+        python(_RUN, tmp_path, env={**fake.env, "LANGSMITH_TRACING": "true"})
 
 
 def test_whoever_takes_anything_else_gets_the_library_turned_off(tmp_path: Path) -> None:
-    python(_ANSWERS, tmp_path, {"LANGSMITH_TRACING": "true", "LANGSMITH_API_KEY": "x"})
+    python(_ANSWERS, tmp_path, env={"LANGSMITH_TRACING": "true", "LANGSMITH_API_KEY": "x"})
 
 
 def test_all_names_that_langchain_and_langgraph_import_are_there() -> None:

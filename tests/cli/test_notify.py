@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from commands import ENTRY, Ended, execute
+from folders import put, tree
 from patience import HANG_S
 from serving import Quiet, serving
 
@@ -60,14 +61,12 @@ def posted() -> Iterator[Posted]:
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    (tmp_path / "work").mkdir()
-    (tmp_path / "replies.yaml").write_text(REPLIES)
+    tree(tmp_path, {"work/": "", "replies.yaml": REPLIES})
     return tmp_path / "work"
 
 
 def wants(home: Path, **notify: Any) -> None:
-    (home / ".interlock").mkdir(exist_ok=True)
-    (home / ".interlock" / "settings.json").write_text(json.dumps({"general": {"notify": notify}}))
+    put(home / ".interlock" / "settings.json", {"general": {"notify": notify}})
 
 
 def park(work: Path, prompt: str = "write both", **more: Any) -> Ended:
@@ -167,7 +166,7 @@ def test_the_terminal_rings_where_there_is_one(work: Path, home: Path) -> None:
 def test_a_project_can_have_nobody_notified_not_even_a_trusted_one(work: Path, home: Path) -> None:
     (work / ".interlock").mkdir()
     settings = {"general": {"notify": {"command": "touch ../pwned"}, "defaultApprovalMode": "default"}}
-    (work / ".interlock" / "settings.json").write_text(json.dumps(settings))
+    put(work / ".interlock" / "settings.json", settings)
     done = park(work, env={})
     assert not (work.parent / "pwned").exists()
     assert execute(work, "trust", "--yes").returncode == 0

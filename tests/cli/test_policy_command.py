@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from commands import Run
+from folders import put
 
 MINE = """
 [[rule]]
@@ -39,12 +40,6 @@ def check(run: Run) -> Callable[..., dict[str, Any]]:
         return json.loads(done.out)
 
     return ask
-
-
-def put(file: Path, text: str) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
-    return file
 
 
 def command(line: str) -> str:
@@ -149,7 +144,7 @@ def test_settings_say_what_mcp_servers_may(check, home: Path) -> None:
         "mcp": {"excluded": ["bad"], "allowed": ["docs", "bad"]},
         "mcpServers": {"mine": {"command": "run", "trust": True}, "theirs": {"command": "run"}},
     }
-    put(home / ".gemini/settings.json", json.dumps(settings))
+    put(home / ".gemini/settings.json", settings)
     said = {name: check("search", "{}", "--server", name) for name in ("bad", "docs", "mine", "theirs")}
     assert {name: found["decision"] for name, found in said.items()} == {
         "bad": "deny",

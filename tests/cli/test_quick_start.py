@@ -1,9 +1,11 @@
 """What the command line defers isn't needed by any run, and doesn't affect other programs."""
 
-import subprocess
-import sys
 from pathlib import Path
 
+from commands import python
+from folders import put
+
+REPLIES = [{"text": "done"}]
 _RUN = """
 import gc, sys
 from interlock.cli import main
@@ -58,25 +60,15 @@ assert len(seldom) == len({*seldom}), seldom
 """
 
 
-def python(program: str, folder: Path) -> None:
-    (folder / "replies.json").write_text('[{"text": "done"}]')
-    ended = subprocess.run(
-        [sys.executable, "-P", "-c", program],
-        cwd=folder,
-        env={"HOME": str(folder), "INTERLOCK_HOME": str(folder / "state"), "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stderr
-
-
 def test_a_run_imports_no_package_that_it_does_not_need_and_collects_garbage_once_it_is_set_up(
     tmp_path: Path,
 ) -> None:
+    put(tmp_path / "replies.json", REPLIES)
     python(_RUN, tmp_path)
 
 
 def test_a_program_that_imports_interlock_keeps_pythons_own_ways(tmp_path: Path) -> None:
+    put(tmp_path / "replies.json", REPLIES)
     python(_PROGRAM, tmp_path)
 
 

@@ -20,7 +20,6 @@ from interlock.cli.render.structured import JsonView, StreamJsonView
 from interlock.cli.render.text import TextView
 from interlock.engine.client import Client, Options, Outcome, Renderer
 from interlock.state import events as e
-from interlock.state import events as t
 from interlock.state.errors import RunError
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "cli"
@@ -29,71 +28,38 @@ DIFF = (
     "--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n"
 )
 
+Named = dict[str, Any]
+READ: Named = {"tool_name": "read_file", "tool_id": "0.0", "summary": "Read calc.py"}
+EDIT: Named = {"tool_name": "replace", "tool_id": "0.1", "summary": "Edit calc.py"}
+TEST: Named = {"tool_name": "run_shell_command", "tool_id": "0.2", "summary": "$ pytest -q"}
+GLOB: Named = {"tool_name": "glob", "tool_id": "0.3"}
 EVENTS: list[e.Event] = [
     e.Init(session_id="aa11bb22", model="flash", workflow="main"),
     e.NodeStart(workflow="turn", node="call_model", checkpoint_id="c1"),
-    t.ModelInfo(model="gemini-3.8-flash"),
-    t.Retry(reason="503: overloaded", delay_s=5.2, attempt=1),
+    e.ModelInfo(model="gemini-3.8-flash"),
+    e.Retry(reason="503: overloaded", delay_s=5.2, attempt=1),
     e.Thought(content="The sign is wrong."),
     e.MessageEvent(role="assistant", content="I'll look ", delta=True),
     e.MessageEvent(role="assistant", content="at it.", delta=True),
-    t.Finished(reason="stop", usage={"input": 1200, "output": 34}, duration_ms=80),
+    e.Finished(reason="stop", usage={"input": 1200, "output": 34}, duration_ms=80),
     e.NodeEnd(workflow="turn", node="call_model", checkpoint_id="c1", duration_ms=81.5),
-    e.ToolUse(
-        tool_name="read_file", tool_id="0.0", parameters={"file_path": "calc.py"}, summary="Read calc.py"
-    ),
-    e.ToolUse(
-        tool_name="replace", tool_id="0.1", parameters={"file_path": "calc.py"}, summary="Edit calc.py"
-    ),
-    e.ToolResultEvent(
-        tool_name="read_file",
-        tool_id="0.0",
-        status="success",
-        output="def add",
-        duration_ms=3,
-        summary="Read calc.py",
-    ),
-    e.ToolResultEvent(
-        tool_name="replace",
-        tool_id="0.1",
-        status="success",
-        output="ok",
-        duration_ms=12,
-        diff=DIFF,
-        summary="Edit calc.py",
-    ),
-    e.ToolUse(
-        tool_name="run_shell_command", tool_id="0.2", parameters={"command": "pytest"}, summary="$ pytest"
-    ),
-    e.ToolStart(
-        tool_name="run_shell_command",
-        tool_id="0.2",
-        summary="$ pytest -q",
-        parameters={"command": "pytest -q"},
-    ),
+    e.ToolUse(parameters={"file_path": "calc.py"}, **READ),
+    e.ToolUse(parameters={"file_path": "calc.py"}, **EDIT),
+    e.ToolResultEvent(status="success", output="def add", duration_ms=3, **READ),
+    e.ToolResultEvent(status="success", output="ok", duration_ms=12, diff=DIFF, **EDIT),
+    e.ToolUse(parameters={"command": "pytest"}, **{**TEST, "summary": "$ pytest"}),
+    e.ToolStart(parameters={"command": "pytest -q"}, **TEST),
     e.ToolOutput(tool_id="0.2", text="collecting\r\x1b[32mcollected 2 items\x1b[0m\n..  "),
     e.ToolOutput(tool_id="0.2", text="[100%]\n"),
     *(e.ToolOutput(tool_id="0.2", text=f"line {number}\n") for number in range(40)),
-    e.ToolResultEvent(
-        tool_name="run_shell_command",
-        tool_id="0.2",
-        status="success",
-        duration_ms=2140,
-        summary="$ pytest -q",
-        exit="exit 1",
-    ),
-    e.ToolUse(tool_name="glob", tool_id="0.3", parameters={}, summary=""),
-    e.ToolResultEvent(
-        tool_name="glob",
-        tool_id="0.3",
-        status="error",
-        error={"type": "x", "message": "pattern is missing\nmore"},
-    ),
-    t.InvalidStream(reason="no finish reason"),
+    e.ToolResultEvent(status="success", duration_ms=2140, exit="exit 1", **TEST),
+    e.ToolUse(**GLOB, parameters={}, summary=""),
+    e.ToolResultEvent(**GLOB, status="error", error={"type": "x", "message": "pattern is missing\nmore"}),
+    e.InvalidStream(reason="no finish reason"),
     e.ErrorEvent(severity="warning", message="settings.json: $X is not set."),
     e.MessageEvent(role="assistant", content="Fixed: ", delta=True),
     e.MessageEvent(role="assistant", content="add adds.", delta=True),
-    t.Finished(reason="stop", usage={"input": 1300, "output": 10}, duration_ms=70),
+    e.Finished(reason="stop", usage={"input": 1300, "output": 10}, duration_ms=70),
     e.Result(status="done", response="Fixed: add adds."),
 ]
 DONE = Outcome(
@@ -107,6 +73,9 @@ DONE = Outcome(
 )
 
 
+ALWAYS = ("proceed_always", "proceed_always_and_save")
+
+
 def _request(number: int, **changes: Any) -> dict[str, Any]:
     return {
         "id": f"aa11bb22-1.{number}",
@@ -117,18 +86,8 @@ def _request(number: int, **changes: Any) -> dict[str, Any]:
         "reason": "edits ask in mode default",
         "preview": DIFF,
         "parts": [],
-        "choices": [
-            "proceed_once",
-            "proceed_always",
-            "proceed_always_and_save",
-            "modify",
-            "reject",
-            "cancel",
-        ],
-        "always": {
-            "proceed_always": "replace with calc.py",
-            "proceed_always_and_save": "replace with calc.py",
-        },
+        "choices": ["proceed_once", *ALWAYS, "modify", "reject", "cancel"],
+        "always": dict.fromkeys(ALWAYS, "replace with calc.py"),
         "note": None,
         "questions": [],
         "checkpoint_id": "c9",
@@ -148,9 +107,7 @@ PENDING = [
         args={"command": "pytest -q && git push --force", "description": "x" * 200},
         reason="`git push` isn't covered by a rule",
         preview="pytest -q && git push --force",
-        always=dict.fromkeys(
-            ("proceed_always", "proceed_always_and_save"), "exactly `pytest` and `git push`"
-        ),
+        always=dict.fromkeys(ALWAYS, "exactly `pytest` and `git push`"),
         parts=_PARTS,
         note="It was asked before; the files have changed since, so the preview is new.",
     ),
@@ -400,7 +357,7 @@ def test_on_a_terminal_the_answer_streams_once_between_spinner_frames(
 def test_on_a_terminal_a_long_command_leaves_room_for_how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = _Terminal(monkeypatch)
     view = TextView("fix it")
-    named: dict[str, Any] = {"tool_name": "run_shell_command", "tool_id": "1", "summary": "make " + "x" * 300}
+    named: Named = {"tool_name": "run_shell_command", "tool_id": "1", "summary": "make " + "x" * 300}
     view(e.ToolUse(parameters={}, **named))
     view(e.ToolResultEvent(status="success", output="no", exit="exit 3", duration_ms=900, **named))
     rejected: dict[str, Any] = {"message": "Rejected by the user, not run. The user says: " + "why " * 90}

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from commands import Run
+from folders import put, tree
+from scripted import says, tools
 
 from interlock.engine.store import select, state_home
 from interlock.services.files.protected import ProtectedPaths
@@ -19,13 +21,12 @@ RULE = '[[rule]]\ntoolName = "{tool}"\ndecision = "{decision}"\npriority = 900\n
 
 
 def script(tmp_path: Path, *replies: Any) -> tuple[str, str]:
-    file = tmp_path / "script.json"
-    file.write_text(json.dumps(replies))
+    file = put(tmp_path / "script.json", replies)
     return "-m", f"script:{file}"
 
 
 def write(path: str, content: str = "x") -> dict[str, Any]:
-    return {"tool_calls": [{"name": "write_file", "args": {"file_path": path, "content": content}}]}
+    return says("write_file", file_path=path, content=content)
 
 
 @pytest.mark.parametrize("mode", [["-y"], ["--approval-mode", "auto_edit"]])
@@ -79,9 +80,7 @@ def test_what_trusted_files_name_is_asked_about_as_they_are(
         ".git/config": git,
         "cfg/one": "[include]\n\tpath = two",
     }
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
+    tree(root, files)
     monkeypatch.setenv("GEMINI_SYSTEM_MD", "prompt.md")
     believed = ["docs/rules.md", "docs/more.md", "prompt.md", "tools/mcp/server.py", "pkg/serve.py"]
     believed += ["tools/mcp/lib.py", "tools/mcp/more/__init__.py", "tools/mcp/json.py", "tools/mcp/os.py"]
@@ -131,9 +130,7 @@ CHECKS = {
 def test_what_a_hook_runs_and_would_import_is_protected_like_the_hook(
     tmp_path: Path, line: str, kept: str, free: str, isolated: int
 ) -> None:
-    for name, text in CHECKS.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    tree(tmp_path, CHECKS)
     (tmp_path / ".venv/bin").mkdir()
     (tmp_path / ".venv/bin/python").symlink_to(sys.executable)
     protected = ProtectedPaths(places=dict.fromkeys(scripts_of(line, tmp_path), "hooks"))
@@ -202,9 +199,8 @@ def test_rules_are_asked_once_about_each_call_also_of_one_that_waits(
 
     monkeypatch.setattr(RulePolicy, "decide", noted)
     policies = home / ".interlock/policies"
-    policies.mkdir(parents=True)
-    (policies / "wide.toml").write_text(RULE.format(tool="list_directory", decision=decision))
-    listing: dict[str, Any] = {"tool_calls": [{"name": "list_directory", "args": {"dir_path": "."}}] * calls}
+    put(policies / "wide.toml", RULE.format(tool="list_directory", decision=decision))
+    listing: dict[str, Any] = tools(*([{"name": "list_directory", "args": {"dir_path": "."}}] * calls))
     done = run(*script(tmp_path, listing, {"text": "Done."}), "-p", "do it", "-o", "json")
     if decision == "ask_user":
         assert len(done.json["pending_approvals"]) == calls
@@ -216,7 +212,7 @@ def test_rules_are_asked_once_about_each_call_also_of_one_that_waits(
 GUARD = {"matcher": "write", "hooks": [{"type": "command", "command": "true", "name": "guard"}]}
 MODE = "customModes:\n  - {slug: ask, name: Ask, roleDefinition: You write., groups: [read, edit]}\n"
 AGENT = "---\nname: helper\ndescription: Helps.\ntools: [TOOLS]\n---\nYou help.\n"
-HELP = {"tool_calls": [{"name": "invoke_agent", "args": {"agent_name": "helper", "prompt": "Help."}}]}
+HELP = says("invoke_agent", agent_name="helper", prompt="Help.")
 
 
 @pytest.mark.parametrize(
@@ -230,10 +226,8 @@ HELP = {"tool_calls": [{"name": "invoke_agent", "args": {"agent_name": "helper",
 def test_what_else_a_run_began_with_is_kept_too(
     run: Run, home: Path, tmp_path: Path, file: str, before: str, after: str, named: str, call: Any
 ) -> None:
-    place = home / ".interlock" / file
-    place.parent.mkdir(parents=True)
-    place.write_text(before.replace("TOOLS", "read_file"))
-    ask = {"tool_calls": [{"name": "ask_user", "args": {"questions": [{"question": "Go?", "type": "text"}]}}]}
+    place = put(home / ".interlock" / file, before.replace("TOOLS", "read_file"))
+    ask = says("ask_user", questions=[{"question": "Go?", "type": "text"}])
     given = script(tmp_path, ask, call or write("one.txt"), {"text": "Done."})
     asks = run(*given, "--approval-mode", "auto_edit", "-p", "do it", "-o", "json").json["pending_approvals"]
     place.write_text(after)
@@ -250,17 +244,13 @@ def test_what_else_a_run_began_with_is_kept_too(
 def test_a_mode_and_its_tasks_settings_are_as_when_the_run_began(
     run: Run, home: Path, tmp_path: Path
 ) -> None:
-    write_it = {"tool_calls": [{"name": "write_to_file", "args": {"path": "one.txt", "content": "x"}}]}
-    ask = {
-        "tool_calls": [{"name": "ask_followup_question", "args": {"question": "Go?", "follow_up": ["Yes."]}}]
-    }
-    end = {"tool_calls": [{"name": "attempt_completion", "args": {"result": "Done."}}]}
+    write_it = says("write_to_file", path="one.txt", content="x")
+    ask = says("ask_followup_question", question="Go?", follow_up=["Yes."])
+    end = says("attempt_completion", result="Done.")
     given = script(tmp_path, ask, write_it, ask, write_it, end)
     asks = run("run", "task", *given, "--mode", "ask", "go", "-o", "json").json["pending_approvals"]
     own = home / ".interlock"
-    own.mkdir(parents=True)
-    (own / "custom_modes.yaml").write_text(MODE)
-    (own / "settings.json").write_text('{"task": {"alwaysAllowWrite": true}}')
+    tree(own, {"custom_modes.yaml": MODE, "settings.json": '{"task": {"alwaysAllowWrite": true}}'})
     again = run("resume", "latest", "--answer", f"{asks[0]['id']}=yes", "-o", "json")
     assert "task.alwaysAllowWrite, mode 'ask'" in changed(again)[0] and not Path("one.txt").exists()
     request = again.json["pending_approvals"][0]
@@ -270,7 +260,7 @@ def test_a_mode_and_its_tasks_settings_are_as_when_the_run_began(
 
 
 def command(line: str, tool: str = "run_shell_command") -> dict[str, Any]:
-    return {"tool_calls": [{"name": tool, "args": {"command": line}}]}
+    return says(tool, command=line)
 
 
 SAVE = ("resume", "latest", "--approve", "all", "--always-save", "-o", "json")
@@ -303,8 +293,7 @@ def test_a_rule_that_came_into_the_file_otherwise_is_not_confirmed_by_saving_ano
     given = script(tmp_path, command("touch a"), write("one.txt"), {"text": "Done."})
     assert run(*given, "-p", "do it").code == 75
     policies = home / ".interlock/policies"
-    policies.mkdir(parents=True)
-    (policies / "auto-saved.toml").write_text(RULE.format(tool="write_file", decision="allow"))
+    put(policies / "auto-saved.toml", RULE.format(tool="write_file", decision="allow"))
     told = run(*SAVE)
     assert told.code == 75 and "auto-saved.toml" in changed(told)[0]
     assert told.json["pending_approvals"][0]["tool_name"] == "write_file"
@@ -314,8 +303,8 @@ def test_a_rule_that_came_into_the_file_otherwise_is_not_confirmed_by_saving_ano
 def test_what_is_saved_in_a_subtask_counts_for_its_task_and_for_the_next_subtask(
     run: Run, tmp_path: Path
 ) -> None:
-    begin = {"tool_calls": [{"name": "new_task", "args": {"mode": "code", "message": "Do a part."}}]}
-    end = {"tool_calls": [{"name": "attempt_completion", "args": {"result": "Done."}}]}
+    begin = says("new_task", mode="code", message="Do a part.")
+    end = says("attempt_completion", result="Done.")
     touch, mkdir, rmdir = (command(line, "execute_command") for line in ("touch a", "mkdir b", "rmdir b"))
     first = [{**reply, "agent": "task:0.0"} for reply in (touch, end)]
     second = [{**reply, "agent": "task:1.0"} for reply in (touch, mkdir, end)]
@@ -336,8 +325,7 @@ def test_a_rule_that_came_between_question_and_answer_forbids_the_call(
 ) -> None:
     assert run(*script(tmp_path, write("one.txt"), {"text": "Well."}), "-p", "do it").code == 75
     policies = home / ".interlock/policies"
-    policies.mkdir(parents=True)
-    (policies / "narrow.toml").write_text(RULE.format(tool="write_file", decision="deny"))
+    put(policies / "narrow.toml", RULE.format(tool="write_file", decision="deny"))
     done = run("resume", "latest", "--approve", "all", *flags, "-o", "json")
     assert done.code != 75 and not Path("one.txt").exists()
     assert bool(flags) or "narrow.toml" in changed(done)[0]
@@ -354,8 +342,7 @@ def test_a_rule_that_names_nothing_is_told_of_by_a_run_and_by_doctor(
     run: Run, tmp_path: Path, home: Path
 ) -> None:
     policies = home / ".interlock/policies"
-    policies.mkdir(parents=True)
-    (policies / "typo.toml").write_text(RULE.format(tool="wirte_file", decision="deny"))
+    put(policies / "typo.toml", RULE.format(tool="wirte_file", decision="deny"))
     done = run(*script(tmp_path, {"text": "Done."}), "-p", "do it", "-o", "json")
     told = "typo.toml:1: there is no tool 'wirte_file'; did you mean 'write_file'?; it never counts here"
     assert any(told in text for text in done.json["warnings"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import Run
+from folders import put
 from patience import until
 from sandboxes import needs_sandbox
 
@@ -43,10 +44,7 @@ def told(home: Path) -> list[str]:
 
 
 def break_bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/bwrap").write_text(
-        "#!/bin/sh\necho 'bwrap: Creating new namespace failed' >&2; exit 1\n"
-    )
+    put(tmp_path / "bin/bwrap", "#!/bin/sh\necho 'bwrap: Creating new namespace failed' >&2; exit 1\n")
     (tmp_path / "bin/bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from commands import Run
+from folders import put
 
 CODE = "def open_garage(door):\n    return door.lift(height=2.5, slowly=True)\n"
 
@@ -13,9 +14,7 @@ CODE = "def open_garage(door):\n    return door.lift(height=2.5, slowly=True)\n"
 def code(tmp_path: Path) -> Path:
     workspace = tmp_path / "work"
     for name in ("src/garage.py", "lib/garage.py", "lib/other.ts"):
-        file = workspace / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(CODE)
+        file = put(workspace / name, CODE)
         os.utime(file, (1_700_000_000, 1_700_000_000))
     return workspace
 

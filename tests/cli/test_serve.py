@@ -14,13 +14,15 @@ import httpx
 import pytest
 import warm
 from databases import IN_POSTGRESQL
+from folders import put
 from patience import HANG_S, until
+from scripted import tools
 
 from interlock.engine.store import Store, state_home
 
 EDIT = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
 REPLIES = [
-    {"text": "I fix it.", "tool_calls": [{"name": "replace", "args": EDIT}]},
+    tools({"name": "replace", "args": EDIT}, text="I fix it."),
     {"text": "Fixed. <script>alert(1)</script>"},
 ]
 
@@ -94,10 +96,8 @@ class Server:
 @pytest.fixture
 def serve(tmp_path: Path) -> Generator[Callable[..., Server]]:
     work, opened = tmp_path / "work", list[Server]()
-    work.mkdir()
-    (work / "calc.py").write_text("def add(a, b):\n    return a - b\n")
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps(REPLIES))
+    put(work / "calc.py", "def add(a, b):\n    return a - b\n")
+    script = put(tmp_path / "script.json", REPLIES)
 
     def start(*flags: str, port: int = 0) -> Server:
         opened.append(Server(work, "-m", f"script:{script}", "--skip-trust", *flags, port=port))
@@ -278,8 +278,7 @@ def test_the_browser_is_opened_with_a_code_that_counts_once(
     serve: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, asked = tmp_path / "browser", tmp_path / "asked"
-    browser.write_text(f'#!/bin/sh\nprintf %s "$1" >{asked}\n')
-    browser.chmod(0o755)
+    put(browser, f'#!/bin/sh\nprintf %s "$1" >{asked}\n')
     monkeypatch.setenv("BROWSER", f"{browser} %s")
     here = serve("--open")
     assert here.http.get("/ok").status_code == 200
@@ -295,7 +294,7 @@ def test_a_run_that_a_terminal_drives_is_left_to_it_and_ten_thousand_runs_are_pa
     serve: Callable[..., Server], tmp_path: Path
 ) -> None:
     here, slow = serve(), tmp_path / "slow.json"
-    slow.write_text(json.dumps([{"text": "Slowly.", "delay_s": 300}]))
+    put(slow, [{"text": "Slowly.", "delay_s": 300}])
     words = ("-p", "wait", "-m", f"script:{slow}", "--skip-trust")
     terminal = warm.Warm(words, cwd=here.work, env=os.environ)
     until(lambda: here.http.get("/api/runs", params={"status": "running"}).json()["total"])

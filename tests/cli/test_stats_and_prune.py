@@ -1,7 +1,6 @@
 """`stats` adds up what runs did; `store prune` deletes ended runs by age and size, and never a parked one."""
 
 import asyncio
-import json
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,13 +9,15 @@ from typing import Any
 import pytest
 from commands import Run
 from databases import changed
+from folders import put
+from scripted import shell, tools
 from starlette.requests import Request
 
 from interlock.cli.web.stats import stats
 from interlock.engine.client import Client
 
-CALL = {"name": "run_shell_command", "args": {"command": "touch a.txt"}}
-ASKS = {"tool_calls": [CALL], "usage": {"input": 1000, "output": 100, "cached": 500}}
+CALL = shell("touch a.txt")
+ASKS = tools(CALL, usage={"input": 1000, "output": 100, "cached": 500})
 ENDS = {"text": "ok", "usage": {"input": 2140, "output": 50}}
 PRICES = {"script": {"input": 1.0, "output": 10.0, "cached": 0.1}}
 COST = (500 * 1 + 500 * 0.1 + 100 * 10 + 2140 * 1 + 50 * 10) / 1e6
@@ -27,9 +28,9 @@ def ended(run: Run, home: Path) -> dict[str, str]:
     """Name → id of runs: approved, rejected, failed and parked."""
     (home / ".interlock").mkdir()
     settings: dict[str, Any] = {"model": {"prices": PRICES, "skipNextSpeakerCheck": True}}
-    (home / ".interlock" / "settings.json").write_text(json.dumps(settings))
-    Path("s.json").write_text(json.dumps([ASKS, ENDS]))
-    Path("f.json").write_text(json.dumps([{"error": {"status": 400}}]))
+    put(home / ".interlock" / "settings.json", settings)
+    put(Path("s.json"), [ASKS, ENDS])
+    put(Path("f.json"), [{"error": {"status": 400}}])
     found: dict[str, str] = {}
     for name, file, decided in (
         ("approved", "s.json", ("--approve", "all")),
@@ -97,8 +98,7 @@ def test_prune_deletes_what_is_old_and_names_the_parked_run_that_it_keeps(
     assert {one["run"] for one in told["runs"]} == {ended["rejected"], ended["failed"]}
     assert told["kept"] == [ended["parked"]]
     assert len(run("runs", "--json").json) == 4, "a dry run deletes nothing"
-    settings = home / ".interlock" / "settings.json"
-    settings.write_text(json.dumps({"store": {"keepDays": 30}}))
+    put(home / ".interlock" / "settings.json", {"store": {"keepDays": 30}})
     assert "2 runs may be deleted" in run("doctor").out
     done = run("store", "prune")
     assert (done.code, f"Kept 1 unfinished run, though old: {ended['parked']}." in done.err) == (0, True)

@@ -1,7 +1,6 @@
 """Faults under a run: store, disk, supervisor, odd files. Each gives one clear line, never "a bug"."""
 
 import errno
-import json
 import os
 import shutil
 import sqlite3
@@ -10,6 +9,8 @@ from typing import Any
 
 import pytest
 from commands import Done, Run
+from folders import put, tree
+from scripted import says, tools
 
 from interlock.engine.store import Store
 from interlock.engine.store.chain import SqlChain
@@ -21,8 +22,8 @@ from interlock.services.transcript import ChainTranscript
 from interlock.state.messages import Message
 
 REPLIES: list[dict[str, Any]] = [
-    {"tool_calls": [{"name": "read_file", "args": {"file_path": "a.txt"}}]},
-    {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo x > made.txt"}}]},
+    says("read_file", file_path="a.txt"),
+    says("run_shell_command", command="echo x > made.txt"),
     {"text": "x" * 9000},
     {"text": "Again."},
 ]
@@ -39,8 +40,7 @@ COMMANDS = (
 @pytest.fixture
 def run(run: Run, tmp_path: Path) -> Run:
     """Runs a command, which must end with one clear line, and an event stream with its result."""
-    (tmp_path / "script.json").write_text(json.dumps(REPLIES))
-    (tmp_path / "work" / "a.txt").write_text("a\n")
+    tree(tmp_path, {"script.json": REPLIES, "work/a.txt": "a\n"})
 
     def call(*arguments: str, stdin: str = "") -> Done:
         done = run(*arguments, stdin=stdin)
@@ -111,7 +111,7 @@ def test_a_store_that_is_deleted_or_replaced_is_noticed_by_the_run(
 ) -> None:
     command = change.format(home / "interlock.db", home)
     call = {"name": "run_shell_command", "args": {"command": command}}
-    (tmp_path / "script.json").write_text(json.dumps([{"tool_calls": [call]}, {"text": "done"}]))
+    put(tmp_path / "script.json", [tools(call), {"text": "done"}])
     done = started(run, tmp_path, "--yolo", "--output-format", "stream-json")
     error = done.events[-1]["error"]
     assert (done.code, error["type"]) == (1, "store")
@@ -152,7 +152,7 @@ def test_files_that_find_no_room_are_named(run: Run, tmp_path: Path, monkeypatch
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/state/outputs/x.json")
 
     monkeypatch.setattr("interlock.services.files.blobs.store_file", full)
-    (tmp_path / "script.json").write_text(json.dumps(REPLIES[2:]))
+    put(tmp_path / "script.json", REPLIES[2:])
     done = started(run, tmp_path, "--output-format", "stream-json")
     assert "No space left to write '/state/outputs/x.json'" in done.events[-1]["error"]["message"]
 
@@ -173,7 +173,7 @@ def test_a_plan_that_was_handed_over_and_not_begun_is_no_damage(run: Run, home: 
 
 def test_a_command_whose_supervisor_was_killed_is_asked_about(run: Run, tmp_path: Path) -> None:
     call = {"name": "run_shell_command", "args": {"command": "echo x >> ../effects; kill -9 $PPID; sleep 60"}}
-    (tmp_path / "script.json").write_text(json.dumps([{"tool_calls": [call]}, {"text": "done"}]))
+    put(tmp_path / "script.json", [tools(call), {"text": "done"}])
     done = started(run, tmp_path, "--yolo", "--output-format", "stream-json")
     assert (done.code, done.events[-1]["pending_approvals"][0]["kind"]) == (75, "outcome")
     assert (tmp_path / "effects").read_text() == "x\n"
@@ -194,8 +194,7 @@ def test_a_command_whose_supervisor_was_killed_is_asked_about(run: Run, tmp_path
 )
 def test_an_odd_agent_file_is_one_line(front: str, tmp_path: Path) -> None:
     folder = tmp_path / ".interlock" / "agents"
-    folder.mkdir(parents=True)
-    (folder / "odd.md").write_text(f"---\ndescription: odd\n{front}\n---\nDo it.\n")
+    put(folder / "odd.md", f"---\ndescription: odd\n{front}\n---\nDo it.\n")
     found, problems = load_agents(tmp_path / "nowhere", tmp_path, trusted=False)
     assert len(problems) == 1 and "odd.md was ignored" in problems[0] and "\n" not in problems[0]
     assert len(problems[0]) < 1000 and "odd" not in found

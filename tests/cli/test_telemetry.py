@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 import warm
+from folders import put
 from patience import HANG_S
+from scripted import says, tools
 from serving import Quiet, serving
 
 grpc = pytest.importorskip("grpc", reason="telemetry needs the extra [otel]")
@@ -30,10 +32,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as tra
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 COMMAND = "echo $TRACEPARENT > told"
 REPLIES = [
-    {
-        "tool_calls": [{"name": "run_shell_command", "args": {"command": COMMAND}}],
-        "usage": {"input": 9, "cached": 4},
-    },
+    tools({"name": "run_shell_command", "args": {"command": COMMAND}}, usage={"input": 9, "cached": 4}),
     {"text": "all done here"},
 ]
 _REQUESTS = {
@@ -133,14 +132,14 @@ def collector(request: pytest.FixtureRequest, set_up: Any) -> Generator[Collecto
 @pytest.fixture
 def set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("PATIENT", "1")
-    (tmp_path / "s.json").write_text(json.dumps(REPLIES))
+    put(tmp_path / "s.json", REPLIES)
 
     def write(**telemetry: Any) -> None:
         file = Path.home() / ".interlock" / "settings.json"
         file.parent.mkdir(exist_ok=True)
         prices = {"script": {"input": 1, "output": 2}}
         settings = {"model": {"prices": prices}, "telemetry": {"enabled": True, **telemetry}}
-        file.write_text(json.dumps(settings))
+        put(file, settings)
 
     return write
 
@@ -270,8 +269,8 @@ def test_what_a_collector_refused_goes_with_the_next_drive(cli: Cli, set_up: Any
 
 def test_a_detected_loop_is_an_event_and_a_figure(cli: Cli, set_up: Any, tmp_path: Path) -> None:
     set_up(outfile=str(tmp_path / "out.jsonl"))
-    call = {"tool_calls": [{"name": "list_directory", "args": {"dir_path": "."}}]}
-    (tmp_path / "s.json").write_text(json.dumps([call] * 12))
+    call = says("list_directory", dir_path=".")
+    put(tmp_path / "s.json", [call] * 12)
     assert cli("-p", "go", "-m", "script:s.json").returncode == 58
     out = tmp_path / "out.jsonl"
     assert (
@@ -281,7 +280,7 @@ def test_a_detected_loop_is_an_event_and_a_figure(cli: Cli, set_up: Any, tmp_pat
 
 
 def test_nothing_is_imported_without_the_setting(tmp_path: Path) -> None:
-    (tmp_path / "s.json").write_text(json.dumps(REPLIES))
+    put(tmp_path / "s.json", REPLIES)
     program = (
         "import sys; from interlock.cli import main; main._is_watched = lambda: True  # come back here\n"
         "sys.argv = ['interlock', '-p', 'go', '-m', 'script:s.json', '-y']; assert main.main() == 0\n"

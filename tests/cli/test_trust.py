@@ -7,10 +7,10 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import Run
+from folders import put, tree
 from patience import HANG_S
 from warm import Warm
 
@@ -21,12 +21,6 @@ SERVERS = {
     "db": {"command": "no-such-server", "args": ["-y", "db"]},
     "web": {"httpUrl": "http://127.0.0.1:9/mcp"},
 }
-
-
-def put(file: Path, content: Any) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content if isinstance(content, str) else json.dumps(content))
-    return file
 
 
 @pytest.fixture
@@ -227,8 +221,7 @@ def test_a_file_that_can_not_be_meant_is_never_written_over(run: Run, home: Path
 def test_the_users_own_files_in_the_home_directory_need_no_trust(
     run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(home / ".gemini/settings.json", {"hooks": HOOK})
-    put(home / ".gemini/.env", "A=1")
+    tree(home, {".gemini/settings.json": {"hooks": HOOK}, ".gemini/.env": "A=1"})
     monkeypatch.chdir(home)
     assert "isn't trusted" not in run(*prompt(tmp_path)).err
     assert "contains nothing that needs trust" in run("trust").out

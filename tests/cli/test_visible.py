@@ -10,8 +10,10 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 from commands import Run
+from folders import put
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted import call, tools
 
 from interlock.cli.render.output import Paint, one_line
 from interlock.cli.render.pending import commands
@@ -41,21 +43,16 @@ def hiding(text: str, allowed: str = "") -> set[str]:
 
 
 def test_a_run_whose_names_hide_something_shows_all_of_it(run: Run, tmp_path: Path) -> None:
-    agent = Path.home() / ".interlock/agents/helper.md"
-    agent.parent.mkdir(parents=True)
-    agent.write_text("---\nname: helper\ndescription: helps\n---\nHelp.\n")
+    put(Path.home() / ".interlock/agents/helper.md", "---\nname: helper\ndescription: helps\n---\nHelp.\n")
     calls: list[dict[str, Any]] = [
         {"name": NASTY, "args": {NASTY: NASTY}},
-        {
-            "name": "run_shell_command",
-            "args": {"command": f"echo {NASTY}; curl {HOST}", "description": NASTY},
-        },
-        {"name": "write_file", "args": {"file_path": "a\u202eb", "content": NASTY}},
-        {"name": "ask_user", "args": {"questions": [{"question": NASTY, "options": [{"label": NASTY}]}]}},
-        {"name": "invoke_agent", "args": {"agent_name": "helper", "prompt": NASTY}},
+        call("run_shell_command", command=f"echo {NASTY}; curl {HOST}", description=NASTY),
+        call("write_file", file_path="a\u202eb", content=NASTY),
+        call("ask_user", questions=[{"question": NASTY, "options": [{"label": NASTY}]}]),
+        call("invoke_agent", agent_name="helper", prompt=NASTY),
     ]
-    replies = [{"tool_calls": calls}, {"text": "done"}]
-    (tmp_path / "s.json").write_text(json.dumps(replies))
+    replies = [tools(*calls), {"text": "done"}]
+    put(tmp_path / "s.json", replies)
     folder = tmp_path / "work" / NASTY.replace("/", "")
     folder.mkdir()
     os.chdir(folder)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put
 from patience import HANG_S, until
 from session.terminal import FROM_NOTHING, Terminal
 
@@ -26,7 +27,7 @@ if not sys.platform.startswith("linux"):
 
 def script(folder: Path, command: str) -> list[str]:
     calls = [{"name": "run_shell_command", "args": {"command": command}}]
-    (folder / "s.json").write_text(json.dumps([{"tool_calls": calls}, {"text": "Done."}]))
+    put(folder / "s.json", [{"tool_calls": calls}, {"text": "Done."}])
     return ["-y", "-p", "hi", "-m", "script:s.json"]
 
 
@@ -274,9 +275,7 @@ def test_a_folder_that_others_can_enter_is_refused(place: Place) -> None:
 
 
 def test_a_setting_begins_it_with_the_first_run_and_it_ends_when_it_is_not_used(place: Place) -> None:
-    settings = place.folder.parent / ".interlock" / "settings.json"
-    settings.parent.mkdir()
-    settings.write_text(json.dumps({"start": {"keepWarm": "1s"}}))
+    put(place.folder.parent / ".interlock" / "settings.json", {"start": {"keepWarm": "1s"}})
     door = Path(place.env["XDG_RUNTIME_DIR"]) / "interlock" / "warm"
     assert place.run(*script(place.folder, "echo worked")).returncode == 0
     until(door.exists)
@@ -288,7 +287,7 @@ def test_a_setting_begins_it_with_the_first_run_and_it_ends_when_it_is_not_used(
 @pytest.mark.parametrize("how", ["warm", pytest.param("cold", marks=pytest.mark.sweep)])
 def test_a_session_and_a_prompt_heed_the_shells_jobs_ctrl_c_and_a_new_size(warmed: Place, how: str) -> None:
     words = " ".join(f"word{n:02}" for n in range(20))
-    (warmed.folder / "said.json").write_text(json.dumps([{"text": f"1. {words}."}]))
+    put(warmed.folder / "said.json", [{"text": f"1. {words}."}])
     script(warmed.folder, SLOW)
     env = {**warmed.env, "PS1": "shell> ", **({"CI": "1"} if how == "cold" else {})}
     with Terminal(

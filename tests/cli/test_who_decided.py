@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from commands import Run
-from scripted import shell
+from folders import put
+from scripted import shell, tools
 
 HOOK = """
 input=$(cat)
@@ -40,14 +41,13 @@ def run(run: Run, tmp_path: Path) -> Run:
         "tools": {"exclude": ["run_shell_command(curl)"], "allowed": ["run_shell_command(echo)"]},
         "model": {"skipNextSpeakerCheck": True},
     }
-    (home / ".interlock").mkdir(parents=True, exist_ok=True)
-    (home / ".interlock" / "settings.json").write_text(json.dumps(settings))
+    put(home / ".interlock" / "settings.json", settings)
     return run
 
 
 def script(tmp_path: Path, *batches: Calls) -> tuple[str, str]:
-    replies = [*({"tool_calls": batch} for batch in batches), {"text": "I am done."}, {"text": "And again."}]
-    (tmp_path / "script.json").write_text(json.dumps(replies))
+    replies = [*(tools(*batch) for batch in batches), {"text": "I am done."}, {"text": "And again."}]
+    put(tmp_path / "script.json", replies)
     return ("-m", f"script:{tmp_path / 'script.json'}")
 
 
@@ -156,8 +156,9 @@ def test_a_success_beside_what_a_rule_refused_makes_up_for_nothing(run: Run, tmp
 
 
 def test_a_persons_no_to_one_of_two_calls_that_only_read_is_a_warning_too(run: Run, tmp_path: Path) -> None:
-    asks = tmp_path / "asks.toml"
-    asks.write_text('[[rule]]\ntoolName = "list_directory"\ndecision = "ask"\npriority = 900\n')
+    asks = put(
+        tmp_path / "asks.toml", '[[rule]]\ntoolName = "list_directory"\ndecision = "ask"\npriority = 900\n'
+    )
     assert run(*script(tmp_path, [READ, READ]), "--policy", str(asks), "-p", "go").code == 75
     done = run("resume", "latest", "--approve", "1", "--reject", "2")
     assert done.code == 0 and "'list_directory' was refused by a person (" in done.err

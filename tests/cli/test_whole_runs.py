@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from commands import Run
 from databases import changed, rows_of
+from folders import put, tree
+from scripted import tools
 
 from interlock.cli.main import main
 from interlock.cli.session.editing import InputHistory, Pastes
@@ -214,7 +216,7 @@ def test_a_resumed_run_names_what_runs_though_an_earlier_process_told_it(run: Ru
     """`echo one` was allowed, so nobody was asked about it; its output comes in another process."""
     commands = ("echo one", "touch x")
     calls = [{"name": "run_shell_command", "args": {"command": c}} for c in commands]
-    (tmp_path / "script.yaml").write_text(json.dumps([{"tool_calls": calls}, {"text": "Done."}]))
+    put(tmp_path / "script.yaml", [tools(*calls), {"text": "Done."}])
     allowed = ("--allowed-tools", "run_shell_command(echo)")
     assert run(*_model(tmp_path), *allowed, "-p", "go").code == 75
     resumed = run("resume", "latest", "--approve", "all")
@@ -232,7 +234,7 @@ def test_what_is_kept_is_its_owners_alone_from_the_first_moment(run: Run, tmp_pa
 
     script = tmp_path / "script.json"
     write = {"name": "write_file", "args": {"file_path": "plan.md", "content": "# Plan"}}
-    script.write_text(json.dumps([{"tool_calls": [write]}, {"text": "Done."}]))
+    put(script, [tools(write), {"text": "Done."}])
     before = os.umask(0)
     try:
         InputHistory(state, tmp_path, Pastes(), str).store_string("what a session is told first")
@@ -263,7 +265,7 @@ def test_a_batch_with_a_call_without_arguments_is_decided_and_goes_on(
 ) -> None:
     write = {"name": "write_file", "args": {"file_path": "a.txt", "content": "one\n"}}
     calls = [{"name": "list_directory"}, {"name": "list_directory", "args": {}}, write]
-    (tmp_path / "script.json").write_text(json.dumps([{"tool_calls": calls}, {"text": "Done."}]))
+    put(tmp_path / "script.json", [tools(*calls), {"text": "Done."}])
     assert run("-m", f"script:{tmp_path / 'script.json'}", "-p", "look and write").code == 75
     codes = {("--approve", "all"): 0, ("--reject", "1"): 56, (): 75}
     done = run("resume", "latest", *decision)
@@ -273,9 +275,7 @@ def test_a_batch_with_a_call_without_arguments_is_decided_and_goes_on(
 def test_a_line_of_a_batch_with_a_bad_workspace_or_model_is_an_error_of_its_own(
     run: Run, tmp_path: Path
 ) -> None:
-    (tmp_path / "broken" / ".gemini").mkdir(parents=True)
-    (tmp_path / "broken" / ".gemini" / "settings.json").write_text("{")
-    (tmp_path / "script.json").write_text(json.dumps([{"text": "Fine."}]))
+    tree(tmp_path, {"broken/.gemini/settings.json": "{", "script.json": [{"text": "Fine."}]})
     own = [
         {"workspace": str(tmp_path / "nowhere")},
         {"workspace": str(tmp_path / "script.json")},
@@ -299,7 +299,7 @@ def test_a_line_of_a_batch_with_a_bad_workspace_or_model_is_an_error_of_its_own(
 
 @pytest.mark.parametrize("shape", ["json", "stream-json"])
 def test_a_run_that_is_stopped_says_so_to_programs(run: Run, tmp_path: Path, shape: str) -> None:
-    (tmp_path / "script.json").write_text(json.dumps([{"text": "Late.", "delay_s": 60}]))
+    put(tmp_path / "script.json", [{"text": "Late.", "delay_s": 60}])
     model = ("-m", f"script:{tmp_path / 'script.json'}")
     done = run("-p", "go", *model, "--timeout", "250ms", "-o", shape)
     result = done.events[-1] if shape == "stream-json" else json.loads(done.out)
@@ -334,7 +334,7 @@ def test_a_command_that_fails_is_marked_and_one_that_a_person_changed_is_named(
 ) -> None:
     """In live output, in `show`, and for programs."""
     calls = [{"name": "run_shell_command", "args": {"command": c}} for c in ("touch x", "touch y")]
-    (tmp_path / "script.yaml").write_text(json.dumps([{"tool_calls": calls}, {"text": "Done."}]))
+    put(tmp_path / "script.yaml", [tools(*calls), {"text": "Done."}])
     assert run(*_model(tmp_path), "-p", "go").code == 75
     done = run(
         "resume", "latest", "--edit", '1={"command": "echo no; false"}', "--edit", '2={"command": "kill $$"}'
@@ -354,7 +354,7 @@ def test_a_command_that_fails_is_marked_and_one_that_a_person_changed_is_named(
     assert "SIGTERM" not in whole
     assert run("show", "latest", "--call", "1", "--json").json["result"]["status"] == "success"
     assert "has no call '7'" in run("show", "latest", "--call", "7").err
-    (tmp_path / "script.yaml").write_text(json.dumps([{"tool_calls": calls[:1]}, {"text": "Done."}]))
+    put(tmp_path / "script.yaml", [tools(*calls[:1]), {"text": "Done."}])
     assert run(*_model(tmp_path), "-p", "go").code == 75
     told = run("resume", "latest", "--edit", '1={"command": "exit 3"}', "-o", "stream-json").events
     (started,) = [line for line in told if line["type"] == "tool_start"]
@@ -378,7 +378,7 @@ def test_debug_shows_where_a_bug_inside_a_run_came_from(
 
 def test_a_run_whose_first_call_waits_says_where_it_is_shown(run: Run) -> None:
     call = {"name": "run_shell_command", "args": {"command": "touch made"}}
-    Path("s.json").write_text(json.dumps([{"tool_calls": [call]}, {"text": "Done."}]))
+    put(Path("s.json"), [tools(call), {"text": "Done."}])
     assert run("-p", "go", "-m", "script:s.json").code == 75
     shown = run("show", "latest", "--calls").out
     assert "has made no calls yet. To see what waits: interlock approvals" in shown

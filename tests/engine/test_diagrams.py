@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
+from folders import put, tree
 from langgraph.graph import END, START
 from typing_extensions import TypedDict
 
@@ -165,8 +166,7 @@ def test_svg_is_drawn_without_an_installed_dot(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("home", ["here", "missing/there"], ids=["kept", "nowhere to keep it"])
 def test_the_compiled_graphviz_is_kept(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "here").mkdir()
-    (tmp_path / "missing").touch()
+    tree(tmp_path, {"here/": "", "missing": ""})
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("HOME", str(tmp_path / home))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
@@ -199,9 +199,7 @@ def test_png_without_its_package_is_one_line_that_says_what_to_do(monkeypatch: p
 
 
 def test_an_installed_dot_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "dot"
-    program.write_text('#!/bin/sh\nread line\necho "$1 $line"\n')
-    program.chmod(0o755)
+    program = put(tmp_path / "dot", '#!/bin/sh\nread line\necho "$1 $line"\n')
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert png(dot(extract(sample().compile()))) == b"-Tpng digraph sample {\n"
     assert svg(dot(extract(sample().compile()))) == b"-Tsvg digraph sample {\n"
@@ -249,8 +247,7 @@ def test_stale_missing_and_orphaned_files_are_named_and_mended(tmp_path: Path) -
     assert len(diagrams.write(folder)) == len(PIPELINES) + len(CHARTS)
     assert diagrams.check(folder) == []
     assert diagrams.write(folder) == []
-    (folder / "turn.mmd").write_text("old")
-    (folder / "gone.mmd").write_text("old")
+    tree(folder, {"turn.mmd": "old", "gone.mmd": "old"})
     (folder / "chart-run.mmd").unlink()
     assert [line.split(". Run")[0].removeprefix(f"{folder}/") for line in diagrams.check(folder)] == [
         "turn.mmd is stale",

@@ -14,8 +14,9 @@ from typing import Any
 
 import places
 import pytest
+from folders import put
 from patience import until
-from scripted import shell
+from scripted import shell, tools
 from stores.make import options as old_options
 from warm import Warm
 
@@ -39,7 +40,7 @@ class Place(places.Place):
     def __init__(self, folder: Path, replies: list[dict[str, Any]]) -> None:
         super().__init__(folder)
         self.home, self.script = folder / "home", folder / "script.json"
-        self.script.write_text(json.dumps(replies))
+        put(self.script, replies)
         self.env = {"PATH": os.environ["PATH"], "HOME": str(folder), "INTERLOCK_HOME": str(self.home)}
         self.model = f"script:{self.script}"
         self.given = self.options(model=self.model)
@@ -61,7 +62,7 @@ class Place(places.Place):
 
 
 def parked(folder: Path, command: str = "echo ran >> ../log") -> tuple[Place, str]:
-    place = Place(folder, [{"tool_calls": [shell(command)]}, {"text": "done"}])
+    place = Place(folder, [tools(shell(command)), {"text": "done"}])
     outcome = run_sync("main", {"prompt": "go"}, options=place.given)
     assert outcome.status == "waiting"
     return place, outcome.run
@@ -70,7 +71,7 @@ def parked(folder: Path, command: str = "echo ran >> ../log") -> tuple[Place, st
 def test_a_decision_given_while_the_driver_is_closing_is_taken_up_by_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Place(tmp_path / "p", [{"tool_calls": [shell("echo ran >> ../log")]}, {"text": "done"}])
+    place = Place(tmp_path / "p", [tools(shell("echo ran >> ../log")), {"text": "done"}])
     close = Drive.close
 
     async def slowly(drive: Drive) -> None:
@@ -86,11 +87,7 @@ def test_a_decision_given_while_the_driver_is_closing_is_taken_up_by_it(
 def test_a_prompt_for_a_run_that_waits_comes_after_its_answer_and_is_never_lost_unseen(
     tmp_path: Path,
 ) -> None:
-    replies = [
-        {"tool_calls": [shell("echo ran >> ../log")]},
-        {"text": "done"},
-        {"text": "two", "expect": "more"},
-    ]
+    replies = [tools(shell("echo ran >> ../log")), {"text": "done"}, {"text": "two", "expect": "more"}]
     place = Place(tmp_path / "p", replies)
     run = run_sync("main", {"prompt": "go"}, options=place.given).run
     outcome = resume_sync(run, prompt="and more", options=place.given)
@@ -109,7 +106,7 @@ def test_a_decision_typed_twice_doesnt_decide_what_was_never_shown(tmp_path: Pat
         seen.append(place.start("resume", run, *decisions).ends()[0])
         return place.told[before:]
 
-    echo = [{"tool_calls": [shell(f"echo {n} >> ../log")]} for n in (1, 2)]
+    echo = [tools(shell(f"echo {n} >> ../log")) for n in (1, 2)]
     place = Place(tmp_path / "p", [*echo, {"text": "done"}])
     run = run_sync("main", {"prompt": "go"}, options=place.given).run
     assert "--approve 2" in typed(place, run, "--approve", "1")
@@ -118,7 +115,7 @@ def test_a_decision_typed_twice_doesnt_decide_what_was_never_shown(tmp_path: Pat
     assert (place.log(), seen) == (["1"], [75, 2])
     hand_in = [{"name": "write_file", "args": {"file_path": "plan.md", "content": "- [ ] b"}}]
     hand_in += [{"name": "exit_plan_mode", "args": {"plan_filename": "plan.md"}}]
-    place = Place(tmp_path / "q", [{"tool_calls": [call]} for call in hand_in] + echo)
+    place = Place(tmp_path / "q", [tools(call) for call in hand_in] + echo)
     run_sync("plan", {"prompt": "go"}, options=place.given)
     assert "--approve 2" in typed(place, "latest", "--approve", "1")
     assert "Request 1 (exit_plan_mode) was approved" in typed(place, "latest", "--approve", "1")
@@ -188,7 +185,7 @@ def test_ctrl_c_while_the_model_answers_asks_again_after_resuming(tmp_path: Path
     next(line for line in process.stdout if '"node": "call_model"' in line or '"node":"call_model"' in line)
     process.send_signal(signal.SIGINT)
     assert process.ends()[0] == 130
-    place.script.write_text(json.dumps([{"text": "again"}]))
+    put(place.script, [{"text": "again"}])
     outcome = resume_sync("latest", options=place.given)
     assert (outcome.status, outcome.output["response"]) == ("done", "again")
 
@@ -206,9 +203,7 @@ def test_ctrl_c_while_the_model_answers_asks_again_after_resuming(tmp_path: Path
 def test_whatever_ends_a_driver_in_a_command_its_outcome_is_asked(
     tmp_path: Path, how: signal.Signals | None, code: int
 ) -> None:
-    place = Place(
-        tmp_path / "p", [{"tool_calls": [shell("echo began >> ../log; sleep 60")]}, {"text": "done"}]
-    )
+    place = Place(tmp_path / "p", [tools(shell("echo began >> ../log; sleep 60")), {"text": "done"}])
     limit = () if how else ("--timeout", "9")
     process = place.start("-y", "-m", place.model, "-p", "go", "-o", "stream-json", *limit)
     until(lambda: place.log() == ["began"])
@@ -244,10 +239,7 @@ def test_a_finished_run_tells_its_end_again(tmp_path: Path) -> None:
 
 def test_the_model_hears_which_background_processes_ended(tmp_path: Path) -> None:
     server = {"name": "run_shell_command", "args": {"command": "sleep 600", "is_background": True}}
-    place = Place(
-        tmp_path / "p",
-        [{"tool_calls": [server]}, {"tool_calls": [shell("echo ran >> ../log")]}, {"text": "done"}],
-    )
+    place = Place(tmp_path / "p", [tools(server), tools(shell("echo ran >> ../log")), {"text": "done"}])
     outcome = run_sync("main", {"prompt": "go"}, options=place.given)
     for _ in range(2):  # one process starts it, the next runs the other command
         decisions = [Decision(p["id"], "proceed_once") for p in outcome.pending]
@@ -268,16 +260,14 @@ def test_a_failed_run_can_be_tried_again(tmp_path: Path) -> None:
     outcome = run_sync("main", {"prompt": "go"}, options=options)
     assert (outcome.status, outcome.exit_code) == ("invalid_stream", 1)
     assert outcome.resume_command
-    place.script.write_text(json.dumps([{"text": ""}] * 4 + [{"text": "at last"}]))
+    put(place.script, [{"text": ""}] * 4 + [{"text": "at last"}])
     outcome = resume_sync("latest", options=options)
     assert (outcome.status, outcome.output["response"]) == ("done", "at last")
 
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize("store", sorted(STORES.glob("*.tar.xz")), ids=lambda file: file.name.split(".")[0])
-def test_runs_of_an_earlier_version_are_gone_on_with(
-    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_of_an_earlier_version_are_gone_on_with(tmp_path: Path, store: Path) -> None:
     """One that waits, one killed during a batch's command, one that is done (`tests/stores/make.py`)."""
     with tarfile.open(store) as files:
         # `filter=` came with Python 3.11.4; earlier versions' default is fine for an archive of ours.

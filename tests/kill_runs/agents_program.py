@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from kill_runs.compare import TreeEnding, conversation, tree_ending
 from kill_runs.harness import Play, ended_well, show
 from kill_runs.scene import RUN, Scene, call, shell
+from scripted import tools
 
 from interlock.engine.read.calls import agents
 from interlock.engine.store.connection import Connection
@@ -28,16 +29,11 @@ _REPORT = {"SummaryOfFindings": "three lines", "ExplorationTrace": ["a.txt"], "R
 _DETECTIVE = {"agent": "codebase_investigator:0.2", "delay_s": 0.03}
 _PAD = call("update_scratchpad", questions=["what is in b.txt?"], findings=["a.txt has three lines"])
 REPLIES: tuple[dict[str, Any], ...] = (
-    {
-        "text": "I send out scouts.",
-        "tool_calls": [
-            *(
-                call("invoke_agent", agent_name="generalist", prompt=f"do {word}")
-                for word in ("alpha", "beta")
-            ),
-            call("codebase_investigator", objective="what is in a.txt?"),
-        ],
-    },
+    tools(
+        *(call("invoke_agent", agent_name="generalist", prompt=f"do {word}") for word in ("alpha", "beta")),
+        call("codebase_investigator", objective="what is in a.txt?"),
+        text="I send out scouts.",
+    ),
     {"text": "All done."},
     *_worker(0, "alpha"),
     *_worker(1, "beta"),

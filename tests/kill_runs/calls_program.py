@@ -13,18 +13,18 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from folders import put
 from kill_runs.compare import Ending, ending
 from kill_runs.harness import Play, show
 from kill_runs.scene import Scene, call
+from scripted import tools
 
 COMMAND = "echo command >> ../effects.log; cat a.txt"
 REPLIES: list[dict[str, Any]] = [
-    {
-        "tool_calls": [
-            call("run_shell_command", command="echo not this"),
-            call("write_file", file_path="new.txt", content="fresh\n"),
-        ]
-    },
+    tools(
+        call("run_shell_command", command="echo not this"),
+        call("write_file", file_path="new.txt", content="fresh\n"),
+    ),
     {"text": "Done."},
 ]
 WORDS = ("command", *(f"{e}-{t}" for e in ("BeforeTool", "AfterTool") for t in ("shell", "write")))
@@ -53,9 +53,10 @@ class HookedScene(Scene):
             leaves = {"type": "command", "name": "leaves a word", "command": word}
             answers = {"type": "command", "command": answer, "idempotent": True}
             hooks[event] = [{"hooks": [answers] if event == "Notification" else [leaves, answers]}]
-        settings = self.folder / "user" / ".gemini" / "settings.json"
-        settings.parent.mkdir(parents=True)
-        settings.write_text(json.dumps({"hooks": hooks, "model": {"skipNextSpeakerCheck": True}}))
+        put(
+            self.folder / "user" / ".gemini" / "settings.json",
+            {"hooks": hooks, "model": {"skipNextSpeakerCheck": True}},
+        )
 
     def expected_effects(self) -> tuple[str, ...]:
         return tuple(sorted(WORDS))

@@ -1,5 +1,5 @@
-"""helpers_program: kills runs that use helper models: at random in a long session with everything, and at every moment
-in one that is summarised and compressed."""
+"""helpers_program: kills runs that use helper models: at random in a long session with everything that a turn does by
+itself, and at every moment in one that is summarised and compressed."""
 
 import json
 import sys
@@ -10,9 +10,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from folders import put
 from kill_runs.compare import Ending, ending
 from kill_runs.harness import Play, show
 from kill_runs.scene import RUN, Scene, call, shell
+from scripted import tools
 
 from interlock.engine import Options
 from interlock.engine.store.checkpoints import state_at
@@ -45,9 +47,9 @@ def speaker(who: str) -> dict[str, Any]:
 
 BUSY = {"error": {"status": 503}}
 COMPRESSED: list[dict[str, Any]] = [
-    {"tool_calls": [call("read_file", file_path="a.txt"), call("list_directory", dir_path=".")]},
-    {"tool_calls": [shell("first", "; seq 1 3000")]},
-    {"tool_calls": [call("read_file", file_path="b.txt")], "usage": {"input": 600_000, "output": 9}},
+    tools(call("read_file", file_path="a.txt"), call("list_directory", dir_path=".")),
+    tools(shell("first", "; seq 1 3000")),
+    tools(call("read_file", file_path="b.txt"), usage={"input": 600_000, "output": 9}),
     BUSY,
     BUSY,
     {"text": "All done."},
@@ -101,7 +103,7 @@ class HelperScene(Scene):
 
     def prepare(self) -> None:
         super().prepare()
-        (self.folder / "second.json").write_text(json.dumps([*TURNS, *HELPERS]))
+        put(self.folder / "second.json", [*TURNS, *HELPERS])
         for n in _BIG:
             (self.folder / "work" / f"big{n}.txt").write_text(f"{n} {'x' * 40}\n" * 1850)
 
@@ -134,8 +136,9 @@ def crossed(scene: Scene) -> dict[str, int]:
 
 
 def whole_ending(scene: Scene) -> Ending:
-    """The ending with the head, which identifies the whole conversation, including what was dropped."""
-    return replace(ending(scene), more={"head": state_at(scene.options.home, RUN)["head"]})
+    """The ending with its output and the head, which identifies the whole conversation, including what was dropped."""
+    output = {k: v for k, v in scene.outcome()["output"].items() if k != "stats"}
+    return replace(ending(scene), more={"output": output, "head": state_at(scene.options.home, RUN)["head"]})
 
 
 if __name__ == "__main__":

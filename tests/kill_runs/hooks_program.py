@@ -4,7 +4,6 @@ Each event has a hook that appends a line to a file, which mustn't run twice unn
 answers, and may.
 """
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from folders import put
 from kill_runs.harness import Play, show
 from kill_runs.scene import Scene
+from scripted import says
 
-LOOK = {"tool_calls": [{"name": "list_directory", "args": {"dir_path": "."}}]}
+LOOK = says("list_directory", dir_path=".")
 REPLIES: list[dict[str, Any]] = [
     LOOK,
     {"text": "Done.", "expect": ""},
@@ -42,9 +43,10 @@ class HookedScene(Scene):
             if event in ANSWERS:
                 chosen.append({"type": "command", "command": ANSWERS[event], "idempotent": True})
             hooks[event] = [{"hooks": chosen}]
-        settings = self.folder / "user" / ".gemini" / "settings.json"
-        settings.parent.mkdir(parents=True)
-        settings.write_text(json.dumps({"hooks": hooks, "model": {"skipNextSpeakerCheck": True}}))
+        put(
+            self.folder / "user" / ".gemini" / "settings.json",
+            {"hooks": hooks, "model": {"skipNextSpeakerCheck": True}},
+        )
 
     def expected_effects(self) -> tuple[str, ...]:
         return tuple(sorted(event for event, times in FIRED.items() for _ in range(times)))

@@ -3,7 +3,6 @@
 The server itself records what it did; each call may have been made only once.
 """
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,19 +10,19 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from folders import put
 from kill_runs.harness import Play, show
 from kill_runs.scene import READ_A, Scene, call
 from mcp_servers.place import SERVER
+from scripted import tools
 
 REPLIES: list[dict[str, Any]] = [
-    {
-        "tool_calls": [
-            call("mcp_odd_note", text="first"),
-            READ_A,
-            call("mcp_odd_quiz", text="second"),
-            call("mcp_odd_picture"),
-        ],
-    },
+    tools(
+        call("mcp_odd_note", text="first"),
+        READ_A,
+        call("mcp_odd_quiz", text="second"),
+        call("mcp_odd_picture"),
+    ),
     {"text": "All done."},
 ]
 
@@ -32,11 +31,10 @@ REPLIES: list[dict[str, Any]] = [
 class ServedScene(Scene):
     def prepare(self) -> None:
         super().prepare()
-        settings = self.folder / "user" / ".interlock" / "settings.json"
-        settings.parent.mkdir(parents=True)
         env = {"ODD_LOG": str(self.folder / "effects.log"), "ODD_TOOLS": "note,quiz,picture"}
         odd = {"command": sys.executable, "args": ["-I", "-S", str(SERVER)], "env": env}
-        settings.write_text(json.dumps({"mcpServers": {"odd": odd}, "model": {"skipNextSpeakerCheck": True}}))
+        own = {"mcpServers": {"odd": odd}, "model": {"skipNextSpeakerCheck": True}}
+        put(self.folder / "user" / ".interlock" / "settings.json", own)
 
     def expected_effects(self) -> tuple[str, ...]:
         return ("first", "second")

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripted import call
+from folders import put
+from scripted import call, tools
 
 from interlock.engine import Options, Outcome
 from interlock.engine.store import reading
@@ -33,13 +34,13 @@ EDITS = [
 ]
 FRESH = call("write_file", file_path="sub/new.txt", content="fresh\r\nlines\r\n")
 REPLIES: Replies = [
-    {"thought": "look around", "text": "I look first.", "tool_calls": [READ_A, READ_B, LIST]},
-    {"text": "Now I edit.", "tool_calls": [*EDITS, shell("first", "; cat a.txt"), READ_A]},
-    {"tool_calls": [FRESH, shell("second"), shell("third"), call("no_such_tool")]},
+    tools(READ_A, READ_B, LIST, thought="look around", text="I look first."),
+    tools(*EDITS, shell("first", "; cat a.txt"), READ_A, text="Now I edit."),
+    tools(FRESH, shell("second"), shell("third"), call("no_such_tool")),
     {"text": "All done."},
 ]
 SHORT: Replies = [
-    {"text": "I read and edit.", "tool_calls": [READ_B, LIST, *EDITS, shell("first", "; cat a.txt")]},
+    tools(READ_B, LIST, *EDITS, shell("first", "; cat a.txt"), text="I read and edit."),
     {"text": "All done."},
 ]
 """Everything from the long one once, for the test that kills at each moment."""
@@ -54,12 +55,10 @@ class Scene:
 
     def prepare(self) -> None:
         work = self.folder / "work"
-        work.mkdir(parents=True)
-        (work / "a.txt").write_text("one\ntwo\nthree\n")
+        put(work / "a.txt", "one\ntwo\nthree\n")
         (work / "b.txt").write_text("b\n")
-        (work / "run.sh").write_text("#!/bin/sh\n")
-        (work / "run.sh").chmod(0o755)
-        (self.folder / "script.json").write_text(json.dumps(self.replies))
+        put(work / "run.sh", "#!/bin/sh\n")
+        put(self.folder / "script.json", self.replies)
 
     @property
     def options(self) -> Options:
@@ -114,7 +113,7 @@ class Scene:
             "output": outcome.output,
         }
         target = self.folder / "outcome.json"
-        target.with_suffix(".tmp").write_text(json.dumps(told))
+        put(target.with_suffix(".tmp"), told)
         target.with_suffix(".tmp").replace(target)
 
     def outcome(self) -> dict[str, Any]:

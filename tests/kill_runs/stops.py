@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put
 from kill_runs import stores
 from kill_runs.scene import call
+from scripted import tools
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.driver.stop import Stop
@@ -88,7 +90,7 @@ SCENES: dict[str, Scene] = {
         "main",
         {"prompt": "go"},
         [
-            {"tool_calls": _WORK},
+            tools(*_WORK),
             {"text": "Next I will read a.txt."},
             {"text": "All done."},
             says("next_speaker", reasoning="so", next_speaker="model"),
@@ -155,8 +157,8 @@ SCENES: dict[str, Scene] = {
         "subagent",
         {"agent": "generalist", "prompt": "look"},
         [
-            {"agent": "generalist:0", "tool_calls": [call("read_file", file_path="a.txt")]},
-            {"agent": "generalist:0", "tool_calls": [_DONE]},
+            tools(call("read_file", file_path="a.txt"), agent="generalist:0"),
+            tools(_DONE, agent="generalist:0"),
         ],
         status="goal",
     ),
@@ -164,8 +166,8 @@ SCENES: dict[str, Scene] = {
         "investigate",
         {"objective": "what is in a.txt?"},
         [
-            {"agent": "codebase_investigator:0", "tool_calls": [call("read_file", file_path="a.txt")]},
-            {"agent": "codebase_investigator:0", "tool_calls": [call("complete_task", report=_REPORT)]},
+            tools(call("read_file", file_path="a.txt"), agent="codebase_investigator:0"),
+            tools(call("complete_task", report=_REPORT), agent="codebase_investigator:0"),
         ],
         status="goal",
     ),
@@ -173,10 +175,10 @@ SCENES: dict[str, Scene] = {
         "plan",
         {"prompt": "go"},
         [
-            {"tool_calls": [call("read_file", file_path="a.txt")]},
-            {"tool_calls": [call("write_file", file_path="plan.md", content=_PLAN)]},
-            {"tool_calls": [call("exit_plan_mode", plan_filename="plan.md")]},
-            {"tool_calls": [_WORK[-1]]},
+            tools(call("read_file", file_path="a.txt")),
+            tools(call("write_file", file_path="plan.md", content=_PLAN)),
+            tools(call("exit_plan_mode", plan_filename="plan.md")),
+            tools(_WORK[-1]),
             {"text": "carried out"},
         ],
     ),
@@ -200,10 +202,9 @@ class Place:
     def __init__(self, folder: Path, scene: Scene) -> None:
         self.folder, self.scene, self.asked, self.stops = folder, scene, 0, 0
         shutil.rmtree(folder, ignore_errors=True)
-        (folder / "work").mkdir(parents=True)
-        (folder / "work" / "a.txt").write_text("one\ntwo\nthree\n")
+        put(folder / "work" / "a.txt", "one\ntwo\nthree\n")
         self.home = placed(folder / "home", stores.empty())
-        (folder / "script.json").write_text(json.dumps(list(scene.replies)))
+        put(folder / "script.json", scene.replies)
 
     @property
     def options(self) -> Options:

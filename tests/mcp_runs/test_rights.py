@@ -1,13 +1,14 @@
 """What a server says changes no permission: rules, trust, and visible texts."""
 
 import asyncio
-import json
 import os
 from typing import Any
 
 import pytest
 from fake_gemini.fake import FakeGemini
+from folders import put
 from mcp_servers.place import SERVER, Place, calls
+from scripted import says
 
 from interlock.engine import Decision, run_sync
 from interlock.engine.client.check import PolicyCheck
@@ -98,7 +99,7 @@ def test_texts_of_a_server_are_shown_visibly_to_models_and_people(
 
 
 def test_what_a_folder_brings_along_counts_once_it_is_trusted(place: Place) -> None:
-    (place.work / ".mcp.json").write_text(json.dumps({"mcpServers": {"odd": place.odd()}}))
+    put(place.work / ".mcp.json", {"mcpServers": {"odd": place.odd()}})
     outcome = place.main(NOTE, OVER)
     assert any(".mcp.json (1 MCP server)" in line for line in outcome.warnings)
     assert place.starts() == []
@@ -116,9 +117,7 @@ def test_roos_file_counts_with_its_own_spelling_and_gives_way_to_settings(place:
         alwaysAllow=["again"],
     )
     (place.work / "sub").mkdir()
-    (roo / "mcp.json").write_text(
-        json.dumps({"mcpServers": {"odd": odd, "bad": {"command": 3}, "off": {"url": "x"}}})
-    )
+    put(roo / "mcp.json", {"mcpServers": {"odd": odd, "bad": {"command": 3}, "off": {"url": "x"}}})
     place.settings(mcpServers={"odd": {"command": "/nowhere", "trust": True}})
     env = {"PATH": os.environ["PATH"], "LOG": str(place.log)}
     looked = calls(("mcp_odd_look", {}))
@@ -138,7 +137,7 @@ def test_secrets_of_servers_reach_no_model(place: Place) -> None:
 
 
 def test_trust_is_in_the_program_that_the_run_began_with(place: Place) -> None:
-    ask = {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo hi > f"}}]}
+    ask = says("run_shell_command", command="echo hi > f")
     place.servers(odd=place.odd(trust=True))
     parked = place.main(ask, NOTE, OVER)
     place.servers(odd=place.odd(trust=True, args=["-I", "-S", str(SERVER), "changed"]))
@@ -170,7 +169,7 @@ def test_a_saved_grant_is_for_this_server_in_this_folder(place: Place) -> None:
 def test_an_approved_call_is_asked_anew_when_the_name_stands_for_another_server(
     place: Place, choice: str
 ) -> None:
-    shell = {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo hi > f"}}]}
+    shell = says("run_shell_command", command="echo hi > f")
     place.servers(odd=place.odd())
     parked = place.main(NOTE, shell, NOTE, OVER)
     place.servers(odd=place.odd(args=OTHER))

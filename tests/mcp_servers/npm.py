@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from folders import put
 
 PACKAGES = (
     "@modelcontextprotocol/server-everything@2026.8.31",
@@ -66,7 +67,5 @@ def _started_by(node: Path, folder: Path) -> Path:
         return made
     made.mkdir()
     for program in (folder / "node_modules" / ".bin").iterdir():
-        script = made / program.name
-        script.write_text(f'#!/bin/sh\nexec {node} {program} "$@"\n')
-        script.chmod(0o755)
+        put(made / program.name, f'#!/bin/sh\nexec {node} {program} "$@"\n')
     return made

@@ -42,6 +42,6 @@ def test_plan_steps_and_open_requests_are_told_and_answered_ones_are_not(tmp_pat
     assert "step2" not in told
 
 
-def test_a_run_that_knows_nothing_says_nothing(tmp_path: Path) -> None:
+def test_a_run_that_knows_nothing_says_nothing() -> None:
     deps = cast(Any, SimpleNamespace(approvals=SimpleNamespace(open_requests=list)))
     assert _outside({}, deps) == []

@@ -106,17 +106,8 @@ def test_what_was_written_reads_the_same(sections: dict[str, str]) -> None:
 
 
 PIECES = [
-    "<",
-    ">",
-    "&",
-    "]]>",
-    "<![CDATA[",
-    "<state_snapshot>",
-    "</state_snapshot>",
-    "<key_knowledge>",
-    "&a;",
-    "x",
-    "\0",
+    *("<", ">", "&", "]]>", "<![CDATA[", "<state_snapshot>", "</state_snapshot>", "<key_knowledge>"),
+    *("&a;", "x", "\0"),
 ]
 
 

@@ -8,28 +8,9 @@ from interlock.services.index.sources import LEAST, MOST, TOLERATED, chunks
 
 LINES = st.sampled_from(
     [
-        *(
-            "",
-            "    ",
-            "# comment",
-            "@decorator",
-            "class A:",
-            "    def f(self):",
-            "def g():",
-            "        return 1",
-        ),
-        *(
-            "x = 1",
-            "    '''doc'''",
-            "}" * 40,
-            "a" * 90,
-            "b" * 1151,
-            "é" * 600,
-            "## Heading",
-            "```",
-            "---",
-            "\tif x:",
-        ),
+        *("", "    ", "# comment", "@decorator", "class A:", "    def f(self):", "def g():"),
+        *("        return 1", "x = 1", "    '''doc'''", "}" * 40, "a" * 90, "b" * 1151, "é" * 600),
+        *("## Heading", "```", "---", "\tif x:"),
     ]
 )
 

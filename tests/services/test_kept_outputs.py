@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from folders import tree
 
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.state.workspace import PathRefused
@@ -12,11 +13,7 @@ from interlock.state.workspace import PathRefused
 def place(tmp_path: Path) -> Path:
     (tmp_path / "work").mkdir()
     outputs = tmp_path / "home" / "outputs"
-    outputs.mkdir(parents=True)
-    (outputs / "a.txt").write_text("whole")
-    (outputs / "chain.json").write_text("{}")
-    (outputs / "deep").mkdir()
-    (outputs / "deep" / "b.txt").write_text("deep")
+    tree(outputs, {"a.txt": "whole", "chain.json": "{}", "deep/b.txt": "deep"})
     (tmp_path / "home" / "secret.txt").write_text("secret")
     (outputs / "link.txt").symlink_to(tmp_path / "home" / "secret.txt")
     return tmp_path

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from folders import tree
 from hypothesis import given
 from hypothesis import strategies as st
 from patience import lines_run
@@ -13,13 +14,6 @@ from interlock.services.context.memory import FILE_LIMIT, TOTAL_LIMIT, load_memo
 from interlock.services.files.workspace import FolderWorkspace
 
 NAMES = ["GEMINI.md", "AGENTS.md"]
-
-
-def put(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    for name, content in files.items():
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def memory(folder: Path, *roots: str) -> list[tuple[str, str]]:
@@ -31,27 +25,27 @@ def memory(folder: Path, *roots: str) -> list[tuple[str, str]]:
 
 def only(folder: Path, files: Mapping[str, str | bytes]) -> str:
     """Text of repo/GEMINI.md, with `files` in a git repository."""
-    put(folder / "repo", {".git/HEAD": "x", **files})
+    tree(folder / "repo", {".git/HEAD": "x", **files})
     [(path, text)] = memory(folder)
     assert path == "repo/GEMINI.md"
     return text
 
 
 def test_global_files_come_first_and_the_nearest_last(tmp_path: Path) -> None:
-    put(tmp_path / "home", {".gemini/GEMINI.md": "1", ".interlock/AGENTS.md": "2"})
-    put(tmp_path, {"GEMINI.md": "above the repository"})
-    put(tmp_path / "repo", {".git": "gitdir: x", "GEMINI.md": "3", "AGENTS.md": "4", "a/b/AGENTS.md": "5"})
-    put(tmp_path / "repo", {"a/GEMINI.md": " \n", "a/b/c/GEMINI.md": "below"})
+    tree(tmp_path / "home", {".gemini/GEMINI.md": "1", ".interlock/AGENTS.md": "2"})
+    tree(tmp_path, {"GEMINI.md": "above the repository"})
+    tree(tmp_path / "repo", {".git": "gitdir: x", "GEMINI.md": "3", "AGENTS.md": "4", "a/b/AGENTS.md": "5"})
+    tree(tmp_path / "repo", {"a/GEMINI.md": " \n", "a/b/c/GEMINI.md": "below"})
     assert [text for _, text in memory(tmp_path, "repo/a/b")] == ["1", "2", "3", "4", "5"]
 
 
 def test_without_a_repository_only_the_directory_itself_counts(tmp_path: Path) -> None:
-    put(tmp_path, {"GEMINI.md": "above", "work/GEMINI.md": "here"})
+    tree(tmp_path, {"GEMINI.md": "above", "work/GEMINI.md": "here"})
     assert memory(tmp_path, "work") == [("work/GEMINI.md", "here")]
 
 
 def test_every_root_counts_and_no_file_twice(tmp_path: Path) -> None:
-    put(
+    tree(
         tmp_path,
         {"repo/.git/HEAD": "x", "repo/GEMINI.md": "r", "repo/a/GEMINI.md": "a", "other/GEMINI.md": "o"},
     )
@@ -60,14 +54,14 @@ def test_every_root_counts_and_no_file_twice(tmp_path: Path) -> None:
 
 
 def test_a_project_can_not_send_a_file_from_elsewhere(tmp_path: Path) -> None:
-    put(tmp_path, {"secret.txt": "hunter2", "repo/.git/HEAD": "x"})
+    tree(tmp_path, {"secret.txt": "hunter2", "repo/.git/HEAD": "x"})
     (tmp_path / "repo/GEMINI.md").symlink_to("../secret.txt")
     assert memory(tmp_path) == [("repo/GEMINI.md", "<!-- not read: outside the project -->")]
 
 
 def test_a_person_may_link_their_own_file(tmp_path: Path) -> None:
-    put(tmp_path, {"dotfiles/mine.md": "@./more.md and @extra.md", "dotfiles/more.md": "MORE"})
-    put(tmp_path / "home", {".gemini/extra.md": "EXTRA", ".gemini/more.md": "beside the link"})
+    tree(tmp_path, {"dotfiles/mine.md": "@./more.md and @extra.md", "dotfiles/more.md": "MORE"})
+    tree(tmp_path / "home", {".gemini/extra.md": "EXTRA", ".gemini/more.md": "beside the link"})
     (tmp_path / "home/.gemini/GEMINI.md").symlink_to(tmp_path / "dotfiles/mine.md")
     [(_, text)] = memory(tmp_path)
     assert "beside the link" in text
@@ -147,8 +141,8 @@ def test_references_of_a_hostile_file_cost_what_its_length_costs(piece: str) -> 
     ],
 )
 def test_what_can_not_be_imported_stays_and_says_why(tmp_path: Path, target: str, reason: str | None) -> None:
-    put(tmp_path, {"secret.txt": "hunter2", "repo/.env": "KEY=1", "repo/docs/.ENV": "KEY=2"})
-    put(tmp_path / "repo", {"docs/a.md": "x", "binary.bin": b"a\0b"})
+    tree(tmp_path, {"secret.txt": "hunter2", "repo/.env": "KEY=1", "repo/docs/.ENV": "KEY=2"})
+    tree(tmp_path / "repo", {"docs/a.md": "x", "binary.bin": b"a\0b"})
     os.mkfifo(tmp_path / "repo/pipe.md")
     for name, leads in {"link.md": "../secret.txt", "innocent.md": ".env", "loop.md": "loop.md"}.items():
         (tmp_path / "repo" / name).symlink_to(leads)
@@ -192,7 +186,7 @@ def test_imports_count_to_the_size_of_their_file(tmp_path: Path) -> None:
 
 def test_all_files_together_have_a_limit(tmp_path: Path) -> None:
     folders = [f"repo{'/d' * n}" for n in range(8)]
-    put(tmp_path, {"repo/.git/HEAD": "x", **{f"{f}/GEMINI.md": "x" * FILE_LIMIT for f in folders}})
+    tree(tmp_path, {"repo/.git/HEAD": "x", **{f"{f}/GEMINI.md": "x" * FILE_LIMIT for f in folders}})
     found = memory(tmp_path, folders[-1])
     assert sum(len(text) for _, text in found) < TOTAL_LIMIT + 2000
     assert found[-1][1].startswith("<!-- not read: the memory files before it hold")
@@ -214,13 +208,13 @@ def test_text_reaches_the_model_without_marks_and_other_line_ends(
 
 
 def test_a_name_that_is_a_folder_is_passed_over(tmp_path: Path) -> None:
-    put(tmp_path, {"repo/GEMINI.md/x": "", "repo/AGENTS.md": "a"})
+    tree(tmp_path, {"repo/GEMINI.md/x": "", "repo/AGENTS.md": "a"})
     assert memory(tmp_path) == [("repo/AGENTS.md", "a")]
 
 
 def test_the_files_on_the_way_to_a_path_are_looked_for_anew_each_time(tmp_path: Path) -> None:
-    put(tmp_path, {"GEMINI.md": "the root's own", "a/b/code.py": "", ".env/x": "", "dist/code.py": ""})
-    put(tmp_path, {".geminiignore": "dist\n", ".env/GEMINI.md": "secret"})
+    tree(tmp_path, {"GEMINI.md": "the root's own", "a/b/code.py": "", ".env/x": "", "dist/code.py": ""})
+    tree(tmp_path, {".geminiignore": "dist\n", ".env/GEMINI.md": "secret"})
     workspace = FolderWorkspace(tmp_path)
 
     def below(path: str) -> list[str]:
@@ -228,10 +222,10 @@ def test_the_files_on_the_way_to_a_path_are_looked_for_anew_each_time(tmp_path: 
         return [file.relative_to(tmp_path).as_posix() for file in found]
 
     assert below("a/b/code.py") == []
-    put(tmp_path, {"a/GEMINI.md": "1", "a/b/AGENTS.md": "2", "dist/GEMINI.md": "ignored"})
+    tree(tmp_path, {"a/GEMINI.md": "1", "a/b/AGENTS.md": "2", "dist/GEMINI.md": "ignored"})
     assert below("a/b/code.py") == below("@a/b/code.py") == ["a/GEMINI.md", "a/b/AGENTS.md"]
     assert below("a/b") == ["a/GEMINI.md", "a/b/AGENTS.md"]
     assert [*below("dist/code.py"), *below(".env/x"), *below("../x"), *below("code.py"), *below("")] == []
-    put(tmp_path, {".geminiignore": "a/GEMINI.md\n"})
+    tree(tmp_path, {".geminiignore": "a/GEMINI.md\n"})
     assert below("a/b/code.py") == ["a/b/AGENTS.md"]
     assert below("dist/code.py") == ["dist/GEMINI.md"]

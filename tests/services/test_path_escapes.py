@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from escapes.desk import SECRET, Desk
+from folders import put, tree
 
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.index.sources import read
@@ -15,27 +16,11 @@ from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 
 NAMED = [
-    *(
-        ".env",
-        ".ENV",
-        ".Env",
-        ".env.",
-        ".env ",
-        ".env::$DATA",
-        "ENV~1",
-        "．ｅｎｖ",
-        ".e\u200cnv",
-        ".en\u2060v",
-    ),
+    *(".env", ".ENV", ".Env", ".env.", ".env ", ".env::$DATA", "ENV~1", "．ｅｎｖ", ".e\u200cnv"),
+    ".en\u2060v",
     *(".git/config", ".Git/config", ".GIT/config", "．git/config", ".g\u200cit/config", ".gi\ufefft/config"),
-    *(
-        "GIT~1/config",
-        ".git /config",
-        ".git./config",
-        ".git\u200e/config",
-        "src/.gIt/config",
-        ".gi\ufe0ft/config",
-    ),
+    *("GIT~1/config", ".git /config", ".git./config", ".git\u200e/config", "src/.gIt/config"),
+    ".gi\ufe0ft/config",
     *("\uff49d_rsa", "ID_RSA", "id_r\u017fa", ".netrc.", "gha-creds-\n.json", ".git\u00ad-credentials"),
 ]
 """Spellings that some file system treats as a private name."""
@@ -133,9 +118,7 @@ def test_no_search_and_no_command_starts_outside(desk: Desk) -> None:
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_private_name_in_any_spelling_stays_closed(desk: Desk, name: str) -> None:
-    path = desk.root / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(f"{SECRET}\n")
+    path = put(desk.root / name, f"{SECRET}\n")
     told = attempts(desk, name)
     assert not any(SECRET in text for text in told.values())
     assert path.read_text() == f"{SECRET}\n"
@@ -144,8 +127,7 @@ def test_a_private_name_in_any_spelling_stays_closed(desk: Desk, name: str) -> N
 
 def test_a_search_finds_nothing_under_a_private_name(desk: Desk) -> None:
     for name in NAMED:
-        (desk.root / name).parent.mkdir(exist_ok=True)
-        (desk.root / name).write_text(f"{SECRET}\n")
+        put(desk.root / name, f"{SECRET}\n")
     (desk.root / "plain").write_text(f"{SECRET}\n")
     found = desk.call("grep_search", pattern=SECRET, no_ignore=True, names_only=True)
     assert found.content.splitlines()[1:] == ["plain"]
@@ -231,8 +213,7 @@ def test_another_name_of_a_private_file_is_closed_too(desk: Desk, private: str, 
 
 def test_files_with_several_names_are_read_as_any(desk: Desk) -> None:
     """Package managers hard-link every file that they install."""
-    (desk.root / ".env").write_text(SECRET)
-    (desk.root / "store").write_text("fine")
+    tree(desk.root, {".env": SECRET, "store": "fine"})
     os.link(desk.root / "store", desk.root / "src" / "installed")
     assert desk.call("read_file", file_path="src/installed").content == "fine"
 
@@ -244,8 +225,7 @@ def replaced_by_a_link(desk: Desk) -> None:
 
 def replaced_by_another(desk: Desk) -> None:
     desk.root.rename(desk.root.with_name("moved"))
-    desk.root.mkdir()
-    (desk.root / "secret.txt").write_text(SECRET)
+    put(desk.root / "secret.txt", SECRET)
 
 
 @pytest.mark.parametrize("replace", [replaced_by_a_link, replaced_by_another])

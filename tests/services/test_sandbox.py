@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put
 from sandboxes import needs_sandbox, sandbox_for
 
 from interlock.services.files.filesystem import OutputFiles
@@ -91,7 +92,7 @@ def test_what_not_everybody_may_read_in_etc_is_hidden(place: Place) -> None:
     assert ended.output.endswith("plain\n") and ":*:" not in ended.output
 
 
-def test_tmp_and_home_are_empty_scratch_that_is_gone_afterwards(place: Place, tmp_path: Path) -> None:
+def test_tmp_and_home_are_empty_scratch_that_is_gone_afterwards(place: Place) -> None:
     assert place.sh(
         "echo 1 > /tmp/interlock-scratch; echo 2 > $HOME/x; cat $TMPDIR/*-scratch $HOME/x"
     ).output == ("1\n2\n")
@@ -101,8 +102,7 @@ def test_tmp_and_home_are_empty_scratch_that_is_gone_afterwards(place: Place, tm
 
 def test_included_and_named_folders_are_there_as_they_were_named(place: Place, tmp_path: Path) -> None:
     for name in ("included", "free", "home/toolchain"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "f").write_text(name)
+        put(tmp_path / name / "f", name)
     command = "cat ../{included,free,home/toolchain}/f; for d in included free home/toolchain; do touch ../$d/new; done"
     ended = place.sh(
         command,
@@ -244,8 +244,7 @@ def test_a_git_file_alone_opens_no_folder(place: Place, tmp_path: Path) -> None:
     assert place.sh(f"ls {tmp_path}/theirs").exit_code == 2
     # The workspace's own git file may name itself, but no other repository.
     ours = place.work / "own/worktrees/w"
-    ours.mkdir(parents=True)
-    (ours / "gitdir").write_text(str(place.work / ".git"))
+    put(ours / "gitdir", str(place.work / ".git"))
     (ours / "commondir").write_text(str(tmp_path / "theirs/.git"))
     (place.work / ".git").write_text(f"gitdir: {ours}\n")
     assert place.sh(f"ls {tmp_path}/theirs").exit_code == 2
@@ -254,8 +253,7 @@ def test_a_git_file_alone_opens_no_folder(place: Place, tmp_path: Path) -> None:
 def test_private_files_of_the_workspace_can_not_be_opened(place: Place) -> None:
     names = [".env", "sub/.env", "sub/deep/id_rsa", ".netrc", "shared.env"]
     for name in names:
-        (place.work / name).parent.mkdir(parents=True, exist_ok=True)
-        (place.work / name).write_text("SECRET")
+        put(place.work / name, "SECRET")
     (place.work / "linked").mkdir()
     (place.work / "linked/.env").symlink_to("../shared.env")
     ended = place.sh(
@@ -316,8 +314,7 @@ def test_agents_of_the_desktop_are_not_reachable(place: Place, tmp_path: Path) -
 
 def test_the_state_directory_is_hidden_also_where_it_lies_in_the_workspace(place: Place) -> None:
     state = place.work.parent / "state"
-    state.mkdir()
-    (state / "interlock.db").write_text("DECISIONS")
+    put(state / "interlock.db", "DECISIONS")
     assert place.sh(f"cat {state}/interlock.db").exit_code == 1
     ended = place.sh(
         f"cat {state}/interlock.db; ls {state}; touch {state}/x",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put
 from sandboxes import needs_sandbox, sandbox_for
 
 from interlock.services.config.settings import load_settings
@@ -24,9 +25,7 @@ def work(tmp_path: Path) -> Path:
 
 def fake(folder: Path, script: str) -> str:
     """A PATH with this `bwrap` first."""
-    folder.mkdir(exist_ok=True)
-    (folder / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
-    (folder / "bwrap").chmod(0o755)
+    put(folder / "bwrap", f"#!/bin/sh\n{script}\n")
     return f"{folder}:{os.environ['PATH']}"
 
 
@@ -138,8 +137,7 @@ def test_what_is_the_kernels_is_not_writable_by_any_setting(work: Path, tmp_path
 def test_settings_and_environment_ask_as_gemini_cli_does(
     tmp_path: Path, env: dict[str, str], text: str, expected: object
 ) -> None:
-    (tmp_path / ".interlock").mkdir()
-    (tmp_path / ".interlock/settings.json").write_text(text or "{}")
+    put(tmp_path / ".interlock/settings.json", text or "{}")
     loaded = load_settings(workspace=tmp_path / "work", home=tmp_path, env=env, overrides={}, trusted=True)
     assert loaded.settings.tools.sandbox == expected
 

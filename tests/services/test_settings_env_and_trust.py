@@ -1,21 +1,15 @@
 """test_settings_env_and_trust: `.env` files beside the environment, and which folders are trusted."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put, tree
 
 from interlock.services.config.formats import load_dotenv
 from interlock.services.trust import is_trusted
 from interlock.state.errors import ConfigError
-
-
-def put(file: Path, text: str) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
-    return file
 
 
 def test_real_variables_win_over_files_and_near_files_over_the_users(tmp_path: Path) -> None:
@@ -29,9 +23,7 @@ def test_real_variables_win_over_files_and_near_files_over_the_users(tmp_path: P
 
 
 def test_the_nearest_file_is_taken_and_the_one_in_gemini_before_its_neighbour(tmp_path: Path) -> None:
-    put(tmp_path / ".env", "A=far\nB=far")
-    put(tmp_path / "work/.env", "A=plain")
-    put(tmp_path / "work/.gemini/.env", "A=gemini")
+    tree(tmp_path, {".env": "A=far\nB=far", "work/.env": "A=plain", "work/.gemini/.env": "A=gemini"})
     found = load_dotenv(start=tmp_path / "work", home=tmp_path / "home", env={}, trusted=True)
     assert found.values == {"A": "gemini"}
 
@@ -59,8 +51,7 @@ def test_values_are_read_as_people_write_them_and_never_expanded(tmp_path: Path)
 
 
 def test_a_folder_named_env_is_no_file_and_bad_bytes_are_a_warning(tmp_path: Path) -> None:
-    (tmp_path / "work/.env").mkdir(parents=True)
-    (tmp_path / ".env").write_bytes(b"A=\xff")
+    tree(tmp_path, {"work/.env/": "", ".env": b"A=\xff"})
     found = load_dotenv(start=tmp_path / "work", home=tmp_path / "home", env={}, trusted=True)
     assert found.values == {}
     assert "not read" in found.warnings[0]
@@ -73,7 +64,7 @@ def test_the_process_environment_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def trust(home: Path, content: Any) -> None:
-    put(home / ".interlock/trusted.json", content if isinstance(content, str) else json.dumps(content))
+    put(home / ".interlock/trusted.json", content)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from folders import put
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -15,9 +16,7 @@ from interlock.state.workspace import PathRefused
 
 def make(root: Path, files: dict[str, str], empty: str = "") -> None:
     for name, text in {**files, **dict.fromkeys(empty.split(), "")}.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        put(root / name, text)
 
 
 def tree(root: Path, files: dict[str, str], empty: str = "") -> FolderWorkspace:

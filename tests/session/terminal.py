@@ -16,6 +16,7 @@ from typing import Any
 
 import pyte
 from patience import HANG_S, until
+from scripted import says, shell, tools
 from warm import Warm
 
 ENTRY = Path(sys.executable).with_name("interlock")
@@ -239,14 +240,7 @@ Replies = list[dict[str, Any]]
 Opens = Callable[..., Terminal]
 
 
-HELD: dict[str, Any] = {
-    "tool_calls": [
-        {
-            "name": "run_shell_command",
-            "args": {"command": "touch began; until [ -e go ]; do sleep 0.05; done"},
-        }
-    ]
-}
+HELD: dict[str, Any] = tools(shell("touch began; until [ -e go ]; do sleep 0.05; done"))
 """A reply that keeps the agent busy, from when `began` exists in its folder until `go` does."""
 
 
@@ -257,4 +251,4 @@ ASKED = "is reading"
 
 def edit(text: str = "new\n", file: str = "notes.txt") -> dict[str, Any]:
     """A reply that asks to write a file."""
-    return {"tool_calls": [{"name": "write_file", "args": {"file_path": file, "content": text}}]}
+    return says("write_file", file_path=file, content=text)

@@ -1,9 +1,9 @@
 """test_beside: what a session gets from elsewhere: servers that need signing in, their prompts, subtasks."""
 
-import json
 import sys
 from pathlib import Path
 
+from folders import put, tree
 from mcp_servers.accounts import BROWSER, Accounts
 from mcp_servers.sdk import Behind
 from scripted import says
@@ -12,12 +12,11 @@ from session.terminal import Opens
 
 def test_one_signs_in_to_a_server_and_sends_a_prompt_of_it(folder: Path, opens: Opens) -> None:
     home = folder.parent
-    (home / "browser.py").write_text(BROWSER)
-    (home / ".interlock").mkdir()
+    tree(home, {"browser.py": BROWSER, ".interlock/": ""})
     env = {"DISPLAY": ":0", "BROWSER": f"{sys.executable} {home / 'browser.py'} %s"}
     with Behind("http", accounts=Accounts()) as server:
         servers = {"sdk": {"httpUrl": server.url, "trust": True}}
-        (home / ".interlock" / "settings.json").write_text(json.dumps({"mcpServers": servers}))
+        put(home / ".interlock" / "settings.json", {"mcpServers": servers})
         replies = [{"text": "Looks well.", "expect": "Review this: x = 1"}]
         with opens(replies, env=env, rows=40) as terminal:
             terminal.waits_for("›")

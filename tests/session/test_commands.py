@@ -4,7 +4,9 @@ import json
 import os
 from pathlib import Path
 
+from folders import put
 from patience import until
+from scripted import says
 from session.terminal import HELD, Opens, Terminal, edit
 
 
@@ -19,8 +21,7 @@ def command(terminal: Terminal, line: str, *shown: str) -> None:
 
 def test_what_there_is_is_listed_and_what_isnt_gets_a_hint(folder: Path, opens: Opens) -> None:
     commands = folder.parent / ".gemini/commands"
-    commands.mkdir(parents=True)
-    (commands / "odd.toml").write_text("prompt = ")
+    put(commands / "odd.toml", "prompt = ")
     with opens([], rows=100) as terminal:
         terminal.waits_for("›")
         command(terminal, "/help", "/model [NAME]", "Show or choose the model", "Shift-Tab", "Edit the line")
@@ -97,8 +98,7 @@ def test_modes_models_and_looks_are_chosen(folder: Path, opens: Opens) -> None:
 
 def test_doctor_says_what_it_finds_also_where_much_is_wrong(folder: Path, opens: Opens) -> None:
     """Nothing waits for a word that only some machines show: here there is no sandbox, and the store is open."""
-    (folder / "bwrap").write_text("#!/bin/sh\necho 'bwrap: no' >&2; exit 1\n")
-    (folder / "bwrap").chmod(0o755)
+    put(folder / "bwrap", "#!/bin/sh\necho 'bwrap: no' >&2; exit 1\n")
     state = folder.parent / "state"
     with opens(
         [{"text": "Hello."}], columns=200, rows=20, env={"PATH": f"{folder}:{os.environ['PATH']}"}
@@ -197,7 +197,7 @@ def test_a_conversation_is_compressed_when_somebody_asks(opens: Opens) -> None:
 
 def test_a_run_that_a_loop_has_ended_goes_on_without_loop_detection(folder: Path, opens: Opens) -> None:
     (folder / "a.txt").write_text("x")
-    again = {"tool_calls": [{"name": "read_file", "args": {"file_path": "a.txt"}}]}
+    again = says("read_file", file_path="a.txt")
     with opens([*[again] * 8, {"text": "Done at last."}], rows=60) as terminal:
         terminal.waits_for("›")
         terminal.type("read it")

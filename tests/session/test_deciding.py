@@ -4,7 +4,9 @@ import time
 from pathlib import Path
 
 import warm
+from folders import put
 from patience import until
+from scripted import says, tools
 from session.terminal import Opens, Terminal, edit
 
 from interlock.engine.read import list_runs
@@ -126,13 +128,13 @@ def test_several_edits_are_decided_as_one_list_and_stopping_stops_them_all(
     folder: Path, opens: Opens
 ) -> None:
     calls = [edit("x\n", f"{n}.txt")["tool_calls"][0] for n in range(10)]
-    with opens([{"tool_calls": calls}, {"text": "All ten."}], rows=40) as terminal:
+    with opens([tools(*calls), {"text": "All ten."}], rows=40) as terminal:
         terminal.say("write ten files", then="[y] yes, once (all 10)")
         terminal.waits_for("10 edits wait for you")
         terminal.press("y", then="All ten.")
     assert len([*folder.glob("*.txt")]) == 10
     others = [edit("y\n", f"{n}.txt")["tool_calls"][0] for n in range(10)]
-    with opens([{"tool_calls": others}, {"text": "Never."}], rows=40) as terminal:
+    with opens([tools(*others), {"text": "Never."}], rows=40) as terminal:
         terminal.say("write ten others", then="[i] one by one")
         terminal.press("i", then="1 of 10")
         terminal.waits_for("[c] stop the run")
@@ -181,7 +183,7 @@ def test_a_diff_has_colours_and_line_numbers_marks_words_and_fits_the_width(
 
 def test_every_request_of_a_batch_is_asked_and_what_is_left_keeps_waiting(folder: Path, opens: Opens) -> None:
     calls = [edit("1\n", "one.txt")["tool_calls"][0], edit("2\n", "two.txt")["tool_calls"][0]]
-    with opens([{"tool_calls": calls}, {"text": "Both."}]) as terminal:
+    with opens([tools(*calls), {"text": "Both."}]) as terminal:
         terminal.say("write two files", then="[i] one by one")
         terminal.press("i", then="1 of 2")
         terminal.waits_for("[y] yes")
@@ -212,7 +214,7 @@ def test_a_question_is_answered_by_a_number_or_in_words_and_each_of_several_belo
     options = [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}]
     one = [{"question": "Which colour?", "header": "Colour", "type": "choice", "options": options}]
     two = [{"question": f"Which {what}?", "header": what, "type": "text"} for what in ("size", "name")]
-    asks = [{"tool_calls": [{"name": "ask_user", "args": {"questions": asked}}]} for asked in (one, two)]
+    asks = [says("ask_user", questions=asked) for asked in (one, two)]
     with opens(
         [asks[0], {**asks[1], "expect": "blue"}, {"text": "So be it.", "expect": "large(.|\n)*Otto"}]
     ) as terminal:
@@ -230,12 +232,7 @@ def test_what_a_sub_agent_wants_is_asked_in_its_name(folder: Path, opens: Opens)
     call = {"name": "invoke_agent", "args": {"agent_name": "generalist", "prompt": "Write notes.txt"}}
     done = {"name": "complete_task", "args": {"result": "written"}}
     agent = {"agent": "generalist:0.0"}
-    replies = [
-        {"tool_calls": [call]},
-        {**agent, **edit()},
-        {**agent, "tool_calls": [done]},
-        {"text": "Well done."},
-    ]
+    replies = [tools(call), {**agent, **edit()}, {**agent, "tool_calls": [done]}, {"text": "Well done."}]
     with opens(replies, rows=40) as terminal:
         terminal.say("have it written", then="(sub-agent generalist:0.0)")
         terminal.waits_for("[l] later")
@@ -257,9 +254,7 @@ def test_what_is_being_typed_when_a_question_comes_is_no_answer_to_it(folder: Pa
 
 
 def test_the_editor_changes_what_will_run(folder: Path, opens: Opens, tmp_path: Path) -> None:
-    editor = tmp_path / "editor.sh"
-    editor.write_text('#!/bin/sh\nsed -i "s/new/changed/" "$1"\n')
-    editor.chmod(0o755)
+    editor = put(tmp_path / "editor.sh", '#!/bin/sh\nsed -i "s/new/changed/" "$1"\n')
     with opens([edit(), {"text": "Written."}], env={"EDITOR": str(editor)}) as terminal:
         terminal.say("write it", then="[e] edit")
         terminal.press("e", then="Written.")

@@ -13,6 +13,7 @@ import pytest
 from commands import execute
 from fake_gemini.fake import FakeGemini
 from fake_gemini.handler import Handler
+from folders import put, tree
 from serving import Quiet, serving
 from session.terminal import FROM_NOTHING, Terminal
 from typing_extensions import override
@@ -85,16 +86,14 @@ def stored(folder: Path) -> list[str]:
 def no_package(folder: Path) -> Path:
     """A folder where `langchain_openai` is found when looked for; these tests don't use it."""
     package = folder.parent / "packages" / "langchain_openai"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("")
+    put(package / "__init__.py", "")
     return package.parent
 
 
 def test_a_key_is_tried_stored_for_its_owner_alone_and_the_session_opens(
     folder: Path, gemini: FakeGemini
 ) -> None:
-    (folder.parent / ".gemini").mkdir()
-    (folder.parent / ".gemini" / ".env").write_text("# mine\nGEMINI_API_KEY=\nOTHER=kept")
+    put(folder.parent / ".gemini" / ".env", "# mine\nGEMINI_API_KEY=\nOTHER=kept")
     env = {"GOOGLE_GEMINI_BASE_URL": gemini.url}
     with Terminal(folder, env=env) as terminal:
         terminal.waits_for("Which one? [1]")
@@ -236,10 +235,9 @@ def test_nobody_is_asked_without_a_terminal_or_where_a_model_is_named(folder: Pa
     done = execute(folder, "what is this")
     assert done.returncode == 41
     assert "Welcome" not in done.stdout + done.stderr
-    (folder.parent / "replies.json").write_text("[]")
-    (folder.parent / ".interlock").mkdir()
+    tree(folder.parent, {"replies.json": "[]", ".interlock/": ""})
     settings = {"model": {"name": f"script:{folder.parent}/replies.json"}}
-    (folder.parent / ".interlock" / "settings.json").write_text(json.dumps(settings))
+    put(folder.parent / ".interlock" / "settings.json", settings)
     with Terminal(folder) as terminal:
         terminal.waits_for("›")
         assert "Welcome" not in "\n".join(terminal.screen)

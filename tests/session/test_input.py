@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from folders import put, tree
 from hypothesis import given
 from hypothesis import strategies as st
 from prompt_toolkit.completion import CompleteEvent
@@ -32,12 +33,8 @@ def completer(tmp_path_factory: pytest.TempPathFactory) -> SessionCompleter:
         "a b/c",
     ]
     for name in names:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text("x")
-    (root / ".git").mkdir()
-    (root / ".gitignore").write_text("build/\n")
-    (root / "build").mkdir()
-    (root / "build/out.py").write_text("x")
+        put(root / name, "x")
+    tree(root, {".git/": "", ".gitignore": "build/\n", "build/out.py": "x"})
     (root / "out").symlink_to(root.parent)
     return SessionCompleter(lambda _: COMMANDS, Files(lambda: FolderWorkspace(root)))
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from patience import until
+from scripted import call, says, tools
 from session.terminal import HELD, Opens, Terminal, edit
 from warm import Warm
 
@@ -12,8 +13,8 @@ from warm import Warm
 def test_a_plan_is_reviewed_and_carried_out(opens: Opens) -> None:
     plan = {"file_path": "plan.md", "content": "# Plan\n\n1. do it\n"}
     replies = [
-        {"tool_calls": [{"name": "write_file", "args": plan}]},
-        {"tool_calls": [{"name": "exit_plan_mode", "args": {"plan_filename": "plan.md"}}]},
+        tools({"name": "write_file", "args": plan}),
+        says("exit_plan_mode", plan_filename="plan.md"),
         {"text": "Carried out."},
     ]
     with opens(replies, "--approval-mode", "plan") as terminal:
@@ -27,8 +28,8 @@ def test_always_for_a_plan_ends_with_it_and_the_mode_is_what_the_footer_says(
     folder: Path, opens: Opens
 ) -> None:
     replies = [
-        {"tool_calls": [{"name": "write_file", "args": {"file_path": "plan.md", "content": "1. do it\n"}}]},
-        {"tool_calls": [{"name": "exit_plan_mode", "args": {"plan_filename": "plan.md"}}]},
+        says("write_file", file_path="plan.md", content="1. do it\n"),
+        says("exit_plan_mode", plan_filename="plan.md"),
         edit(),
         {"text": "Carried out."},
         edit(file="later.txt"),
@@ -48,11 +49,8 @@ def test_always_for_a_plan_ends_with_it_and_the_mode_is_what_the_footer_says(
 
 
 def test_a_mode_of_work_makes_it_a_task_whose_result_is_accepted(folder: Path, opens: Opens) -> None:
-    write = {"name": "write_to_file", "args": {"path": "a.txt", "content": "x\n", "line_count": 1}}
-    replies = [
-        {"tool_calls": [write]},
-        {"tool_calls": [{"name": "attempt_completion", "args": {"result": "All done here."}}]},
-    ]
+    write = call("write_to_file", path="a.txt", content="x\n", line_count=1)
+    replies = [tools(write), says("attempt_completion", result="All done here.")]
     with opens(replies, "--mode", "code") as terminal:
         terminal.say("write a file", then="[y] yes")
         terminal.press("y", then="All done here.")
@@ -80,8 +78,7 @@ def test_a_run_that_another_process_drives_is_followed_and_then_gone_on_with(ope
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
-    [("gemini-2.5-pro", "GEMINI_API_KEY"), ("nothing:x", "No provider 'nothing'")],
+    ("model", "said"), [("gemini-2.5-pro", "GEMINI_API_KEY"), ("nothing:x", "No provider 'nothing'")]
 )
 def test_a_model_that_cannot_be_asked_is_one_line(folder: Path, model: str, said: str) -> None:
     with Terminal(folder, "-m", model) as terminal:

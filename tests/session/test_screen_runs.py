@@ -1,13 +1,13 @@
 """What the screen shows for the events of real runs."""
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from folders import put
 from places import Place
-from scripted import call
+from scripted import call, says, tools
 
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.theme import THEMES
@@ -23,7 +23,7 @@ CODE = "def add(a, b):\n    return a - b\n"
 def ran(folder: Path, replies: Sequence[dict[str, Any]]) -> tuple[list[Event], Outcome]:
     place, events = Place(folder), list[Event]()
     (place.work / "calc.py").write_text(CODE)
-    (folder / "replies.json").write_text(json.dumps(replies))
+    put(folder / "replies.json", replies)
     given = place.options(model=f"script:{folder / 'replies.json'}", skip_trust=True, approval_mode="yolo")
     return events, run_sync("main", {"prompt": "Fix it"}, options=given, renderers=[events.append])
 
@@ -54,10 +54,10 @@ def test_a_run_from_its_thought_to_its_answer(tmp_path: Path) -> None:
     change = {"old_string": "a - b", "new_string": "a + b", "instruction": "x"}
     replies = [
         {**said, "tool_calls": look},
-        {"tool_calls": [call("replace", file_path="calc.py", **change)]},
-        {"tool_calls": [call("run_shell_command", command="seq 1 20; false")]},
-        {"tool_calls": [call("read_file", file_path="gone.py")]},
-        {"tool_calls": [todos("completed", "completed")]},
+        says("replace", file_path="calc.py", **change),
+        says("run_shell_command", command="seq 1 20; false"),
+        says("read_file", file_path="gone.py"),
+        tools(todos("completed", "completed")),
         {"text": "It **added** wrongly.\n\n- fixed\n- tested"},
     ]
     events, _ = ran(tmp_path, replies)
@@ -95,7 +95,7 @@ def test_a_sub_agent_is_one_line_while_it_works_and_one_when_it_is_over(tmp_path
     events, _ = ran(
         tmp_path,
         [
-            {"tool_calls": [call("invoke_agent", agent_name="generalist", prompt="Write new.py")]},
+            says("invoke_agent", agent_name="generalist", prompt="Write new.py"),
             {**agent, "tool_calls": [look, edit]},
             {**agent, "tool_calls": [call("complete_task", result="written")]},
             {"text": "Done."},

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from commands import execute
+from folders import put
 from local_server import Local, delta
 from session.terminal import Terminal
 
@@ -47,9 +48,7 @@ def test_a_session_shows_how_far_a_slow_server_has_read_and_says_which_limit_it_
     folder: Path, local: Local
 ) -> None:
     local.is_llama()
-    settings = folder.parent / ".interlock/settings.json"
-    settings.parent.mkdir()
-    settings.write_text('{"models": {"openai:qwen": {"firstTokenTimeout": 2}}}')
+    put(folder.parent / ".interlock/settings.json", '{"models": {"openai:qwen": {"firstTokenTimeout": 2}}}')
     go = threading.Event()
 
     def reads(answers: bool) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """The same journeys in tmux, a terminal that people use, with its own reflow, scrollback and window sizes."""
 
-import json
 import shutil
 import subprocess
 import time
@@ -8,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from folders import put
 from patience import until
+from scripted import shell, tools
 from session.terminal import ENTRY, edit
 from tmuxes import Tmux
 
@@ -39,10 +40,11 @@ def tmux(folder: Path) -> Iterator[Session]:
 
 
 def test_a_first_session_to_an_approved_edit_a_long_output_and_out_of_it(tmux: Session) -> None:
-    lines = {"name": "run_shell_command", "args": {"command": "seq 1 10000"}}
-    replies = [edit(), {"text": f"Written. {WIDE}"}, {"tool_calls": [lines]}, {"text": "All 10,000."}]
-    script = tmux.folder.parent / "replies.json"
-    script.write_text(json.dumps([*replies, {"text": "late", "delay_s": 60}, {"text": "never"}]))
+    lines = shell("seq 1 10000")
+    replies = [edit(), {"text": f"Written. {WIDE}"}, tools(lines), {"text": "All 10,000."}]
+    script = put(
+        tmux.folder.parent / "replies.json", [*replies, {"text": "late", "delay_s": 60}, {"text": "never"}]
+    )
     tmux.begins("-m", f"script:{script}", "--allowed-tools", "run_shell_command(seq)")
     tmux.says("write notes.txt")
     tmux.waits_for("[y] yes")
@@ -64,13 +66,8 @@ def test_a_first_session_to_an_approved_edit_a_long_output_and_out_of_it(tmux: S
 
 
 def test_a_window_that_is_closed_while_an_answer_streams_and_is_resized_loses_nothing(tmux: Session) -> None:
-    stream = {
-        "text": "\n\n".join(f"paragraph {n} of it" for n in range(40)),
-        "chunks": 200,
-        "delay_s": 6,
-    }
-    script = tmux.folder.parent / "replies.json"
-    script.write_text(json.dumps([{"text": "First answer."}, stream]))
+    stream = {"text": "\n\n".join(f"paragraph {n} of it" for n in range(40)), "chunks": 200, "delay_s": 6}
+    script = put(tmux.folder.parent / "replies.json", [{"text": "First answer."}, stream])
     tmux.begins("-m", f"script:{script}")
     tmux.says("one")
     tmux.waits_for("First answer.")

@@ -3,7 +3,9 @@
 import time
 from pathlib import Path
 
+from folders import put, tree
 from patience import until
+from scripted import shell, tools
 from session.terminal import FROM_NOTHING, Opens
 
 from interlock.engine.read import list_runs
@@ -22,11 +24,8 @@ def sent(folder: Path) -> list[str]:
 def test_what_is_pasted_typed_in_lines_completed_or_edited_is_sent_as_it_stands(
     folder: Path, opens: Opens
 ) -> None:
-    editor = folder.parent / "editor"
-    editor.write_text("#!/bin/sh\nprintf ' and more\\nfrom there' >> \"$1\"\n")
-    editor.chmod(0o700)
-    (folder / "src/deep").mkdir(parents=True)
-    (folder / "src/deep/my notes.txt").write_text("secret of the notes")
+    editor = put(folder.parent / "editor", "#!/bin/sh\nprintf ' and more\\nfrom there' >> \"$1\"\n")
+    put(folder / "src/deep/my notes.txt", "secret of the notes")
     text = "\n".join(f"line {n} ünïcode 語" for n in range(5_000))
     with opens([{"text": f"Answer {n}."} for n in range(5)], env={"EDITOR": str(editor)}) as terminal:
         terminal.waits_for("›")
@@ -95,11 +94,12 @@ def test_a_users_commands_skills_and_a_unique_beginning_are_called_by_a_slash(
     folder: Path, opens: Opens
 ) -> None:
     own = folder.parent / ".interlock"
-    (own / "commands/git").mkdir(parents=True)
-    (own / "commands/git/told.toml").write_text('description = "Say it"\nprompt = "Told: {{args}}"')
-    (own / "skills/weaving").mkdir(parents=True)
-    (own / "skills/weaving/SKILL.md").write_text(
-        "---\nname: weaving\ndescription: How to weave.\n---\nWeave.\n"
+    tree(
+        own,
+        {
+            "commands/git/told.toml": 'description = "Say it"\nprompt = "Told: {{args}}"',
+            "skills/weaving/SKILL.md": "---\nname: weaving\ndescription: How to weave.\n---\nWeave.\n",
+        },
     )
     with opens([{"text": "One."}, {"text": "Two."}], rows=60) as terminal:
         terminal.waits_for("›")
@@ -129,7 +129,7 @@ def test_what_is_typed_before_the_prompt_stands_is_sent_in_its_turn(folder: Path
 
 
 def test_escape_stops_what_is_under_way_and_twice_clears_the_line(opens: Opens) -> None:
-    replies = [{"tool_calls": [{"name": "run_shell_command", "args": {"command": "sleep 60"}}]}]
+    replies = [tools(shell("sleep 60"))]
     with opens(replies, "--yolo") as terminal:
         terminal.say("sleep long", then="● ")
         terminal.press("escape", then="It stopped midway")

@@ -5,17 +5,13 @@ import os
 import re
 from pathlib import Path
 
+from folders import put
 from patience import until
+from scripted import shell, tools
 from session.terminal import Opens, Terminal, edit
 
-MADE = {
-    "name": "run_shell_command",
-    "args": {"command": "mkdir -p __pycache__; echo > __pycache__/m.pyc; sleep 0.1"},
-}
-SLOW = {
-    "name": "run_shell_command",
-    "args": {"command": "touch began; until [ -e go ]; do sleep 0.05; done"},
-}
+MADE = shell("mkdir -p __pycache__; echo > __pycache__/m.pyc; sleep 0.1")
+SLOW = shell("touch began; until [ -e go ]; do sleep 0.05; done")
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -30,7 +26,7 @@ def sent(terminal: Terminal, line: str, *shown: str) -> None:
 
 def test_an_undo_is_known_to_the_model_and_to_the_next_session(folder: Path, opens: Opens) -> None:
     told = r"(?s)took back changes.*undid write_file notes.txt: D notes.txt"
-    replies = [edit(), {"tool_calls": [MADE]}, {"text": "Both."}, {"expect": told, "text": "I know."}]
+    replies = [edit(), tools(MADE), {"text": "Both."}, {"expect": told, "text": "I know."}]
     with opens(replies, "-y") as terminal:
         terminal.say("write it", then="Both.")
         sent(terminal, "/undo", "Undoing the last change (write_file", "D notes.txt")
@@ -44,16 +40,11 @@ def test_an_undo_is_known_to_the_model_and_to_the_next_session(folder: Path, ope
 
 
 def test_the_footer_tells_what_runs_and_how_far_a_first_answer_has_come(folder: Path, opens: Opens) -> None:
-    replies = [
-        {"tool_calls": [SLOW], "delay_s": 0.5, "usage": {"input": 9_000, "output": 10}},
-        {"text": "Done."},
-    ]
-    (folder / ".git").mkdir()
-    (folder / ".git/HEAD").write_text("ref: refs/heads/topic\n")
-    rules = folder.parent / ".interlock/policies/mine.toml"
-    rules.parent.mkdir(parents=True)
-    rules.write_text(
-        '[[rule]]\ntoolName = "run_shell_command"\ncommandRegex = ".*"\ndecision = "allow"\npriority = 900\n'
+    replies = [tools(SLOW, delay_s=0.5, usage={"input": 9_000, "output": 10}), {"text": "Done."}]
+    put(folder / ".git/HEAD", "ref: refs/heads/topic\n")
+    put(
+        folder.parent / ".interlock/policies/mine.toml",
+        '[[rule]]\ntoolName = "run_shell_command"\ncommandRegex = ".*"\ndecision = "allow"\npriority = 900\n',
     )
     with opens(replies, columns=110) as terminal:
         terminal.say("wait", then="is reading")
@@ -64,9 +55,9 @@ def test_the_footer_tells_what_runs_and_how_far_a_first_answer_has_come(folder: 
 
 
 def test_keys_and_servers_are_seen_tested_and_removed_here(folder: Path, opens: Opens) -> None:
-    own = folder.parent / ".gemini/.env"
-    own.parent.mkdir()
-    own.write_text("GROQ_API_KEY='gsk-abcd'\nOPENAI_BASE_URL='http://127.0.0.1:9/v1'\n")
+    own = put(
+        folder.parent / ".gemini/.env", "GROQ_API_KEY='gsk-abcd'\nOPENAI_BASE_URL='http://127.0.0.1:9/v1'\n"
+    )
     with opens([], rows=40) as terminal:
         terminal.waits_for("›")
         sent(terminal, "/auth", "…abcd", "GROQ_API_KEY in ~/.gemini/.env")
@@ -86,8 +77,7 @@ def test_context_editor_search_and_images(folder: Path, opens: Opens) -> None:
         "wl-paste": f"cat {folder.parent}/clip.png",
         "edits": 'echo "from the editor" > "$1"',
     }.items():
-        (programs / name).write_text(f"#!/bin/sh\n{line}\n")
-        (programs / name).chmod(0o755)
+        put(programs / name, f"#!/bin/sh\n{line}\n")
     env = {"PATH": f"{programs}:{os.environ['PATH']}", "EDITOR": str(programs / "edits")}
     replies = [{"text": "The needle is here."}, {"text": "I see it."}]
     with opens(replies, env=env, rows=40) as terminal:

@@ -20,6 +20,7 @@ import pytest
 from agent_runs.stage import Stage, approve, call
 from patience import until
 from pydantic import ValidationError
+from scripted import tools
 from serving import Quiet, serving
 
 from interlock.services.files.workspace import FolderWorkspace
@@ -152,12 +153,10 @@ def test_a_browser_that_ends_in_between_is_told_and_launched_anew(context: ToolC
 
 
 @needs_browser
-def test_in_the_task_loop_it_asks_and_the_model_sees_the_page(
-    tmp_path: Path, site: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_the_task_loop_it_asks_and_the_model_sees_the_page(tmp_path: Path, site: Any) -> None:
     launch = call("browser_action", action="launch", url=f"{site.url}/")
     done = call("attempt_completion", result="seen")
-    stage = Stage(tmp_path, [{"tool_calls": [launch]}, {"tool_calls": [done], "expect": "Title: Start"}])
+    stage = Stage(tmp_path, [tools(launch), tools(done, expect="Title: Start")])
     outcome = stage.run("task", {"prompt": "look", "mode": "code"})
     assert [p["tool_name"] for p in outcome.pending] == ["browser_action"]
     assert "PRIVATE ADDRESS" in outcome.pending[0]["preview"]

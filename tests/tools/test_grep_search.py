@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put
 from patience import HANG_S
 from pydantic import ValidationError
 from tool_calls import Calls
@@ -178,8 +179,7 @@ def test_what_may_not_be_searched_is_an_error(grep: Grep, args: dict[str, Any], 
 
 def test_included_directories_are_searched(grep: Grep, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    other.mkdir()
-    (other / "x.txt").write_text("needle there\n")
+    put(other / "x.txt", "needle there\n")
     grep.context = replace(grep.context, workspace=FolderWorkspace(grep.folder, (other,)))
     text = grep.text("needle", dir_path=str(other))
     assert "1:needle there" in text and str(other / "x.txt") in text
@@ -239,7 +239,7 @@ def test_without_ripgrep_a_search_is_one_clear_error(grep: Grep, monkeypatch: py
     assert "install ripgrep" in grep.failed("not_started", pattern="needle")
 
 
-def test_more_than_can_be_shown_ends_the_search_early(grep: Grep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_can_be_shown_ends_the_search_early(grep: Grep) -> None:
     grep.write({f"big/{n:02}.txt": "needle " + "z" * 1900 + "\n" * 3 for n in range(40)})
     result = grep("needle z", dir_path="big", total_max_matches=1000)
     assert "cut after 40000 characters" in result.content

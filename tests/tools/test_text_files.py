@@ -8,7 +8,6 @@ from interlock.tools._content import TextFile, decode, lines_of
 from interlock.tools._diff import unified_diff
 from interlock.tools.matcher.edit import nearest_text
 
-MARKS = {"utf-8": b"", "utf-8-sig": b"\xef\xbb\xbf", "utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
 ENCODINGS = st.sampled_from(
     [("utf-8", b""), ("utf-8", b"\xef\xbb\xbf"), ("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff")]
 )

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put, tree
+from scripted import call, tools
 from travel.conftest import Desk
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
@@ -42,7 +44,7 @@ PLAN = [
     calls(("write_file", {"file_path": "plan.md", "content": "# Plan\n1. test f\n"})),
     calls(("exit_plan_mode", {"plan_filename": "plan.md"})),
 ]
-FOUND = {"agent": f"{AGENT}:0.0", "tool_calls": [{"name": "complete_task", "args": {"report": REPORT}}]}
+FOUND = tools(call("complete_task", report=REPORT), agent=f"{AGENT}:0.0")
 
 RUNS: list[tuple[str, dict[str, Any], Replies]] = [
     ("main", {"prompt": "Look at @a.py"}, [calls(READ, WRITE, SHELL), *DONE]),
@@ -111,13 +113,9 @@ RUNS: list[tuple[str, dict[str, Any], Replies]] = [
     (
         "subagent",
         {"agent": AGENT, "prompt": "f"},
-        [{"agent": f"{AGENT}:0", "tool_calls": [{"name": "complete_task", "args": {"report": REPORT}}]}],
+        [tools(call("complete_task", report=REPORT), agent=f"{AGENT}:0")],
     ),
-    (
-        "investigate",
-        {"objective": "f"},
-        [{"agent": f"{AGENT}:0", "tool_calls": [{"name": "complete_task", "args": {"report": REPORT}}]}],
-    ),
+    ("investigate", {"objective": "f"}, [tools(call("complete_task", report=REPORT), agent=f"{AGENT}:0")]),
     ("init", {}, [calls(("write_file", {"file_path": "GEMINI.md", "content": "# a\n"})), *DONE]),
 ]
 
@@ -156,9 +154,7 @@ def test_a_run_with_hooks_replays_without_them(desk: Desk) -> None:
     log = desk.folder / "log"
     events = ("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd")
     hooks = {e: [{"hooks": [{"command": HOOK.format(log=shlex.quote(str(log)))}]}] for e in events}
-    settings = Path.home() / ".interlock" / "settings.json"
-    settings.parent.mkdir()
-    settings.write_text(json.dumps({"hooks": hooks}))
+    put(Path.home() / ".interlock" / "settings.json", {"hooks": hooks})
     outcome = ended(desk, "main", {"prompt": "go"}, [calls(READ, WRITE), *DONE])
     fired = log.read_text()
     assert all(event in fired for event in events)
@@ -168,9 +164,7 @@ def test_a_run_with_hooks_replays_without_them(desk: Desk) -> None:
 
 
 def test_a_workflow_of_the_users_replays(desk: Desk) -> None:
-    file = desk.work / ".interlock" / "workflows" / "look.py"
-    file.parent.mkdir(parents=True)
-    file.write_text(OWN)
+    file = put(desk.work / ".interlock" / "workflows" / "look.py", OWN)
     remember(desk.work, Path.home(), trusted=True)
     replies = [{"text": "an answer"}]
     outcome = ended(desk, "look", {}, replies)
@@ -251,9 +245,7 @@ def test_what_the_folder_said_is_as_it_was_said_then(
     desk: Desk, workflow: str, given: dict[str, Any], replies: Replies
 ) -> None:
     """The project's commands, memory files beside a call, a file shown to a helper: all are gone."""
-    for name, text in FILES.items():
-        (desk.work / name).parent.mkdir(parents=True, exist_ok=True)
-        (desk.work / name).write_text(text)
+    tree(desk.work, FILES)
     remember(desk.work, Path.home(), trusted=True)
     outcome = ended(desk, workflow, given, replies)
     told = replayed(desk, outcome.run)

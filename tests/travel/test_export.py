@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put
 from markdown_it import MarkdownIt
 from travel.conftest import REPLIES, Desk
 
@@ -133,9 +134,7 @@ def test_no_name_and_no_text_becomes_markup_of_the_report_or_hides_in_the_page(
 
 def test_a_run_is_exported_although_the_settings_are_wrong_by_now(desk: Desk) -> None:
     desk.run([{"text": "ok"}])
-    settings = Path.home() / ".interlock/settings.json"
-    settings.parent.mkdir(parents=True, exist_ok=True)
-    settings.write_text('{"processors": ["/nowhere/gone.py"]}')
+    put(Path.home() / ".interlock/settings.json", '{"processors": ["/nowhere/gone.py"]}')
     done = desk.cli("export", "latest", "--format", "md")
     assert (done.code, "finish" in done.out) == (0, True), done.err
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 from databases import rows_of
+from folders import put
+from scripted import call, says, tools
 from travel.conftest import REPLIES, Desk, shell, write
 from travel.trees import tree_of
 
@@ -95,7 +97,7 @@ def test_undo_refuses_what_somebody_changed_since(desk: Desk) -> None:
 
 def test_one_call_is_shown_and_taken_back_by_its_number_or_id(desk: Desk) -> None:
     replies = [
-        {"tool_calls": [{"name": "write_file", "args": {"file_path": n, "content": n}} for n in ("a", "b")]},
+        {"tool_calls": [call("write_file", file_path=n, content=n) for n in ("a", "b")]},
         {"text": "done"},
     ]
     run = desk.run(replies).run
@@ -109,7 +111,7 @@ def test_one_call_is_shown_and_taken_back_by_its_number_or_id(desk: Desk) -> Non
 def test_diff_files_shows_what_a_run_did_without_what_others_did(desk: Desk) -> None:
     replies = [
         shell("echo new > a"),
-        {"tool_calls": [{"name": "ask_user", "args": {"questions": [{"question": "Go on?"}]}}]},
+        says("ask_user", questions=[{"question": "Go on?"}]),
         shell("echo more >> a"),
         {"text": "done"},
     ]
@@ -126,10 +128,10 @@ def test_diff_files_shows_what_a_run_did_without_what_others_did(desk: Desk) -> 
 
 def test_a_turn_that_only_reads_makes_no_snapshot_and_starts_no_git(desk: Desk) -> None:
     (desk.work / "a").write_text("x")
-    calls = [{"name": "read_file", "args": {"file_path": "a"}}]
+    calls = [call("read_file", file_path="a")]
     for line in ("cat a", "ls -l 2>/dev/null | head -3", "grep x a && wc -l < a"):
-        calls.append({"name": "run_shell_command", "args": {"command": line}})
-    desk.run([{"tool_calls": calls}, {"text": "done"}])
+        calls.append(call("run_shell_command", command=line))
+    desk.run([tools(*calls), {"text": "done"}])
     assert not (desk.home / "snapshots").exists()
 
 
@@ -197,8 +199,7 @@ def test_a_run_goes_on_without_git_and_says_so_once(desk: Desk) -> None:
 def test_a_step_that_there_isnt_is_named_with_those_that_there_are(desk: Desk) -> None:
     run = desk.run([{"text": "hello"}]).run
     assert "no step 99: it has -1 to" in desk("fork", run, "--at", "99").err
-    (desk.folder / "full").mkdir()
-    (desk.folder / "full" / "x").write_text("")
+    put(desk.folder / "full" / "x", "")
     assert "isn't empty" in desk("fork", run, "--at", "1", "--workspace", str(desk.folder / "full")).err
 
 
@@ -213,10 +214,8 @@ def test_the_last_run_of_a_folder_takes_its_snapshots_along(desk: Desk) -> None:
 def test_files_of_included_directories_are_named_as_not_kept(desk: Desk) -> None:
     other = desk.folder / "other"
     other.mkdir()
-    calls = [
-        {"name": "write_file", "args": {"file_path": str(f), "content": "x"}} for f in ("a", other / "b")
-    ]
-    replies = [{"tool_calls": calls}, {"text": "done"}]
+    calls = [call("write_file", file_path=str(f), content="x") for f in ("a", other / "b")]
+    replies = [tools(*calls), {"text": "done"}]
     run = desk.run(replies, include_directories=(other,)).run
     assert (other / "b").exists()
     refused = desk("undo", run)

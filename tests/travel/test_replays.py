@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from databases import rows_of
 from patience import sweep_part
+from scripted import call, tools
 from travel.conftest import REPLIES, Desk, shell
 from travel.trees import tree_of
 
@@ -55,10 +56,7 @@ def recorded(desk: Desk, seed: int) -> str:
     rng = random.Random(seed)
     (desk.work / "a.txt").write_text("one\ntwo\n")
     replies = some_replies(seed)
-    more = [
-        {"text": "again", "tool_calls": [{"name": "read_file", "args": {"file_path": "a.txt"}}]},
-        {"text": "end"},
-    ]
+    more = [tools(call("read_file", file_path="a.txt"), text="again"), {"text": "end"}]
     mode = rng.choice(["default", "auto_edit", "yolo"])
     outcome = desk.run([*replies, *more], approval_mode=mode)
     options = desk.options([*replies, *more], workspace=None, approval_mode=None)
@@ -109,9 +107,9 @@ def test_a_fork_replays_like_any_run_also_when_what_it_came_from_is_gone(desk: D
 
 def test_a_run_that_carries_out_a_plan_goes_on_and_replays_without_the_plans_run(desk: Desk) -> None:
     """Its replies are numbered on from the plan's."""
-    plan = {"name": "write_file", "args": {"file_path": "plan.md", "content": "- [ ] write a.txt\n"}}
-    hand_in = {"name": "exit_plan_mode", "args": {"plan_filename": "plan.md"}}
-    replies = [{"tool_calls": [plan]}, {"tool_calls": [hand_in]}, *REPLIES]
+    plan = call("write_file", file_path="plan.md", content="- [ ] write a.txt\n")
+    hand_in = call("exit_plan_mode", plan_filename="plan.md")
+    replies = [tools(plan), tools(hand_in), *REPLIES]
     options = desk.options(replies, approval_mode=None)
     reviewed = run_sync("plan", {"prompt": "Do it."}, options=options)
     request = reviewed.pending[0]["id"]

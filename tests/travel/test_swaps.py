@@ -1,9 +1,9 @@
 """A replay with another function for a node, or with another model, shows where it diverges from the recorded path."""
 
-import json
 from pathlib import Path
 
 import pytest
+from folders import put, tree
 from travel.conftest import REPLIES, Desk, write
 from travel.trees import tree_of
 
@@ -78,9 +78,7 @@ async def bare(state):
 @pytest.fixture
 def counted(desk: Desk) -> str:
     """A run of a user's workflow, which counts to three."""
-    file = desk.work / ".interlock" / "workflows" / "steps.py"
-    file.parent.mkdir(parents=True)
-    file.write_text(STEPS)
+    put(desk.work / ".interlock" / "workflows" / "steps.py", STEPS)
     remember(desk.work, Path.home(), trusted=True)
     (desk.folder / "other.py").write_text(OTHER)
     return run_sync("steps", {}, options=desk.options([])).run
@@ -144,8 +142,7 @@ BAD = [
 
 @pytest.mark.parametrize(("given", "told"), BAD)
 def test_what_cant_be_swapped_is_said_in_one_line(desk: Desk, counted: str, given: str, told: str) -> None:
-    (desk.folder / "broken.py").write_text("def (")
-    (desk.folder / "raising.py").write_text("\nraise ValueError('at import')\n")
+    tree(desk.folder, {"broken.py": "def (", "raising.py": "\nraise ValueError('at import')\n"})
     node, _, source = given.partition("=")
     text = f"{node}={desk.folder / source}" if source else given
     done = desk("replay", counted, "--swap", text)
@@ -159,7 +156,7 @@ def test_another_model_goes_on_in_a_folder_of_its_own(desk: Desk) -> None:
     before = tree_of(desk.work)
     script = desk.folder / "other.json"
     new = [write("other", "x"), {"text": "another end"}]
-    script.write_text(json.dumps(new))
+    put(script, new)
     done = desk("replay", run, "--model", f"script:{script}", "--json")
     assert done.code == 0, done.err
     found = done.json
@@ -176,8 +173,7 @@ def test_another_model_goes_on_in_a_folder_of_its_own(desk: Desk) -> None:
 
 def test_another_model_begins_at_the_step_that_is_named_with_the_files_of_then(desk: Desk) -> None:
     run = desk.run().run
-    script = desk.folder / "other.json"
-    script.write_text(json.dumps([*REPLIES[:1], {"text": "so soon"}]))
+    script = put(desk.folder / "other.json", [*REPLIES[:1], {"text": "so soon"}])
     found = desk("replay", run, "--model", f"script:{script}", "--until", "3", "--json").json
     assert found["step"] == 3 and found["output"]["response"] == "so soon"
     assert set(tree_of(Path(found["workspace"]))) == {"a.txt", "d", "d/b", "d/l"}
@@ -191,13 +187,12 @@ def test_what_a_person_said_counts_for_the_same_request_only(desk: Desk) -> None
     resume_sync(
         run.run, prompt="And now?", options=desk.options([*replies, {"text": "more"}], workspace=None)
     )
-    again = desk.folder / "again.json"
-    again.write_text(json.dumps([*replies, {"text": "to the second prompt"}]))
+    again = put(desk.folder / "again.json", [*replies, {"text": "to the second prompt"}])
     found = desk("replay", run.run, "--model", f"script:{again}", "--json").json
     assert (found["status"], found["output"]["response"]) == ("done", "to the second prompt")
     assert found["divergence"] is None
     replies[0]["tool_calls"][0]["args"]["content"] = "y"  # type: ignore[index]
-    again.write_text(json.dumps(replies))
+    put(again, replies)
     waits = desk("replay", run.run, "--model", f"script:{again}", "--json")
     assert (waits.code, waits.json["status"]) == (75, "waiting")
     assert not (Path(waits.json["workspace"]) / "a").exists()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders import put
 
 from interlock.services.models.names import (
     DEFAULT_LIMIT,
@@ -122,14 +123,13 @@ def test_a_script_needs_no_key(tmp_path: Path) -> None:
     check_credentials(settings(), {}, f"script:{tmp_path / 's.yaml'}")
 
 
-def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_not_installed_is_named() -> None:
     with pytest.raises(UserError, match="pip install langchain-anthropic"):
         check_credentials(settings(), {"ANTHROPIC_API_KEY": "x"}, "anthropic:claude")
 
 
 def test_a_provider_wants_its_key_or_its_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "langchain_openai").mkdir()
-    (tmp_path / "langchain_openai" / "__init__.py").touch()
+    put(tmp_path / "langchain_openai/__init__.py", "")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(CredentialsError, match="OPENAI_API_KEY or OPENAI_BASE_URL"):
         check_credentials(settings(), {}, "openai:gpt-5")

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from scripted import tools
 
 from interlock.engine.store.chain import SqlChain
 from interlock.services.models.script import ScriptError
@@ -92,19 +93,17 @@ async def test_a_script_that_is_used_up_names_file_role_and_ordinal(scripted: An
 
 
 async def test_a_scripted_reply_has_all_that_a_models_reply_has(scripted: Any) -> None:
-    entry = {
-        "text": "abcdef",
-        "chunks": 3,
-        "thought": "hm",
-        "tool_calls": [
-            {"name": "a", "args": {"z": 1, "b": 2}},
-            {"name": "b", "id": "own", "signature": "c2ln"},
-        ],
-        "usage": {"input": 10, "output": 5},
-        "finish_reason": None,
-        "problem": "odd",
-        "delay_s": 0.01,
-    }
+    entry = tools(
+        {"name": "a", "args": {"z": 1, "b": 2}},
+        {"name": "b", "id": "own", "signature": "c2ln"},
+        text="abcdef",
+        chunks=3,
+        thought="hm",
+        usage={"input": 10, "output": 5},
+        finish_reason=None,
+        problem="odd",
+        delay_s=0.01,
+    )
     asked = await scripted(entry).ask("hi")
     assert [i.text for i in asked.items if isinstance(i, TextDelta)] == ["ab", "cd", "ef"]
     reply = asked.reply
@@ -126,7 +125,7 @@ async def test_arguments_nested_so_deep_that_no_record_could_be_read_again_are_a
     scripted: Any, depth: int
 ) -> None:
     deep = {"name": "deep", "args": {"x": nested(depth)}}
-    run = scripted({"text": "t", "tool_calls": [deep, {"name": "flat", "args": {}}]})
+    run = scripted(tools(deep, {"name": "flat", "args": {}}, text="t"))
     reply = (await run.ask("hi")).reply
     if depth == 63:
         assert reply.message.tool_calls[0].args == deep["args"]

@@ -1,13 +1,14 @@
 """Scripts as files: recordings, which replay the same run, and what a file may contain."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_gemini.fake import FakeGemini
+from folders import put
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scripted import call
 
 from interlock.services.models.script import Scripted, ScriptedCall, ScriptedError, read_script, write_entry
 from interlock.state.errors import UserError
@@ -27,11 +28,7 @@ async def test_what_is_recorded_plays_back_as_the_same_run(
     fake_gemini.play(
         [
             {"error": 503},
-            {
-                "thought": "hm\nhm",
-                "text": "Zeile: eins\n\n  zwei 🎉 \n",
-                "calls": [{"name": "a", "args": {"t": "\x00\x85é"}}],
-            },
+            {"thought": "hm\nhm", "text": "Zeile: eins\n\n  zwei 🎉 \n", "calls": [call("a", t="\x00\x85é")]},
             {"text": "ab", "chunks": 2, "cut_after": 1},
             {"finish": "MALFORMED_FUNCTION_CALL"},
             {"text": "end", "signature": "c2ln", "finish": "MAX_TOKENS"},
@@ -81,18 +78,15 @@ async def test_a_reply_recorded_twice_around_a_kill_counts_once(
 def test_a_script_that_cannot_be_used_is_told_by_entry_and_field(
     tmp_path: Path, text: str, told: str
 ) -> None:
-    path = tmp_path / "script.yaml"
-    path.write_text(text, encoding="utf-8")
+    path = put(tmp_path / "script.yaml", text)
     with pytest.raises(UserError, match=r"Expected|valid") as caught:
         read_script(path)
     assert told in str(caught.value) and str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
-    entries = [
-        {"role": "main", "expect": "x", "text": "a\nb", "tool_calls": [{"name": "t", "args": {"n": 1.5}}]}
-    ]
-    (tmp_path / "s.json").write_text(json.dumps(entries), encoding="utf-8")
+    entries = [{"role": "main", "expect": "x", "text": "a\nb", "tool_calls": [call("t", n=1.5)]}]
+    put(tmp_path / "s.json", entries)
     (tmp_path / "s.yaml").write_text(
         '# a comment\n- role: main\n  expect: x\n  text: "a\\nb"\n  tool_calls:\n  - {name: t, args: {n: 1.5}}\n',
         encoding="utf-8",

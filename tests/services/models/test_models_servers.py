@@ -36,66 +36,49 @@ def test_a_server_is_near_by_its_address(url: str, near: bool) -> None:
     assert is_near(url) is near
 
 
+def listed(**more: Any) -> dict[str, Any]:
+    """The list of a server's models, which has one."""
+    return {"data": [{"id": "qwen", **more}]}
+
+
 @pytest.mark.parametrize(
-    ("pages", "kind", "window"),
+    ("models", "more", "kind", "window"),
     [
         (
-            {
-                "/v1/models": {"data": [{"id": "qwen", "owned_by": "llamacpp"}]},
-                "/props": {"default_generation_settings": {"n_ctx": 8192}},
-            },
+            listed(owned_by="llamacpp"),
+            {"/props": {"default_generation_settings": {"n_ctx": 8192}}},
             "llama.cpp",
             8192,
         ),
-        ({"/v1/models": {"data": [{"id": "qwen", "owned_by": "vllm", "max_model_len": 4096}]}}, "vllm", 4096),
+        (listed(owned_by="vllm", max_model_len=4096), {}, "vllm", 4096),
         (
-            {
-                "/v1/models": {"data": [{"id": "qwen", "owned_by": "library"}]},
-                "/api/show": {"model_info": {"qwen2.context_length": 32768}},
-            },
+            listed(owned_by="library"),
+            {"/api/show": {"model_info": {"qwen2.context_length": 32768}}},
             "ollama",
             32768,
         ),
         (
-            {
-                "/v1/models": {"data": [{"id": "qwen", "owned_by": "library"}]},
-                "/api/show": {"parameters": "stop x\nnum_ctx 2048", "model_info": {"a.context_length": 9}},
-            },
+            listed(owned_by="library"),
+            {"/api/show": {"parameters": "stop x\nnum_ctx 2048", "model_info": {"a.context_length": 9}}},
             "ollama",
             2048,
         ),
-        (
-            {
-                "/v1/models": {"data": [{"id": "qwen"}]},
-                "/api/v0/models": {"data": [{"id": "qwen", "loaded_context_length": 5000}]},
-            },
-            "lm studio",
-            5000,
-        ),
-        ({"/v1/models": {"data": [{"id": "qwen"}]}}, "", 1_048_576),
-        ({"/v1/models": ["what"]}, "", 1_048_576),
+        (listed(), {"/api/v0/models": listed(loaded_context_length=5000)}, "lm studio", 5000),
+        (listed(), {}, "", 1_048_576),
+        (["what"], {}, "", 1_048_576),
     ],
 )
 def test_a_server_tells_its_kind_and_the_window_it_was_started_with(
-    pages: dict[str, Any], kind: str, window: int, local: Local
+    models: Any, more: dict[str, Any], kind: str, window: int, local: Local
 ) -> None:
-    local.pages = pages
+    local.pages = {"/v1/models": models, **more}
     known = facts(local.env)
     assert (known.server("openai:qwen").kind, known.limit("openai:qwen")) == (kind, window)
     assert known.constrains("openai:qwen") is bool(kind)
     assert known.first_token_s("openai:qwen", 120) == 900, "a laptop may read for minutes"
     assert known.is_small("openai:qwen") is (window < 32_000)
-    own = facts(
-        local.env,
-        {
-            "openai": {
-                "responseFormat": not kind,
-                "firstTokenTimeout": 7,
-                "protocol": "xml",
-                "promptProfile": "full",
-            }
-        },
-    )
+    chosen = {"firstTokenTimeout": 7, "protocol": "xml", "promptProfile": "full"}
+    own = facts(local.env, {"openai": {"responseFormat": not kind, **chosen}})
     assert own.constrains("openai:qwen") is not bool(kind)
     assert own.first_token_s("openai:qwen", 120) == 7
     assert (own.protocol("openai:qwen", "auto"), own.is_small("openai:qwen")) == ("xml", False)

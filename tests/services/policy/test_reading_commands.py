@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from folders import put, tree
 
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.policy import RulePolicy
@@ -30,20 +31,12 @@ PLAIN, ASKED = GROUPS["plain"], GROUPS["asked"]
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("reading") / "work"
     for name in (
-        "a.txt",
-        "b.txt",
-        ".env",
-        "ignored.log",
-        "src/b.py",
-        "src/.env",
-        "secret/id_rsa",
+        *("a.txt", "b.txt", ".env", "ignored.log", "src/b.py", "src/.env", "secret/id_rsa"),
         "node_modules/x.js",
     ):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text("foo\n")
+        put(root / name, "foo\n")
     (root / "src" / ".env").unlink()
-    (root / "tests").mkdir()
-    (root / ".gitignore").write_text("*.log\nnode_modules\nsecret\n")
+    tree(root, {"tests/": "", ".gitignore": "*.log\nnode_modules\nsecret\n"})
     (root / "link").symlink_to("/etc/passwd")
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     return root
@@ -246,8 +239,7 @@ def test_the_loop_goes_on_while_git_is_asked(
     """Git answers only after the loop has done something else."""
     git, asked, answer = tmp_path / "git", tmp_path / "asked", tmp_path / "answer"
     wait = f"touch {asked}; while [ ! -e {answer} ]; do sleep 0.02; done"
-    git.write_text(f'#!/bin/sh\n{wait}\nexec {shutil.which("git")} "$@"\n')
-    git.chmod(0o755)
+    put(git, f'#!/bin/sh\n{wait}\nexec {shutil.which("git")} "$@"\n')
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
 
     async def other_work() -> None:
@@ -279,8 +271,7 @@ def test_ripgrep_is_asked_about_where_an_ignore_file_brings_a_secret_back(
     tmp_path: Path, name: str, line: str
 ) -> None:
     root = tmp_path / "work"
-    (root / "sub").mkdir(parents=True)
-    (root / "sub" / ".env").write_text("foo\n")
+    put(root / "sub" / ".env", "foo\n")
     (root / name).write_text("x\n!.gitkeep\n")
     assert decision(policy_of(root), "rg foo") == "allow"
     (root / name).write_text(f"x\n{line}\n")

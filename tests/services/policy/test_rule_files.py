@@ -88,7 +88,7 @@ def test_an_extension_neither_allows_nor_names_yolo(make, call) -> None:
     assert policy.check(call("y"), "write", "yolo").decision == "allow"
 
 
-def test_lines_are_right_with_comments_and_sub_tables(make, call, tmp_path: Path) -> None:
+def test_lines_are_right_with_comments_and_sub_tables(make, call) -> None:
     text = (
         "\n# a comment\n[[rule]]\n# another\ntoolName = 'w'\ndecision = 'deny'\npriority = 5\n"
         "[rule.toolAnnotations]\nreadOnlyHint = false\n\n"

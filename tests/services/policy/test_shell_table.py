@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from folders import put
 from patience import lines_run
 
 from interlock.services.files.workspace import FolderWorkspace
@@ -97,8 +98,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> list[RulePolicy]:
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     (root / ".gitignore").write_text("node_modules\n*.log\n")
     for name in (*FILES.split(), "app.log", "node_modules/.bin/eslint"):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text("foo\n")
+        put(root / name, "foo\n")
     rules, problems = load_rules([(HERE / "shell_lines_rules.toml", 4)])
     assert problems == []
     return [RulePolicy(r, Settings.model_validate({}), FolderWorkspace(root)) for r in ([], rules)]
@@ -145,90 +145,24 @@ def test_a_rule_that_allows_a_program_allows_no_dangerous_form_of_it(tmp_path: P
     assert [x for x in lines if policy.check(call(x), "execute", "default").decision != "ask"] == []
 
 
-TARGETS = {
-    # allowed, denied: what is denied, what is asked about, what is still allowed
-    ("make test", "make deploy"): (
-        (
-            *(
-                "make deploy",
-                "make test deploy",
-                "make -C . deploy",
-                "make -j4 deploy",
-                "make -j 4 test deploy",
-            ),
-            *("gmake deploy", "timeout 5 make test deploy", "make -- deploy", "bash -c 'make test deploy'"),
-            *("uv run make deploy", "uv run --with x make test deploy", "poetry run make -k deploy"),
-        ),
-        ("make test lint", "make test lint -j4", "make test PYTHON=x", "make test SHELL=./x"),
-        ("make test", "make test -j 4 V=1", "make test CI=true"),
-    ),
-    ("make test", "./deploy.sh"): (
-        (),
-        ("make test PYTHON=./deploy.sh", "make test A='sh ./deploy.sh'"),
-        ("make test",),
-    ),
-    ("make clean all", "make deploy"): (("make clean all deploy",), ("make clean",), ("make clean all -k",)),
-    ("just test", "just deploy"): (
-        ("just test deploy", "just -f x deploy"),
-        ("just py=./x test",),
-        ("just test",),
-    ),
-    ("npm run test", "npm run deploy"): (
-        (
-            "npm run-script deploy",
-            "npm run -s deploy",
-            "npm -s run deploy",
-            "npm --prefix x run deploy",
-            "run-s test deploy",
-        ),
-        ("npm run build",),
-        ("npm run test -- deploy", "npm run test"),
-    ),
-    ("npm test", "npm run test"): (("npm test", "npm t"), (), ()),
-    ("yarn test", "yarn deploy"): (("yarn run deploy", "yarn --silent deploy"), (), ("yarn test deploy",)),
-    ("pnpm run a", "pnpm run b"): (("pnpm -r run b", "pnpm b", "pnpm --filter x b"), (), ("pnpm run a b",)),
-    ("tox -e py", "tox -e deploy"): (
-        ("tox -e py,deploy", "tox -e py -e deploy", "tox run -e deploy", "tox -edeploy"),
-        ("tox -e py,lint",),
-        ("tox -e py", "tox -e py -- deploy"),
-    ),
-    ("nox -s test", "nox -s deploy"): (
-        ("nox -s test deploy", "nox --sessions deploy", "nox -f x -s deploy", "nox -e deploy"),
-        ("nox -s test lint",),
-        ("nox -s test", "nox -s test -- deploy"),
-    ),
-    ("invoke test", "invoke deploy"): (
-        ("inv deploy", "invoke test deploy", "invoke -c x deploy"),
-        ("inv test lint",),
-        (),
-    ),
-    ("rake test", "rake deploy"): (
-        ("rake test deploy", "rake -f x deploy"),
-        ("rake test A=./x",),
-        ("rake test V=1",),
-    ),
-    ("gradle test", "gradle deploy"): (
-        ("gradle test deploy", "./gradlew deploy", "gradle :app:deploy", "gradle -x lint deploy"),
-        ("gradle test dep", "gradle test -Ppy=./x", "gradle test -P py=./x"),
-        ("gradle test",),
-    ),
-}
+TARGETS: list[dict[str, list[str]]] = yaml.load((HERE / "targets.yaml").read_text(), yaml.CSafeLoader)
 
 
-@pytest.mark.parametrize("rules", TARGETS)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: " and not ".join(target["rules"]))
 def test_each_target_is_a_command_and_a_variable_must_be_known(
-    tmp_path: Path, rules: tuple[str, str]
+    tmp_path: Path, target: dict[str, list[str]]
 ) -> None:
     text = '[[rule]]\ntoolName = "run_shell_command"\ndecision = "{}"\npriority = {}\ncommandPrefix = "{}"\n'
-    (tmp_path / "rules.toml").write_text(text.format("allow", 1, rules[0]) + text.format("deny", 9, rules[1]))
+    allowed, denied = target["rules"]
+    (tmp_path / "rules.toml").write_text(text.format("allow", 1, allowed) + text.format("deny", 9, denied))
     found, problems = load_rules([(tmp_path / "rules.toml", 4)])
     policy = RulePolicy(found, Settings(), FolderWorkspace(tmp_path))
     assert problems == []
     wrong: list[str] = []
-    for lines, want in zip(TARGETS[rules], ("deny", "ask", "allow"), strict=True):
-        for line in lines:
+    for want in ("deny", "ask", "allow"):
+        for line in target.get(want, ()):
             got = {policy.check(call(line), "execute", "default").decision}
-            hidden = rules[1] == "./deploy.sh" and want == "ask"
+            hidden = denied == "./deploy.sh" and want == "ask"
             got |= {policy.check(call(line), "execute", "yolo").decision} if hidden else set()
             wrong += [f"{line}: {got}"] if got != {want} else []
     assert wrong == []

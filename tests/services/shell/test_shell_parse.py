@@ -250,26 +250,8 @@ def test_no_line_takes_long(line: str) -> None:
 def test_bent_lines_take_no_longer() -> None:
     rng = random.Random(5)
     pieces = [
-        "a",
-        " ",
-        ";",
-        "|",
-        "(",
-        ")",
-        "$(",
-        "`",
-        '"',
-        "'",
-        "{",
-        "}",
-        "<<E",
-        "\n",
-        "[[",
-        "]]",
-        "((",
-        "))",
-        "if ",
-        "$x",
+        *("a", " ", ";", "|", "(", ")", "$(", "`", '"', "'", "{", "}", "<<E", "\n", "[[", "]]", "(("),
+        *("))", "if ", "$x"),
     ]
     for _ in range(150):
         line = "".join(rng.choices(pieces, k=rng.choice((20, 200, 3000))))
