@@ -67,6 +67,8 @@ _GIT = {
     "GIT_COMMITTER_EMAIL": "test@example.invalid",
 }
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, processes that tests hang up would go on
+
 Golden = Callable[[Path, str], None]
 
 
