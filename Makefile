@@ -9,6 +9,10 @@ COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true # packages c
 # -P: the rooms at the root (state/, tools/, …) must not become top-level modules.
 RUN := $(BIN)/python -P
 TESTS ?= -n 4 --dist worksteal
+# Tests make files by the ten thousand: in memory, unless somebody chose another place, it is small, or runs no program.
+MEMORY := /dev/shm
+IN_MEMORY = $(if $(TMPDIR),,$(shell test -w $(MEMORY) && findmnt -no OPTIONS -T $(MEMORY) 2>&1 | grep -qv noexec && \
+	test "$$(df -k --output=avail $(MEMORY) | tail -1)" -gt 4000000 && echo TMPDIR=$(MEMORY)))
 # Tests start interpreters by the hundred: none compiles again what another has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -26,7 +30,7 @@ fleet: $(VENV)/installed ## PostgreSQL, two workers, ten repairs at once, and th
 	@$(RUN) docs/fleet_demo.py
 
 test: $(VENV)/installed-dev ## all tests, of the long sweeps a sample (TESTS='-k name' for some)
-	$(BIN)/pytest $(TESTS)
+	$(IN_MEMORY) $(BIN)/pytest $(TESTS)
 
 sweeps: $(VENV)/installed-dev ## kills and stops at every moment, shell lines under bash (SWEEP_PART=0/3: a third of them)
 	$(BIN)/pytest -m sweep $(TESTS) $$(grep -rl --include='*.py' mark.sweep tests)

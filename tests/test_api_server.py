@@ -213,6 +213,7 @@ def test_the_javascript_client_and_the_hook_take_the_same_journeys(
 @pytest.mark.skipif(
     not Path(sys.executable).with_name("interlock").exists(), reason="this environment has no `interlock`"
 )
+@pytest.mark.sweep
 def test_the_page_about_the_api_works_as_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

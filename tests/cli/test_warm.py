@@ -299,7 +299,8 @@ def test_a_session_and_a_prompt_heed_the_shells_jobs_ctrl_c_and_a_new_size(warme
         if how == "warm":
             assert warmed.fork()
         terminal.press("c-z", then="Stopped")
-        terminal.type("bg; wait %1; clear; jobs\r", then="Stopped")
+        terminal.type("bg; wait %1; clear; jobs; echo listed $((40 + 1))\r", then="listed 41")
+        assert any("Stopped" in line for line in terminal.screen)
         terminal.type("echo in the $((40 + 2))nd shell\r", then="in the 42nd shell")
         terminal.type("fg\r")
         terminal.waits_for("›")

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from databases import DATABASES
 from langgraph.graph import END, START
 from typing_extensions import TypedDict
 
@@ -94,6 +95,11 @@ def committed(store: Store, name: str, before: Values, move: Callable[[], str]) 
     return Values(**kept), refused
 
 
+ONE_STORE = pytest.mark.parametrize("store", [*DATABASES][:1], indirect=True)
+"""An event is refused before any store is asked."""
+
+
+@ONE_STORE
 @pytest.mark.parametrize("name", ["tool-call", "approval-mode"])
 def test_a_node_commits_no_illegal_event(store: Store, name: str) -> None:
     pairs = illegal(name)
@@ -104,6 +110,7 @@ def test_a_node_commits_no_illegal_event(store: Store, name: str) -> None:
         assert committed(store, name, before, moved) == (before, True), (state, event)
 
 
+@ONE_STORE
 @pytest.mark.parametrize("name", ["tool-call", "approval-mode"])
 def test_a_node_commits_no_state_that_events_do_not_lead_to(store: Store, name: str) -> None:
     """Also by a plain assignment; so no node switches to yolo, and nothing that is over begins again."""

@@ -5,7 +5,7 @@ One kill at a moment, before and after every commit, effect and node; and severa
 answers, and one around its calls, with the record of who decided what; one that is summarised and compressed; a parent
 with three running sub-agents, none of which may be lost; a task with a subtask that has a subtask; one with MCP calls,
 one of which asks a person; a long session with everything that a turn does by itself. `make sweeps` takes one moment
-of each state (CI: every sixth), an ordinary test run a few of three programs.
+of each state (CI: every sixth), an ordinary test run a few of the first program.
 """
 
 import os
@@ -107,7 +107,12 @@ def test_a_long_session_that_is_killed_ends_as_the_undisturbed_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "first", "step"), [("program", 5, 40), ("agents_program", 200, 300), ("mcp_program", 30, 100)]
+    ("program", "first", "step"),
+    [
+        ("program", 5, 40),
+        pytest.param("agents_program", 200, 300, marks=pytest.mark.sweep),
+        pytest.param("mcp_program", 30, 100, marks=pytest.mark.sweep),
+    ],
 )
 def test_a_kill_at_some_moments_changes_nothing(program: str, first: int, step: int) -> None:
     told = killed(program, "every", first, step)

@@ -6,6 +6,7 @@ import os
 import pickle
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,17 @@ def _foreign(conn: Connection) -> Saver:
     return saver_for(workflow, conn, StepLog(), SqlApprovals(conn, "r"), Path())
 
 
-@pytest.mark.parametrize("buffered", [False, True])
-@pytest.mark.parametrize("database", DATABASES)
-@pytest.mark.parametrize("kind", [Saver, _foreign])
+SLOW = ((Saver, "postgresql", False), (_foreign, "postgresql", True))
+"""In the sweeps: each creates databases by the dozen. Every change is tried with the two others on that server."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "database", "buffered"),
+    [
+        pytest.param(*one, marks=pytest.mark.sweep if one in SLOW else ())
+        for one in product((Saver, _foreign), DATABASES, (False, True))
+    ],
+)
 def test_it_passes_langgraphs_conformance_suite(
     tmp_path: Path, kind: Callable[[Connection], Saver], database: str, buffered: bool
 ) -> None:

@@ -16,8 +16,13 @@ from interlock.engine.driver import runner
 from interlock.engine.read import find_run, list_runs
 from interlock.state.events import Event
 
+OFTEN = ("main", "turn, tried again", "tools", "compress", "subagent", "plan")
+"""Tried with every change; the others in the sweeps."""
 
-@pytest.mark.parametrize("name", SCENES)
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.sweep) for name in SCENES]
+)
 def test_a_stop_while_a_model_or_a_command_works_is_no_answer(name: str, tmp_path: Path) -> None:
     """One stop in each kind of request and in a command, each in another way."""
 

@@ -139,10 +139,13 @@ class Terminal:
             return [self._text_of(line) for line in self._pyte.history.top] + self.screen
 
     def type(self, text: str, then: str = "") -> None:
-        """Type, and wait `then` for a text; so do `press` and `say`."""
+        """Type, and wait `then` for a text, once more if it stands there already; so do `press` and `say`."""
+        before = self._count(then)
         os.write(self._own, text.encode())
         if then:
-            self.waits_for(then)
+            assert self._comes(lambda: self._count(then) > before), "\n".join(
+                (f"{then!r} never came, or not again", *self.scrollback[-80:])
+            )
 
     def paste(self, text: str) -> None:
         """Paste as terminals do: between bracketed-paste marks."""
@@ -171,6 +174,9 @@ class Terminal:
 
         what = f"{text!r} {'stayed' if gone else 'never came'}"
         assert self._comes(holds), "\n".join((what, *self.scrollback[-80:]))
+
+    def _count(self, text: str) -> int:
+        return "\n".join(self.screen).count(text) if text else 0
 
     def waits_for_line(self, pattern: str) -> None:
         """Wait until a visible line begins with the pattern: no other text tells that it has been drawn."""

@@ -108,7 +108,7 @@ def test_a_users_commands_skills_and_a_unique_beginning_are_called_by_a_slash(
         terminal.press("enter", then="One.")
         terminal.type("/wea a basket")
         terminal.press("enter", then="Two.")
-        terminal.type("/hel\r", then="/git:told")
+        terminal.type("/hel\r", then="/git:told  Say it")
     assert sent(folder) == ["Told: loud", "Use the skill 'weaving'. a basket"]
 
 
@@ -168,7 +168,7 @@ def test_emacs_keys_move_in_the_line_and_vi_keys_do_if_asked_for(opens: Opens) -
         terminal.type("word", then="› word")
         terminal.press("c-a")
         terminal.type("first ", then="› first word")
-        terminal.press("c-k", then="› first")
+        terminal.press("c-k")
         terminal.waits_for("word", gone=True)
         terminal.press("c-u")
         terminal.say("/vim", then="vi keys are on")

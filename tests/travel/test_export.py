@@ -2,20 +2,18 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from folders import put
 from markdown_it import MarkdownIt
 from travel.conftest import REPLIES, Desk
+from web.lab import browsing
 
 from interlock.cli.render.export import page as export_page
 from interlock.cli.render.export import report
 from interlock.engine import Decision, resume_sync
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 NASTY = '</pre><script>document.title="run"</script><img src="http://127.0.0.1:1/x"> ![x](http://127.0.0.1:1/y) & ü'
 
 
@@ -35,37 +33,31 @@ def page(desk: Desk) -> Path:
     return file
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed (apt install chromium)")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_opens_without_a_request_or_an_error(page: Path, scheme: Any) -> None:
-    api = pytest.importorskip(
-        "playwright.sync_api", reason="playwright isn't installed (pip install playwright)"
-    )
-    told: list[str] = []
-    with api.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        opened = browser.new_page(color_scheme=scheme)
-        opened.on("request", lambda request: told.append(request.url))
-        opened.on("console", lambda message: told.append(message.text))
-        opened.on("pageerror", lambda error: told.append(str(error)))
-        opened.goto(page.as_uri())
-        assert told == [page.as_uri()]
-        assert opened.title().startswith("Run ")
-        assert opened.locator("#diagram svg").is_visible()
-        assert opened.locator("#diagram svg").bounding_box()["height"] > 100
-        assert opened.locator(".diff .add", has_text="more").last.is_visible()
-        assert opened.locator("img").count() == 0
-        assert NASTY in opened.locator("body").inner_text()
-        pairs = opened.evaluate(
-            """() => [...document.querySelectorAll('body, p, pre, .add, .del, td, th, summary')].map(element => {
-                 let box = element; const bare = 'rgba(0, 0, 0, 0)';
-                 while (box.parentElement && getComputedStyle(box).backgroundColor === bare) box = box.parentElement;
-                 return [getComputedStyle(element).color, getComputedStyle(box).backgroundColor] })"""
-        )
-        browser.close()
-    assert pairs
-    worst = min(contrast(*pair) for pair in pairs)
-    assert worst >= 4.5, "WCAG's least contrast of a text"
+def test_the_page_opens_without_a_request_or_an_error_and_is_read_in_light_and_dark(page: Path) -> None:
+    with browsing() as browser:
+        for scheme in ("light", "dark"):
+            told: list[str] = []
+            opened = browser.new_page(color_scheme=scheme)
+            opened.on("request", lambda request, told=told: told.append(request.url))
+            opened.on("console", lambda message, told=told: told.append(message.text))
+            opened.on("pageerror", lambda error, told=told: told.append(str(error)))
+            opened.goto(page.as_uri())
+            assert told == [page.as_uri()]
+            assert opened.title().startswith("Run ")
+            assert opened.locator("#diagram svg").is_visible()
+            assert opened.locator("#diagram svg").bounding_box()["height"] > 100
+            assert opened.locator(".diff .add", has_text="more").last.is_visible()
+            assert opened.locator("img").count() == 0
+            assert NASTY in opened.locator("body").inner_text()
+            pairs = opened.evaluate(_COLOURS)
+            assert pairs
+            assert min(contrast(*pair) for pair in pairs) >= 4.5, f"WCAG's least contrast of a text, {scheme}"
+
+
+_COLOURS = """() => [...document.querySelectorAll('body, p, pre, .add, .del, td, th, summary')].map(element => {
+  let box = element; const bare = 'rgba(0, 0, 0, 0)';
+  while (box.parentElement && getComputedStyle(box).backgroundColor === bare) box = box.parentElement;
+  return [getComputedStyle(element).color, getComputedStyle(box).backgroundColor] })"""
 
 
 def contrast(text: str, page: str) -> float:

@@ -1,7 +1,8 @@
-"""conftest: one browser and one served home for the tests of a file."""
+"""conftest: one browser for the tests of the page that follow each other, one served home for those of a file."""
 
 from collections.abc import Callable, Generator
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +10,24 @@ import warm
 from databases import IN_POSTGRESQL
 from web.lab import Lab, Person, browsing
 
+_BROWSER = ExitStack()
+_open: list[Any] = []
 
-@pytest.fixture(scope="module")  # its loop would stand in the way of other files
-def browser() -> Generator[Any]:
-    with browsing() as made:
-        yield made
+
+@pytest.fixture(scope="module")
+def browser() -> Any:
+    """The open one, or a new one."""
+    if not _open:
+        _open.append(_BROWSER.enter_context(browsing()))
+    return _open[0]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Close it when the next test isn't of the page: its loop would stand in the way."""
+    if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
+        _open.clear()
+        _BROWSER.close()
 
 
 @pytest.fixture(scope="module")

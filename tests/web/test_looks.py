@@ -40,6 +40,8 @@ PAGES = (
     "/flows/main",
     "/stats",
 )
+OFTEN = ("/", "/run/{done}", "/all", "/start")
+"""Tried with every change; the others in the sweeps."""
 
 
 def opened(somebody: Person, lab: Lab, path: str) -> None:
@@ -83,10 +85,13 @@ def violations(somebody: Person, where: str, options: str) -> list[str]:
     ]
 
 
-def test_nothing_is_wider_than_a_phone_and_targets_are_large(lab: Lab, person: Callable[..., Person]) -> None:
+@pytest.mark.parametrize("pages", [OFTEN, pytest.param(PAGES, marks=pytest.mark.sweep)], ids=["often", "all"])
+def test_nothing_is_wider_than_a_phone_and_targets_are_large(
+    lab: Lab, person: Callable[..., Person], pages: tuple[str, ...]
+) -> None:
     somebody = person(has_touch=True)
     somebody.page.set_viewport_size({"width": 360, "height": 740})
-    for path in PAGES:
+    for path in pages:
         opened(somebody, lab, path)
         assert somebody.page.evaluate("document.documentElement.scrollWidth") <= 360, path
         small = somebody.page.evaluate(_SMALL)
