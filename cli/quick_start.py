@@ -90,31 +90,31 @@ def _build_schemas_late() -> None:
     BaseModel.model_config["defer_build"] = True
 
 
-_SELDOM = frozenset(
-    ("__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__", "__lt__", "__le__", "__gt__", "__ge__")
-)
-
-
 def _compile_late() -> None:
-    """Compile most methods of a data class when they are called: those of the 280 classes that a run has by its first
+    """Compile a data class's method when it is first asked for: those of the 280 classes that a run has by its first
     request took 0.1 s of a start. From 3.13 on, Python has no such function, and compiles faster.
     """
     create: Callable[..., Any] | None = getattr(dataclasses, "_create_fn", None)
-    if create is None:
-        return
+    if create is not None:
+        dataclasses._create_fn = partial(_Late, create)  # pyright: ignore[reportAttributeAccessIssue]
 
-    def created(name: str, *how: Any, **options: Any) -> Any:
-        if name not in _SELDOM:
-            return create(name, *how, **options)
-        compiled = cache(partial(create, name, *how, **options))
 
-        def method(*given: Any) -> Any:
-            return compiled()(*given)
+class _Late:
+    """Stands where a data class has a method, until that is asked for."""
 
-        method.__name__ = name
-        return method
+    def __init__(self, create: Callable[..., Any], name: str, *how: Any, **options: Any) -> None:
+        self.__name__, self._made = name, cache(partial(create, name, *how, **options))
 
-    dataclasses._create_fn = created  # pyright: ignore[reportAttributeAccessIssue]
+    def __get__(self, instance: object, owner: type) -> Any:
+        made = self._made()
+        for one in owner.__mro__:
+            if vars(one).get(self.__name__) is self:
+                made.__qualname__ = f"{one.__qualname__}.{self.__name__}"
+                setattr(one, self.__name__, made)
+        return made.__get__(instance, owner)
+
+    def __call__(self, *given: Any) -> Any:
+        return self._made()(*given)  # a `__repr__` is wrapped before it is set
 
 
 LANGSMITH = "langsmith"
