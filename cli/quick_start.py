@@ -25,7 +25,7 @@ _BETWEEN_COLLECTIONS = 1_000
 """In objects. A request and its response form cycles, half a megabyte of them late in a run: with 20,000 objects
 between collections, 90 turns kept 20 MB more and saved no measurable time."""
 _LAZY = (
-    *("openai.types", "langchain_google_genai", "httpx", "langgraph_sdk"),
+    *("openai.types", "langchain_google_genai", "httpx", "httpx2", "httpcore2", "langgraph_sdk"),
     *("charset_normalizer", "tiktoken", "pathspec"),
 )
 """Packages that import much more than a run uses: together a tenth of a start and 11 MB, none alone more than 5 %."""
@@ -33,11 +33,14 @@ _PARSERS = tuple(f"langchain_core.output_parsers{name}" for name in ("", ".base"
 _TRACERS = tuple(
     f"langchain_core.tracers.{name}" for name in ("event_stream", "log_stream", "root_listeners")
 )
+_PROTOCOL = ("langchain_protocol.protocol",)
 _UNUSED = {
     "langchain_core.utils.utils": ("requests",),
     "langchain_core.runnables.base": _TRACERS,
     "langchain_core.messages.block_translators.google_genai": ("filetype",),
-    "langchain_core.language_models.chat_models": _PARSERS,
+    "langchain_core.language_models.chat_models": (*_PARSERS, *_PROTOCOL),
+    "langchain_core.language_models._compat_bridge": _PROTOCOL,
+    "langgraph.stream.transformers": _PROTOCOL,
     "langchain_google_genai.chat_models": ("filetype", *_PARSERS),
     "langchain_google_genai._image_utils": ("filetype", "requests"),
 }
