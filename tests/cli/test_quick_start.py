@@ -11,7 +11,10 @@ main._is_watched = lambda: True  # come back here
 sys.argv = ["interlock", "run", "main", "go", "--model", "script:replies.json"]
 assert main.main() == 0
 assert gc.isenabled() and gc.get_freeze_count() > 100_000
-for name in ("numpy", "aiosqlite", "langgraph.store.sqlite", "packaging.requirements", "rapidfuzz", "tree_sitter"):
+for name in (
+    *("numpy", "aiosqlite", "langgraph.store.sqlite", "packaging.requirements", "rapidfuzz", "tree_sitter"),
+    *("interlock.graphs.tools", "interlock.services.policy.policy", "interlock.services.shell.parse"),
+):
     assert name not in sys.modules, f"{name} was read"
 """
 _PROGRAM = """
