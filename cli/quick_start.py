@@ -64,10 +64,16 @@ def begin() -> None:
 
 def import_lightly() -> None:
     """Call before importing anything of pydantic."""
+    start_lightly()
+    if own_process:
+        _build_schemas_late()
+
+
+def start_lightly() -> None:
+    """Call before importing anything with data classes."""
     if own_process:
         gc.disable()  # imports leave no garbage behind, and looking for it takes a fifth of a start's CPU time
         _compile_late()
-        _build_schemas_late()
 
 
 def settle() -> None:
@@ -98,7 +104,7 @@ def _compile_late() -> None:
     request took 0.1 s of a start. From 3.13 on, Python has no such function, and compiles faster.
     """
     create: Callable[..., Any] | None = getattr(dataclasses, "_create_fn", None)
-    if create is not None:
+    if create is not None and not isinstance(create, partial):
         dataclasses._create_fn = partial(_Late, create)  # pyright: ignore[reportAttributeAccessIssue]
 
 
