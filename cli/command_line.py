@@ -108,6 +108,7 @@ def _dispatch(argv: list[str], own_process: bool) -> int:
 
         clear_own_environment()
         quick_start.own_process = True
+        quick_start.start_lightly()
         if name not in ("prompt", "acp"):  # these show a prompt, or answer, first
             quick_start.begin()
     return execute(name, rest)

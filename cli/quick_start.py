@@ -25,7 +25,7 @@ _BETWEEN_COLLECTIONS = 1_000
 """In objects. A request and its response form cycles, half a megabyte of them late in a run: with 20,000 objects
 between collections, 90 turns kept 20 MB more and saved no measurable time."""
 _LAZY = (
-    *("openai.types", "langchain_google_genai", "httpx", "langgraph_sdk"),
+    *("openai.types", "langchain_google_genai", "httpx", "httpx2", "httpcore2", "langgraph_sdk"),
     *("charset_normalizer", "tiktoken", "pathspec"),
 )
 """Packages that import much more than a run uses: together a tenth of a start and 11 MB, none alone more than 5 %."""
@@ -33,11 +33,14 @@ _PARSERS = tuple(f"langchain_core.output_parsers{name}" for name in ("", ".base"
 _TRACERS = tuple(
     f"langchain_core.tracers.{name}" for name in ("event_stream", "log_stream", "root_listeners")
 )
+_PROTOCOL = ("langchain_protocol.protocol",)
 _UNUSED = {
     "langchain_core.utils.utils": ("requests",),
     "langchain_core.runnables.base": _TRACERS,
     "langchain_core.messages.block_translators.google_genai": ("filetype",),
-    "langchain_core.language_models.chat_models": _PARSERS,
+    "langchain_core.language_models.chat_models": (*_PARSERS, *_PROTOCOL),
+    "langchain_core.language_models._compat_bridge": _PROTOCOL,
+    "langgraph.stream.transformers": _PROTOCOL,
     "langchain_google_genai.chat_models": ("filetype", *_PARSERS),
     "langchain_google_genai._image_utils": ("filetype", "requests"),
 }
@@ -61,10 +64,16 @@ def begin() -> None:
 
 def import_lightly() -> None:
     """Call before importing anything of pydantic."""
+    start_lightly()
+    if own_process:
+        _build_schemas_late()
+
+
+def start_lightly() -> None:
+    """Call before importing anything with data classes."""
     if own_process:
         gc.disable()  # imports leave no garbage behind, and looking for it takes a fifth of a start's CPU time
         _compile_late()
-        _build_schemas_late()
 
 
 def settle() -> None:
@@ -90,31 +99,31 @@ def _build_schemas_late() -> None:
     BaseModel.model_config["defer_build"] = True
 
 
-_SELDOM = frozenset(
-    ("__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__", "__lt__", "__le__", "__gt__", "__ge__")
-)
-
-
 def _compile_late() -> None:
-    """Compile most methods of a data class when they are called: those of the 280 classes that a run has by its first
+    """Compile a data class's method when it is first asked for: those of the 280 classes that a run has by its first
     request took 0.1 s of a start. From 3.13 on, Python has no such function, and compiles faster.
     """
     create: Callable[..., Any] | None = getattr(dataclasses, "_create_fn", None)
-    if create is None:
-        return
+    if create is not None and not isinstance(create, partial):
+        dataclasses._create_fn = partial(_Late, create)  # pyright: ignore[reportAttributeAccessIssue]
 
-    def created(name: str, *how: Any, **options: Any) -> Any:
-        if name not in _SELDOM:
-            return create(name, *how, **options)
-        compiled = cache(partial(create, name, *how, **options))
 
-        def method(*given: Any) -> Any:
-            return compiled()(*given)
+class _Late:
+    """Stands where a data class has a method, until that is asked for."""
 
-        method.__name__ = name
-        return method
+    def __init__(self, create: Callable[..., Any], name: str, *how: Any, **options: Any) -> None:
+        self.__name__, self._made = name, cache(partial(create, name, *how, **options))
 
-    dataclasses._create_fn = created  # pyright: ignore[reportAttributeAccessIssue]
+    def __get__(self, instance: object, owner: type) -> Any:
+        made = self._made()
+        for one in owner.__mro__:
+            if vars(one).get(self.__name__) is self:
+                made.__qualname__ = f"{one.__qualname__}.{self.__name__}"
+                setattr(one, self.__name__, made)
+        return made.__get__(instance, owner)
+
+    def __call__(self, *given: Any) -> Any:
+        return self._made()(*given)  # a `__repr__` is wrapped before it is set
 
 
 LANGSMITH = "langsmith"

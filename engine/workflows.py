@@ -41,6 +41,8 @@ _HOW = "expected `WORKFLOW = Workflow({name!r}, build, Input, Output)` (interloc
 
 @dataclass(frozen=True)
 class Source:
+    """Where a workflow comes from."""
+
     name: str
     file: Path | None = None
     entry_point: EntryPoint | None = None

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from interlock.state.errors import UserError
 from interlock.state.text import nearest
 
 if TYPE_CHECKING:
-    from interlock.graphs._pipeline import Pipeline
+    from interlock.graphs._pipeline import Graph, Pipeline
 
 PIPELINES = {
     "main": "Run the main agent loop: turns and tools until the model answers",
@@ -68,4 +68,13 @@ def pipeline(name: str) -> "Pipeline":
     if name not in PIPELINES:
         hint = nearest(name, [*PIPELINES, *_ADDED, *_OFFERED], 3, 0.6)
         raise UserError(f"No workflow {name!r}.{hint} List them with: interlock workflows")
-    return import_module(f"interlock.graphs.{name.replace('-', '_')}").PIPELINE
+    return _module(name).PIPELINE
+
+
+def nested(name: str, *given: Any) -> "Callable[[], Graph]":
+    """A built-in pipeline's graph as a part of another: its module is imported when a run first enters it."""
+    return lambda: _module(name).build(*given)
+
+
+def _module(name: str) -> Any:
+    return import_module(f"interlock.graphs.{name.replace('-', '_')}")

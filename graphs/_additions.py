@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from langgraph.graph import END, START
 
+from interlock.graphs import nested
 from interlock.graphs._contract import called, hints_of, state_of
 from interlock.graphs._pipeline import Graph, Node, Pipeline, Router
 from interlock.graphs._subgraph import Replayed
@@ -267,12 +268,10 @@ def _rebuilt(
     nodes: Mapping[str, Node | None] = MappingProxyType({}),
 ) -> Graph:
     """The same graph, but with other arguments for some of its declarations, and with these nodes; None: `compress`."""
-    from interlock.graphs import compress  # deferred: it uses `hooks` itself
-
     made = replace(graph)
     for name, function in nodes.items():
         if function is None:
-            made.subgraph(name, compress.build)
+            made.subgraph(name, nested("compress"))
         else:
             made.node(name, function)
     for declare, arguments in graph.declared:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from langgraph.graph import END, START
 
-from interlock.graphs import main
+from interlock.graphs import nested
 from interlock.graphs._contract import hints_of, state_of
 from interlock.graphs._pipeline import Graph
 from interlock.nodes.requests import await_person, notify
@@ -28,7 +28,7 @@ def agent(*, task: str = "task", answer: str = "answer", depth: int = 1) -> Grap
     state = state_of("AgentWork", {**hints_of(MainState), task: str, answer: str})
     g = Graph("agent", state, input=payload, output=left, labels=("done", "failed"), needs=(task,))
     g.node("begin", begin_task(task))
-    g.subgraph("main", lambda: main.build(depth))
+    g.subgraph("main", nested("main", depth))
     g.node("end", end_task(answer))
     g.edge(START, "begin", "main", "end")
     g.by_label("end", {"done": END, "failed": END})

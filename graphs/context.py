@@ -10,7 +10,7 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import system_prompt
+from interlock.graphs import nested
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.context import at_files, directory, environment, history, ide, memory, tool_declarations
 from interlock.state.context import ContextInput, ContextOutput, ContextState, DeclaredTool, FileOutcome
@@ -21,7 +21,7 @@ from interlock.state.workflow import WorkflowContext, append_history
 def build() -> Graph:
     g = Graph("context", ContextState)
     g.nodes(history, environment, directory, ide)
-    g.subgraph("system-prompt", system_prompt.build, fusable=True)
+    g.subgraph("system-prompt", nested("system-prompt"), fusable=True)
     g.nodes(memory, tool_declarations, at_files)
 
     g.edge(START, "history")

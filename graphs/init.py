@@ -9,8 +9,7 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import context as opening
-from interlock.graphs import tools, turn
+from interlock.graphs import nested
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.init import after_turn, check_file, finish, open_init
 from interlock.nodes.main import after_tools, nudge
@@ -23,9 +22,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("init", InitState)
     g.node("open_init", open_init)
-    g.subgraph("context", opening.build, fusable=True)
-    g.subgraph("turn", turn.build)
-    g.subgraph("tools", lambda: tools.build(depth))
+    g.subgraph("context", nested("context"), fusable=True)
+    g.subgraph("turn", nested("turn"))
+    g.subgraph("tools", nested("tools", depth))
     g.nodes(nudge, check_file, finish)
 
     g.edge(START, "open_init")

@@ -11,8 +11,7 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import compress, next_speaker, tools, turn
-from interlock.graphs import context as opening
+from interlock.graphs import nested
 from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.command import after_command, expand, fill
@@ -40,11 +39,11 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g = Graph("main", MainState)
     g.node("open_prompt", open_prompt)
     g.subgraph("command", _command, nondeterministic=True)
-    g.subgraph("context", opening.build, fusable=True)
-    g.subgraph("turn", turn.build)
-    g.subgraph("tools", lambda: tools.build(depth))
-    g.subgraph("next-speaker", next_speaker.build)
-    g.subgraph("compress", compress.build)
+    g.subgraph("context", nested("context"), fusable=True)
+    g.subgraph("turn", nested("turn"))
+    g.subgraph("tools", nested("tools", depth))
+    g.subgraph("next-speaker", nested("next-speaker"))
+    g.subgraph("compress", nested("compress"))
     g.node("continue", go_on)
     g.nodes(nudge, finish)
     hooks(
@@ -77,7 +76,7 @@ def _command() -> Graph:
     """Expand a prompt that names a custom command; its shell lines run first, as a batch of calls."""
     g = Graph("command", CommandState, input=CommandIn, output=CommandOut)
     g.node("expand", expand)
-    g.subgraph("tools", lambda: tools.build(0))
+    g.subgraph("tools", nested("tools", 0))
     g.node("fill", fill)
 
     g.edge(START, "expand")

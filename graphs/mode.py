@@ -8,7 +8,7 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import tools
+from interlock.graphs import nested
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.mode import check_tool, load_modes
 from interlock.state.messages import Message, ToolCall
@@ -22,7 +22,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents, as for `tools`."""
     g = Graph("mode", ModeState)
     g.nodes(load_modes, check_tool)
-    g.subgraph("switch", lambda: tools.build(depth))
+    g.subgraph("switch", nested("tools", depth))
 
     g.edge(START, "load_modes")
     g.by_label("load_modes", {"list": END, "ask": "check_tool", "switch": "switch"})

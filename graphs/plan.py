@@ -9,8 +9,7 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import context as opening
-from interlock.graphs import tools, turn
+from interlock.graphs import nested
 from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.main import after_context, before_agent, nudge
@@ -25,9 +24,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("plan", PlanState)
     g.node("open_plan", open_plan)
-    g.subgraph("context", opening.build, fusable=True)
-    g.subgraph("turn", turn.build)
-    g.subgraph("tools", lambda: tools.build(depth))
+    g.subgraph("context", nested("context"), fusable=True)
+    g.subgraph("turn", nested("turn"))
+    g.subgraph("tools", nested("tools", depth))
     g.nodes(nudge, remind, hand_over, finish)
     hooks(
         g,

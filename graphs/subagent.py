@@ -9,8 +9,7 @@ from typing import Any
 from langgraph.graph import END, START
 from pydantic import JsonValue
 
-from interlock.graphs import context as opening
-from interlock.graphs import turn
+from interlock.graphs import nested
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.main import nudge
 from interlock.nodes.subagent import (
@@ -41,13 +40,11 @@ from interlock.state.workflow import WorkflowContext
 
 def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
     """`depth`: levels of agents that may still be started below this one."""
-    from interlock.graphs import tools  # deferred: `tools` nests this graph
-
     g = Graph(name, SubagentState, input=SubagentIn, output=SubagentOut)
     g.nodes(start, check_end)
-    g.subgraph("context", opening.build, fusable=True)
-    g.subgraph("turn", turn.build)
-    g.subgraph("tools", lambda: tools.build(depth))
+    g.subgraph("context", nested("context"), fusable=True)
+    g.subgraph("turn", nested("turn"))
+    g.subgraph("tools", nested("tools", depth))
     g.nodes(take_notes, check_result, nudge, send_back, recover, finish)
 
     g.edge(START, "start", "context", "check_end")

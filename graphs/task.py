@@ -11,8 +11,7 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import context as opening
-from interlock.graphs import tools, turn
+from interlock.graphs import nested
 from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.graphs.main import follow_up
@@ -46,10 +45,10 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("task", TaskState)
     g.node("load_mode", load_mode)
-    g.subgraph("build_prompt", opening.build, fusable=True)
-    g.subgraph("turn", turn.build)
+    g.subgraph("build_prompt", nested("context"), fusable=True)
+    g.subgraph("turn", nested("turn"))
     g.node("choose_call", choose_call)
-    g.subgraph("tools", lambda: tools.build(depth))
+    g.subgraph("tools", nested("tools", depth))
     g.nodes(weigh, remind, nudge, give_up, ask_guidance, take_guidance, ask_completion, take_completion)
     g.node("await_guidance", await_person)
     g.node("await_completion", await_person)

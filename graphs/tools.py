@@ -12,7 +12,7 @@ from typing import Any, cast
 from langgraph.graph import END, START
 from pydantic import JsonValue
 
-from interlock.graphs import edit, subagent, summarize
+from interlock.graphs import nested
 from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.requests import await_person, notify
@@ -149,8 +149,8 @@ def _execution_nodes(g: Graph, depth: int) -> None:
         g.node(name, await_person)
     g.node("notify", notify)
     if depth > 0:
-        g.subgraph("subagent", lambda: subagent.build(depth - 1))
-    g.subgraph("summarize", summarize.build)
+        g.subgraph("subagent", nested("subagent", depth - 1))
+    g.subgraph("summarize", nested("summarize"))
     g.node("respond", respond)
 
 
@@ -159,7 +159,7 @@ def _decide() -> Graph:
     g = Graph("decide", DecideState, input=DecideSend, output=DecideOut)
     g.nodes(resolve, validate, check_mode, check_policy, take_edit)
     g.nodes(request_approval, notify, apply_decision, ready)
-    g.subgraph("edit", edit.build)
+    g.subgraph("edit", nested("edit"))
     g.node("await_approval", await_person)
     g.node("respond", respond_undone)
     permitted = {"allow": "ready", "ask": "request_approval"}

@@ -11,7 +11,7 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import compress, loop_check, route
+from interlock.graphs import nested
 from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.context import ide_context, note_undone
@@ -34,9 +34,9 @@ from interlock.state.workflow import WorkflowContext, append_history, error_of, 
 def build() -> Graph:
     g = Graph("turn", TurnState, output=TurnDone)
     g.node("check_limits", check_limits)
-    g.subgraph("compress", compress.build)
-    g.subgraph("loop-check", loop_check.build)
-    g.subgraph("route", route.build)
+    g.subgraph("compress", nested("compress"))
+    g.subgraph("loop-check", nested("loop-check"))
+    g.subgraph("route", nested("route"))
     g.nodes(mask_tool_outputs, note_undone, ide_context, check_context, use_model)
     g.nodes(call_model, check_stream, wait_retry, note_loop)
     asked = {"ask": "call_model", "ended": END}

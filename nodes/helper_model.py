@@ -20,6 +20,8 @@ from interlock.state.node import task_of
 
 @dataclass(frozen=True)
 class Question:
+    """What a helper model is asked."""
+
     role: str
     """classifier, next_speaker, …; settings map it to an alias."""
     messages: Sequence[Message]

@@ -21,6 +21,8 @@ from interlock.state.messages import Frozen
 
 @dataclass(frozen=True)
 class JournalRow:
+    """A tool call as the journal knows it."""
+
     key: CallKey
     state: Literal["scheduled", "intent", "done"]
     tool: str
@@ -72,6 +74,8 @@ class Journal(Protocol):
 
 @dataclass(frozen=True)
 class EffectRow:
+    """A node's effect as the journal knows it."""
+
     state: Literal["intent", "failed", "done"]
     attempt: int
     """How often its function was called, or was about to be; from 1."""

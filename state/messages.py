@@ -198,6 +198,8 @@ Feature = Literal["", "picture", "web"]
 
 @dataclass(frozen=True)
 class ModelCall:
+    """A request to a model, before aliases and tools are resolved."""
+
     task: str
     """Id of the requesting graph task: a reply recorded for it before a crash is replayed, not paid for twice."""
     role: str

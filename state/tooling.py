@@ -31,6 +31,8 @@ from interlock.state.workspace import Workspace
 
 @dataclass(frozen=True)
 class Ended:
+    """How a process ended, and what it wrote."""
+
     how: Literal["exited", "timeout", "inactivity", "not_started", "limit", "lost"]
     """`limit`: exceeded a limit, see `excess`; `lost`: its supervisor was killed, so the outcome is unknown."""
     exit_code: int | None
@@ -247,6 +249,8 @@ class ToolInfo:
 
 @dataclass(frozen=True)
 class ToolRun:
+    """One execution of a call."""
+
     key: CallKey
     call: CallView
     emit: Emit

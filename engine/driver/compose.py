@@ -30,7 +30,6 @@ from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.reply import HookEnvironment
 from interlock.services.models.chat import ChatModels
 from interlock.services.policy.modes import mode_tools
-from interlock.services.policy.policy import RulePolicy
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.process.supervised import SUPERVISORS
 from interlock.services.toolset import BuiltinToolset
@@ -47,6 +46,7 @@ from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS, few_tools
 if TYPE_CHECKING:
     from interlock.services.index.index import WorkspaceIndex
     from interlock.services.mcp.servers import Keep, Servers
+    from interlock.services.policy.policy import RulePolicy
     from interlock.services.snapshots.snapshots import WorkspaceSnapshots
 
 T = TypeVar("T")
@@ -271,12 +271,15 @@ def _servers(prepared: RunConfig, make: "Callable[[], Servers]") -> "OnFirstUse[
 
 def _policy(
     prepared: RunConfig, processes: SupervisedProcesses, servers: "OnFirstUse[Servers]"
-) -> RulePolicy:
-    policy = prepared.policy
-    policy.run_checkers_with(processes)
-    if prepared.settings.mcp_servers:
-        policy = policy.with_servers(servers().names(), servers().annotations)
-    return policy
+) -> "RulePolicy":
+    def made() -> "RulePolicy":
+        policy = prepared.policy
+        policy.run_checkers_with(processes)
+        if prepared.settings.mcp_servers:
+            policy = policy.with_servers(servers().names(), servers().annotations)
+        return policy
+
+    return cast("RulePolicy", OnFirstUse(made))
 
 
 def _hooks(

@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.of_run import kept_options
@@ -20,7 +21,6 @@ from interlock.prompts import render
 from interlock.services.context.definitions import names_server_tool, own_tools
 from interlock.services.files.filesystem import write_atomically
 from interlock.services.models.chat import ChatModels
-from interlock.services.policy.policy import RulePolicy
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView
 from interlock.state.conversation import refusals_in
@@ -30,6 +30,9 @@ from interlock.state.plan import ApprovedPlan
 from interlock.state.subagent import AgentDefinition, AgentInstance
 from interlock.state.task import Subtask, TaskEnd, TaskState
 from interlock.state.tooling import Tool, Toolset
+
+if TYPE_CHECKING:
+    from interlock.services.policy.policy import RulePolicy
 
 MakeToolset = Callable[[Mapping[str, Tool], Callable[[str], bool]], Toolset]
 """Takes our tools, and a predicate for MCP servers' tools."""
@@ -43,7 +46,7 @@ class RunAgents:
     tools: Mapping[str, Tool]
     transcript: ChainTranscript
     models: ChatModels
-    policy: RulePolicy
+    policy: "RulePolicy"
     toolset: MakeToolset
     hooks: RunHooks
     root: Deps | None = None

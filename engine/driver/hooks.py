@@ -122,6 +122,8 @@ class RunHooks:
 
 @dataclass
 class _Firing:
+    """Runs the hooks of one event."""
+
     hooks: RunHooks
     firing: Firing
     known: Mapping[str, HookRow]

@@ -66,6 +66,8 @@ def watched(prepared: RunConfig, home: Path, run: str) -> Notifications:
 
 @dataclass(frozen=True)
 class Notice:
+    """What a person is told about a run, and where."""
+
     prepared: RunConfig
     home: Path
     payload: Mapping[str, Any]

@@ -1,10 +1,10 @@
 """prepare: loads a run's settings, environment, workspace, policy and model, before anything is written."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from interlock.engine.driver.budget import no_price
 from interlock.engine.driver.rights import (
@@ -24,9 +24,9 @@ from interlock.services.hooks.configured import Hook, HookBook, event_named, loa
 from interlock.services.mcp.remote import TokenFile
 from interlock.services.models.facts import ModelFacts
 from interlock.services.models.names import check_credentials, resolve
+from interlock.services.policy.books import Books
 from interlock.services.policy.load import ADMIN_FOLDERS, Places, read_files, rule_files, user_folder
 from interlock.services.policy.modes import PROJECT_FILE, ModeBook, load_modes
-from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import Scope
 from interlock.services.sandbox.aside import set_aside_after_kill
 from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
@@ -44,6 +44,9 @@ from interlock.state.settings import Settings
 from interlock.state.subagent import AgentDefinition
 from interlock.state.text import nearest
 from interlock.state.tooling import Tool
+
+if TYPE_CHECKING:
+    from interlock.services.policy.policy import RulePolicy
 
 
 def trust_warnings(root: Path, options: Options, trusted: bool, hooks: list[Hook]) -> list[str]:
@@ -131,7 +134,7 @@ class RunConfig:
     env: Mapping[str, str]
     workspace: FolderWorkspace
     approval_mode: str
-    policy: RulePolicy
+    decides: Callable[[], "RulePolicy"]
     limits: Limits
     trusted: bool
     warnings: list[str]
@@ -147,6 +150,10 @@ class RunConfig:
     @property
     def model(self) -> str:
         return self.settings.model.name
+
+    @cached_property
+    def policy(self) -> "RulePolicy":
+        return self.decides()
 
     @cached_property
     def facts(self) -> ModelFacts:
@@ -206,10 +213,10 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     programs, modes = commands_of(settings, hooks.hooks, rules.now), own.modes.all()
     protected = protected_paths(options, places, settings, dotenv.values, programs, modes)
     workspace = open_workspace(root, rules.settings, options.home / "outputs", protected, options.buffers)
-    policy, settings = _policy(options, rules, settings, workspace), rules.settings
+    (books, decides), settings = _policy(options, rules, settings, workspace), rules.settings
     sandbox = _sandbox(options, workspace, settings, dotenv.values)
-    idle = policy.idle_rules(own.agents, settings.mcp_servers)
-    warnings = [*loaded.warnings, *dotenv.warnings, *rules.warnings(), *map(str, (*policy.problems, *idle))]
+    idle = books.idle(own.agents, settings.mcp_servers)
+    warnings = [*loaded.warnings, *dotenv.warnings, *rules.warnings(), *map(str, (*books.problems, *idle))]
     warnings += [*own.problems, *hooks.problems, *trust_warnings(root, options, trusted, [*hooks.hooks])]
     return RunConfig(
         # Whether a flag, settings or the environment asked for the sandbox: a resumed run has it too.
@@ -218,7 +225,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
         env=dotenv.values,
         workspace=workspace,
         approval_mode=options.approval_mode or settings.general.default_approval_mode,
-        policy=policy,
+        decides=decides,
         limits=_limits(options, settings, dotenv.values),
         trusted=trusted,
         warnings=[*warnings, *set_aside_after_kill(options.home, root, protected)],
@@ -280,12 +287,21 @@ def _redactor(settings: Settings, env: Mapping[str, str], home: Path) -> Redacto
     return Redactor(secrets, enabled=settings.security.redact_secrets)
 
 
-def _policy(options: Options, rules: RunRules, settings: Settings, workspace: FolderWorkspace) -> RulePolicy:
+def _policy(
+    options: Options, rules: RunRules, settings: Settings, workspace: FolderWorkspace
+) -> "tuple[Books, Callable[[], RulePolicy]]":
+    """The rules as they are now, and what decides by them."""
     scope, save_to = Scope(interactive=options.interactive), user_folder(options.user_home)
     programs = {name: fingerprint(server) for name, server in settings.mcp_servers.items()}
-    made = partial(RulePolicy, workspace=workspace, scope=scope, programs=programs)
-    started = made(rules.then, rules.settings) if rules.changed else None
-    return made(rules.now, settings, save_to=save_to, started=started)
+
+    def decides() -> "RulePolicy":
+        from interlock.services.policy.policy import RulePolicy  # deferred: no request waits for it
+
+        made = partial(RulePolicy, workspace=workspace, scope=scope, programs=programs)
+        started = made(rules.then, rules.settings) if rules.changed else None
+        return made(rules.now, settings, save_to=save_to, started=started)
+
+    return Books(rules.now, settings, workspace, scope, programs), decides
 
 
 def _sandbox(

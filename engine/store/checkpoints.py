@@ -15,6 +15,8 @@ from interlock.state.errors import UserError
 
 @dataclass(frozen=True)
 class RootCheckpoint:
+    """A stored step of a run's own graph."""
+
     id: str
     step: int
     source: str

@@ -31,6 +31,8 @@ _ID_LENGTH = 8
 
 @dataclass(frozen=True)
 class NewRun:
+    """What is stored of a run before its first step."""
+
     run: str
     workflow: str
     workspace: str

@@ -33,6 +33,8 @@ _ROW = insertion("step_rows", ("run", "seq", "task", "root_step", "superstep", "
 
 @dataclass
 class _StepNote:
+    """A step that isn't stored yet."""
+
     namespace: str
     node: str
     workflow: str

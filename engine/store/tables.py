@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Table:
+    """A table with rows about runs."""
+
     name: str
     key: tuple[str, ...]
     forked: str | None = None

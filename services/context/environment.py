@@ -117,6 +117,8 @@ _SAFE = (
 
 @dataclass(frozen=True)
 class _Output:
+    """What git said."""
+
     code: int
     text: str
 

@@ -28,6 +28,8 @@ _LARGEST = 100_000_000
 
 @dataclass(frozen=True)
 class _Pattern:
+    """One line of an ignore file."""
+
     regex: re.Pattern[str]
     include: bool
     marked: bool

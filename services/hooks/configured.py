@@ -166,6 +166,8 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 @dataclass
 class _Reader:
+    """Reads the hooks of one settings file."""
+
     source: str
     env: Mapping[str, str]
     problems: list[str]

@@ -53,6 +53,8 @@ def runs_isolated(command: str, root: Path) -> bool:
 
 @dataclass
 class _Line:
+    """Finds the scripts that one command line runs."""
+
     root: Path
     depth: int = 0
 

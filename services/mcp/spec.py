@@ -167,6 +167,8 @@ _RESTRICTING: Mapping[str, bool] = {
 
 @dataclass(frozen=True)
 class ServerTool:
+    """A tool that an MCP server offers."""
+
     name: str
     """`mcp_SERVER_TOOL`."""
     server: str

@@ -38,6 +38,8 @@ from interlock.tools._tagged_calls import TaggedTools
 
 @dataclass(frozen=True)
 class ModelRequest:
+    """A request as a provider gets it."""
+
     model: str
     """Resolved name."""
     messages: Sequence[Message]

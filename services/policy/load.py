@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
 
 from interlock.services.config.settings import FOLDERS, project_paths
-from interlock.services.policy.checkers import to_checker
 from interlock.services.policy.fields import Problem, stand_in, to_rule, usable_tool_name
 from interlock.services.policy.rule import ADMIN, EXTENSION, SHIPPED, USER, WORKSPACE, Rule, canonical
 from interlock.state.calls import Risk
@@ -268,6 +267,8 @@ def _rule(chunk: _Chunk, source: str, tier: int) -> Rule:
     if chunk.error:
         raise ValueError(chunk.error)
     if chunk.kind == "safety_checker":
+        from interlock.services.policy.checkers import to_checker  # deferred: few rule files have any
+
         return to_checker(chunk.table, source, tier)
     if chunk.kind != "rule":
         raise ValueError(f"[[{chunk.kind}]] isn't known, expected [[rule]] or [[safety_checker]]")

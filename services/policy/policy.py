@@ -1,7 +1,6 @@
 """policy: decides what is allowed, asked about or denied: rules in tiers, and shell lines part by part."""
 
 import asyncio
-import os
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -22,6 +21,7 @@ from interlock.services.policy.always import (
     target,
     where_saved,
 )
+from interlock.services.policy.books import Books
 from interlock.services.policy.checkers import CheckerAnswer, SafetyCheckers, lowered
 from interlock.services.policy.decision import (
     Explanation,
@@ -31,9 +31,9 @@ from interlock.services.policy.decision import (
     rule_name,
     unless_widened,
 )
-from interlock.services.policy.fields import MODE_NAMES, Problem, settings_rules
+from interlock.services.policy.fields import MODE_NAMES, Problem
 from interlock.services.policy.harmless import lets_through
-from interlock.services.policy.load import about_nothing, load_rules, shipped_rules
+from interlock.services.policy.load import load_rules
 from interlock.services.policy.matching import meets, names_it, protection, with_plan_file
 from interlock.services.policy.rule import (
     SHIPPED,
@@ -115,24 +115,15 @@ class RulePolicy:
         `started`: the rules at the start of the run, if they have changed since: the stricter decision applies.
         """
         self.started = started
-        from_settings, self.problems = settings_rules(settings)
         self._workspace = workspace
         self._save_to = save_to
         self._scope = scope or Scope()
         self.annotations: Annotations = _no_annotations
         """Returns what is known of a tool besides its risk; for MCP tools, the trusted annotations."""
-        here = str(workspace.root)
         self._programs = programs
-        mine = [
-            rule
-            for rule in rules
-            if (rule.workspace is None or os.path.realpath(rule.workspace) == here)
-            and rule.program in (None, programs.get(rule.server or ""))
-        ]
-        deciding = [r for r in mine if r.checker is None]
-        shipped = [r for r in shipped_rules() if settings.tools.reading_commands or not r.reading]
-        self._book = RuleBook([*deciding, *from_settings, *shipped], self._scope)
-        self._checking = RuleBook([r for r in mine if r.checker is not None], self._scope)
+        self._books = Books(rules, settings, workspace, self._scope, programs)
+        self.problems = self._books.problems
+        self._book, self._checking = self._books.deciding, self._books.checking
         self._processes: Processes | None = None
 
     def run_checkers_with(self, processes: Processes) -> None:
@@ -271,9 +262,7 @@ class RulePolicy:
         return self._programs.get(server_of(tool, self._scope.servers) or "", "")
 
     def idle_rules(self, agents: Collection[str], servers: Collection[str]) -> list[Problem]:
-        """Report rules that match no call, given the `agents` and `servers` available here."""
-        rules = (*self._book.rules, *self._checking.rules)
-        return list(about_nothing(rules, agents, servers))
+        return self._books.idle(agents, servers)
 
     def wide_prefixes(self) -> Iterator[tuple[str, str]]:
         """Yield (rule, what it lets through) for allow rules that people wrote with command prefixes."""

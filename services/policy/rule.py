@@ -31,6 +31,8 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
+    """A regular expression of a rule."""
+
     text: str
     _match: Callable[[str], Any]
     _search: Callable[[str], Any]

@@ -69,6 +69,8 @@ def only_reads(call: CallView, line: ShellLine, workspace: Workspace) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _LineCheck:
+    """Decides one shell line, command by command."""
+
     call: CallView
     line: ShellLine
     rules: Sequence[Rule]

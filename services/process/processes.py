@@ -24,6 +24,8 @@ from interlock.state.tooling import Ended, Outputs
 
 @dataclass(frozen=True)
 class _Background:
+    """A command that runs on in the background."""
+
     child: Supervised
     label: str
     output_file: Path

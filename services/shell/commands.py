@@ -60,6 +60,8 @@ _UNKNOWN = Word("…", False, "", True, True)
 
 @dataclass(frozen=True, slots=True)
 class _Inner:
+    """What a command that runs others would run."""
+
     runs: tuple[_Words, ...] = ()
     script: str | None = None
     """A line of bash."""
@@ -150,6 +152,8 @@ def _inner(words: _Words) -> _Inner:
 
 @dataclass(frozen=True, slots=True)
 class Options:
+    """The options that a command takes."""
+
     flags: str = ""
     values: str = ""
     """Letters that take a value, in the same word or the next."""

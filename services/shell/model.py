@@ -13,6 +13,8 @@ _MOST_WORDS = 8_000
 
 @dataclass(frozen=True, slots=True)
 class Word:
+    """A word of a command, as far as it is known without running anything."""
+
     text: str
     """Unquoted if `literal`; otherwise as written."""
     literal: bool = True

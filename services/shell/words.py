@@ -29,6 +29,8 @@ _DEEPEST = 60
 
 @dataclass(slots=True)
 class _Scan:
+    """A word that is being read."""
+
     start: int
     known: list[str] = field(default_factory=list[str])
     """Its value so far, in pieces."""

@@ -13,7 +13,10 @@ main._is_watched = lambda: True  # come back here
 sys.argv = ["interlock", "run", "main", "go", "--model", "script:replies.json"]
 assert main.main() == 0
 assert gc.isenabled() and gc.get_freeze_count() > 100_000
-for name in ("numpy", "aiosqlite", "langgraph.store.sqlite", "packaging.requirements", "rapidfuzz", "tree_sitter"):
+for name in (
+    *("numpy", "aiosqlite", "langgraph.store.sqlite", "packaging.requirements", "rapidfuzz", "tree_sitter"),
+    *("interlock.graphs.tools", "interlock.services.policy.policy", "interlock.services.shell.parse"),
+):
     assert name not in sys.modules, f"{name} was read"
 """
 _PROGRAM = """
@@ -27,7 +30,7 @@ assert gc.isenabled() and gc.get_threshold()[0] == 700 and not gc.get_freeze_cou
 assert not BaseModel.model_config.get("defer_build")
 """
 _DATA = """
-import dataclasses
+import dataclasses, inspect, types
 from interlock.cli import quick_start
 quick_start.own_process = True
 texts = []
@@ -38,13 +41,22 @@ if create := getattr(dataclasses, "_create_fn", None):
     dataclasses._create_fn = noted
 quick_start.import_lightly()
 
+texts.clear()
+
 @dataclasses.dataclass(frozen=True, order=True)
 class Point:
+    'Without this, dataclass asks for the signature, to write one.'
     x: int
     of: "Point | None" = None
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place(Point):
+    'Has its own.'
+    name: str = ""
+
+assert not texts
 one, same, two = Point(1), Point(1), Point(2)
-assert not create or texts[-1] == "__init__", texts
+assert not create or texts == ["__init__"], texts
 assert one == same != two and one < two >= one and len({one, same, two}) == 2 and one != (1, None)
 assert repr(Point(1, one)) == "Point(x=1, of=Point(x=1, of=None))"
 for change in (lambda: setattr(one, "x", 3), lambda: delattr(one, "x")):
@@ -55,8 +67,10 @@ for change in (lambda: setattr(one, "x", 3), lambda: delattr(one, "x")):
     else:
         raise AssertionError("it isn't frozen")
 assert dataclasses.replace(one, x=2) == two and Point.__eq__.__qualname__ == "Point.__eq__"
-seldom = [name for name in texts if name != "__init__"]
-assert len(seldom) == len({*seldom}), seldom
+assert type(vars(Point)["__init__"]) is type(vars(Point)["__eq__"]) is types.FunctionType
+assert len(texts) == len({*texts}), texts
+assert [*inspect.signature(Place).parameters] == ["x", "of", "name"]
+assert Place(1, name="a").name == "a" and Place.__init__.__qualname__ == "Place.__init__"
 """
 
 

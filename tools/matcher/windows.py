@@ -27,6 +27,8 @@ class Window:
 
 @dataclass(frozen=True)
 class Span:
+    """A part of a text, and what replaces it."""
+
     start: int
     end: int
     new: str
