@@ -9,7 +9,7 @@ COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true # packages c
 # -P: the rooms at the root (state/, tools/, …) must not become top-level modules.
 RUN := $(BIN)/python -P
 TESTS ?= -n 4 --dist worksteal
-# Tests make files by the ten thousand: in memory, unless somebody chose another place, it is small, or runs no program.
+# Tests make tens of thousands of files. They go into memory, unless TMPDIR is set or there is too little room.
 MEMORY := /dev/shm
 IN_MEMORY = $(if $(TMPDIR),,$(shell test -w $(MEMORY) && findmnt -no OPTIONS -T $(MEMORY) 2>&1 | grep -qv noexec && \
 	test "$$(df -k --output=avail $(MEMORY) | tail -1)" -gt 4000000 && echo TMPDIR=$(MEMORY)))

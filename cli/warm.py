@@ -160,7 +160,7 @@ def _kept(conn: socket, pid: int) -> int:
 
 
 def _wait_for_the_stop(pid: int) -> None:
-    """A fork that has told of its stop may not have stopped yet; a SIGCONT that comes before is lost to it."""
+    """A fork announces its stop before it stops: a SIGCONT that arrives in between would be lost to it."""
     with suppress(OSError):  # it has ended
         while True:
             with open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123
