@@ -85,6 +85,7 @@ _IGNORABLE = re.compile(
 """Characters that some file systems ignore, besides those of category Cf (joiners, direction marks, …)."""
 
 
+@lru_cache(maxsize=4096)
 def folded(name: str) -> str:
     """Fold spellings that some file system treats as the same name: case, composition, full width, zero-width
     characters, trailing dots and blanks, a stream after a colon."""
@@ -93,7 +94,6 @@ def folded(name: str) -> str:
     return name.partition(":")[0].rstrip(". ").casefold()
 
 
-@lru_cache(maxsize=4096)
 def _plain(name: str) -> str:
     seen = (c for c in unicodedata.normalize("NFKC", name.casefold()) if unicodedata.category(c) != "Cf")
     return unicodedata.normalize("NFKC", _IGNORABLE.sub("", "".join(seen)))
@@ -286,8 +286,6 @@ def _named(setting: re.Pattern[str], config: str, base: Path) -> list[Path]:
 
 _UNNAMEABLE = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
 """Surrogates, except those that represent a byte that isn't UTF-8."""
-_SUFFIX = ".txt"
-"""Suffix of whole tool outputs; other files in `outputs/` are the run's own record."""
 _TRIES = 20
 """Attempts to resolve a path whose links keep changing."""
 
@@ -317,25 +315,19 @@ def followed(path: str | Path) -> Path:
     raise PathRefused(f"{str(path)!r} changes all the time; wait until what changes it has ended.")
 
 
-_OUTPUT = re.compile(r"^/.*/outputs/((?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt)$")
-
-
-def kept_output(outputs: Path | None, path: str) -> Path | None:
-    """Return the real path if `path` is a stored whole tool output; never a directory or a link to elsewhere.
-
-    `outputs` must be a real path.
-    """
-    if outputs is None or not path.endswith(_SUFFIX) or "\0" in path:
-        return None
-    real = followed(path)
-    inside = real.parent == outputs and real.suffix == _SUFFIX
-    return real if inside and os.path.isfile(real) else None  # noqa: PTH113 - Path.is_file raises for long names
+_OUTPUT = re.compile(r"/[^\0]*/outputs/((?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt)")
 
 
 def output_name(path: str) -> str:
     """Return the name of a stored tool output, in whichever host's `outputs/`; empty: it isn't named like one."""
-    found = _OUTPUT.search(path)
+    found = _OUTPUT.fullmatch(path)
     return found[1] if found else ""
+
+
+def kept_output(outputs: Path, path: str) -> Path | None:
+    """Return the real path if `path` is a file in `outputs`, a real path; never a directory or a link to elsewhere."""
+    real = followed(path)
+    return real if real.parent == outputs and os.path.isfile(real) else None  # noqa: PTH113 - Path.is_file raises for long names
 
 
 def plan_path(plans: Path | None, path: str) -> Path | None:

@@ -95,7 +95,10 @@ class FolderWorkspace:
         return real
 
     def _kept_output(self, path: str) -> Path | None:
-        if self._outputs and (name := output_name(path)) and not os.path.lexists(path):
+        name = output_name(path)
+        if not (self._outputs and name):
+            return None
+        if not os.path.lexists(path):
             path = str(self._outputs / name)  # as another host knows it
             if not os.path.lexists(path):
                 self.bring(name)

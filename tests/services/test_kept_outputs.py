@@ -8,14 +8,17 @@ from folders import tree
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.state.workspace import PathRefused
 
+KEPT, LINK = f"{'a' * 32}.txt", f"spool-{'0' * 16}.txt"
+
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     (tmp_path / "work").mkdir()
     outputs = tmp_path / "home" / "outputs"
-    tree(outputs, {"a.txt": "whole", "chain.json": "{}", "deep/b.txt": "deep"})
+    names = (KEPT, "a.txt", "chain.json", f"deep/{KEPT}", f"deep/outputs/{KEPT}")
+    tree(outputs, dict.fromkeys(names, "whole"))
     (tmp_path / "home" / "secret.txt").write_text("secret")
-    (outputs / "link.txt").symlink_to(tmp_path / "home" / "secret.txt")
+    (outputs / LINK).symlink_to(tmp_path / "home" / "secret.txt")
     return tmp_path
 
 
@@ -24,7 +27,7 @@ def workspace(place: Path) -> FolderWorkspace:
 
 
 def test_a_kept_output_can_be_read_but_not_written(place: Path) -> None:
-    path = str(place / "home" / "outputs" / "a.txt")
+    path = str(place / "home" / "outputs" / KEPT)
     assert workspace(place).readable(path) == Path(path)
     with pytest.raises(PathRefused, match="outside"):
         workspace(place).writable(path)
@@ -35,8 +38,8 @@ def test_a_kept_output_can_be_read_but_not_written(place: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("", ".", "chain.json", "deep/b.txt", "link.txt", "none.txt", "../secret.txt", "../interlock.db"),
-        "a.txt\0.txt",
+        *("", ".", "chain.json", "a.txt", f"deep/{KEPT}", f"deep/outputs/{KEPT}", LINK, f"{'b' * 32}.txt"),
+        *("../secret.txt", "../interlock.db", f"{KEPT}\0.txt", f"\0/outputs/{KEPT}"),
     ],
 )
 def test_nothing_else_there_can_be_read(place: Path, name: str) -> None:
