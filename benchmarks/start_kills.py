@@ -23,7 +23,8 @@ ENTRY = str(Path(sys.executable).with_name("interlock"))
 HOW = ("warm", "cold")
 VICTIMS: dict[tuple[str, str], tuple[int, Callable[[int, int], list[int]]]] = {
     ("warm", "starter"): (3, lambda starter, _: [starter]),
-    ("warm", "fork"): (3, lambda _, warm: below(warm, 1)),
+    ("warm", "fork"): (3, lambda _, warm: [pid for pid in below(warm, 1) if pid not in ahead(warm)]),
+    ("warm", "fork ahead"): (1, lambda _, warm: ahead(warm)),
     ("warm", "supervisor"): (3, lambda _, warm: supervisors(below(warm, 2, 9))),
     ("warm", "warm process"): (1, lambda _, warm: [warm]),
     ("cold", "starter"): (2, lambda starter, _: [starter]),
@@ -67,6 +68,15 @@ def children(pid: int) -> list[int]:
         return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
+
+
+def ahead(warm: int) -> list[int]:
+    """The fork that waits to become a start, or has just become one: it is still of the warm process's session."""
+    found = list[int]()
+    for pid in children(warm):
+        with suppress(OSError):
+            found += [pid] if os.getsid(pid) != pid else []
+    return found
 
 
 def ended(pid: int) -> bool:
@@ -177,7 +187,7 @@ def killed(place: Place, dice: random.Random, words: Sequence[str]) -> list[str]
 def _gone(warm: int) -> None:
     """Whatever loses its parent becomes a child of this process."""
     until = time.monotonic() + 20
-    while left := [pid for pid in below(os.getpid(), 1, 9) if pid != warm or ended(pid)]:
+    while left := [pid for pid in below(os.getpid(), 1, 9) if pid not in (warm, *ahead(warm)) or ended(pid)]:
         for pid in left:
             if ended(pid) and pid in children(os.getpid()):
                 os.waitpid(pid, 0)

@@ -35,6 +35,7 @@ from interlock.cli.main import main as command_line
 UNUSED_S = 60.0
 MOST = 253
 """Descriptors that the kernel hands over at once."""
+_SCRIPTED = "script:script.json"
 _SCRIPT = [
     {
         "tool_calls": [
@@ -65,9 +66,8 @@ def import_all(extras: bool = False) -> None:
     quick_start.own_process = True
     quick_start.begin()
     found = extras and find_spec("langchain_openai")
-    _rehearse("script:script.json", "gemini-2.5-pro", *(["openai:any"] if found else []))
+    _rehearse(_SCRIPTED, "gemini-2.5-pro", *(["openai:any"] if found else []))
     from interlock.cli import session
-    from interlock.services.process.supervised import SUPERVISORS
 
     parts = (module.name for module in iter_modules(session.__path__, "interlock.cli.session."))
     for name in (*parts, "interlock.services.models.gemini"):
@@ -75,6 +75,18 @@ def import_all(extras: bool = False) -> None:
     for name, classes in _REPLIES.items():
         for one in classes if found or not name.startswith("openai") else ():
             getattr(import_module(name), one).model_rebuild()
+    _forget()
+
+
+def rehearse() -> None:
+    """Run a prompt: afterwards a forked process has copies of the pages that runs write to. Raises `RuntimeError`."""
+    _rehearse(_SCRIPTED)
+    _forget()
+
+
+def _forget() -> None:
+    from interlock.services.process.supervised import SUPERVISORS
+
     SUPERVISORS.end()
     gc.unfreeze()  # else the run's own objects, with the folder that they hold, would stay
     gc.collect()
@@ -180,13 +192,16 @@ class Forks:
     def serve(self, unused_s: float) -> None:
         signal.signal(signal.SIGCHLD, _noticed)
         signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False)
-        waited = [self.door, self._wake]
-        while ready := select.select(waited, [], [], None if self._telling else unused_s)[0]:
+        while ready := self.ready(None if self._telling else unused_s):
             if self._wake in ready:
                 os.read(self._wake, 4096)
                 self._reap()
             if self.door in ready and not self.answer():
                 return
+
+    def ready(self, patience_s: float | None) -> list[Any]:
+        """What there is to read: the door, or that a fork has ended; nothing after that time."""
+        return select.select([self.door, self._wake], [], [], patience_s)[0]
 
     def answer(self) -> bool:
         """Do what is asked; whether more will be."""
@@ -198,19 +213,24 @@ class Forks:
     def fork(self, told: int, *fds: int) -> None:
         """`told`: where to tell the pid, and the end. `fds`: a file with the request, and the streams."""
         with suppress(OSError):  # told by the end of its pipe
-            if (pid := os.fork()) == 0:
-                self._become(told, *fds)
-            self._telling[pid] = os.dup(told)
+            self._telling[self.forked(told, *fds)] = os.dup(told)
         for fd in (told, *fds):
             os.close(fd)
+
+    def forked(self, *given: int) -> int:
+        """A fork that has got these descriptors."""
+        if (pid := os.fork()) == 0:
+            self.begin(*given)
+        return pid
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                tell(told := self._telling.pop(ended[0]), ended[1])
-                os.close(told)
+                if (told := self._telling.pop(ended[0], None)) is not None:
+                    tell(told, ended[1])
+                    os.close(told)
 
-    def _become(self, told: int, request: int, *fds: int) -> NoReturn:
+    def begin(self, told: int, request: int, *fds: int) -> NoReturn:
         tell(told, os.getpid())
         os.setsid()
         signal.set_wakeup_fd(-1)

@@ -14,11 +14,12 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 from interlock.cli import main, warm
-from interlock.cli.forker import MOST, Forks, as_text, import_all, tell
+from interlock.cli.forker import MOST, Forks, as_text, close_all_but, import_all, rehearse, tell
 
 _RIGHTS = ("Uid", "Gid", "Groups", "NoNewPrivs", "Seccomp", "Cap", "Cpus_", "Mems_", "SigBlk", "SigIgn")
 """Beginnings of the lines in proc(5)'s `status` that differ where a process may do other things."""
@@ -26,8 +27,12 @@ _STOPPED = signal.SIGSTOP << 8 | 0x7F
 """The wait status of a stopped process."""
 
 
+_QUIET_S = 0.5
+"""Seconds without a start until a fork is prepared: that takes a core for 0.2 s, which the last start may need."""
+
+
 class _Starts(Forks):
-    """Forks for clients of this user."""
+    """Forks for clients of this user, one ahead: to fork and to copy pages is a fifth of a start."""
 
     def __init__(self, path: Path, folder: int) -> None:
         """`folder`: that of the path, which may be too long for a socket's name."""
@@ -37,6 +42,52 @@ class _Starts(Forks):
         self._path = path
         self._here = {"variables": warm.imported_with(os.environ), "interpreter": warm.interpreter()}
         self._stamps = _stamps()
+        self._next: tuple[int, socket.socket] | None = None
+        """The fork that waits to become the next start, and its socket: it says `READY`, and gets descriptors."""
+        self._due = True
+
+    def ready(self, patience_s: float | None) -> list[Any]:
+        if self._due:
+            if ready := super().ready(_QUIET_S):
+                return ready
+            self._due, self._next = False, self._prepared()
+        return super().ready(patience_s)
+
+    def _prepared(self) -> tuple[int, socket.socket] | None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                if (pid := os.fork()) == 0:
+                    ours.close()
+                    self._wait(theirs)
+            except OSError:  # the next start forks by itself
+                return None
+        return pid, ours
+
+    def _wait(self, door: socket.socket) -> NoReturn:
+        """Become the next start; the warm process's end ends this one, too."""
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        close_all_but({0, 1, 2, door.fileno()})  # the folder's lock, too
+        try:
+            with door:
+                rehearse()
+                door.send(warm.READY)
+                _, fds, _, _ = socket.recv_fds(door, 1, MOST)
+        except (OSError, RuntimeError):
+            os._exit(1)
+        if not fds:
+            os._exit(0)
+        self.begin(*fds)
+
+    def forked(self, *given: int) -> int:
+        if self._next and select.select([self._next[1]], [], [], 0)[0]:
+            (pid, door), self._next, self._due = self._next, None, True
+            with door, suppress(OSError):  # it was killed
+                socket.send_fds(door, [warm.HAND_OVER], given)
+                return pid
+        return super().forked(*given)
 
     def end(self, *_: object) -> NoReturn:
         """What was started goes on."""

@@ -65,13 +65,18 @@ class Place:
     def fork(self) -> int:
         """The one command that is under way."""
         pid = self.told()["process"]
-        until(lambda: len(children(pid)) == 1, "the end of the fork that was only asked")
-        return children(pid)[0]
+        until(lambda: len(started(pid)) == 1, "the end of the fork that was only asked")
+        return started(pid)[0]
 
 
 def children(pid: int) -> list[int]:
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [int(child) for child in found]
+
+
+def started(pid: int) -> list[int]:
+    """Children that have become a command; the one that waits is still of its parent's session."""
+    return [child for child in children(pid) if os.getsid(child) == child]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -162,6 +167,34 @@ def test_a_signal_ends_it_as_it_ends_an_ordinary_start_and_the_run_can_be_resume
     until(lambda: not Path(f"/proc/{forked}").exists())
     (run,) = json.loads(warmed.run("runs", "--json").stdout)
     assert run["status"] == "interrupted"
+
+
+def test_a_fork_made_ahead_becomes_a_start_and_one_that_is_killed_delays_none(warmed: Place) -> None:
+    pid = warmed.told()["process"]
+
+    def made() -> int:
+        ahead = {*children(pid)} - {*started(pid)}
+        return max(ahead, default=0)
+
+    def become() -> bool:
+        """A start that finds it rehearsing gets a fork of its own."""
+        process = warmed.start(*script(warmed.folder, SLOW))
+        until((warmed.folder / "begun").exists)
+        found = started(pid)
+        process.kill()
+        process.communicate()
+        (warmed.folder / "begun").unlink()
+        until(lambda: not started(pid), "the end of the fork")
+        return found == [ahead]
+
+    until(made, "a fork ahead")
+    ahead = made()
+    until(become, "the fork ahead as a start")
+    until(made, "another fork ahead")
+    os.kill(made(), signal.SIGKILL)
+    assert shown(warmed.run(*script(warmed.folder, "echo worked")))[0] == 0
+    told = warmed.told()
+    assert told["warm"] and told["process"] == pid
 
 
 def test_a_killed_fork_ends_the_start_as_killed(warmed: Place) -> None:
