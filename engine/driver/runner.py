@@ -9,7 +9,21 @@ from typing import Any, TypeVar
 from langgraph.types import StateSnapshot
 
 from interlock.engine.driver.compose import DriveServices, with_discovered
-from interlock.engine.driver.drive import Drive, is_due
+from interlock.engine.driver.drive import (
+    Drive,
+    check_context,
+    check_guard,
+    context_of,
+    first_state,
+    graph_input,
+    hooked,
+    is_due,
+    modes_asked,
+    next_pass,
+    postponed,
+    switched,
+    taken_up,
+)
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.driver.notify import announced, watched
@@ -32,19 +46,6 @@ from interlock.engine.driver.outcome import (
     queued,
     unrecorded,
 )
-from interlock.engine.driver.passes import (
-    check_context,
-    check_guard,
-    context_of,
-    first_state,
-    graph_input,
-    hooked,
-    modes_asked,
-    next_pass,
-    postponed,
-    switched,
-    taken_up,
-)
 from interlock.engine.driver.prepare import (
     RunConfig,
     check_input,
@@ -58,8 +59,7 @@ from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import ENDED, find_run
 from interlock.engine.store import Store, diagnosed, first_input, keep_option
 from interlock.engine.store.approvals import record_decisions
-from interlock.engine.store.lineage import above, deepest, topmost
-from interlock.engine.store.runs import NewRun, insert_run, new_run_id
+from interlock.engine.store.runs import NewRun, above, deepest, insert_run, new_run_id, topmost
 from interlock.engine.workflows import find_workflow
 from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline
