@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine.read import named_runs
-from interlock.engine.store import Store, explained, reading
-from interlock.engine.store.database import address_of, placed
+from interlock.engine.store import Store, address_of, explained, placed, reading
 from interlock.state.errors import SandboxError, UserError
 from interlock.state.names import GIT_QUEUE
 from interlock.state.text import elapsed, nearest

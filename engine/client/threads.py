@@ -13,8 +13,7 @@ from interlock.engine.driver.lease import acquire
 from interlock.engine.options import Decision, Options
 from interlock.engine.store import Store, reading, select
 from interlock.engine.store.chain import SqlChain
-from interlock.engine.store.lineage import deepest
-from interlock.engine.store.runs import end_run
+from interlock.engine.store.runs import deepest, end_run
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._asking import actions_decided, answer_text
 from interlock.services.transcript import ChainTranscript

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from interlock.engine.options import Pending
 from interlock.engine.store import views
-from interlock.engine.store.lineage import deepest
+from interlock.engine.store.runs import deepest
 from interlock.engine.store.views import Row
 from interlock.state.errors import PASSING, UserError
 from interlock.state.text import nearest

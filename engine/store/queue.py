@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine.store import note_error, read_options
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.lineage import IS_SUBTASK, first_task, with_subtasks
+from interlock.engine.store.runs import IS_SUBTASK, first_task, with_subtasks
 from interlock.state.errors import PASSING, ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _steps(conn: Connection, run: str) -> int:
 
 def _own(conn: Connection) -> Any:
     """psycopg's connection, whose transaction the job is put in."""
-    from interlock.engine.store.postgres_connection import PostgresConnection
+    from interlock.engine.store.postgres import PostgresConnection
 
     assert isinstance(conn, PostgresConnection)
     return conn.raw
