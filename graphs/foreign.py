@@ -22,8 +22,7 @@ from typing import Any, TextIO, cast
 from langgraph.errors import GraphDrained, NodeTimeoutError
 from pydantic.errors import PydanticUserError
 
-from interlock.graphs._asking import plain
-from interlock.graphs._given import check_given, context_of, model_of, prompt_of, taken
+from interlock.graphs._asking import check_given, context_of, model_of, plain, prompt_of, taken
 from interlock.graphs._langgraph import (
     compiled_graph,
     custom_parts,
