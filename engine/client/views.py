@@ -191,7 +191,7 @@ class Views:
         A fork in the same folder has the changes up to its fork, too. `until`: only what was done by that root step;
         empty if that is nothing. Raises `UserError`.
         """
-        from interlock.engine.fleet.elsewhere import at_hand
+        from interlock.engine.fleet.checkout import at_hand
 
         row = self.run(run)
         before = [] if call or until is not None else files.inherited_here(self.home, row)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.fleet.elsewhere import at_hand, folder_options, is_elsewhere, repository_of
+from interlock.engine.fleet.checkout import at_hand, folder_options, is_elsewhere, repository_of
 from interlock.engine.read import RunRow, find_run
 from interlock.engine.store import Store
 from interlock.engine.store.blobs import brought, copy_plans

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.fleet.elsewhere import at_hand
+from interlock.engine.fleet.checkout import at_hand
 from interlock.engine.read import RunRow, models, path, steps, waiting_requests
 from interlock.engine.read.calls import agents, answered, calls, reasons
 from interlock.engine.store.chain import messages_at
