@@ -12,7 +12,7 @@ import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 
 from interlock.engine.store import shown
-from interlock.engine.store.audit import begin
+from interlock.engine.store.audit import Audit, begin
 from interlock.engine.store.connection import Adapter, Column, Connection, Rows, Values
 from interlock.engine.store.postgres_schema import NOTED, SCHEMA_VERSION, definitions, dialect
 from interlock.engine.store.postgres_sessions import READS, Session, connected, explained, named
@@ -154,9 +154,7 @@ class PostgresConnection(Connection):
         for line in lines:
             self._audit.note(*json.loads(line))
 
-    def _found_audit(self) -> Any:
-        from interlock.engine.store.audit import Audit
-
+    def _found_audit(self) -> Audit | None:
         assert self.session
         if not self.session.audited:
             query = "select 1 from pg_tables where tablename = 'audit' and schemaname = current_schema"
