@@ -22,11 +22,10 @@ from langgraph.config import get_stream_writer
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
-from interlock.engine.driver.drive import Drive, pending
+from interlock.engine.driver.drive import Drive, context_of, first_state, pending
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import acquire
 from interlock.engine.driver.of_run import kept_options, restored
-from interlock.engine.driver.passes import context_of, first_state
 from interlock.engine.driver.prepare import RunConfig, prepare, with_input
 from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Options

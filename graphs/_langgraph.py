@@ -1,11 +1,12 @@
-"""_langgraph: every touch of LangGraph's internals. `pyproject.toml` pins the minor version they belong to.
+"""_langgraph: every touch of LangGraph's internals, which `pyproject.toml` pins, and how its graphs are driven.
 
 `tests/test_langgraph_internals.py` tests each against LangGraph itself, and fails when a release changes it. Functions
 import LangGraph themselves, because commands that only read rows need the names of channels, too.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from copy import copy
 from functools import cache
 from types import FunctionType
@@ -328,3 +329,29 @@ def streaming_handler() -> Any:
             return output
 
     return Streaming
+
+
+Tap = Callable[..., AsyncIterator[Any]]
+"""Called with a compiled graph, its input, its config and the keywords of `astream`; yields the custom parts."""
+TAP: ContextVar[Tap | None] = ContextVar("TAP", default=None)
+"""Of the drives in this context; None: nobody looks."""
+
+
+async def custom_parts(app: Any, graph_input: Any, config: Any, **given: Any) -> AsyncIterator[Any]:
+    """Drive a graph, and yield what its nodes write to the stream."""
+    if tap := TAP.get():
+        async for part in tap(app, graph_input, config, **given):
+            yield part
+        return
+    async for _, _, data in app.astream(graph_input, config, stream_mode=["custom"], subgraphs=True, **given):
+        yield data
+
+
+async def driven(app: Any, graph_input: Any, config: Any, **given: Any) -> None:
+    """Drive a graph whose events are emitted elsewhere."""
+    if TAP.get():
+        parts = custom_parts(app, graph_input, config, **given)
+    else:
+        parts = app.astream(graph_input, config, stream_mode=[], **given)
+    async for _ in parts:
+        pass

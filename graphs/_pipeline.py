@@ -32,9 +32,8 @@ from interlock.graphs._contract import (
     with_run_channels,
 )
 from interlock.graphs._fusing import Branch, Choice, Fan, Task, Wiring
-from interlock.graphs._langgraph import is_graph, run_tasks, starts_anywhere
+from interlock.graphs._langgraph import driven, is_graph, run_tasks, starts_anywhere
 from interlock.graphs._subgraph import Node, Replayed, Subgraph, Subgraphs, langgraph_part
-from interlock.graphs._tap import driven
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, SetupError
 from interlock.state.messages import Message

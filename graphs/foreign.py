@@ -22,10 +22,10 @@ from typing import Any, TextIO, cast
 from langgraph.errors import GraphDrained, NodeTimeoutError
 from pydantic.errors import PydanticUserError
 
-from interlock.graphs._asking import plain
-from interlock.graphs._given import check_given, context_of, model_of, prompt_of, taken
+from interlock.graphs._asking import check_given, context_of, model_of, plain, prompt_of, taken
 from interlock.graphs._langgraph import (
     compiled_graph,
+    custom_parts,
     fields_of,
     is_graph,
     named_types,
@@ -36,7 +36,6 @@ from interlock.graphs._langgraph import (
     with_saver,
 )
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs._tap import custom_parts
 from interlock.graphs._watch import Watch
 from interlock.nodes.here import DRIVE, Drive
 from interlock.state.deps import Deps, Stopped

@@ -14,14 +14,16 @@ from langgraph.graph import END, START
 from interlock.graphs import nested
 from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.command import after_command, expand, fill
 from interlock.nodes.main import (
     after_agent,
+    after_command,
     after_context,
     after_next_speaker,
     after_tools,
     after_turn,
     before_agent,
+    expand,
+    fill,
     finish,
     go_on,
     nudge,

@@ -27,15 +27,19 @@ from interlock.nodes.tools_batch import (
 )
 from interlock.nodes.tools_decide import (
     before_tool,
+    by_protocol,
     check_mode,
     check_policy,
+    parse,
+    parse_json,
+    parse_xml,
     resolve,
     respond_undone,
     take_edit,
     validate,
+    with_own_names,
 )
 from interlock.nodes.tools_execute import after_subagent, after_tool, by_kind, respond, run_tool
-from interlock.nodes.tools_parse import by_protocol, parse, parse_json, parse_xml, with_own_names
 from interlock.nodes.tools_questions import (
     apply_outcome,
     ask_input,

@@ -1,6 +1,6 @@
-"""main: the agent loop around turns and tools: open a prompt, continue, nudge, finish."""
+"""main: the agent loop around turns and tools: open a prompt, expand a custom command, continue, nudge, finish."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 from langgraph.runtime import Runtime
@@ -10,8 +10,8 @@ from interlock.nodes.hooks import context_message, ending, fired, fires
 from interlock.nodes.mcp import spelled_out
 from interlock.prompts import load, render
 from interlock.state.charts import ApprovalModeChart, step
-from interlock.state.command import is_name, split_prompt
-from interlock.state.context import Commands
+from interlock.state.command import ARGS, CommandOut, CommandState, is_name, pieces, shell_lines, split_prompt
+from interlock.state.context import Commands, CustomCommand
 from interlock.state.conversation import (
     BatchEnd,
     Refused,
@@ -26,11 +26,11 @@ from interlock.state.events import AgentBlocked, ErrorEvent
 from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome
 from interlock.state.loop_check import RAN_ON
 from interlock.state.main import MainState
-from interlock.state.messages import Message, Origin
+from interlock.state.messages import Message, Origin, TextPart, ToolCall
 from interlock.state.node import node, task_of
 from interlock.state.plan import MOVES_MARK, PLAN_NAME
 from interlock.state.run import is_hooked
-from interlock.state.text import is_visible, nearest
+from interlock.state.text import clean, is_visible, nearest
 
 _SILENT = "[no response text]"
 """Sent to the hook if the model said nothing (gemini-cli's words)."""
@@ -312,3 +312,74 @@ def refusal(refused: Refused, run: str) -> dict[str, str]:
         f"interlock resume {run} -p 'what to do instead'"
     )
     return {"type": "refused", "message": message}
+
+
+OUTPUT_HEADING = "Output:\n"
+"""Prefix of the shell tool's output, stripped because the command's text introduces its own output."""
+
+
+@node(
+    reads=("prompt", "approval_mode"),
+    writes=("head", "prompt", "asked", "stop", "stopped_by"),
+    labels=("shell", "text"),
+    nondeterministic=True,
+)
+async def expand(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
+    """Its shell lines become calls like a model's, decided by rules, hooks and people."""
+    deps = runtime.context
+    command, args = _command(state["prompt"], deps)
+    lines = shell_lines(command.prompt, args)
+    fresh: CommandState = {"stop": "", "stopped_by": ""}
+    if not lines:
+        return {**fresh, "label": "text", **await _filled(state["prompt"], command, args, [], deps)}
+    calls = tuple(
+        ToolCall(id=f"command.{place}", name="run_shell_command", args={"command": line})
+        for place, line in enumerate(lines)
+    )
+    head = deps.transcript.append(state["prompt"], [Message(role="assistant", tool_calls=calls)])
+    return {**fresh, "label": "shell", "head": head}
+
+
+@node(reads=("prompt", "head"), writes=("prompt", "asked"), nondeterministic=True)
+async def fill(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
+    """Put the output of its shell lines into the text; a refused line says so in its place."""
+    deps = runtime.context
+    command, args = _command(state["prompt"], deps)
+    found = [m for m in deps.transcript.read(state["head"]) if m.role == "tool"]
+    answers = [m.text.removeprefix(OUTPUT_HEADING).rstrip("\n") for m in found]
+    return await _filled(state["prompt"], command, args, answers, deps)
+
+
+def after_command(state: CommandOut) -> Literal["filled", "stop"]:
+    return "stop" if state.get("stop") else "filled"
+
+
+def _command(prompt: str, deps: Deps) -> tuple[CustomCommand, str]:
+    name, args = split_prompt(deps.transcript.message(prompt).text)
+    command = deps.context.commands().usable.get(name)
+    if command is None:
+        raise RunError(f"Command {'/' + name!r} is gone since its prompt was given. Resume when it is back.")
+    return command, args
+
+
+async def _filled(
+    prompt: str, command: CustomCommand, args: str, answers: Sequence[str], deps: Deps
+) -> CommandState:
+    """The expanded prompt. Inserted text isn't expanded again: a file can't refer to another."""
+    left = iter(answers)
+    texts: list[str] = []
+    for piece in pieces(command.prompt):
+        if piece.kind == "text":
+            texts.append(piece.text.replace(ARGS, args))
+        elif piece.kind == "shell":
+            texts.append(next(left, ""))
+        else:
+            reference = await deps.context.file(piece.text.replace(ARGS, args))
+            shown = "".join(part.text for part in reference.parts if isinstance(part, TextPart))
+            texts.append(shown.strip() or f"[{piece.text} isn't shown: {reference.reason}]")
+    if args and ARGS not in command.prompt:
+        texts.append("\n\n" + load("context/command").text(name=command.name, args=args))
+    part = TextPart(text=clean("".join(texts)), section=f"/{command.name}")
+    before = deps.transcript.read(prompt)[:-1]
+    record = deps.transcript.append("", [*before, Message(role="user", origin="person", content=(part,))])
+    return {"prompt": record, "asked": record}

@@ -13,10 +13,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from interlock.engine import Decision, Outcome
+from interlock.engine import Decision, Outcome, store
 from interlock.engine.options import Pending
 from interlock.engine.read import list_runs
-from interlock.engine.store import database
 from interlock.graphs._pipeline import Pipeline
 from interlock.testing.stage import Person, Stage, agrees, loaded, said
 
@@ -113,7 +112,7 @@ _RANDOM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def _count(stage: Stage, at: int) -> list[str]:
     """Kill this process at its `at`-th kill point from now on."""
     seen: list[str] = []
-    connection: Any = database.adapter_of(stage.home / "interlock.db").connection
+    connection: Any = store.adapter_of(stage.home / "interlock.db").connection
     commit = connection.commit
 
     def here(what: str) -> None:

@@ -18,9 +18,8 @@ from uuid import uuid4
 import pytest
 
 from interlock.engine import store
-from interlock.engine.store import Store, database
+from interlock.engine.store import ADDRESS, Store, placed
 from interlock.engine.store.connection import Adapter
-from interlock.engine.store.database import ADDRESS, placed
 from interlock.engine.store.tables import TABLES
 
 sys.path.append(str(Path(__file__).parents[1] / "docs"))
@@ -59,7 +58,7 @@ def everywhere(server: str = "") -> None:
     else:
         os.environ["TEST_SERVER"] = _server()
         _make_template()
-    of_file, connect = database.adapter_of, sqlite3.connect
+    of_file, connect = store.adapter_of, sqlite3.connect
 
     def adapter_of(path: Path) -> Adapter:
         if not (path.parent / ADDRESS).exists() and not path.exists():
@@ -71,7 +70,7 @@ def everywhere(server: str = "") -> None:
             pytest.fail("this test looks into SQLite's file: mark it `sqlite`, or use the store's functions")
         return connect(path, *given, **named)
 
-    database.adapter_of = store.adapter_of = adapter_of
+    store.adapter_of = adapter_of
     sqlite3.connect = connected
 
 

@@ -14,8 +14,8 @@ from test_paths import Replies, Stage
 
 from interlock.engine import Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges
+from interlock.engine.store.chain import dropped
 from interlock.engine.store.damage import damage
-from interlock.engine.store.runs import dropped
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 

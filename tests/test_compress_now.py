@@ -8,7 +8,7 @@ from agent_runs.stage import Stage
 
 from interlock.cli.main import main
 from interlock.engine import Outcome, resume_sync, run_sync
-from interlock.engine.store.runs import dropped
+from interlock.engine.store.chain import dropped
 from interlock.state.errors import UserError
 
 LONG = [

@@ -26,7 +26,7 @@ def test_every_statement_of_a_runs_life_has_an_index(
     run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     psycopg = pytest.importorskip("psycopg")
-    from interlock.engine.store import postgres_connection as postgres
+    from interlock.engine.store import postgres
 
     monkeypatch.setenv("INTERLOCK_STORE", fresh_database())
     script = tmp_path / "script.json"

@@ -15,9 +15,10 @@ from test_paths import Replies, Stage
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.engine.store import runs as removal
+from interlock.engine.store.chain import dropped
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.damage import damage
-from interlock.engine.store.runs import dropped, remove_run
+from interlock.engine.store.runs import remove_run
 from interlock.services.files.filesystem import OutputFiles, store_file
 
 DONE = {"text": "done"}
@@ -159,7 +160,7 @@ def test_after_twenty_compressions_rules_todos_and_open_approvals_are_there(tmp_
 
 
 def sent(home: Path, run: str) -> list[Any]:
-    from interlock.engine.store.runs import messages_at
+    from interlock.engine.store.chain import messages_at
 
     return messages_at(home, run, str(state_at(home, run)["head"]))
 

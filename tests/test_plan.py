@@ -397,7 +397,7 @@ def test_main_gets_the_plan_that_was_approved_whatever_has_become_of_its_file(tm
     outcome = stage.resume(outcome, *approve(outcome))
     assert "rm -rf" in real.read_text(), "the hook has run"
     (row,) = stage.rows("select * from runs where run = ?", outcome.run)
-    from interlock.engine.store.runs import messages_at
+    from interlock.engine.store.chain import messages_at
 
     state = json.loads(row["input"])
     assert state["plan_steps"] == STEPS

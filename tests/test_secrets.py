@@ -16,7 +16,7 @@ from folders import put
 from scripted import says, tools
 
 from interlock.engine.store import unpacked
-from interlock.engine.store.audit_records import Record
+from interlock.engine.store.audit import Record
 from interlock.services.files.blobs import inflated
 
 GITHUB = "ghp_" + "aB3d" * 9

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from interlock.engine.store import sqlite
-from interlock.engine.store.sqlite_connection import SqliteConnection
+from interlock.engine.store.sqlite import SqliteConnection
 
 _connect = sqlite.Sqlite.connect
 

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy.policy import RulePolicy, workspace_policy
+from interlock.services.policy.books import Books
+from interlock.services.policy.load import load_rules
+from interlock.services.policy.policy import RulePolicy
 from interlock.state.calls import CallView, Risk
 from interlock.state.settings import Settings
 
@@ -79,9 +81,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rules.toml"
         file.write_text(rules())
-        policy = workspace_policy(Settings.model_validate({}), FolderWorkspace(Path(folder)), [(file, 4)])
-        if policy.problems:
-            raise SystemExit(str(policy.problems[0]))
+        found, problems = load_rules([(file, 4)])
+        if problems:
+            raise SystemExit(str(problems[0]))
+        policy = RulePolicy(Books(found, Settings(), FolderWorkspace(Path(folder))))
         print(f"{rules().count('[[rule]]')} rules; a line of {len(LINE)} characters; no line is seen twice")
         held = [
             report(

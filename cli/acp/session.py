@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.cli import quick_start
-from interlock.cli.acp import asking, commands
+from interlock.cli.acp import asking, prompts
 from interlock.cli.acp.drawing import Drawing, Update, said
 from interlock.cli.acp.prompts import Block, Given, given, take_file
 from interlock.cli.acp.settings import Chosen
@@ -67,7 +67,7 @@ class EditorSession:
 
     def offer(self) -> None:
         """Tell the client which commands there are."""
-        self.update(commands.offered(self._own))
+        self.update(prompts.offered(self._own))
 
     async def close(self) -> None:
         """Stop; an open question stays open, for whoever loads the session."""
@@ -106,12 +106,12 @@ class EditorSession:
     async def _sent(self, blocks: Sequence[Block], spool: Path) -> None:
         talk = self.talk
         found = given(blocks, talk.workspace, (talk.workspace, *talk.options.include_directories), spool)
-        if command := commands.typed(found.text):
+        if command := prompts.typed(found.text):
             return await self._executed(*command)
         await self._ask_for_outside(found)
         if self._cancelled:
             return None
-        found.text = commands.skill(found.text, self._own)
+        found.text = prompts.skill(found.text, self._own)
         if talk.busy:  # a question that was open when the session was loaded: the prompt comes in its place
             self._withdraw()
             while talk.busy and not self._cancelled:
@@ -131,7 +131,7 @@ class EditorSession:
             talk.submit(text)
         return await self._over()
 
-    async def _executed(self, command: commands.Command, rest: str) -> None:
+    async def _executed(self, command: prompts.Command, rest: str) -> None:
         if self.talk.busy:
             raise RpcError(
                 INVALID, "A request is open in this session. Decide it, or cancel, before a command."

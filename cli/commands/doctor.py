@@ -234,16 +234,18 @@ def _left_out(root: Path, home: Path, env: Mapping[str, str], settings: "Setting
 def _policies(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
     from interlock.services.context.definitions import load_agents
     from interlock.services.files.workspace import open_workspace
-    from interlock.services.policy.load import Places, rule_files
-    from interlock.services.policy.policy import workspace_policy
+    from interlock.services.policy.books import Books
+    from interlock.services.policy.load import Places, load_rules, rule_files
+    from interlock.services.policy.policy import RulePolicy
 
     files = rule_files(Places(root, home, trusted))
     try:
-        policy = workspace_policy(settings, open_workspace(root, settings), files)
-        agents = load_agents(root, home, trusted)[0]
-        problems = [*policy.problems, *policy.idle_rules(agents, settings.mcp_servers)]
-        rules = ((" ".join(map(place, rule.split(" "))), what) for rule, what in policy.wide_prefixes())
-        wide = [f"{rule} lets through {what}" for rule, what in rules]
+        rules, problems = load_rules(files)
+        books = Books(rules, settings, open_workspace(root, settings))
+        idle = books.idle(load_agents(root, home, trusted)[0], settings.mcp_servers)
+        problems = [*problems, *books.problems, *idle]
+        prefixes = RulePolicy(books).wide_prefixes()
+        wide = [f"{' '.join(map(place, rule.split(' ')))} lets through {what}" for rule, what in prefixes]
     except InterlockError as error:
         yield Finding("problem", "policies", str(error))
         return

@@ -99,9 +99,9 @@ def plain(output: str) -> str:
     return harmless(_SEQUENCE.sub("", output).rstrip("\r").rpartition("\r")[2])
 
 
-def ago(then: float, now: float | None = None) -> str:
+def ago(then: float) -> str:
     """How long ago; `then` is Unix time."""
-    seconds = max((unix_time() if now is None else now) - then, 0)
+    seconds = max(unix_time() - then, 0)
     return "just now" if seconds < 10 else f"{elapsed(seconds)} ago"
 
 

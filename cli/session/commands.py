@@ -243,7 +243,7 @@ def _own(name: str, summary: str, run: Callable[[str, Session, str], None]) -> S
 
 
 def _prompt(name: str, session: Session, rest: str) -> None:
-    """Submit a custom command; the run expands it (`nodes/command.py`)."""
+    """Submit a custom command; the run expands it (`nodes/main.py`)."""
     session.submit(f"/{name} {rest}".strip())
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock import engine
-from interlock.engine.client.views import Views, changes, later, of_run, record, rows, settings_of
+from interlock.engine.client.views import Views, changes, later, of_run, record, settings_of
 from interlock.engine.driver.settling import Asker, at_once, settled
 from interlock.engine.options import (
     LISTING,
@@ -28,12 +28,13 @@ from interlock.engine.options import (
 from interlock.engine.read import ENDED, STATUSES, Request, RunRow, Step, path
 from interlock.engine.read.calls import Agent, Call
 from interlock.engine.store import Store, diagnosed, reading, state_home
+from interlock.engine.store import runs as rows
 from interlock.engine.store.places import carry_over
+from interlock.engine.store.runs import Shown
 
 if TYPE_CHECKING:
     from interlock.engine.client.following import Followed, LiveDrives
     from interlock.engine.driver.stop import Stop
-    from interlock.engine.store.runs import Shown as Shown
     from interlock.engine.travel.another_model import GoneOn
     from interlock.engine.travel.fork import Forked
     from interlock.engine.travel.replay import Replayed
@@ -56,6 +57,7 @@ __all__ = [
     "Renderer",
     "Request",
     "RunRow",
+    "Shown",
     "Step",
     "deliver",
     "path",
@@ -276,13 +278,13 @@ class Client(Views):
 
         prepare(self.options, needs_model=True)
 
-    def session(self, name: str) -> "Shown | None":
+    def session(self, name: str) -> Shown | None:
         """What a session of an editor shows, its run empty before it has begun; any run is a session by its id."""
         shown = self.sessions().get(name)
         row = self.exact(shown.run if shown else name)
         if row is None:
             return shown and shown._replace(run="")
-        return shown or rows.Shown(row.run, row.workspace, {})
+        return shown or Shown(row.run, row.workspace, {})
 
     def adopt(self, workflow: str, url: str, thread: str, options: Options) -> str:
         """Make a run of a LangGraph thread in another database; returns its id. Raises `UserError`."""

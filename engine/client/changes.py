@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.engine.client.requests import brief
-from interlock.engine.fleet.elsewhere import (
+from interlock.engine.fleet.checkout import (
     at_hand,
     is_elsewhere,
     keep_changed,

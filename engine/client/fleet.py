@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine.read import named_runs
-from interlock.engine.store import Store, explained, reading
-from interlock.engine.store.database import address_of, placed
+from interlock.engine.store import Store, address_of, explained, placed, reading
+from interlock.engine.store.runs import new_run_id
 from interlock.state.errors import SandboxError, UserError
 from interlock.state.names import GIT_QUEUE
 from interlock.state.text import elapsed, nearest
@@ -117,7 +117,6 @@ def submitted_here(priority: int, user: str = "") -> dict[str, Any]:
 
 def schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:
     """`Options.schedule`. Raises `UserError` for a name, a cron line or a time zone that can't be used."""
-    from interlock.engine.store.runs import new_run_id  # its imports take as long as the list of jobs
     from interlock.engine.store.schedules import next_time
 
     if name and not _NAME.fullmatch(name):

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.engine.client import Client
-from interlock.engine.store import PARTS, diagnosed, reading
+from interlock.engine.store import ADDRESS, PARTS, diagnosed, reading
 from interlock.engine.store.damage import damage, damaged_pages, unreadable
-from interlock.engine.store.database import ADDRESS
 
 __all__ = ["OURS", "Finding", "damaged_pages", "examined"]
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, cast
 
 from interlock.engine.read.calls import results
 from interlock.engine.store import select
+from interlock.engine.store.chain import dropped, first_prompt, messages_at
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.places import undone
-from interlock.engine.store.runs import dropped, first_prompt, messages_at
 from interlock.services.toolset import summary_of
 from interlock.state.calls import CallView
 from interlock.state.context import UNDONE

@@ -11,10 +11,10 @@ from typing import Any, cast
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import acquire
 from interlock.engine.options import Decision, Options
+from interlock.engine.read import find_run
 from interlock.engine.store import Store, reading, select
 from interlock.engine.store.chain import SqlChain
-from interlock.engine.store.lineage import deepest
-from interlock.engine.store.runs import end_run
+from interlock.engine.store.runs import deepest, end_run
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._asking import actions_decided, answer_text
 from interlock.services.transcript import ChainTranscript
@@ -46,7 +46,7 @@ def opened(options: Options, run: str) -> Generator[Opened]:
     from interlock.graphs.foreign import Foreign
 
     store = Store(options.home)
-    chosen, prepared = workflow_of(run, _bare(options))
+    chosen, prepared = workflow_of(find_run(options.home, run), _bare(options))
     chosen = with_own_nodes(chosen, prepared)
     with closing(store.connect()) as conn:
         saver = saver_for(chosen, conn, StepLog(), SqlApprovals(conn, run), store.path)
@@ -91,7 +91,7 @@ async def update(
     from interlock.graphs.foreign import Foreign
 
     store = Store(options.home)
-    chosen, prepared = workflow_of(run, _bare(options))
+    chosen, prepared = workflow_of(find_run(options.home, run), _bare(options))
     if not isinstance(chosen, Foreign):
         raise UserError(
             f"The state of {chosen.name!r} can't be written: fork the run (copy), or send it a prompt."

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from interlock.engine.client.fleet import writing
 from interlock.engine.options import Options
-from interlock.engine.store import note_error, reading, turns
-from interlock.engine.store.admission import put_back
+from interlock.engine.store import admission, note_error, reading
 from interlock.engine.store.queue import Submitted, submitted
 from interlock.state.errors import InterlockError
 
@@ -37,7 +36,7 @@ class Turn:
         """
         by = Submitted(whose["user"], whose["priority"], workflow, "")
         with writing(self.home) as conn:
-            return turns.put_turn(conn, self.run, by, after_s)
+            return admission.put_turn(conn, self.run, by, after_s)
 
     def take(self, model: str = "") -> str | None:
         """What the run waits for; empty: it may be driven now; None: somebody cancelled it.
@@ -45,29 +44,29 @@ class Turn:
         `model`: whose limit stopped it before.
         """
         with writing(self.home) as conn:
-            return turns.take_turn(conn, self.run, model)
+            return admission.take_turn(conn, self.run, model)
 
     def stands(self) -> bool:
         """Whether it waits for its turn or for a worker, or is driven by whoever took it."""
         with reading(self.home) as conn:
             assert conn is not None
-            return turns.stands(conn, self.run)
+            return admission.stands(conn, self.run)
 
     def leave(self) -> None:
         with writing(self.home) as conn:
-            turns.leave_turn(conn, self.run)
+            admission.leave_turn(conn, self.run)
 
     def is_stopped(self) -> bool:
         """Whether somebody asked for the run's end."""
         with reading(self.home) as conn:
             assert conn is not None
-            return turns.is_stopped(conn, self.run)
+            return admission.is_stopped(conn, self.run)
 
 
 def leave_others(home: Path, runs: Collection[str]) -> None:
     """Give back the turns that an earlier server of this host left, but those of these runs."""
     with writing(home) as conn:
-        turns.leave_other_turns(conn, runs)
+        admission.leave_other_turns(conn, runs)
 
 
 def limited(options: Options) -> Options:
@@ -86,7 +85,7 @@ def stopped_by(options: Options, run: str) -> Stopped | None:
         return None
     with writing(options.home) as conn:
         if (whose := submitted(conn, run)).queue:
-            put_back(conn, run, whose, wait, model=options.limited.model)
+            admission.put_back(conn, run, whose, wait, model=options.limited.model)
             return None
         note_error(conn, run, wait.error)
     return Stopped(wait.why, wait.seconds, options.limited.model)

@@ -14,8 +14,8 @@ from interlock.engine.read import calls as of_calls
 from interlock.engine.read.calls import Call
 from interlock.engine.store import checkpoints as of_states
 from interlock.engine.store.blobs import patch_of
-from interlock.engine.store.lineage import deepest
 from interlock.engine.store.places import undone as undone_of
+from interlock.engine.store.runs import deepest
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from interlock.engine.effect_hints import Hint
     from interlock.engine.read.lives import Life
     from interlock.engine.store import audited, keeping, usage
+    from interlock.engine.store import chain as records
     from interlock.engine.store import damage as losses
-    from interlock.engine.store import runs as rows
     from interlock.engine.store.usage import Sums as Sums
     from interlock.engine.travel import files
     from interlock.engine.travel import record as whole
@@ -44,8 +44,8 @@ else:
         def __getattr__(self, part: str) -> Any:
             return getattr(import_module(self._name), part)
 
-    audited, keeping, usage, losses, rows = map(
-        _Late, ("store.audited", "store.keeping", "store.usage", "store.damage", "store.runs")
+    audited, keeping, usage, losses, records = map(
+        _Late, ("store.audited", "store.keeping", "store.usage", "store.damage", "store.chain")
     )
     changes, record, files, whole = map(
         _Late, ("client.changes", "client.record", "travel.files", "travel.record")
@@ -113,7 +113,7 @@ class Views:
     models = later(lambda: read.models)
     exact = later(lambda: read.exact_run)
     innermost = later(lambda: deepest)
-    dropped = later(lambda: rows.dropped)
+    dropped = later(lambda: records.dropped)
     told = later(lambda: record.events)
     seen_at = later(lambda: record.seen_at)
     statistics = later(lambda: usage.statistics)
@@ -148,7 +148,7 @@ class Views:
 
     def messages(self, run: str, state: dict[str, Any], key: str = "head") -> "list[Message]":
         """The messages up to the record that a state names."""
-        return rows.messages_at(self.home, run, str(state.get(key) or ""))
+        return records.messages_at(self.home, run, str(state.get(key) or ""))
 
     def call(self, run: str, name: str) -> Call:
         """A call by its number in `calls`, from 1, or by its id. Raises `UserError`."""
@@ -191,7 +191,7 @@ class Views:
         A fork in the same folder has the changes up to its fork, too. `until`: only what was done by that root step;
         empty if that is nothing. Raises `UserError`.
         """
-        from interlock.engine.fleet.elsewhere import at_hand
+        from interlock.engine.fleet.checkout import at_hand
 
         row = self.run(run)
         before = [] if call or until is not None else files.inherited_here(self.home, row)

@@ -4,20 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Protocol
 
 from langgraph.graph import END, START
 
+from interlock.engine.store.views import Row
 from interlock.graphs._langgraph import pulled
 
 Place = tuple[str, ...]
 """Names of the nodes around a graph, outermost first; `()` is the workflow itself."""
-
-
-class Row(Protocol):
-    """A row of `steps`, by name: namespace, superstep, task, node, root_step, seq."""
-
-    def __getitem__(self, key: str, /) -> Any: ...
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from interlock.engine.store.lineage import first_task, with_subtasks
+from interlock.engine.store.runs import first_task, with_subtasks
 from interlock.engine.store.usage import Usage
 from interlock.services.models.known import Prices, cost_of
 from interlock.state.deps import Stopped

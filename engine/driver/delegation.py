@@ -14,9 +14,8 @@ from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store import Store, read_options
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import state_at
-from interlock.engine.store.lineage import how_it_ended
 from interlock.engine.store.model_calls import calls_made
-from interlock.engine.store.runs import ALPHABET, NewRun, insert_child
+from interlock.engine.store.runs import ALPHABET, NewRun, how_it_ended, insert_child
 from interlock.prompts import render
 from interlock.services.context.definitions import names_server_tool, own_tools
 from interlock.services.files.filesystem import write_atomically

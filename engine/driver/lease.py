@@ -10,10 +10,9 @@ from collections.abc import Callable
 from contextlib import closing
 
 from interlock.engine.options import HEARTBEAT_STALE_S
-from interlock.engine.store import Store, explained
+from interlock.engine.store import Store, address_of, explained
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.database import address_of
-from interlock.engine.store.leases import LeaseRow, beat, give_back, read_lease, take
+from interlock.engine.store.runs import LeaseRow, beat, give_back, read_lease, take
 from interlock.services.process.identity import Owner, is_alive, this_process
 from interlock.state.errors import BusyError, InterlockError
 

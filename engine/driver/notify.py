@@ -17,7 +17,7 @@ from interlock.engine.driver.outcome import result_event
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.options import Outcome, Pending
 from interlock.engine.read import find_run, waiting_requests
-from interlock.engine.store.lineage import topmost
+from interlock.engine.store.runs import topmost
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.events import Cancelled, NotificationEvent

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from interlock.engine.driver.prepare import RunConfig, prepare
 from interlock.engine.options import Options
-from interlock.engine.read import RunRow, find_run
+from interlock.engine.read import RunRow
 from interlock.engine.store import Store, read_options
 from interlock.engine.workflows import MisdeclaredError, begun_with, executed, installed, line_of
 from interlock.graphs._additions import COMPRESS, PLACES, Processor, with_processors
@@ -27,9 +27,8 @@ from interlock.state.repository import Repository, RepositoryError, repository, 
 from interlock.state.settings import Settings
 
 
-def workflow_of(run: str, options: Options) -> tuple[Pipeline, RunConfig]:
+def workflow_of(row: RunRow, options: Options) -> tuple[Pipeline, RunConfig]:
     """The workflow of a run, and what a drive of it needs. Raises `InterlockError`."""
-    row = find_run(options.home, run, options.workspace)
     kept = restored(options, _kept(Store(options.home), row.run), row.workspace)
     chosen, changed = begun_with(row.run, row.workflow, kept)
     prepared = prepare(kept, chosen.needs_model)

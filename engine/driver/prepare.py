@@ -1,6 +1,6 @@
 """prepare: loads a run's settings, environment, workspace, policy and model, before anything is written."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -134,7 +134,7 @@ class RunConfig:
     env: Mapping[str, str]
     workspace: FolderWorkspace
     approval_mode: str
-    decides: Callable[[], "RulePolicy"]
+    books: Books
     limits: Limits
     trusted: bool
     warnings: list[str]
@@ -153,7 +153,9 @@ class RunConfig:
 
     @cached_property
     def policy(self) -> "RulePolicy":
-        return self.decides()
+        from interlock.services.policy.policy import RulePolicy  # deferred: no request waits for it
+
+        return RulePolicy(self.books, user_folder(self.options.user_home))
 
     @cached_property
     def facts(self) -> ModelFacts:
@@ -213,7 +215,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     programs, modes = commands_of(settings, hooks.hooks, rules.now), own.modes.all()
     protected = protected_paths(options, places, settings, dotenv.values, programs, modes)
     workspace = open_workspace(root, rules.settings, options.home / "outputs", protected, options.buffers)
-    (books, decides), settings = _policy(options, rules, settings, workspace), rules.settings
+    books, settings = _books(options, rules, settings, workspace), rules.settings
     sandbox = _sandbox(options, workspace, settings, dotenv.values)
     idle = books.idle(own.agents, settings.mcp_servers)
     warnings = [*loaded.warnings, *dotenv.warnings, *rules.warnings(), *map(str, (*books.problems, *idle))]
@@ -225,7 +227,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
         env=dotenv.values,
         workspace=workspace,
         approval_mode=options.approval_mode or settings.general.default_approval_mode,
-        decides=decides,
+        books=books,
         limits=_limits(options, settings, dotenv.values),
         trusted=trusted,
         warnings=[*warnings, *set_aside_after_kill(options.home, root, protected)],
@@ -287,21 +289,11 @@ def _redactor(settings: Settings, env: Mapping[str, str], home: Path) -> Redacto
     return Redactor(secrets, enabled=settings.security.redact_secrets)
 
 
-def _policy(
-    options: Options, rules: RunRules, settings: Settings, workspace: FolderWorkspace
-) -> "tuple[Books, Callable[[], RulePolicy]]":
-    """The rules as they are now, and what decides by them."""
-    scope, save_to = Scope(interactive=options.interactive), user_folder(options.user_home)
+def _books(options: Options, rules: RunRules, settings: Settings, workspace: FolderWorkspace) -> Books:
+    scope = Scope(interactive=options.interactive)
     programs = {name: fingerprint(server) for name, server in settings.mcp_servers.items()}
-
-    def decides() -> "RulePolicy":
-        from interlock.services.policy.policy import RulePolicy  # deferred: no request waits for it
-
-        made = partial(RulePolicy, workspace=workspace, scope=scope, programs=programs)
-        started = made(rules.then, rules.settings) if rules.changed else None
-        return made(rules.now, settings, save_to=save_to, started=started)
-
-    return Books(rules.now, settings, workspace, scope, programs), decides
+    made = partial(Books, workspace=workspace, scope=scope, programs=programs)
+    return made(rules.now, settings, began=made(rules.then, rules.settings) if rules.changed else None)
 
 
 def _sandbox(

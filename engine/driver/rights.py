@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.options import Options
-from interlock.services.context.memory import git_root, load_memory
-from interlock.services.context.source import replacement_file
+from interlock.services.context.memory import git_root, load_memory, replacement_file
 from interlock.services.files.ignore import git_directory
 from interlock.services.files.protected import (
     RULES,

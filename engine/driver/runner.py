@@ -9,7 +9,21 @@ from typing import Any, TypeVar
 from langgraph.types import StateSnapshot
 
 from interlock.engine.driver.compose import DriveServices, with_discovered
-from interlock.engine.driver.drive import Drive, is_due
+from interlock.engine.driver.drive import (
+    Drive,
+    check_context,
+    check_guard,
+    context_of,
+    first_state,
+    graph_input,
+    hooked,
+    is_due,
+    modes_asked,
+    next_pass,
+    postponed,
+    switched,
+    taken_up,
+)
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.driver.notify import announced, watched
@@ -32,19 +46,6 @@ from interlock.engine.driver.outcome import (
     queued,
     unrecorded,
 )
-from interlock.engine.driver.passes import (
-    check_context,
-    check_guard,
-    context_of,
-    first_state,
-    graph_input,
-    hooked,
-    modes_asked,
-    next_pass,
-    postponed,
-    switched,
-    taken_up,
-)
 from interlock.engine.driver.prepare import (
     RunConfig,
     check_input,
@@ -55,11 +56,10 @@ from interlock.engine.driver.prepare import (
 )
 from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.engine.read import ENDED, find_run
+from interlock.engine.read import ENDED, RunRow, find_run
 from interlock.engine.store import Store, diagnosed, first_input, keep_option
 from interlock.engine.store.approvals import record_decisions
-from interlock.engine.store.lineage import above, deepest, topmost
-from interlock.engine.store.runs import NewRun, insert_run, new_run_id
+from interlock.engine.store.runs import NewRun, above, deepest, insert_run, new_run_id, topmost
 from interlock.engine.workflows import find_workflow
 from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline
@@ -179,14 +179,14 @@ async def go_on(
     store.open()
     door = _Door(store, options, renderers, stop, rewire)
     row = find_run(store.home, run, options.workspace)
-    if (run := deepest(store.home, row.run)) != row.run:
-        row = find_run(store.home, run)
+    if (below := deepest(store.home, row.run)) != row.run:
+        row = find_run(store.home, below)
     check_prompt(store, row, prompt, options)
     if (row.queue or options.queue) and not prompt and options.door != WORKER:
         return left_to_workers(store, row, decisions, options)
     later = prompt if prompt and not instead and row.status not in ENDED else ""
     now = None if later else prompt
-    outcome = await _through_tasks(await _resumed(run, door, decisions, now, instead), door)
+    outcome = await _through_tasks(await _resumed(row, door, decisions, now, instead), door)
     if follow and rewire is None:
         outcome = await _carried_on(outcome, door)
     if later and outcome.status in ENDED_WELL and not stop.why:
@@ -204,7 +204,7 @@ async def take_up(
 ) -> Outcome:
     """Drive a run of a LangGraph graph with another input, a `Command`, or None: on from where it stands, or `at`."""
 
-    chosen, prepared = workflow_of(run, options)
+    chosen, prepared = workflow_of(find_run(options.home, run), options)
     first = partial(taken_up, chosen, prepared, given, at)
     return await _driven(_Door(Store(options.home), options, renderers, stop), chosen, prepared, run, first)
 
@@ -218,7 +218,7 @@ async def _through_tasks(outcome: Outcome, door: _Door) -> Outcome:
         following = below if waits else above(home, run) if outcome.status in ("done", "cancelled") else None
         if following is None:
             break
-        outcome = await _resumed(following, door.for_others)
+        outcome = await _resumed(find_run(home, following), door.for_others)
     if outcome.workflow != "task" or (top := topmost(home, outcome.run)) == outcome.run:
         return outcome
     return replace(outcome, run=top, resume_command=f"interlock resume {top}")
@@ -231,21 +231,20 @@ async def _carried_on(outcome: Outcome, door: _Door) -> Outcome:
             code, command = EXIT_CODES[why], f"interlock resume {run}"
             return replace(outcome, run=run, status=why, exit_code=code, resume_command=command)
         warnings = outcome.warnings
-        outcome = await _resumed(run, door.for_others)
+        outcome = await _resumed(find_run(door.store.home, run), door.for_others)
         outcome = replace(outcome, warnings=[*dict.fromkeys([*warnings, *outcome.warnings])])
     return outcome
 
 
 async def _resumed(
-    run: str,
+    row: RunRow,
     door: _Door,
     decisions: Sequence[Decision] = (),
     prompt: str | None = None,
     instead: bool = False,
 ) -> Outcome:
     store, options = door.store, door.options
-    row = find_run(store.home, run, options.workspace)
-    chosen, prepared = workflow_of(row.run, options)
+    chosen, prepared = workflow_of(row, options)
     without_secrets(prompt or "", prepared)
     asked = modes_asked(prepared, approval_mode=options.approval_mode)
     record_decisions(store, row.run, decisions, door=options.door)

@@ -21,8 +21,8 @@ from interlock.engine.fleet.limited import FleetLimits
 from interlock.engine.options import Options
 from interlock.engine.store import Store
 from interlock.engine.store.admission import put_back
-from interlock.engine.store.leases import read_lease
 from interlock.engine.store.queue import give_up, note_stopped, submitted
+from interlock.engine.store.runs import read_lease
 from interlock.services.sandbox.sandbox import cause
 from interlock.services.secrets.environment import clear_own_environment, without_database
 from interlock.state.errors import BusyError, InterlockError, SandboxError, StoreError

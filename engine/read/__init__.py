@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from interlock.engine.options import Pending
 from interlock.engine.store import views
-from interlock.engine.store.lineage import deepest
+from interlock.engine.store.runs import deepest
 from interlock.engine.store.views import Row
+from interlock.services.process.identity import Owner, is_alive
 from interlock.state.errors import PASSING, UserError
 from interlock.state.text import nearest
 
@@ -232,8 +233,6 @@ def _run_row(found: Row) -> RunRow:
     error = json.loads(row["error"]) if row["error"] else None
     alive: bool | None = False
     if row["held"]:
-        from interlock.services.process.identity import Owner, is_alive
-
         alive = is_alive(Owner(row["host"], row["boot"], row["pid"], row["started"]))
     # An owner on another host can't be checked from here: it counts as alive while it holds the lease.
     if driven := alive is not False:

@@ -1,21 +1,25 @@
-"""store: the SQLite file (WAL) that holds everything a run leaves behind: opening, reading, and its row formats."""
+"""store: everything a run leaves behind: which database holds it, opening, reading, and its row formats.
 
+It is SQLite (WAL) in the state directory, or PostgreSQL on a server that the directory names.
+"""
+
+import hashlib
 import json
 import os
+import re
 import zlib
 from collections.abc import Generator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from interlock.engine.store.connection import Connection
-from interlock.engine.store.database import adapter_of, explained, placed
-from interlock.engine.store.database import changes as changes
+from interlock.engine.store.connection import Adapter, Changes, Connection
+from interlock.engine.store.sqlite import Sqlite
 from interlock.engine.store.tables import TABLE
-from interlock.services.files.disk import BUSY_TIMEOUT_S, private_directory
+from interlock.services.files.disk import BUSY_TIMEOUT_S, private_directory, write_private
 from interlock.state.clock import unix_time
-from interlock.state.errors import InterlockError, StoreError, UserError
+from interlock.state.errors import ConfigError, InterlockError, StoreError, UserError
 
 PARTS = (
     "interlock.db",
@@ -24,6 +28,76 @@ PARTS = (
     *("outputs", "audit", "plans", "snapshots", "input", "index", "sandbox", "live", "clones", "page.token"),
 )
 """What is in the state directory."""
+ADDRESS = "store.url"
+"""File of a state directory that names the server; readable by its owner only: the address may hold a password."""
+_SCHEME = re.compile(r"postgres(?:ql)?://")
+
+
+def is_server(url: str) -> bool:
+    return bool(_SCHEME.match(url))
+
+
+def placed(home: Path, url: str) -> Path:
+    """The state directory for the store with this address; empty: `home`, with SQLite. Raises `ConfigError`.
+
+    Each server's is a folder of its own below `home`, so that no file of another store is taken for one of its own.
+    """
+    if not url:
+        return home
+    if not is_server(url):
+        raise ConfigError(
+            f"INTERLOCK_STORE or --store names {without_password(url)!r}; expected postgresql://USER@HOST/DATABASE. "
+            "For SQLite, leave it out and choose the folder with INTERLOCK_HOME."
+        )
+    found = home / "stores" / hashlib.sha256(without_password(url).encode()).hexdigest()[:12]
+    if _read(found) != url:
+        private_directory(found)
+        write_private(found / ADDRESS, url)
+    return found
+
+
+def _read(home: Path) -> str:
+    try:
+        return (home / ADDRESS).read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def address_of(path: Path) -> str:
+    """The address of the server that holds this store; empty: it is the file itself."""
+    return _read(path.parent)
+
+
+def shown(path: Path) -> str:
+    """How people know the store."""
+    return without_password(address_of(path)) or str(path)
+
+
+def without_password(url: str) -> str:
+    """An address as it may be shown."""
+    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1@", re.sub(r"([?&]password=)[^&]*", r"\1…", url))
+
+
+def adapter_of(path: Path) -> Adapter:
+    if not (path.parent / ADDRESS).exists():
+        return Sqlite(path)
+    try:
+        from interlock.engine.store.postgres import Postgres  # its driver takes 0.3 s to import
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "Runs in PostgreSQL need the extra `fleet`. Install it with: pip install 'interlock-agent[fleet]'"
+        ) from error
+
+    return Postgres(path)
+
+
+def explained(path: Path) -> AbstractContextManager[None]:
+    """Convert errors of the database and the disk to one line that says what to do."""
+    return adapter_of(path).explained()
+
+
+def changes(home: Path) -> Changes:
+    return adapter_of(home / "interlock.db").changes()
 
 
 def state_home(env: Mapping[str, str] = os.environ) -> Path:

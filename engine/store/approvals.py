@@ -15,7 +15,7 @@ from interlock.engine.options import Decision
 from interlock.engine.read import Request, check_edit, is_foreign, place_of, waiting_requests
 from interlock.engine.store import Store, explained, note_error, put
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.lineage import RELATED
+from interlock.engine.store.runs import RELATED
 from interlock.services.policy.rule import USER
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import Answer, ApprovalRequest, SavedRules, SessionRule

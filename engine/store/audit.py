@@ -6,26 +6,24 @@ The key is ed25519: made at the first start, or a user's (`INTERLOCK_AUDIT_KEY`)
 """
 
 import base64
+import binascii
 import hashlib
 import hmac
 import json
 import os
 import secrets
+import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
-from interlock.engine.store.audit_records import hash_of, packed
 from interlock.engine.store.tables import TABLE
 from interlock.services.files.disk import private_directory, write_private
 from interlock.state.clock import unix_time
 from interlock.state.errors import StoreError
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 VARIABLE = "INTERLOCK_AUDIT_KEY"
 _PKCS8 = bytes.fromhex("302e020100300506032b657004220420")
@@ -65,39 +63,6 @@ def _make(path: Path) -> None:
     private_directory(path.parent)
     text = base64.b64encode(_PKCS8 + secrets.token_bytes(32)).decode()
     write_private(path, f"-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n")
-
-
-def _private(key: Key) -> "Ed25519PrivateKey":
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
-
-    data = key.path.read_bytes()
-    load = load_ssh_private_key if b"OPENSSH" in data else load_pem_private_key
-    try:
-        found = load(data, None)
-    except (ValueError, TypeError) as error:
-        raise StoreError(f"Can't read the audit key {str(key.path)!r}: {error}.") from error
-    if not isinstance(found, Ed25519PrivateKey):
-        raise StoreError(f"The audit key {str(key.path)!r} isn't an ed25519 key.")
-    return found
-
-
-def sign(key: Key, text: bytes) -> tuple[str, str]:
-    """Public key and signature, both base64."""
-    private = _private(key)
-    public = private.public_key().public_bytes_raw()
-    return base64.b64encode(public).decode(), base64.b64encode(private.sign(text)).decode()
-
-
-def is_signed(public: str, signature: str, text: bytes) -> bool:
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-    try:
-        Ed25519PublicKey.from_public_bytes(base64.b64decode(public)).verify(base64.b64decode(signature), text)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
 
 
 SCHEMA = """
@@ -362,3 +327,61 @@ def _taken_over(conn: Executes, table: str) -> Iterable[Note]:
     name, owner = key_expression(table, table), TABLE[table].owner
     for run, key, body in conn.execute(f"select {owner}, {name}, {body_of(table, table)} from {table}"):
         yield Note(table, "taken over unverified", run, key, body)
+
+
+class Record(NamedTuple):
+    seq: int
+    at: float
+    kind: str
+    run: str
+    table: str
+    key: str
+    body: str | None
+    hash: str
+    mac: str
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> "Record":
+        """As the table has it."""
+        seq, at, kind, run, table, key, body, digest, mac = row
+        return cls(seq, at, kind, run, table, *_unpacked(key, body), digest, mac)
+
+    def expected(self, before: str) -> str:
+        """The hash that it has after a record with the hash `before`."""
+        return hash_of(before, self[:7])
+
+
+_PACKED = "~"
+_NAMES = (
+    b'","place":0,"subject":"","idempotent":0,"attempt":1,"type":null,"event":"BeforeTool","source":"","command":"'
+    b'["",0,"-.0"]\n{"by":"person","who":null,"choice":"allow","rule":"shipped rule default.toml:4","mode":"default",'
+    b'"whole":"","times":""}",1]\n{"tool":"run_shell_command","state":"intent","arguments":"","changed":null,'
+    b'"planned":null,"result":null,"file":null,"record":null,"times":""}read_file","state":"done","result":"","record":"'
+)
+"""Deflate dictionary. Stored records depend on it."""
+
+
+def packed(key: str, body: str | None) -> tuple[str, str | None]:
+    """Key and body as the table has them: both in the body, shorter. A text, as people's programs expect one."""
+    if body is None:
+        return key, body
+    deflate = zlib.compressobj(zdict=_NAMES)
+    data = deflate.compress(f"{key}\n{body}".encode(errors="surrogatepass")) + deflate.flush()
+    return "", _PACKED + binascii.b2a_base64(data, newline=False).decode()
+
+
+def _unpacked(key: str, body: str | None) -> tuple[str, str | None]:
+    """Undo `packed`; what it didn't make stays as it is."""
+    if key or not body or body[0] != _PACKED:
+        return key, body
+    inflate = zlib.decompressobj(zdict=_NAMES)
+    try:
+        data = inflate.decompress(binascii.a2b_base64(body[1:], strict_mode=True))
+        found, _, text = data.decode(errors="surrogatepass").partition("\n")
+    except (ValueError, zlib.error):
+        return key, body
+    return (found, text) if inflate.eof and not inflate.unused_data else (key, body)
+
+
+def hash_of(before: str, columns: Iterable[object]) -> str:
+    return hashlib.sha256(f"{before}\n{json.dumps([*columns])}".encode()).hexdigest()

@@ -1,11 +1,12 @@
 """audited: reads the audit's chain: checks it against the rows that it is about, and signs its newest record."""
 
+import base64
 import hmac
 import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlock.engine.store import reading
 from interlock.engine.store.audit import (
@@ -13,22 +14,23 @@ from interlock.engine.store.audit import (
     CUT_OFF,
     REMOVED,
     Key,
+    Record,
     body_of,
-    is_signed,
     kept_head,
     key_expression,
     key_of,
     mac_of,
     sha,
-    sign,
 )
-from interlock.engine.store.audit_records import Record
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLE
 from interlock.services.transcript import record_id
 from interlock.state.clock import unix_time
-from interlock.state.errors import UserError
+from interlock.state.errors import StoreError, UserError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _Rows = dict[tuple[str, str], Record]
 
@@ -194,3 +196,36 @@ def _messages_differ(home: Path, conn: Connection) -> Iterator[str]:
     ):
         if name not in known:
             yield f"message {name[:12]}… of run {run} is missing"
+
+
+def _private(key: Key) -> "Ed25519PrivateKey":
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
+
+    data = key.path.read_bytes()
+    load = load_ssh_private_key if b"OPENSSH" in data else load_pem_private_key
+    try:
+        found = load(data, None)
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"Can't read the audit key {str(key.path)!r}: {error}.") from error
+    if not isinstance(found, Ed25519PrivateKey):
+        raise StoreError(f"The audit key {str(key.path)!r} isn't an ed25519 key.")
+    return found
+
+
+def sign(key: Key, text: bytes) -> tuple[str, str]:
+    """Public key and signature, both base64."""
+    private = _private(key)
+    public = private.public_key().public_bytes_raw()
+    return base64.b64encode(public).decode(), base64.b64encode(private.sign(text)).decode()
+
+
+def is_signed(public: str, signature: str, text: bytes) -> bool:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(base64.b64decode(public)).verify(base64.b64decode(signature), text)
+    except (InvalidSignature, ValueError):
+        return False
+    return True

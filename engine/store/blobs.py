@@ -9,9 +9,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from interlock.engine.store import Store, reading
+from interlock.engine.store import Store, explained, reading
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.database import explained
 from interlock.services.files.blobs import Blobs, inflated
 from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import replace_file, store_file

@@ -1,13 +1,17 @@
-"""chain: the rows of conversation records (`engine.md` 8-10)."""
+"""chain: the records of a conversation (`engine.md` 8-10): their rows, and the messages that they hold."""
 
+import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.engine.store import put
+from interlock.engine.store import put, reading, select
 from interlock.engine.store.blobs import blobs_of
+from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Connection
 from interlock.services.files.blobs import Blobs, deflated
-from interlock.services.transcript import StoredRecord
+from interlock.services.transcript import ChainTranscript, StoredRecord
+from interlock.state.messages import Message
 
 
 @dataclass(frozen=True)
@@ -34,3 +38,43 @@ class SqlChain:
 
     def messages(self) -> list[str]:
         return [name for (name,) in self.conn.execute("select id from chain where parent <> ''").fetchall()]
+
+
+def first_prompt(home: Path, run: str) -> str:
+    """The prompt a run started with, available before its first checkpoint; empty: it takes none."""
+    rows = select(home, "select input from runs where run = ?", run)
+    record = str(json.loads(rows[0]["input"]).get("prompt") or "") if rows else ""
+    messages = messages_at(home, run, record)
+    return messages[-1].text if messages else ""
+
+
+def messages_at(home: Path, run: str, head: str) -> list[Message]:
+    """The conversation up to a record of the chain."""
+    with reading(home) as conn:
+        if conn is None or not head:
+            return []
+        return ChainTranscript(SqlChain(conn), home / "outputs", run).read(head)
+
+
+def dropped(home: Path, run: str, head: str | None = None) -> list[list[Message]]:
+    """The messages each compression or masking removed from the conversation, verbatim, oldest first.
+
+    `head`: the conversation's last record, by default the newest.
+    """
+    head = str(state_at(home, run).get("head") or "") if head is None else head
+    found: list[list[Message]] = []
+    with reading(home) as conn:
+        if conn is None:
+            return []
+        chain = ChainTranscript(SqlChain(conn), home / "outputs", run)
+        while head and (old := chain.continued(head)):
+            kept = Counter(m.model_dump_json() for m in chain.read(head))
+            gone: list[Message] = []
+            for message in chain.read(old):
+                text = message.model_dump_json()
+                kept[text] -= 1
+                if kept[text] < 0:
+                    gone.append(message)
+            found.append(gone)
+            head = old
+    return found[::-1]

@@ -11,7 +11,6 @@ from interlock.engine.store.connection import Connection
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.reply import Reply
 from interlock.state.clock import unix_time
-from interlock.state.errors import StoreError
 from interlock.state.run import HookEvent
 
 WHOLE = ""
@@ -118,9 +117,5 @@ class HookLog:
         put(conn, "hook_calls", row, again)
 
     def _reply(self, text: str | None, file: str | None) -> Reply | None:
-        if file:
-            body = blobs_of(self.conn, self.outputs).load(file)
-            if body is None:
-                raise StoreError(f"A hook's reply is missing: {file!r} in {str(self.outputs)!r}.")
-            text = body.decode()
+        text = blobs_of(self.conn, self.outputs).text(text, file, "A hook's reply")
         return Reply.model_validate_json(text) if text else None

@@ -22,7 +22,7 @@ from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult
 from interlock.state.clock import unix_time
 from interlock.state.deps import Transcript
-from interlock.state.errors import RunError, StoreError
+from interlock.state.errors import RunError
 from interlock.state.journal import EffectRow, JournalRow
 
 
@@ -178,14 +178,7 @@ class SqlJournal:
             self._put(key, row._replace(result=text, record=record))
 
     def _result(self, row: _Row) -> ToolResult | None:
-        text = row.result
-        if row.result_file:
-            body = blobs_of(self.conn, self.outputs).load(row.result_file)
-            if body is None:
-                raise StoreError(
-                    f"The result of a call is missing: {row.result_file!r} in {str(self.outputs)!r}."
-                )
-            text = body.decode()
+        text = blobs_of(self.conn, self.outputs).text(row.result, row.result_file, "The result of a call")
         if not text:
             return None
         result = ToolResult.model_validate_json(text)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.engine.store import PARTS, Store, reading, select
+from interlock.engine.store.runs import remove_run
 from interlock.state.errors import BusyError
 
 _DAY_S = 86_400
@@ -98,8 +99,6 @@ def _weights(home: Path) -> dict[str, int]:
 
 def prune(home: Path, planned: Plan) -> Iterator[Due]:
     """Delete the runs, each as it is yielded, then give their pages back. One that somebody drives now stays."""
-    from interlock.engine.store.runs import remove_run
-
     for one in planned.due:
         try:
             remove_run(home, one.run)

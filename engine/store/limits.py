@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from interlock.engine.store.connection import Connection
 
-KINDS = ("user", "workflow", "model")
 EACH = "*"
 _ONE_COUNT = 0x1A7E_0003
 """Advisory lock of whoever counts: nobody else reads the figures before its commit."""

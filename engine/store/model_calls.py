@@ -7,7 +7,7 @@ from typing import Any
 
 from interlock.engine.store import put, read_options
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.lineage import with_subtasks
+from interlock.engine.store.runs import with_subtasks
 from interlock.services.models.request import ModelRequest
 from interlock.services.transcript import ChainTranscript
 from interlock.state.clock import unix_time

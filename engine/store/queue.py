@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine.store import note_error, read_options
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.lineage import IS_SUBTASK, first_task, with_subtasks
+from interlock.engine.store.runs import IS_SUBTASK, first_task, set_status, with_subtasks
 from interlock.state.errors import PASSING, ConfigError, StoreError
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _steps(conn: Connection, run: str) -> int:
 
 def _own(conn: Connection) -> Any:
     """psycopg's connection, whose transaction the job is put in."""
-    from interlock.engine.store.postgres_connection import PostgresConnection
+    from interlock.engine.store.postgres import PostgresConnection
 
     assert isinstance(conn, PostgresConnection)
     return conn.raw
@@ -292,8 +292,6 @@ def last_death(conn: Connection, run: str) -> str:
 
 def give_up(conn: Connection, run: str, kind: str, why: str) -> None:
     """Inside a transaction: end a run that can't be driven; a person may resume it."""
-    from interlock.engine.store.runs import set_status  # lists of jobs need none of its imports
-
     note_error(conn, run, {"type": kind, "message": why})
     (step,) = conn.execute("select step from runs where run = ?", (run,)).fetchone()
     set_status(conn, run, "failed", "failed", step)

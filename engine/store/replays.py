@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from interlock.engine.store import Store, reading, select, views
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.lineage import related
+from interlock.engine.store.runs import related
 
 
 def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) -> None:

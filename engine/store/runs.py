@@ -1,27 +1,24 @@
-"""runs: a run's row, its past states and messages, and its removal."""
+"""runs: a run's row; which run belongs to which: tasks and subtasks, a plan and what carries it out, forks; who drives
+it, and the fence that keeps everybody else from writing its rows; its removal; which run a session shows."""
 
 import json
 import re
 import secrets
 import shutil
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from interlock.engine.store import Store, explained, put, reading, select
+from interlock.engine.store import Store, explained, put, select
 from interlock.engine.store.blobs import blobs_of, forget_outputs, forget_owned
-from interlock.engine.store.chain import SqlChain
-from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLES
 from interlock.services.files.filesystem import remove_untouched
-from interlock.services.transcript import ChainTranscript
+from interlock.services.process.identity import Owner, is_alive
 from interlock.state.clock import unix_time
-from interlock.state.errors import BusyError
-from interlock.state.messages import Message
+from interlock.state.errors import BusyError, StoreError
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Crockford's base 32: no letter looks like another."""
@@ -68,10 +65,200 @@ def insert_child(conn: Connection, parent: str, run: NewRun) -> None:
             conn.execute(child, (parent, parent, run.run))
 
 
-def stands(conn: Connection, run: str, status: str, outcome: str, step: int) -> None:
-    """Write where a run stands that wasn't driven here."""
-    place = "update runs set status = ?, outcome = ?, step = ?, updated = ? where run = ?"
-    conn.execute(place, (status, outcome, step, unix_time(), run))
+def stored_statuses(conn: Connection) -> list[tuple[str, str, str, str, int]]:
+    """Run, workflow, status, outcome and step of every run, oldest first."""
+    return conn.execute("select run, workflow, status, outcome, step from runs order by created").fetchall()
+
+
+def set_status(conn: Connection, run: str, status: str, outcome: str, step: int) -> None:
+    conn.execute(
+        "update runs set status = ?, outcome = ?, step = ? where run = ?", (status, outcome, step, run)
+    )
+
+
+def end_run(conn: Connection, run: str) -> None:
+    """Note that a run is done, where its checkpoints alone don't say so."""
+    with conn.transaction():
+        conn.execute("update runs set status = 'done', outcome = 'done' where run = ?", (run,))
+
+
+IS_SUBTASK = "c.subtask_of = c.parent"
+"""For a run `c`. A fork has a parent too, and is `subtask_of` what the run was that it was forked from."""
+RELATED = """
+with recursive above (run, parent) as (
+    select run, parent from runs where run = ?
+    union select r.run, r.parent from runs r join above on r.run = above.parent
+), related (run) as (
+    select run from above union select r.run from runs r join related on r.parent = related.run
+) """
+"""Runs among which no number names two requests: a task and its subtasks, a plan and what carries it out, forks."""
+_BELOW = f"""
+select c.run from runs c join runs p on p.run = c.parent
+where c.parent = ? and {IS_SUBTASK} and p.status = 'open'
+and c.status not in ('done', 'cancelled') order by c.created desc limit 1
+"""
+_ABOVE = f"""
+select p.run from runs c join runs p on p.run = c.parent
+where c.run = ? and {IS_SUBTASK} and p.status = 'open'
+"""
+_OVER = ("done", "cancelled")
+"""Statuses of a subtask after which its parent goes on. A failed one is retried first."""
+
+
+def deepest(home: Path, run: str) -> str:
+    """The innermost subtask a task is waiting for; the run itself if there is none."""
+    while rows := select(home, _BELOW, run):
+        run = rows[0]["run"]
+    return run
+
+
+def above(home: Path, run: str) -> str | None:
+    """The task waiting for this one."""
+    rows = select(home, _ABOVE, run)
+    return rows[0]["run"] if rows else None
+
+
+def topmost(home: Path, run: str) -> str:
+    """The outermost task waiting for this run; the run itself if there is none."""
+    while parent := above(home, run):
+        run = parent
+    return run
+
+
+def with_subtasks(conn: Connection, run: str) -> list[str]:
+    """The run and its subtasks, recursively."""
+    found = [run]
+    for one in found:
+        rows = conn.execute(f"select c.run from runs c where c.parent = ? and {IS_SUBTASK}", (one,))
+        found += [row[0] for row in rows]
+    return found
+
+
+_REACHED = """
+with recursive reached (id, parent, run) as (
+    select id, parent, run from chain where run = :run
+    union select c.id, c.parent, c.run from chain c join model_calls m on c.id = m.record where m.run = :run
+    union select c.id, c.parent, c.run from chain c join reached r on c.id = r.parent
+) select distinct run from reached
+"""
+
+
+def related(conn: Connection, run: str) -> list[str]:
+    """The other runs that share records with this one: those it came from, removed ones too, and their offspring."""
+    rows = conn.execute(f"{RELATED} select run from related", (run,)).fetchall()
+    rows += conn.execute(_REACHED, {"run": run}).fetchall()
+    return [one for one in dict.fromkeys(one for (one,) in rows) if one != run]
+
+
+def first_task(conn: Connection, run: str) -> str:
+    """The user-started run this one is a subtask of, at any depth; else the run itself."""
+    higher = f"select p.run from runs c join runs p on p.run = c.parent where c.run = ? and {IS_SUBTASK}"
+    while row := conn.execute(higher, (run,)).fetchone():
+        run = row[0]
+    return run
+
+
+def how_it_ended(conn: Connection, run: str) -> str | None:
+    """A subtask's status if its parent can go on: `done`, `cancelled`, or `removed`; else None."""
+    row = conn.execute("select status from runs where run = ?", (run,)).fetchone()
+    return "removed" if row is None else row[0] if row[0] in _OVER else None
+
+
+_COLUMNS = "host, boot, pid, started, epoch, beat, held"
+
+
+class LeaseRow(NamedTuple):
+    owner: Owner
+    epoch: int
+    beat: int
+    held: bool
+
+
+def read_lease(conn: Connection, run: str) -> LeaseRow | None:
+    row = conn.execute(f"select {_COLUMNS} from lease where run = ?", (run,)).fetchone()
+    return row and LeaseRow(Owner(*row[:4]), row[4], row[5], bool(row[6]))
+
+
+def take(conn: Connection, run: str, owner: Owner, seen: LeaseRow | None) -> int | LeaseRow:
+    """Give the run to this owner, and return the new epoch; if its lease isn't as `seen`, return that instead."""
+    with conn.transaction():
+        row = read_lease(conn, run)
+        if row is not None and row.held and row != seen:
+            return row
+        epoch, beats = (row.epoch + 1, row.beat + 1) if row else (1, 1)
+        kept = {"run": run, **owner._asdict(), "epoch": epoch, "beat": beats, "held": 1}
+        put(conn, "lease", kept, "replace")
+    return epoch
+
+
+def beat(conn: Connection, run: str, epoch: int) -> bool | None:
+    """Send a heartbeat. False: the row is no longer of this epoch, or the store is gone from its path.
+
+    None: the store didn't take it.
+    """
+    return _update(conn, "beat = beat + 1", run, epoch)
+
+
+def give_back(conn: Connection, run: str, epoch: int) -> bool | None:
+    """Returns as `beat` does."""
+    return _update(conn, "held = 0", run, epoch)
+
+
+def _update(conn: Connection, change: str, run: str, epoch: int) -> bool | None:
+    try:
+        with conn.transaction():
+            rows = conn.execute(f"update lease set {change} where run = ? and epoch = ?", (run, epoch))
+            return rows.rowcount == 1
+    except StoreError:
+        return False
+    except conn.errors:
+        # A busy store costs a beat, not the run; a lasting error (a full disk) hits the driver at its next
+        # write. If `held` stays set, this process's end or silence frees the run as well.
+        return None
+
+
+def refuse_driven(conn: Connection, run: str) -> None:
+    lease = read_lease(conn, run)
+    if lease and lease.held and is_alive(lease.owner) is not False:
+        owner = lease.owner
+        raise BusyError(f"Run {run!r} is driven by process {owner.pid} on {owner.host}. Stop it there first.")
+
+
+class Held(Protocol):
+    """A lease as its owner knows it."""
+
+    run: str
+    epoch: int
+    held: bool
+
+
+def fence(conn: Connection, lease: Held) -> None:
+    """Let `conn` commit only while the lease is held: whoever lost the run gets a `BusyError` in place of a commit."""
+
+    def check() -> None:
+        query = f"select epoch from lease where run = ?{conn.row_lock}"
+        row = conn.execute(query, (lease.run,)).fetchone()
+        if row is None or row[0] != lease.epoch or not lease.held:
+            raise lost(conn, lease)
+
+    conn.guard(check)
+
+
+def lost(conn: Connection, lease: Held) -> BusyError:
+    """The error for a run that was taken over, removed or released."""
+    row = conn.execute("select pid, host, epoch from lease where run = ?", (lease.run,)).fetchone()
+    if row is None:
+        return BusyError(
+            f"This process lost the run {lease.run!r}: it was removed. List runs with: interlock runs"
+        )
+    if row[2] == lease.epoch:
+        return BusyError(
+            f"This process no longer drives the run {lease.run!r}: it released it before this write."
+        )
+    return BusyError(
+        f"This process lost the run {lease.run!r} to pid {row[0]} on {row[1]}, after giving no sign of life "
+        f"for too long. What it did is kept; look with: interlock show {lease.run}"
+    )
 
 
 _KEPT = re.compile(r"\b(?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt\b")
@@ -118,16 +305,6 @@ def _lonely_snapshots(conn: Connection, run: str) -> list[str]:
     return [name for (name,) in rows]
 
 
-def refuse_driven(conn: Connection, run: str) -> None:
-    from interlock.services.process.identity import Owner, is_alive
-
-    row = conn.execute(
-        "select host, boot, pid, started from lease where run = ? and held = 1", (run,)
-    ).fetchone()
-    if row and is_alive(Owner(*row)) is not False:
-        raise BusyError(f"Run {run!r} is driven by process {row[2]} on {row[0]}. Stop it there first.")
-
-
 def _delete(conn: Connection, run: str) -> None:
     forked = conn.execute(
         "select 1 from runs where parent = :run union all "
@@ -168,63 +345,6 @@ def files_of(conn: Connection, outputs: Path, run: str | None) -> set[str]:
             _KEPT.findall(body.decode(errors="replace") if isinstance(body, bytes) else str(body or ""))
         )
     return found
-
-
-def first_prompt(home: Path, run: str) -> str:
-    """The prompt a run started with, available before its first checkpoint; empty: it takes none."""
-    rows = select(home, "select input from runs where run = ?", run)
-    record = str(json.loads(rows[0]["input"]).get("prompt") or "") if rows else ""
-    messages = messages_at(home, run, record)
-    return messages[-1].text if messages else ""
-
-
-def messages_at(home: Path, run: str, head: str) -> list[Message]:
-    """The conversation up to a record of the chain."""
-    with reading(home) as conn:
-        if conn is None or not head:
-            return []
-        return ChainTranscript(SqlChain(conn), home / "outputs", run).read(head)
-
-
-def dropped(home: Path, run: str, head: str | None = None) -> list[list[Message]]:
-    """The messages each compression or masking removed from the conversation, verbatim, oldest first.
-
-    `head`: the conversation's last record, by default the newest.
-    """
-    head = str(state_at(home, run).get("head") or "") if head is None else head
-    found: list[list[Message]] = []
-    with reading(home) as conn:
-        if conn is None:
-            return []
-        chain = ChainTranscript(SqlChain(conn), home / "outputs", run)
-        while head and (old := chain.continued(head)):
-            kept = Counter(m.model_dump_json() for m in chain.read(head))
-            gone: list[Message] = []
-            for message in chain.read(old):
-                text = message.model_dump_json()
-                kept[text] -= 1
-                if kept[text] < 0:
-                    gone.append(message)
-            found.append(gone)
-            head = old
-    return found[::-1]
-
-
-def stored_statuses(conn: Connection) -> list[tuple[str, str, str, str, int]]:
-    """Run, workflow, status, outcome and step of every run, oldest first."""
-    return conn.execute("select run, workflow, status, outcome, step from runs order by created").fetchall()
-
-
-def set_status(conn: Connection, run: str, status: str, outcome: str, step: int) -> None:
-    conn.execute(
-        "update runs set status = ?, outcome = ?, step = ? where run = ?", (status, outcome, step, run)
-    )
-
-
-def end_run(conn: Connection, run: str) -> None:
-    """Note that a run is done, where its checkpoints alone don't say so."""
-    with conn.transaction():
-        conn.execute("update runs set status = 'done', outcome = 'done' where run = ?", (run,))
 
 
 class Shown(NamedTuple):

@@ -29,17 +29,11 @@ def served(home: Path, kind: Kind, id: str) -> Served | None:
     return _of(rows[0]) if rows else None
 
 
-def all_served(home: Path, kind: Kind, *, thread: str = "", run: str = "") -> list[Served]:
-    """The newest first; `thread` and `run`: only theirs."""
-    where, values = "", list[str]()
-    for column, value in (("thread", thread), ("run", run)):
-        if value:
-            where, values = f"{where} and {column} = ?", [*values, value]
-    order = "order by at desc, id desc"
-    return [
-        _of(row)
-        for row in select(home, f"select {_COLUMNS} from served where kind = ?{where} {order}", kind, *values)
-    ]
+def all_served(home: Path, kind: Kind, *, thread: str = "") -> list[Served]:
+    """The newest first; `thread`: only its own."""
+    where, values = (" and thread = ?", [thread]) if thread else ("", [])
+    sql = f"select {_COLUMNS} from served where kind = ?{where} order by at desc, id desc"
+    return [_of(row) for row in select(home, sql, kind, *values)]
 
 
 def serve(

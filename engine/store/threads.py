@@ -10,9 +10,8 @@ import ormsgpack
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.jsonplus import EXT_DELTA_SNAPSHOT, EXT_NUMPY_ARRAY, JsonPlusSerializer
 
-from interlock.engine.store.database import is_server, without_password
-from interlock.engine.store.sqlite import another_programs
-from interlock.engine.store.sqlite_connection import SqliteConnection
+from interlock.engine.store import is_server, without_password
+from interlock.engine.store.sqlite import SqliteConnection, another_programs
 from interlock.state.errors import UserError
 
 _SHOWN = 5

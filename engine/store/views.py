@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.store import select
-from interlock.engine.store.lineage import IS_SUBTASK, RELATED
+from interlock.engine.store.runs import IS_SUBTASK, RELATED
 from interlock.services.files.blobs import inflated
 
 Row = Any

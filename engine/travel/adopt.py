@@ -16,7 +16,7 @@ from interlock.engine.store import Store, explained
 from interlock.engine.store.approvals import SqlApprovals, number_requests
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.foreign import ForeignSaver, Memory
-from interlock.engine.store.runs import NewRun, insert_run, new_run_id, stands
+from interlock.engine.store.runs import NewRun, insert_run, new_run_id, set_status
 from interlock.engine.store.steps import StepLog, StepRow, write_steps
 from interlock.engine.store.threads import thread_of
 from interlock.engine.workflows import find_workflow, only_graph
@@ -74,7 +74,7 @@ def _settle(conn: Connection, chosen: Foreign, saver: ForeignSaver, run: str) ->
             saver.ask(run, item, ordinal, task.name)
     waits = {item.id for item in pending(snapshot)}
     status = "waiting" if waits else "open" if snapshot.tasks else "done"
-    stands(conn, run, status, "done" if status == "done" else "", snapshot.metadata["step"])
+    set_status(conn, run, status, "done" if status == "done" else "", snapshot.metadata["step"])
     number_requests(conn, run)
 
 

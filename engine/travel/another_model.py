@@ -20,7 +20,7 @@ from interlock.engine.driver.stop import stoppable
 from interlock.engine.options import Decision, Options, Outcome, Pending, Renderer
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store, read_options
-from interlock.engine.store.forks import change_newest
+from interlock.engine.store.copies import change_newest
 from interlock.engine.store.replays import answered_requests
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.engine.travel.replay import (

@@ -11,6 +11,7 @@ from interlock.engine.store import read_options, reading
 from interlock.engine.store.blobs import brought
 from interlock.engine.store.snapshots import Snapshot, planned_paths, snapshots
 from interlock.services.config.settings import load_settings
+from interlock.services.files.ignore import made_by_commands
 from interlock.services.files.workspace import open_workspace
 from interlock.services.snapshots.restore import Work, between, blocked, carry_out, finish_pending
 from interlock.services.snapshots.snapshots import (
@@ -24,7 +25,6 @@ from interlock.services.trust import is_trusted
 from interlock.state.errors import UserError
 from interlock.state.settings import Settings
 from interlock.state.text import counted, listed
-from interlock.tools._made import made_by_commands
 
 _NAMED = 5
 """Maximum paths listed in an error."""

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.fleet.elsewhere import at_hand, folder_options, is_elsewhere, repository_of
+from interlock.engine.fleet.checkout import at_hand, folder_options, is_elsewhere, repository_of
 from interlock.engine.read import RunRow, find_run
 from interlock.engine.store import Store
 from interlock.engine.store.blobs import brought, copy_plans
 from interlock.engine.store.checkpoints import RootCheckpoint, checkpoint_at
-from interlock.engine.store.forks import copy_run, is_open, unmade
+from interlock.engine.store.copies import copy_run, is_open, unmade
 from interlock.engine.store.runs import new_run_id
 from interlock.engine.travel.files import RunFiles, commit_at
 from interlock.graphs import is_known, pipeline

@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.fleet.elsewhere import at_hand
+from interlock.engine.fleet.checkout import at_hand
 from interlock.engine.read import RunRow, models, path, steps, waiting_requests
 from interlock.engine.read.calls import agents, answered, calls, reasons
+from interlock.engine.store.chain import messages_at
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.places import undone
-from interlock.engine.store.runs import messages_at
 from interlock.engine.store.snapshots import snapshots
 from interlock.engine.travel.files import diff_of, settings_of
 from interlock.services.models.facts import ModelFacts

@@ -24,8 +24,8 @@ from interlock.engine.read import RunRow, find_run, path, steps
 from interlock.engine.store import Store, reading
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.checkpoints import root_checkpoints
-from interlock.engine.store.lineage import with_subtasks
 from interlock.engine.store.replays import answered_requests, first_state_of, parent_of, request_hashes, seed
+from interlock.engine.store.runs import with_subtasks
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.recorded import Seen, recorded_services, write_script

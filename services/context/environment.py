@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from time import monotonic
 
-from interlock.tools._made import is_made
+from interlock.services.files.ignore import is_made
 
 ENTRIES = 200
 """Maximum lines of a listing (gemini-cli: 200)."""

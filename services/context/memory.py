@@ -1,8 +1,9 @@
-"""memory: the user's and the project's instruction files for the model, and Roo Code's rule files."""
+"""memory: the user's and the project's instruction files for the model, Roo Code's rule files, and the file of a system
+prompt of one's own."""
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate, islice
@@ -317,3 +318,13 @@ def _read(path: Path, base: Path, *, mine: bool) -> RuleFile:
         return RuleFile(shown, clean(read_text(real, FILE_LIMIT, top)).strip())
     except UnreadableError as error:
         return RuleFile(shown, "", str(error))
+
+
+def replacement_file(env: Mapping[str, str], workspace: Path, home: Path) -> Path | None:
+    """The file named by GEMINI_SYSTEM_MD (1 or true: `.gemini/system.md`)."""
+    value = env.get("GEMINI_SYSTEM_MD", "").strip()
+    if value.lower() in ("", "0", "false"):
+        return None
+    if value.lower() in ("1", "true"):
+        return workspace / ".gemini" / "system.md"
+    return home / value[2:] if value.startswith("~/") else workspace / value

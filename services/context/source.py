@@ -19,6 +19,7 @@ from interlock.services.context.memory import (
     memory_below,
     problem_in,
     read_memory,
+    replacement_file,
 )
 from interlock.services.context.references import resolve, shown_file
 from interlock.services.files.disk import read_text_file
@@ -41,16 +42,6 @@ from interlock.state.workspace import Workspace
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _EACH = 20
 """Minimum lines per directory listing, however many directories there are."""
-
-
-def replacement_file(env: Mapping[str, str], workspace: Path, home: Path) -> Path | None:
-    """The file named by GEMINI_SYSTEM_MD (1 or true: `.gemini/system.md`)."""
-    value = env.get("GEMINI_SYSTEM_MD", "").strip()
-    if value.lower() in ("", "0", "false"):
-        return None
-    if value.lower() in ("1", "true"):
-        return workspace / ".gemini" / "system.md"
-    return home / value[2:] if value.startswith("~/") else workspace / value
 
 
 def replacement(env: Mapping[str, str], workspace: Path, home: Path) -> Replacement | None:

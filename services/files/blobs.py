@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from interlock.services.files.filesystem import sha256, store_file
+from interlock.state.errors import StoreError
 
 T = TypeVar("T")
 INLINE_BYTES = 8192
@@ -59,6 +60,14 @@ class Blobs:
         if file is not None:
             return self.load(file)
         return inflated(own) if isinstance(own, bytes) else own
+
+    def text(self, own: str | None, file: str | None, what: str) -> str | None:
+        """As `read`, of a text. Raises `StoreError` that says `what` is missing if the file is gone."""
+        if file is None:
+            return own
+        if (body := self.load(file)) is None:
+            raise StoreError(f"{what} is missing: {file!r} in {str(self.folder)!r}.")
+        return body.decode()
 
     def store(self, name: str, body: bytes) -> None:
         """Store a file under its name, durable before a row names it."""

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.services.files.filesystem import sha256
+from interlock.services.files.ignore import is_made
 from interlock.services.index.ranking import columns
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.workspace import PathRefused, Workspace
-from interlock.tools._made import is_made
 from interlock.tools._opening import open_file, real_file
 from interlock.tools._syntax import Definition, definitions, language_of
 

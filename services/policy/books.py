@@ -1,13 +1,32 @@
-"""books: the rules that hold in a workspace. What decides by them (`policy.py`) is imported with a run's first call."""
+"""books: the rules that hold in a workspace, and those of them that no call can match.
+
+What decides by them (`policy.py`) is imported with a run's first call.
+"""
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import get_args
 
 from interlock.services.policy.fields import Problem, settings_rules
-from interlock.services.policy.load import about_nothing, shipped_rules
-from interlock.services.policy.rule import Rule, RuleBook, Scope
+from interlock.services.policy.load import shipped_rules
+from interlock.services.policy.rule import ANYBODY, SHIPPED, Rule, RuleBook, Scope
+from interlock.state.calls import Risk
+from interlock.state.names import ELSEWHERE
 from interlock.state.settings import Settings
 from interlock.state.workspace import Workspace
+from interlock.tools.table import ALIASES, TOOLS
+
+_NO_PROGRAMS: Mapping[str, str] = MappingProxyType({})
+_RISKS: frozenset[str] = frozenset(get_args(Risk))
+_OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "*"})
+_QUIET = re.compile(r"\\.|\[\^?\]?[^\]]*\]", re.DOTALL)
+"""Escapes and character classes, where `^` and `$` are literal."""
+_ANCHOR_WITHIN = re.compile(r"[^(|^]\^|\$[^)|$]")
+_ARGS_START = re.compile(r"\^+(\\?\{|\[|\(|\.|\\|$)")
 
 
 class Books:
@@ -18,10 +37,15 @@ class Books:
         rules: Sequence[Rule],
         settings: Settings,
         workspace: Workspace,
-        scope: Scope,
-        programs: Mapping[str, str],
+        scope: Scope = ANYBODY,
+        programs: Mapping[str, str] = _NO_PROGRAMS,
+        began: "Books | None" = None,
     ) -> None:
-        """`programs`: MCP server → fingerprint of its definition."""
+        """`programs`: MCP server → fingerprint of its definition.
+
+        `began`: the rules at the start of the run, if they have changed since: the stricter decision applies.
+        """
+        self.workspace, self.scope, self.programs, self.began = workspace, scope, programs, began
         from_settings, self.problems = settings_rules(settings)
         here = str(workspace.root)
         mine = [
@@ -35,6 +59,60 @@ class Books:
         self.deciding = RuleBook([*deciding, *from_settings, *shipped], scope)
         self.checking = RuleBook([r for r in mine if r.checker is not None], scope)
 
-    def idle(self, agents: Collection[str], servers: Collection[str]) -> list[Problem]:
-        """Report rules that match no call, given the `agents` and `servers` available here."""
-        return list(about_nothing((*self.deciding.rules, *self.checking.rules), agents, servers))
+    def scoped(self, scope: Scope) -> "Books":
+        """The same rules for calls of another origin."""
+        own = copy(self)
+        own.scope = scope
+        own.deciding, own.checking = (RuleBook(b.rules, scope) for b in (self.deciding, self.checking))
+        return own
+
+    def idle(self, agents: Collection[str], servers: Collection[str]) -> Iterator[Problem]:
+        """Rules that match no call, given the `agents` and `servers` available here: no error, as names may exist in
+        another folder."""
+        tools = {*TOOLS, *ALIASES, *ELSEWHERE, *agents, "*"}
+        for rule in (*self.deciding.rules, *self.checking.rules):
+            if rule.tier == SHIPPED or rule.broken is not None:
+                continue
+            if why := _unknown(rule, tools, agents, servers) or _unmeetable(rule):
+                yield Problem(rule.source, why, "it never counts here")
+
+
+def _unknown(rule: Rule, tools: set[str], agents: Collection[str], servers: Collection[str]) -> str | None:
+    for name in rule.tools:
+        if name not in tools and not name.startswith("mcp_"):
+            return f"there is no tool {name!r}{_near(name, tools)}"
+    if rule.subagent is not None and rule.subagent not in agents:
+        return f"there is no agent {rule.subagent!r}{_near(rule.subagent, agents)}"
+    if rule.server is not None and servers and rule.server not in servers:
+        return f"there is no MCP server {rule.server!r}{_near(rule.server, servers)}"
+    if (risk := rule.annotations.get("risk", "read")) not in _RISKS:
+        return f"there is no risk {risk!r}; expected one of {', '.join(sorted(_RISKS))}"
+    return None
+
+
+def _near(name: str, known: Collection[str]) -> str:
+    found = get_close_matches(name, known, 1, 0.6)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def _unmeetable(rule: Rule) -> str | None:
+    for prefix in rule.prefixes:
+        if odd := next((word for word in prefix if word in _OPERATORS or word.endswith(";")), None):
+            return f"commandPrefix is compared word by word with one command, and no command has the word {odd!r}"
+    for name, pattern in (("commandRegex", rule.command), ("argsPattern", rule.args)):
+        if pattern is not None and (why := _never(name, pattern.text)):
+            return f"{name} {pattern.text!r} can't match: {why}"
+    if [*rule.modes] == ["plan"] and rule.decision == "allow":
+        return "what plan mode may do is fixed; a rule can only restrict it"
+    return None
+
+
+def _never(field: str, text: str) -> str | None:
+    quiet = _QUIET.sub("x", text)
+    if _ANCHOR_WITHIN.search(quiet.removeprefix("^").removesuffix("$")):
+        return "'^' and '$' stand for the beginning and the end"
+    if field == "commandRegex" and text.lstrip("^")[:1].isspace():
+        return "a command begins with its program, not with a blank"
+    if field == "argsPattern" and text.startswith("^") and not _ARGS_START.match(text):
+        return 'the arguments begin with {, as JSON: write "name":"value" without ^'
+    return None

@@ -4,21 +4,25 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, cast
 
 from interlock.services.config.settings import FOLDERS, project_paths
 from interlock.services.policy.fields import Problem, stand_in, to_rule, usable_tool_name
-from interlock.services.policy.rule import ADMIN, EXTENSION, SHIPPED, USER, WORKSPACE, Rule, canonical
-from interlock.state.calls import Risk
+from interlock.services.policy.rule import (
+    ADMIN,
+    EXTENSION,
+    SHIPPED,
+    USER,
+    WORKSPACE,
+    Rule,
+    canonical,
+)
 from interlock.state.errors import SetupError
-from interlock.state.names import ELSEWHERE
-from interlock.tools.table import ALIASES, TOOLS
 
 ADMIN_FOLDERS = (Path("/etc/gemini-cli/policies"), Path("/etc/interlock/policies"))
 _RULES = "policies"
@@ -302,64 +306,3 @@ def _conditions(rule: Rule) -> object:
     patterns = tuple(p.text if p else None for p in (rule.command, rule.args))
     scope = (rule.server, rule.subagent, rule.interactive, repr(sorted(rule.annotations.items())))
     return (rule.rank, frozenset(rule.tools), rule.modes, frozenset(rule.prefixes), patterns, scope)
-
-
-_RISKS: frozenset[str] = frozenset(get_args(Risk))
-_OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "*"})
-_QUIET = re.compile(r"\\.|\[\^?\]?[^\]]*\]", re.DOTALL)
-"""Escapes and character classes, where `^` and `$` are literal."""
-_ANCHOR_WITHIN = re.compile(r"[^(|^]\^|\$[^)|$]")
-_ARGS_START = re.compile(r"\^+(\\?\{|\[|\(|\.|\\|$)")
-
-
-def about_nothing(
-    rules: Iterable[Rule], agents: Collection[str], servers: Collection[str]
-) -> Iterator[Problem]:
-    """Report rules that no call can match. Names may exist in another folder, so this is no error."""
-    tools = {*TOOLS, *ALIASES, *ELSEWHERE, *agents, "*"}
-    for rule in rules:
-        if rule.tier == SHIPPED or rule.broken is not None:
-            continue
-        if why := _unknown(rule, tools, agents, servers) or _unmeetable(rule):
-            yield Problem(rule.source, why, "it never counts here")
-
-
-def _unknown(rule: Rule, tools: set[str], agents: Collection[str], servers: Collection[str]) -> str | None:
-    for name in rule.tools:
-        if name not in tools and not name.startswith("mcp_"):
-            return f"there is no tool {name!r}{_near(name, tools)}"
-    if rule.subagent is not None and rule.subagent not in agents:
-        return f"there is no agent {rule.subagent!r}{_near(rule.subagent, agents)}"
-    if rule.server is not None and servers and rule.server not in servers:
-        return f"there is no MCP server {rule.server!r}{_near(rule.server, servers)}"
-    if (risk := rule.annotations.get("risk", "read")) not in _RISKS:
-        return f"there is no risk {risk!r}; expected one of {', '.join(sorted(_RISKS))}"
-    return None
-
-
-def _near(name: str, known: Collection[str]) -> str:
-    found = get_close_matches(name, known, 1, 0.6)
-    return f"; did you mean {found[0]!r}?" if found else ""
-
-
-def _unmeetable(rule: Rule) -> str | None:
-    for prefix in rule.prefixes:
-        if odd := next((word for word in prefix if word in _OPERATORS or word.endswith(";")), None):
-            return f"commandPrefix is compared word by word with one command, and no command has the word {odd!r}"
-    for name, pattern in (("commandRegex", rule.command), ("argsPattern", rule.args)):
-        if pattern is not None and (why := _never(name, pattern.text)):
-            return f"{name} {pattern.text!r} can't match: {why}"
-    if [*rule.modes] == ["plan"] and rule.decision == "allow":
-        return "what plan mode may do is fixed; a rule can only restrict it"
-    return None
-
-
-def _never(field: str, text: str) -> str | None:
-    quiet = _QUIET.sub("x", text)
-    if _ANCHOR_WITHIN.search(quiet.removeprefix("^").removesuffix("$")):
-        return "'^' and '$' stand for the beginning and the end"
-    if field == "commandRegex" and text.lstrip("^")[:1].isspace():
-        return "a command begins with its program, not with a blank"
-    if field == "argsPattern" and text.startswith("^") and not _ARGS_START.match(text):
-        return 'the arguments begin with {, as JSON: write "name":"value" without ^'
-    return None

@@ -2,7 +2,7 @@
 
 import asyncio
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import fields, replace
 from functools import cached_property
@@ -31,15 +31,12 @@ from interlock.services.policy.decision import (
     rule_name,
     unless_widened,
 )
-from interlock.services.policy.fields import MODE_NAMES, Problem
+from interlock.services.policy.fields import MODE_NAMES
 from interlock.services.policy.harmless import lets_through
-from interlock.services.policy.load import load_rules
 from interlock.services.policy.matching import meets, names_it, protection, with_plan_file
 from interlock.services.policy.rule import (
     SHIPPED,
     Pattern,
-    Rule,
-    RuleBook,
     Scope,
     canonical,
     first,
@@ -52,9 +49,7 @@ from interlock.services.policy.shell_decision import decide_line, only_reads
 from interlock.services.shell.model import ShellLine
 from interlock.services.shell.parse import parse
 from interlock.state.calls import CallView, Choice, Risk, SavedRules, SessionRule, ToolError, Verdict
-from interlock.state.settings import Settings
 from interlock.state.tooling import SHELL, Processes, Reach
-from interlock.state.workspace import Workspace
 from interlock.tools._addresses import private_address, url_problem
 
 _OPENING = frozenset({"web_fetch", "browser_action"})
@@ -82,7 +77,6 @@ async def asked_if_private(call: CallView, verdict: Verdict) -> Verdict:
 
 
 _NO_RULES: tuple[SessionRule, ...] = ()
-_NO_PROGRAMS: Mapping[str, str] = {}
 _ONCE: tuple[Choice, ...] = ("proceed_once", "modify", "reject", "cancel")
 _SAVED: Choice = "proceed_always_and_save"
 _EDITS: Choice = "proceed_always_edits"
@@ -97,33 +91,15 @@ _ALWAYS: tuple[Choice, ...] = ("proceed_always", "proceed_always_tool", "proceed
 
 
 class RulePolicy:
-    """Decides by the given rules, those from settings, and the shipped ones."""
+    """Decides by the rules that hold in a workspace."""
 
-    def __init__(
-        self,
-        rules: Sequence[Rule],
-        settings: Settings,
-        workspace: Workspace,
-        *,
-        scope: Scope | None = None,
-        save_to: Path | None = None,
-        started: "RulePolicy | None" = None,
-        programs: Mapping[str, str] = _NO_PROGRAMS,
-    ) -> None:
-        """`save_to`: folder for saved choices, if any; `programs`: MCP server → fingerprint of its definition.
-
-        `started`: the rules at the start of the run, if they have changed since: the stricter decision applies.
-        """
-        self.started = started
-        self._workspace = workspace
+    def __init__(self, books: Books, save_to: Path | None = None) -> None:
+        """`save_to`: folder for saved choices, if any."""
+        self.started = RulePolicy(books.began) if books.began else None
+        self.books, self._workspace = books, books.workspace
         self._save_to = save_to
-        self._scope = scope or Scope()
         self.annotations: Annotations = _no_annotations
         """Returns what is known of a tool besides its risk; for MCP tools, the trusted annotations."""
-        self._programs = programs
-        self._books = Books(rules, settings, workspace, self._scope, programs)
-        self.problems = self._books.problems
-        self._book, self._checking = self._books.deciding, self._books.checking
         self._processes: Processes | None = None
 
     def run_checkers_with(self, processes: Processes) -> None:
@@ -134,7 +110,7 @@ class RulePolicy:
 
     @cached_property
     def _safety(self) -> SafetyCheckers:
-        return SafetyCheckers(self._checking, self._workspace, self._processes)
+        return SafetyCheckers(self.books.checking, self._workspace, self._processes)
 
     def check(
         self,
@@ -175,7 +151,7 @@ class RulePolicy:
         if MODE_NAMES.get(mode, mode) == "yolo":
             return "any"
         about = target(call, risk, self._workspace) if risk == "network" else None
-        rules = self._book.about(call, risk, mode, {}) if about is not None else ()
+        rules = self.books.deciding.about(call, risk, mode, {}) if about is not None else ()
         named = any(r.target == about and r.decision == "allow" and not r.saved for r in rules)
         return "any" if named else "approved"
 
@@ -184,7 +160,7 @@ class RulePolicy:
     ) -> list[CheckerAnswer]:
         """Run the safety checkers on a call, unless it is denied."""
         before = await self.started.checked(call, risk, mode, verdict, annotations) if self.started else []
-        if not self._checking.rules or verdict.decision == "deny":
+        if not self.books.checking.rules or verdict.decision == "deny":
             return before
         mode = MODE_NAMES.get(mode, mode)
         return before + await self._safety.answers(call, risk, mode, _line(call), annotations)
@@ -205,10 +181,10 @@ class RulePolicy:
 
     def fingerprint(self) -> str:
         """Return a hash of all rules and their scope: equal fingerprints mean equal decisions."""
-        rules = (*self._book.rules, *self._checking.rules)
+        rules = (*self.books.deciding.rules, *self.books.checking.rules)
         plain = [[_plain(getattr(rule, field.name)) for field in fields(rule)] for rule in rules]
         began = self.started.fingerprint() if self.started else ""
-        whole = repr((plain, self._scope.interactive, sorted(self._scope.servers), began))
+        whole = repr((plain, self.books.scope.interactive, sorted(self.books.scope.servers), began))
         return sha256(whole.encode()).hexdigest()[:16]
 
     def choices(
@@ -239,10 +215,10 @@ class RulePolicy:
         saves = self._save_to is not None and mode != "plan"  # no rule of a person's extends plan mode
         if mode not in LOOSER or choice not in _ALWAYS or (choice == _SAVED and not saves):
             return None
-        server = server_of(call.name, self._scope.servers)
+        server = server_of(call.name, self.books.scope.servers)
         if server is not None and choice != "proceed_always":
             whole = server if choice == "proceed_always_server" else None
-            program = self._programs.get(server, "")
+            program = self.books.programs.get(server, "")
             return SessionRule(tool=call.name, server=whole, program=program, modes=LOOSER[mode])
         if choice in ("proceed_always_tool", "proceed_always_server"):
             return None
@@ -255,38 +231,34 @@ class RulePolicy:
         return None if self._save_to is None else save(self._save_to, self._tables(risk, rule), note)
 
     def _tables(self, risk: Risk, rule: SessionRule) -> list[Table]:
-        server = server_of(rule.tool, self._scope.servers)
+        server = server_of(rule.tool, self.books.scope.servers)
         return tables_of(rule, server, risk == "network", self._workspace.root)
 
     def program_of(self, tool: str) -> str:
-        return self._programs.get(server_of(tool, self._scope.servers) or "", "")
-
-    def idle_rules(self, agents: Collection[str], servers: Collection[str]) -> list[Problem]:
-        return self._books.idle(agents, servers)
+        return self.books.programs.get(server_of(tool, self.books.scope.servers) or "", "")
 
     def wide_prefixes(self) -> Iterator[tuple[str, str]]:
         """Yield (rule, what it lets through) for allow rules that people wrote with command prefixes."""
-        for rule in self._book.rules:
+        for rule in self.books.deciding.rules:
             wide = {shlex.join(p): lets for p in rule.prefixes if (lets := lets_through(p))}
             if wide and rule.decision == "allow" and rule.tier != SHIPPED:
                 yield rule_name(rule), "; ".join(f"`{prefix}`: {lets}" for prefix, lets in wide.items())
 
     def for_agent(self, name: str) -> "RulePolicy":
         """Return the same rules for the calls of a sub-agent."""
-        return self._scoped(replace(self._scope, agent=name))
+        return self._scoped(replace(self.books.scope, agent=name))
 
     def with_servers(
         self, servers: Iterable[str], annotations: Annotations = _no_annotations
     ) -> "RulePolicy":
         """Return the same rules with these MCP servers connected."""
-        own = self._scoped(replace(self._scope, servers=frozenset(servers)))
+        own = self._scoped(replace(self.books.scope, servers=frozenset(servers)))
         own.annotations = annotations
         return own
 
     def _scoped(self, scope: Scope) -> "RulePolicy":
         own = copy(self)
-        own._scope = scope
-        own._book, own._checking = RuleBook(self._book.rules, scope), RuleBook(self._checking.rules, scope)
+        own.books = self.books.scoped(scope)
         own.__dict__.pop("_safety", None)
         own.started = self.started and self.started._scoped(scope)
         return own
@@ -301,7 +273,7 @@ class RulePolicy:
     ) -> PolicyDecision:
         mode = MODE_NAMES.get(mode, mode)
         hints = with_plan_file(hints, call, risk, mode, self._workspace)
-        rules = self._book.about(call, risk, mode, hints)
+        rules = self.books.deciding.about(call, risk, mode, hints)
         if (line := _line(call)) is not None:
             own = [r for r in session if canonical(r.tool) == canonical(call.name)]
             outcome, parts = decide_line(call, line, rules, mode, own, self._workspace)
@@ -324,24 +296,14 @@ class RulePolicy:
     def _covering(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]
     ) -> SessionRule | None:
-        if not session or (risk == "execute" and not self._scope.servers):
+        if not session or (risk == "execute" and not self.books.scope.servers):
             return None
-        names, server = names_of(call.name, {}), server_of(call.name, self._scope.servers)
+        names, server = names_of(call.name, {}), server_of(call.name, self.books.scope.servers)
         about = (
             target(call, risk, self._workspace) if any(r.path and r.tool in names for r in session) else None
         )
         program = self.program_of(call.name)
         return next((r for r in session if covers(r, names, about, mode, server, program)), None)
-
-
-def workspace_policy(
-    settings: Settings, workspace: Workspace, files: Sequence[tuple[Path, int]] = ()
-) -> RulePolicy:
-    """Build a workspace's policy from `files` with their tiers. Errors in them are in its `problems`."""
-    rules, problems = load_rules(files)
-    policy = RulePolicy(rules, settings, workspace)
-    policy.problems = [*problems, *policy.problems]
-    return policy
 
 
 def _line(call: CallView) -> ShellLine | None:

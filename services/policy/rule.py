@@ -195,6 +195,10 @@ class Scope:
     """Connected MCP servers: by tool name alone, `a` with tool `b_c` looks like `a_b` with tool `c`."""
 
 
+ANYBODY = Scope()
+"""The main agent, without a terminal and without servers."""
+
+
 def server_of(tool: str, servers: frozenset[str]) -> str | None:
     """Return the MCP server a tool belongs to: the longest matching name."""
     fitting = [s for s in servers if tool.startswith(f"mcp_{s}_")]

@@ -107,7 +107,7 @@ class Words:
             self.at = plain.end()
         elif char in "<>" and self.text.startswith("(", self.at + 1):
             self.doubt("a process substitution isn't understood")
-            self._substitution(2)
+            self._substitution()
             scan.dynamic()
         elif char in _ENDS_WORD:
             return False
@@ -197,18 +197,18 @@ class Words:
             self.at += 2
         elif self.text.startswith("$(", self.at):
             start = self.at
-            self._substitution(2)
+            self._substitution()
             if not _SUBSTITUTION.fullmatch(self.text, start, self.at):
                 self.doubt("arithmetic, or a substitution that isn't a plain $(…)")
         else:
             return False
         return True
 
-    def _substitution(self, opening: int) -> None:
+    def _substitution(self) -> None:
         self._level += 1
         if self._level > _DEEPEST:
             raise TooMuch("it is nested too deeply")
-        self.at += opening
+        self.at += 2
         self.program(nested=True)
         if self.at >= len(self.text):
             self.doubt("a substitution that isn't closed")

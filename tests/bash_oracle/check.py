@@ -13,6 +13,7 @@ from bash_oracle.mutations import Mutations
 from bash_oracle.stubs import Ran, make_stubs, run_line
 
 from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.policy.books import Books
 from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.shell.model import ShellLine, Word, literal
@@ -31,9 +32,8 @@ def policy_of(name: str, folder: Path) -> RulePolicy:
     """The policy of one of the oracle's rule files."""
     rules, problems = load_rules([(RULES / name, 4)])
     assert problems == []
-    return RulePolicy(
-        rules, Settings.model_validate({"tools": {"readingCommands": False}}), FolderWorkspace(folder)
-    )
+    asking = Settings.model_validate({"tools": {"readingCommands": False}})
+    return RulePolicy(Books(rules, asking, FolderWorkspace(folder)))
 
 
 def shown(words: Sequence[Word], argv: Sequence[str]) -> bool:

@@ -164,7 +164,7 @@ from enum import Enum
 from typing import is_typeddict
 from pydantic import BaseModel
 BaseModel.model_config["defer_build"] = True
-from interlock.cli.lazy_names import Later
+from interlock.cli.lazy_packages import Later
 from interlock.cli.lazy_packages import make_lazily
 
 if sys.argv[1] == "lazily":

@@ -13,8 +13,7 @@ from interlock.engine import Decision, resume_sync, run_sync
 from interlock.engine.client import Client, Options
 from interlock.engine.store import Store, put
 from interlock.engine.store import audit as audit_key
-from interlock.engine.store.audit import AUDITED
-from interlock.engine.store.audit_records import Record, packed
+from interlock.engine.store.audit import AUDITED, Record, packed
 from interlock.engine.store.audited import head, records, verify
 
 pytestmark = pytest.mark.sqlite

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from interlock.engine.driver.lease import acquire
 from interlock.engine.store import Store, put
-from interlock.engine.store.leases import fence
+from interlock.engine.store.runs import fence
 from interlock.engine.store.saver import Saver
 from interlock.graphs._pipeline import Graph
 from interlock.state.charted import ApprovalModeState, CallState

@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 
 from interlock.engine.store import Store, put
 from interlock.engine.store.approvals import SqlApprovals
-from interlock.engine.store.audit_records import Record
+from interlock.engine.store.audit import Record
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.foreign import saver_for
 from interlock.engine.store.saver import Saver, raise_id_clock, status_of

@@ -17,8 +17,8 @@ from kill_runs.scene import RUN, Scene, call, shell
 from scripted import tools
 
 from interlock.engine import Options
+from interlock.engine.store.chain import dropped
 from interlock.engine.store.checkpoints import state_at
-from interlock.engine.store.runs import dropped
 
 _TURNS = 156
 _BIG = range(20, 26)

@@ -37,7 +37,7 @@ class Moments:
 
     def _patch(self) -> None:
         from interlock.engine.store import steps
-        from interlock.engine.store.sqlite_connection import SqliteConnection
+        from interlock.engine.store.sqlite import SqliteConnection
         from interlock.services.files import blobs, filesystem
         from interlock.services.files import calls as file_calls
         from interlock.services.mcp import servers
@@ -45,7 +45,7 @@ class Moments:
 
         self._around(SqliteConnection, "commit", "commit")
         if "KILL_STORE" in os.environ:
-            from interlock.engine.store.postgres_connection import PostgresConnection
+            from interlock.engine.store.postgres import PostgresConnection
 
             self._around(PostgresConnection, "commit", "commit")
         self._around(file_calls, "write_atomically", "write")

@@ -13,9 +13,8 @@ from folders import put
 from scripted import call, tools
 
 from interlock.engine import Options, Outcome
-from interlock.engine.store import reading
+from interlock.engine.store import placed, reading
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.database import placed
 
 RUN = "killtest"
 Replies = Sequence[dict[str, Any]]

@@ -10,8 +10,8 @@ from places import Place
 
 from interlock.engine import Outcome, resume, run
 from interlock.engine.driver.stop import Stop
+from interlock.engine.store.chain import messages_at
 from interlock.engine.store.checkpoints import state_at
-from interlock.engine.store.runs import messages_at
 from interlock.state.events import Event
 
 SLEEP = {"tool_calls": [{"name": "run_shell_command", "args": {"command": "touch began; sleep 60"}}]}

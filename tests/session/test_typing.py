@@ -9,8 +9,8 @@ from scripted import shell, tools
 from session.terminal import FROM_NOTHING, Opens
 
 from interlock.engine.read import list_runs
+from interlock.engine.store.chain import messages_at
 from interlock.engine.store.checkpoints import state_at
-from interlock.engine.store.runs import messages_at
 
 
 def sent(folder: Path) -> list[str]:

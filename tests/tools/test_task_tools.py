@@ -10,6 +10,7 @@ from interlock.cli.commands.doctor import _machine  # pyright: ignore[reportPriv
 from interlock.prompts import load
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.index.sources import chunks
+from interlock.services.policy.books import Books
 from interlock.services.policy.policy import RulePolicy
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
@@ -123,14 +124,14 @@ def test_a_tool_is_denied_under_all_its_names(
     folder: Path, ruled: str, tool: str, args: dict[str, object]
 ) -> None:
     settings = Settings.model_validate({"tools": {"exclude": [ruled]}})
-    policy = RulePolicy([], settings, FolderWorkspace(folder))
+    policy = RulePolicy(Books([], settings, FolderWorkspace(folder)))
     call = CallView.model_validate({"id": "1", "name": tool, "args": args})
     assert policy.check(call, TOOLS[tool].risk, "yolo").decision == "deny"
 
 
 @pytest.mark.parametrize("name", ["apply_diff", "insert_content"])
 def test_plan_mode_changes_nothing_and_protected_files_ask(folder: Path, name: str) -> None:
-    policy = RulePolicy([], Settings(), FolderWorkspace(folder))
+    policy = RulePolicy(Books([], Settings(), FolderWorkspace(folder)))
     rest = {"diff": "x"} if name == "apply_diff" else {"line": 0, "content": "x"}
 
     def decided(path: str, mode: str) -> str:
@@ -144,7 +145,7 @@ def test_plan_mode_changes_nothing_and_protected_files_ask(folder: Path, name: s
 
 
 def test_reading_tools_look_in_plan_mode(folder: Path) -> None:
-    policy = RulePolicy([], Settings(), FolderWorkspace(folder))
+    policy = RulePolicy(Books([], Settings(), FolderWorkspace(folder)))
     for name in TASK_LOOP & {n for n, tool in TOOLS.items() if tool.risk == "read"}:
         call = CallView.model_validate({"id": "1", "name": name, "args": {"path": "."}})
         assert policy.check(call, "read", "plan").decision == "allow", name

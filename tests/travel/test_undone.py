@@ -9,8 +9,8 @@ from interlock.engine import resume_sync
 from interlock.engine.client import Client
 from interlock.engine.client.record import events
 from interlock.engine.store.places import undone
+from interlock.services.files.ignore import made_by_commands
 from interlock.state.events import Undone
-from interlock.tools._made import made_by_commands
 
 BUILD = "mkdir -p pkg/__pycache__ build; echo 1 > pkg/__pycache__/m.pyc; echo 2 > build/out; echo 3 > notes"
 REPLIES: list[dict[str, Any]] = [write("m.py", "x = 1\n"), shell(BUILD), {"text": "done"}]

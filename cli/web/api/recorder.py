@@ -16,7 +16,7 @@ from interlock.cli.web.api.answers import dumped, plain
 from interlock.cli.web.api.protocol import protocol_events
 from interlock.engine.client import Client, Options, Outcome, Renderer, served, threads, turns
 from interlock.engine.client.fleet import is_on_server
-from interlock.graphs._tap import TAP
+from interlock.graphs._langgraph import TAP
 from interlock.state.errors import InterlockError, RunError, bug
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.policy.books import Books
 from interlock.services.policy.fields import Problem
 from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
-from interlock.services.policy.rule import Scope
+from interlock.services.policy.rule import ANYBODY, Scope
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 
@@ -30,7 +31,7 @@ def make(tmp_path: Path, workspace: FolderWorkspace) -> Make:
     """
     tiers = {"extension": 2, "workspace": 3, "user": 4, "admin": 5}
 
-    def build(*, settings: dict | None = None, scope: Scope | None = None, **texts: str) -> tuple:
+    def build(*, settings: dict | None = None, scope: Scope = ANYBODY, **texts: str) -> tuple:
         files = []
         for name, text in texts.items():
             path = tmp_path / f"{name}.toml"
@@ -40,8 +41,8 @@ def make(tmp_path: Path, workspace: FolderWorkspace) -> Make:
         given = settings or {}
         tools = {"readingCommands": False, **given.get("tools", {})}
         own = Settings.model_validate({**given, "tools": tools})
-        policy = RulePolicy(rules, own, workspace, scope=scope)
-        return policy, [*problems, *policy.problems]
+        policy = RulePolicy(Books(rules, own, workspace, scope))
+        return policy, [*problems, *policy.books.problems]
 
     return build
 

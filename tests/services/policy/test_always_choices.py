@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.policy.books import Books
 from interlock.services.policy.harmless import row_of
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import Scope
@@ -60,7 +61,7 @@ def test_a_command_with_an_argument_that_was_not_shown_is_covered_only_by_the_ta
     tmp_path, shown_line: str, argument: str, place: int, drop: bool
 ) -> None:
     """Added or put in another's place: a known option or flag, a path inside, a word where the row has one."""
-    policy = RulePolicy([], Settings.model_validate({}), FolderWorkspace(tmp_path))
+    policy = RulePolicy(Books([], Settings.model_validate({}), FolderWorkspace(tmp_path)))
     words = shlex.split(shown_line)
     assume(not set(words) & {"|", "<", "&&"})
     place = min(place, len(words))

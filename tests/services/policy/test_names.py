@@ -98,7 +98,7 @@ IDLE = [
 def test_a_rule_that_is_about_nothing_is_reported(make, text, said) -> None:
     policy, problems = make(user=text)
     assert problems == []
-    (problem,) = policy.idle_rules(["generalist"], ["docs"])
+    (problem,) = policy.books.idle(["generalist"], ["docs"])
     assert said in problem.text and problem.source.endswith("user.toml:1")
 
 
@@ -118,7 +118,7 @@ def test_a_rule_that_is_about_nothing_is_reported(make, text, said) -> None:
 )
 def test_a_rule_that_may_count_is_not(make, text) -> None:
     policy, problems = make(user=text)
-    assert problems == [] and policy.idle_rules(["generalist"], ["docs"]) == []
+    assert problems == [] and not [*policy.books.idle(["generalist"], ["docs"])]
 
 
 def test_a_skill_is_asked_about_as_the_reference_does(make, call) -> None:

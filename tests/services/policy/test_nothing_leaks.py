@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from interlock.services.context.definitions import load_agents, own_tools
 from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.policy.books import Books
 from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
-from interlock.services.policy.rule import Scope
+from interlock.services.policy.rule import ANYBODY, Scope
 from interlock.state.calls import CallView, Risk, SessionRule
 from interlock.state.settings import Settings
 from interlock.tools.table import TOOLS
@@ -102,7 +103,7 @@ def toml(rules: list[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def policy_of(folder: Path, files: list[tuple[int, list[dict]]], scope: Scope | None = None) -> RulePolicy:
+def policy_of(folder: Path, files: list[tuple[int, list[dict]]], scope: Scope = ANYBODY) -> RulePolicy:
     found: list[tuple[Path, int]] = []
     for number, (tier, rules) in enumerate(files):
         path = folder / f"{number}.toml"
@@ -113,7 +114,7 @@ def policy_of(folder: Path, files: list[tuple[int, list[dict]]], scope: Scope | 
     space = FolderWorkspace(folder / "work")
     space.plans = folder / "plans"
     allowed = Settings.model_validate({"tools": {"allowed": ["write_file", "run_shell_command", "mcp_*"]}})
-    return RulePolicy(load_rules(found)[0], allowed, space, scope=scope)
+    return RulePolicy(Books(load_rules(found)[0], allowed, space, scope=scope))
 
 
 def view(folder: Path, call: tuple[str, dict]) -> CallView:
@@ -221,7 +222,7 @@ def test_a_broken_file_allows_nothing_that_its_absence_does_not(
     risk=st.sampled_from(get_args(Risk)),
 )
 def test_no_line_makes_it_raise_and_every_verdict_has_a_reason(tmp_path, line, mode, risk) -> None:
-    policy = RulePolicy([], Settings.model_validate({}), FolderWorkspace(tmp_path))
+    policy = RulePolicy(Books([], Settings.model_validate({}), FolderWorkspace(tmp_path)))
     call = CallView(id="1", name="run_shell_command", args={"command": line})
     verdict = policy.check(call, risk, mode, [])
     assert verdict.reason and verdict.rule

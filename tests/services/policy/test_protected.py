@@ -4,6 +4,7 @@ import pytest
 
 from interlock.services.files.protected import PROTECTED, ProtectedPaths
 from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.policy.books import Books
 from interlock.services.policy.policy import RulePolicy
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.settings import Settings
@@ -134,7 +135,7 @@ def test_places_of_the_run_and_of_the_user_are_protected(tmp_path) -> None:
         memory=["RULES.md"], places={tmp_path / "state": "where runs are kept"}, home=tmp_path / "home"
     )
     space = FolderWorkspace(tmp_path, protected=protected)
-    policy = RulePolicy([], Settings.model_validate({}), space)
+    policy = RulePolicy(Books([], Settings.model_validate({}), space))
     got = {
         path: policy.check(
             CallView(id="1", name="write_file", args={"file_path": path}), "write", "yolo"

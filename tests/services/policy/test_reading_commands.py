@@ -12,6 +12,7 @@ import yaml
 from folders import put, tree
 
 from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.policy.books import Books
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.calls import CallView, Verdict
@@ -43,7 +44,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def policy_of(root: Path, **tools: object) -> RulePolicy:
-    return RulePolicy([], Settings.model_validate({"tools": tools}), FolderWorkspace(root))
+    return RulePolicy(Books([], Settings.model_validate({"tools": tools}), FolderWorkspace(root)))
 
 
 def decision(policy: RulePolicy, line: str, mode: str = "default", **args: str) -> str:

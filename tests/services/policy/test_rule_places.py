@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.policy.books import Books
 from interlock.services.policy.load import ADMIN_FOLDERS, Places, load_rules, rule_files, workspace_files
-from interlock.services.policy.policy import workspace_policy
+from interlock.services.policy.policy import RulePolicy
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 
@@ -111,11 +112,10 @@ def test_a_file_that_does_not_count_never_allows_and_weakens_nothing_of_others(t
     (tmp_path / "work").mkdir()
     open_to_all = put(tmp_path / "etc", ALLOW, mode=0o666)
     users = put(tmp_path / "user", DENY.replace('"w"', '"d"'))
-    policy = workspace_policy(
-        Settings.model_validate({}), FolderWorkspace(tmp_path / "work"), [(users, 4), (open_to_all, 5)]
-    )
+    rules, problems = load_rules([(users, 4), (open_to_all, 5)])
+    policy = RulePolicy(Books(rules, Settings(), FolderWorkspace(tmp_path / "work")))
     decisions = [
         policy.check(CallView(id="1", name=n, args={}), "write", "yolo").decision for n in ("w", "d")
     ]
     assert decisions == ["ask", "deny"]
-    assert len(policy.problems) == 1
+    assert len(problems) == 1

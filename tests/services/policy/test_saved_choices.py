@@ -12,9 +12,10 @@ import pytest
 from patience import HANG_S
 
 from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.policy.books import Books
 from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
-from interlock.services.policy.rule import Scope
+from interlock.services.policy.rule import ANYBODY, Scope
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.errors import RunError
 from interlock.state.settings import Settings
@@ -41,14 +42,14 @@ class Place:
         self.file = self.folder / "auto-saved.toml"
         self.problems: list[str] = []
 
-    def policy(self, scope: Scope | None = None) -> RulePolicy:
+    def policy(self, scope: Scope = ANYBODY) -> RulePolicy:
         rules, problems = load_rules([(self.file, 4)] if self.file.exists() else [])
         self.problems = [str(p) for p in problems]
         space = FolderWorkspace(self.root)
-        programs = {server: f"{server} 1" for server in scope.servers} if scope else {}
-        return RulePolicy(rules, ASKING, space, scope=scope, save_to=self.folder, programs=programs)
+        programs = {server: f"{server} 1" for server in scope.servers}
+        return RulePolicy(Books(rules, ASKING, space, scope=scope, programs=programs), save_to=self.folder)
 
-    def save(self, call: CallView, risk, mode: str = "default", scope: Scope | None = None) -> SessionRule:
+    def save(self, call: CallView, risk, mode: str = "default", scope: Scope = ANYBODY) -> SessionRule:
         policy = self.policy(scope)
         rule = policy.narrow(call, risk, SAVE, mode)
         assert rule is not None

@@ -10,6 +10,7 @@ from folders import put
 from patience import lines_run
 
 from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.policy.books import Books
 from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.shell.parse import parse
@@ -49,7 +50,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> RulePolicy:
     rules, problems = load_rules([(HERE / "shell_lines_rules.toml", 4)])
     assert problems == []
     own = Settings.model_validate({"tools": {"readingCommands": False}})
-    return RulePolicy(rules, own, FolderWorkspace(tmp_path_factory.mktemp("work")))
+    return RulePolicy(Books(rules, own, FolderWorkspace(tmp_path_factory.mktemp("work"))))
 
 
 def decisions(policy: RulePolicy, line: str) -> dict[str, tuple[str, str]]:
@@ -101,7 +102,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> list[RulePolicy]:
         put(root / name, "foo\n")
     rules, problems = load_rules([(HERE / "shell_lines_rules.toml", 4)])
     assert problems == []
-    return [RulePolicy(r, Settings.model_validate({}), FolderWorkspace(root)) for r in ([], rules)]
+    return [RulePolicy(Books(r, Settings.model_validate({}), FolderWorkspace(root))) for r in ([], rules)]
 
 
 @pytest.mark.parametrize("verdicts", EVERYDAY)
@@ -138,7 +139,7 @@ SAFE = "rm x; rm -- -rf; chmod +x run.sh; git checkout main; rg --hidden y"
 def test_a_rule_that_allows_a_program_allows_no_dangerous_form_of_it(tmp_path: Path) -> None:
     programs = ["rm", "chmod", "git checkout", "rg", "sort", "tee"]
     allowed = {"allowed": [f"run_shell_command({program})" for program in programs], "readingCommands": False}
-    policy = RulePolicy([], Settings.model_validate({"tools": allowed}), FolderWorkspace(tmp_path))
+    policy = RulePolicy(Books([], Settings.model_validate({"tools": allowed}), FolderWorkspace(tmp_path)))
     got = {line: policy.check(call(line), "execute", "default").decision for line in SAFE.split("; ")}
     assert {*got.values()} == {"allow"}, got
     lines = DANGEROUS.replace("\n", "; ").split("; ")
@@ -156,7 +157,7 @@ def test_each_target_is_a_command_and_a_variable_must_be_known(
     allowed, denied = target["rules"]
     (tmp_path / "rules.toml").write_text(text.format("allow", 1, allowed) + text.format("deny", 9, denied))
     found, problems = load_rules([(tmp_path / "rules.toml", 4)])
-    policy = RulePolicy(found, Settings(), FolderWorkspace(tmp_path))
+    policy = RulePolicy(Books(found, Settings(), FolderWorkspace(tmp_path)))
     assert problems == []
     wrong: list[str] = []
     for want in ("deny", "ask", "allow"):
