@@ -28,6 +28,7 @@ _MOST_ENTRIES = 2_000
 """Maximum files checked when deciding whether a folder can be searched as a whole."""
 _MOST_MATCHES = 200
 _GLOB = re.compile(r"[\w./*?+,@%-]+", re.ASCII)
+_OF_GLOBS = frozenset("*?[{")
 _REVISION = re.compile(r"[\w./~^@{}:,+=%-]+", re.ASCII)
 
 
@@ -260,15 +261,21 @@ class Reading:
         return not searches or self._searchable([w.text for w in operands] or ["."], shown)
 
     def path(self, word: Word) -> bool:
-        """Whether it is a path inside in every possible folder; globs are expanded now."""
+        """Whether it is a path inside in every possible folder; globs are expanded now, quoted or not."""
         if word.text == "-" or (word.literal and (word.text == "/dev/null" or word.text in self.shown)):
             return True
-        if word.literal:
+        if word.literal and (not set(word.text) & _OF_GLOBS or self._exists(word.text)):
             return self._readable(word.text)
+        # A quoted pattern is one for programs that expand it themselves: `prettier '*.json'`.
         if word.wild or not _GLOB.fullmatch(word.text) or word.text.startswith("-"):
             return False
         found = [str(p) for p in self._matches(word.text)]
         return 0 < len(found) < _MOST_MATCHES and all(self._readable(p) for p in found)
+
+    def _exists(self, path: str) -> bool:
+        """Whether something of that very name is there: `app/[id]/page.tsx`."""
+        bases = self.folders.bases
+        return all(os.path.lexists(os.path.join(self.workspace.root, b, path)) for b in bases)  # noqa: PTH118 - texts of a line, many
 
     def _matches(self, pattern: str) -> Iterator[Path]:
         parts = pattern.split("/")
@@ -281,7 +288,7 @@ class Reading:
                 yield Path("..") if match.name.startswith("-") or count > _MOST_MATCHES else match
 
     def _readable(self, path: str) -> bool:
-        if path.startswith(("~", "@", "file:")):
+        if path.startswith(("~", "@", "file:", ":")):  # git's `:(glob)` and `:/` are patterns
             return False
         try:
             for base in self.folders.bases:

@@ -18,6 +18,7 @@ from interlock.services.shell.model import (
     ShellCommand,
     TooMuch,
     Word,
+    assigned,
     assignment_problem,
     names,
     program_of,
@@ -232,7 +233,7 @@ def _prefixed(words: _Words) -> _Inner:
     rest, assigns = read[1][own:], list[str]()
     while program == "env" and rest and rest[0].literal and "=" in rest[0].text:
         name, _, value = rest.pop(0).text.partition("=")
-        assigns.append(name)
+        assigns.append(assigned(name, value))
         if assignment_problem(name, value):
             return _HIDDEN
     if not rest:
