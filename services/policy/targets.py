@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field
 
 from interlock.services.policy.harmless import SETS, document, harmless_setting, row_of
+from interlock.services.shell.commands import LANGUAGES
 from interlock.services.shell.model import ShellCommand, Word, literal, program_of
 
 Names = Annotated[frozenset[str], BeforeValidator(lambda v: frozenset(v.split()))]
@@ -155,16 +156,25 @@ def _alone(command: ShellCommand, found: Targets, number: int) -> ShellCommand:
     return replace(command, words=words, text=" ".join(w.text for w in words))
 
 
+def runs_others(command: ShellCommand) -> bool:
+    """Whether it may run a command that stands among its arguments, behind options or in one word: `npx -c 'x y'`."""
+    if not command.words or row_of(command.argv) is not None:
+        return False
+    program, later = program_of(command.words[0].text), command.argv[1:]
+    return any(row[0] == program and _in_order(row[1:], later) for row in _executors())
+
+
+def _in_order(wanted: Sequence[str], words: Sequence[str]) -> bool:
+    remaining = iter(words)
+    return all(name in remaining for name in wanted)
+
+
 def spellings(command: ShellCommand) -> Iterator[ShellCommand]:
     """Yield the plain commands that run each target: rules that restrict one of them meet it."""
-    # What `uv run make deploy` runs. An option may have a value, so the command may begin a word later.
-    size = next((n for n in (2, 1) if command.argv[:n] in _executors()), 0)
-    starts = [at for at in range(size, len(command.words)) if not command.words[at].lead.startswith("-")]
-    if size and starts:
-        for at in starts[: 1 if starts[0] == size else 2]:
-            inner = ShellCommand(" ".join(w.text for w in command.words[at:]), command.words[at:])
-            yield inner
-            yield from spellings(inner)
+    for at in _starts(command):
+        inner = _inner(command.words[at:])
+        yield inner
+        yield from spellings(inner)
     found = targets_of(command)
     for _, name, _ in found.named if found else ():
         for form in found.runner.forms if found else ():
@@ -173,6 +183,22 @@ def spellings(command: ShellCommand) -> Iterator[ShellCommand]:
                 yield _spelled(lead, literal(target))
             if found and found.runner.short and (known := _BEGINNING.match(name.rpartition(":")[2])):
                 yield _spelled(lead, Word(name, False, known[0]))
+
+
+def _starts(command: ShellCommand) -> Sequence[int]:
+    """Where the command that `uv run make deploy` runs may begin: behind options, of which the last may have a value,
+    or behind `--`."""
+    words = command.argv
+    size = next((n for n in (3, 2, 1) if words[:n] in _executors()), 0)
+    operands = [at for at in range(size, len(words)) if not words[at].startswith("-")]
+    first = operands[: 1 if operands[:1] == [size] else 2] if size else []
+    behind = [words.index("--") + 1] if size and "--" in words[:-1] else []
+    return list(dict.fromkeys((*first, *behind)))
+
+
+def _inner(words: tuple[Word, ...]) -> ShellCommand:
+    text, program = " ".join(w.text for w in words), program_of(words[0].text)
+    return ShellCommand(text, words, code=program in LANGUAGES)
 
 
 def _spelled(lead: Sequence[str], target: Word) -> ShellCommand:
