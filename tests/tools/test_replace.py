@@ -67,6 +67,8 @@ def test_replaced_places_are_shown_until_there_are_too_many(call: Calls) -> None
     many = edit(call, "many", "x\n", "y\n", 2)
     assert "Lines 1-60 are now:" in many
     assert many.endswith("\n… (up to line 102)")
+    call.write({"wide": "x" * 300_000 + "Y\n"})
+    assert len(edit(call, "wide", "Y", "Z")) < 2_200
 
 
 FILES = {
@@ -91,7 +93,7 @@ FILES = {
         ("one", "x", "x", 1, "no_change", ""),
         ("one", "x", "x\n", 1, "no_change", ""),
         ("one", "", "x", 1, "create_existing", ""),
-        ("empty", "", "x", 1, "create_existing", ""),
+        ("empty", "", "x", 1, "create_existing", "exists and is empty"),
         ("one", "x", "// rest of code ...", 1, "omission_placeholder", ""),
         ("binary", "x", "y", 1, "not_text", ""),
         ("nowhere", "x", "y", 1, "file_not_found", ""),
