@@ -16,6 +16,10 @@ Names = Annotated[frozenset[str], BeforeValidator(lambda v: frozenset(v.split())
 _BEGINNING = re.compile(r"[a-z0-9:]*")
 """Of an abbreviated target: `dP` may be `deployProduction`."""
 
+_MOST = 100
+"""Targets, and commands within commands: what is beyond isn't looked at, and counts as anything."""
+_ANYTHING = ShellCommand("…", (Word("…", False, "", True, True),))
+
 _OPTION = re.compile(r"^-[A-Z]")
 
 
@@ -138,6 +142,8 @@ def several(command: ShellCommand, prefixes: Sequence[Sequence[str]] = ()) -> Se
     found = targets_of(command)
     if found is None or len(found.named) < 2 or any(_names_all(found, command, p) for p in prefixes):
         return (command,)
+    if len(found.named) > _MOST:
+        return (replace(command, opaque=f"it has more than {_MOST} targets"),)
     return [_alone(command, found, number) for number in range(len(found.named))]
 
 
@@ -171,11 +177,31 @@ def _in_order(wanted: Sequence[str], words: Sequence[str]) -> bool:
 
 def spellings(command: ShellCommand) -> Iterator[ShellCommand]:
     """Yield the plain commands that run each target: rules that restrict one of them meet it."""
-    for at in _starts(command):
-        inner = _inner(command.words[at:])
-        yield inner
-        yield from spellings(inner)
+    inner = list(_behind(command))
+    yield from inner
+    for one in (command, *inner):
+        yield from _targets(one)
+
+
+def _behind(command: ShellCommand) -> Iterator[ShellCommand]:
+    """Yield the commands that it may run, and those that they may run."""
+    pending, seen = [0], {0}
+    while pending:
+        at = pending.pop()
+        starts = {at + start for start in _starts(command.words[at:])} - seen
+        seen |= starts
+        pending += starts
+        yield from (_inner(command.words[start:]) for start in sorted(starts))
+        if len(seen) > _MOST:
+            yield _ANYTHING
+            return
+
+
+def _targets(command: ShellCommand) -> Iterator[ShellCommand]:
     found = targets_of(command)
+    if found and len(found.named) > _MOST:
+        yield _ANYTHING
+        return
     for _, name, _ in found.named if found else ():
         for form in found.runner.forms if found else ():
             lead = form.replace("@", program_of(command.words[0].text)).removesuffix("{}").split()
@@ -185,10 +211,10 @@ def spellings(command: ShellCommand) -> Iterator[ShellCommand]:
                 yield _spelled(lead, Word(name, False, known[0]))
 
 
-def _starts(command: ShellCommand) -> Sequence[int]:
+def _starts(command: tuple[Word, ...]) -> Sequence[int]:
     """Where the command that `uv run make deploy` runs may begin: behind options, of which the last may have a value,
     or behind `--`."""
-    words = command.argv
+    words = tuple(word.text for word in command)
     size = next((n for n in (3, 2, 1) if words[:n] in _executors()), 0)
     operands = [at for at in range(size, len(words)) if not words[at].startswith("-")]
     first = operands[: 1 if operands[:1] == [size] else 2] if size else []
