@@ -165,6 +165,19 @@ def test_a_rule_that_allows_a_program_allows_no_dangerous_form_of_it(tmp_path: P
     assert [x for x in lines if policy.check(call(x), "execute", "default").decision != "ask"] == []
 
 
+@pytest.mark.parametrize("mode", ["default", "yolo"])
+@pytest.mark.parametrize(
+    "line", ["npx " * 3000 + "git push", "npx -p " * 40 + "git push", "make " + "test " * 5000]
+)
+def test_what_holds_too_many_commands_is_asked_about(tmp_path: Path, line: str, mode: str) -> None:
+    allowed = {"allowed": ["run_shell_command(npx)", "run_shell_command(make)"]}
+    excluded = {"exclude": ["run_shell_command(git push)", "run_shell_command(make deploy)"]}
+    policy = RulePolicy(
+        [], Settings.model_validate({"tools": {**allowed, **excluded}}), FolderWorkspace(tmp_path)
+    )
+    assert policy.check(call(line), "execute", mode).decision in ("ask", "deny")
+
+
 TARGETS: list[dict[str, list[str]]] = yaml.load((HERE / "targets.yaml").read_text(), yaml.CSafeLoader)
 
 
