@@ -38,6 +38,8 @@ LEFT_OUT = "// ... rest of code ...\nx\n"
         *(("a\nb\n", "b\n", f"c{tail}", 1, "a\nc\n") for tail in ("", "\n")),
         *(("a\nb", "b", f"c{tail}", 1, "a\nc") for tail in ("", "\n")),
         *(("a\r\nb\r\n", "b\n", f"c{tail}", 1, "a\r\nc\r\n") for tail in ("", "\n")),
+        # A blank line that the file doesn't have stands for its end.
+        *(("x\n  a\n", "a\n\n", f"b\nc{tail}", 1, "x\n  b\n  c\n") for tail in ("", "\n", "\n\n")),
         ("\ufeffone\r\ntwo\r\nthree", "one\ntwo\n", "1\r\n2\n", 1, "\ufeff1\r\n2\r\nthree"),
         # A placeholder that is part of the old text.
         (LEFT_OUT, LEFT_OUT, LEFT_OUT + "y\n", 1, LEFT_OUT + "y\n"),
