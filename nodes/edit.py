@@ -42,6 +42,7 @@ from interlock.tools.matcher.edit import (
     CORRECTIONS,
     Placed,
     Problem,
+    create_existing,
     placed,
     placed_or_repaired,
     raw_after,
@@ -92,8 +93,7 @@ def _refusal(edit: Edit) -> Problem | None:
     if wrong := unusable(old, new):
         return wrong
     if edit.file is not None and not old:
-        text = f"{edit.shown!r} exists; an empty old_string only creates new files. Name a text in it."
-        return Problem("create_existing", text)
+        return create_existing(edit.shown, edit.file)
     return None
 
 

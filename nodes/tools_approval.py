@@ -189,13 +189,18 @@ def is_foreseen(deps: Deps, earlier: Sequence[CallView]) -> bool:
     return not any(info is not None and info.effect == "other" for info in infos)
 
 
-@node(reads=("index", "attempt", "by_hook", "approval", "status"), writes=("status", "decided"), fusable=True)
+@node(
+    reads=("index", "attempt", "by_hook", "by_person", "approval", "status"),
+    writes=("status", "decided"),
+    fusable=True,
+)
 async def ready(state: DecideState) -> DecideState:
     outcome: CallOutcome = {
         "word": "ready",
         "attempt": state["attempt"],
         "approval": state["approval"],
         "by_hook": state.get("by_hook", False),
+        "by_person": state["by_person"],
     }
     status = moved(state["status"], "schedule")
     return {"status": status, "decided": {str(state["index"]): outcome}}

@@ -241,6 +241,7 @@ def each_of_group(state: ToolsState) -> Sequence[ExecuteSend]:
             "attempt": outcomes[index]["attempt"],
             "approval": outcomes[index].get("approval", ""),
             "by_hook": outcomes[index].get("by_hook", False),
+            "by_person": outcomes[index].get("by_person", False),
             "kind": state["kinds"][str(index)],
             "approval_mode": state["approval_mode"],
         }

@@ -33,9 +33,10 @@ from interlock.state.errors import RunError
 from interlock.state.events import ToolStart
 from interlock.state.hooks import HookOutcome
 from interlock.state.journal import JournalRow
+from interlock.state.long_outputs import is_long, rule_of
 from interlock.state.messages import Message
 from interlock.state.node import node, task_of
-from interlock.state.tooling import Reach, ToolInfo, ToolRun, is_long, rule_of
+from interlock.state.tooling import Reach, ToolInfo, ToolRun
 from interlock.state.tools import CallKind, ExecuteState
 
 _CAUSE = 1000
@@ -45,7 +46,7 @@ _LEAST_S = 0.1
 
 
 @node(
-    reads=(*CALL, "approval", "approval_mode", "agent", "mode", "given", "hooked", "status"),
+    reads=(*CALL, "approval", "approval_mode", "by_person", "agent", "mode", "given", "hooked", "status"),
     writes=("status", "cause"),
     labels=("done", "long output", "hooks", "unknown outcome", "input wanted"),
     memoized=True,
@@ -60,7 +61,7 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
         return _ended(state, row.result, is_too_long(deps, call, row.result))
     if row is not None and row.state == "intent" and not _repeatable(deps, info, row):
         return {"label": "unknown outcome", "cause": ""}
-    result = _refused(deps, state, call) if row is None or row.state == "scheduled" else None
+    result = await _refused(deps, state, call) if row is None or row.state == "scheduled" else None
     if result is None:
         started = time.monotonic()
         left = max(left_s(runtime, state["agent"]), _LEAST_S) if state.get("agent") else None
@@ -143,12 +144,12 @@ def _repeatable(deps: Deps, info: ToolInfo, row: JournalRow) -> bool:
     return deps.toolset.now(row.planned.path) in (row.planned.before, row.planned.after)
 
 
-def _refused(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | None:
-    """What was approved is what runs: compare arguments and files with the request once more."""
+async def _refused(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | None:
+    """What was approved is what runs: compare arguments and files with the request once more, or ask the rules."""
     if restricted := mode_refusal(deps, state.get("mode", ""), call):
         return restricted  # a link or the modes themselves may have changed since the decision
     if not state["approval"]:
-        return None
+        return await _no_longer_allowed(deps, state, call)
     request, answer = answered(deps, state["approval"])
     approved = answer.args if answer.choice == "modify" else request.call.args
     if call.args != approved:
@@ -159,6 +160,18 @@ def _refused(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | No
     if not changed:
         return None
     return failure("stale_approval", load("run/call_stale").text(files=", ".join(changed)))
+
+
+async def _no_longer_allowed(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | None:
+    """Since the decision other calls of the batch ran, or waited for a person for days: where a path leads, and what a
+    command would read, may have changed."""
+    info = info_of(deps, call)
+    if state.get("by_person") or info.effect == "none":  # those look themselves at what they open
+        return None
+    now = await deps.policy.by_rules(call, info.risk, state["approval_mode"], deps.approvals.session_rules())
+    if now.decision == "allow":
+        return None
+    return failure("stale_decision", load("run/call_no_longer_allowed").text(reason=now.reason))
 
 
 def _ended(state: ExecuteState, result: ToolResult, long: bool) -> ExecuteState:

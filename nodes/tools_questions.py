@@ -219,7 +219,7 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
 
 @node(
     reads=(*CALL, "approval", "cause", "status"),
-    writes=("attempt", "approval", "status"),
+    writes=("attempt", "approval", "by_person", "status"),
     labels=("redo", "skip"),
     group="questions",
 )
@@ -235,7 +235,8 @@ async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteS
     if redo:
         deps.journal.amend(key.next, call)
         if not is_another_server(deps, request):
-            return {"label": "redo", "attempt": key.next.attempt, "approval": "", "status": "scheduled"}
+            again: ExecuteState = {"approval": "", "by_person": True, "status": "scheduled"}
+            return {**again, "label": "redo", "attempt": key.next.attempt}
         deps.journal.finish(key.next, call, for_another_server(request))
     attempt = key.next.attempt if redo else key.attempt
     return {"label": "skip", "attempt": attempt, "status": moved("scheduled", "execute", "fail")}
@@ -275,7 +276,7 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
 
 @node(
     reads=(*CALL, "approval", "given"),
-    writes=("attempt", "approval", "given", "input_problem", "status"),
+    writes=("attempt", "approval", "by_person", "given", "input_problem", "status"),
     labels=("given", "unfit", "rejected"),
     group="questions",
 )
@@ -300,7 +301,7 @@ async def take_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
     text = "\n".join(line.model_dump_json() for line in lines)
     deps.journal.amend(key.next, call)
     forms = deps.transcript.append("", [Message(role="tool", name=call.name, content=text)])
-    fresh: ExecuteState = {"approval": "", "input_problem": "", "status": "scheduled"}
+    fresh: ExecuteState = {"approval": "", "by_person": True, "input_problem": "", "status": "scheduled"}
     return {**fresh, "label": "given", "attempt": again, "given": forms}
 
 

@@ -292,6 +292,8 @@ class CallOutcome(TypedDict, total=False):
     """If ready: key of the approved request; empty: no approval was needed."""
     by_hook: bool
     """If ready: a hook produced the arguments."""
+    by_person: bool
+    """If ready: a person wrote the arguments, which approves them."""
     record: str
     """If finished: chain record sent to the model in place of the result; empty: the result itself."""
 

@@ -109,6 +109,8 @@ class ExecuteState(HookWait, OneCall, total=False):
     """One call that may run. Started by `Send`."""
 
     by_hook: bool
+    by_person: bool
+    """A person wrote the arguments, or wants the call made again: the rules aren't asked once more."""
     kind: CallKind
     approval_mode: ApprovalModeState
     asks: int
@@ -146,5 +148,6 @@ class ExecuteSend(OneCall, total=False):
 
     approval: str
     by_hook: bool
+    by_person: bool
     kind: CallKind
     approval_mode: ApprovalModeState

@@ -109,6 +109,8 @@ class Scene:
 
 DONE = {"text": "done"}
 SHELL = call("run_shell_command", command="echo ran")
+SHELL_READS = call("run_shell_command", command="cat l")
+IN_LINK = call("write_file", file_path="d/workflows/x.yml", content="on: push\n")
 SCENES: dict[str, Scene] = {
     "reads side by side": Scene(
         [tools(call("read_file", file_path="a.txt"), call("list_directory", dir_path=".")), DONE], says="two"
@@ -128,6 +130,17 @@ SCENES: dict[str, Scene] = {
         [tools(edit("one", "uno")), DONE],
         (change_the_file_then_approve, approve),
         file="uno\ntwo\nsomebody else's line\n",
+    ),
+    "a command for which another call put a link": Scene(
+        [tools(call("run_shell_command", command="ln -s /etc/passwd l"), SHELL_READS), DONE],
+        (approve,),
+        says="Not run: it was allowed when it was made",
+    ),
+    "an edit that leads elsewhere by then": Scene(
+        [tools(call("run_shell_command", command="ln -s .github d"), IN_LINK), DONE],
+        (approve,),
+        settings={"general": {"defaultApprovalMode": "auto_edit"}},
+        says="changes '.github'",
     ),
     "an edit that a helper corrected": Scene(
         [tools(edit("the first line", "uno")), target("one"), DONE], (approve,), file="uno\ntwo\n"

@@ -112,6 +112,11 @@ MOST_CHARS = 200_000
 _CUT = "... [truncated]"
 
 
+def shortened(line: str) -> str:
+    """A line as it is shown."""
+    return line if len(line) <= MOST_COLUMNS else line[:MOST_COLUMNS] + _CUT
+
+
 @dataclass(frozen=True)
 class Page:
     """Lines `first` to `last` (1-based) of `total`; `cut` of them were truncated."""
@@ -134,7 +139,7 @@ def page(text: str, start: int = 1, end: int | None = None, most_chars: int = MO
     shown: list[str] = []
     used = cut = 0
     for line in wanted:
-        short = line if len(line) <= MOST_COLUMNS else line[:MOST_COLUMNS] + _CUT
+        short = shortened(line)
         if shown and used + len(short) + 1 > most_chars:
             break
         cut += short is not line

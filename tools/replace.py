@@ -8,9 +8,16 @@ from pydantic import Field
 from interlock.state.calls import ToolError
 from interlock.state.deps import StopFlag, in_thread
 from interlock.state.tooling import Args, FileChange, FilePath, Tool, ToolContext
-from interlock.tools._content import TextFile, line_at, lines_of
+from interlock.tools._content import TextFile, line_at, lines_of, shortened
 from interlock.tools._opening import Target, open_target
-from interlock.tools.matcher.edit import Placed, Problem, placed_or_repaired, raw_after, unusable
+from interlock.tools.matcher.edit import (
+    Placed,
+    Problem,
+    create_existing,
+    placed_or_repaired,
+    raw_after,
+    unusable,
+)
 from interlock.tools.matcher.windows import Span, Work
 
 _AROUND = 5
@@ -53,8 +60,7 @@ def _plan(
         message = f"Created {target.shown!r}: {count} {'line' if count == 1 else 'lines'}."
         return target.change(target.encode(new), message)
     if not old:
-        what = f"{target.shown!r} exists; an empty old_string only creates new files."
-        raise ToolError("create_existing", f"{what} Read it and name a text in it.")
+        raise ToolError(*create_existing(target.shown, target.file))
     return _edit(target, target.file, old, new, args.expected_replacements, Work(check=stop.check))
 
 
@@ -90,7 +96,7 @@ def _now_there(text: str, spans: Sequence[Span]) -> str:
     last = min(len(lines), line_at(text, max(start, end - 1)) + _AROUND)
     if last < first:
         return ""
-    shown = lines[first - 1 : last][:_MOST_SHOWN]
+    shown = [*map(shortened, lines[first - 1 : last][:_MOST_SHOWN])]
     cut = "" if len(shown) == last - first + 1 else f"\n… (up to line {last})"
     return f" Lines {first}-{first + len(shown) - 1} are now:\n" + "\n".join(shown) + cut
 

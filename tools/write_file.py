@@ -33,7 +33,8 @@ def _plan(args: WriteFileArgs, context: ToolContext, earlier: Mapping[str, bytes
     target = open_target(args.file_path, context, earlier)
     if line := omission(args.content, allowed=target.file.text if target.file else ""):
         raise ToolError("omission_placeholder", omission_message(line))
-    after = target.encode(target.file.endings(args.content) if target.file else args.content)
+    content = args.content.removeprefix("\ufeff") if target.file and target.file.mark else args.content
+    after = target.encode(target.file.endings(content) if target.file else content)
     return target.change(after, _message(target, after, args.content))
 
 

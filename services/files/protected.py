@@ -55,14 +55,29 @@ PROTECTED: Mapping[str, Kind] = {
             *(".github", ".gitlab", ".gitlab-ci.yml", ".circleci", ".travis.yml", ".buildkite", ".drone.yml"),
             *(".woodpecker", ".woodpecker.yml", ".forgejo", ".gitea", ".cirrus.yml", ".appveyor.yml"),
             *("appveyor.yml", "azure-pipelines.yml", "bitbucket-pipelines.yml", "Jenkinsfile"),
-            *(".pre-commit-config.yaml", ".husky"),
+            *(".pre-commit-config.yaml", ".husky", "lefthook.yml", ".lefthook.yml"),
         ),
         _CI,
     ),
     **dict.fromkeys(
-        (".vscode", ".idea", ".devcontainer", ".devcontainer.json", ".claude", ".cursor"), _OPENED
+        (
+            *(
+                ".vscode",
+                ".idea",
+                ".zed",
+                ".devcontainer",
+                ".devcontainer.json",
+                ".claude",
+                ".cursor",
+                ".windsurf",
+            ),
+            *(".exrc", ".nvim.lua", ".dir-locals.el"),
+        ),
+        _OPENED,
     ),
-    **dict.fromkeys(("GEMINI.md", "AGENTS.md", "AGENT.md", *RULES), _MEMORY),
+    **dict.fromkeys(
+        ("GEMINI.md", "AGENTS.md", "AGENT.md", "CLAUDE.md", ".cursorrules", ".windsurfrules", *RULES), _MEMORY
+    ),
 }
 """Names of files and folders, at any depth of the workspace."""
 _FAMILIES: tuple[tuple[re.Pattern[str], Kind], ...] = (

@@ -19,7 +19,7 @@ from interlock.services.policy.load import RuleTextError, read_rules
 from interlock.services.policy.reading import Reading
 from interlock.services.policy.rule import USER, Rule, liftable
 from interlock.services.policy.targets import several
-from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, ShellLine
+from interlock.services.shell.model import HARMLESS_VARIABLES, STAGES, ShellCommand, ShellLine
 from interlock.state.calls import ApprovalMode, CallView, Risk, SavedRules, SessionRule
 from interlock.state.errors import RunError
 from interlock.state.workspace import PathRefused, Workspace
@@ -42,10 +42,11 @@ def grants_it(
 ) -> bool:
     """Whether a grant for these commands, or for the whole line of this text, covers a command of a line."""
     line = reading.line
-    if not set(command.assigns) <= HARMLESS_VARIABLES:
-        return False
+    if text and text == line.text:
+        return True
     fed = command.fed or any(r.kind in ("read", "text") for r in line.files)
-    return bool(text and text == line.text) or any(Shown(a).covers(command, reading, fed) for a in granted)
+    known = set(command.assigns) <= HARMLESS_VARIABLES
+    return known and any(Shown(a).covers(command, reading, fed) for a in granted)
 
 
 def _argvs(commands: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -134,7 +135,7 @@ def shell_rule(call: CallView, line: ShellLine, mode: str) -> SessionRule | None
         return None
     common = SessionRule(tool=call.name, modes=LOOSER[mode])
     fed = any(c.fed and row_of(c.argv) is None for c in line.effective)
-    if line.files or fed or not all(map(_is_known, line.effective)):
+    if line.files or fed or _sets_stage(line) or not all(map(_is_known, line.effective)):
         return common.model_copy(update={"line": line.text})
     each = chain.from_iterable(map(several, line.effective))
     shown = [Shown(argv) for argv in dict.fromkeys(map(_argv, each))]
@@ -149,6 +150,11 @@ def _argv(command: ShellCommand) -> tuple[str, ...]:
 
 def _is_hidden(command: ShellCommand) -> bool:
     return not command.words or bool(command.danger or command.opaque)
+
+
+def _sets_stage(line: ShellLine) -> bool:
+    every = (*line.assigns, *(name for c in line.effective for name in c.assigns))
+    return any(name.partition("=")[0] in STAGES for name in every)
 
 
 def _is_known(command: ShellCommand) -> bool:

@@ -132,7 +132,7 @@ def prints_texts(command: str, options: Sequence[str]) -> bool:
 def shows_private(folder: Path, words: Sequence[str], kept: Callable[[str], bool]) -> bool:
     """Whether `git WORDS…` shows a private file or one that `kept` keeps from tools, or that can't be known in time."""
     asked = _Asked.of(folder, words)
-    if asked.command == "diff" and not asked.revisions and not {"--cached", "--staged"} & {*asked.options}:
+    if asked.command == "diff" and not asked.revisions and not asked.options:
         return False  # the index is looked at before
     if asked.command == "show" and asked.only_paths:
         return False

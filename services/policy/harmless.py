@@ -202,11 +202,16 @@ class Shown:
 
 
 def _fits(row: Row, own: Given, other: Given, reading: Reading) -> bool:
-    """Whether each argument of `other` is harmless, or was in `own`."""
+    """Whether what only one of them has is harmless: an argument may say what to leave out (`-e lint`, `--skip x`)."""
+
+    def is_harmless(pair: Pair) -> bool:
+        return _is(row.kind_of(pair[0]), literal(pair[1]), reading)
+
     flags = other.flags <= row.flags | row.keep | own.flags and own.flags & row.keep <= other.flags
-    valued = all(p in own.valued or _is(row.kind_of(p[0]), literal(p[1]), reading) for p in other.valued)
-    sets = all(text in own.sets or harmless_setting(text, row.variables) for text in other.sets)
-    rest = other.rest == own.rest or all(_ends_well(w, row.rest or frozenset()) for w in other.rest)
+    valued = all(map(is_harmless, {*own.valued} ^ {*other.valued}))
+    sets = all(harmless_setting(text, row.variables) for text in {*own.sets} ^ {*other.sets})
+    listed = (_ends_well(w, row.rest or frozenset()) for w in (*own.rest, *other.rest))
+    rest = other.rest == own.rest or all(listed)
     return flags and valued and sets and rest and _operands_fit(row, own, other, reading)
 
 

@@ -129,14 +129,21 @@ class RulePolicy:
     async def decide(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule] = _NO_RULES
     ) -> Verdict:
-        """`check`, followed by the safety checkers; a failing checker denies."""
+        """`by_rules`, followed by the safety checkers; a failing checker denies."""
+        verdict = await self.by_rules(call, risk, mode, session)
         hints = self.annotations(call.name)
-        if _line(call) is None:
-            verdict = self.check(call, risk, mode, session, hints)
-        else:  # git may be asked what it would show, which can take seconds
-            verdict = await asyncio.to_thread(self.check, call, risk, mode, session, hints)
         verdict = lowered(verdict, await self.checked(call, risk, mode, verdict, hints))
         return await self.unless_private(call, risk, mode, verdict)
+
+    async def by_rules(
+        self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule] = _NO_RULES
+    ) -> Verdict:
+        """`check` with what is known of the tool."""
+        hints = self.annotations(call.name)
+        if _line(call) is None:
+            return self.check(call, risk, mode, session, hints)
+        # Git may be asked what it would show, which can take seconds.
+        return await asyncio.to_thread(self.check, call, risk, mode, session, hints)
 
     async def unless_private(self, call: CallView, risk: Risk, mode: str, verdict: Verdict) -> Verdict:
         """Limit the verdict to ask, once, if the call leads to a private address that no rule names."""

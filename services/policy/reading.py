@@ -1,7 +1,6 @@
 """reading: determines where a shell line runs and which commands only read there, which the shipped rule allows.
 
-Only listed options pass: none writes, runs a program, follows links or reads a list of files from elsewhere. Paths are
-limited to what the file tools may read.
+Only listed options pass (`readers.py`). Paths are limited to what the file tools may read.
 """
 
 import os
@@ -13,11 +12,10 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
 from interlock.services.files.protected import is_private
 from interlock.services.policy.git import prints_texts, runs_nothing, shows_nothing_private, shows_private
-from interlock.services.shell.commands import Options
+from interlock.services.policy.readers import FIND_FLAGS, FIND_VALUES, GIT, GREP, READERS, Reader
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, literal, names, program_of
 from interlock.state.calls import CallView
 from interlock.state.workspace import PathRefused, Workspace
@@ -28,103 +26,16 @@ _MOST_ENTRIES = 2_000
 """Maximum files checked when deciding whether a folder can be searched as a whole."""
 _MOST_MATCHES = 200
 _GLOB = re.compile(r"[\w./*?+,@%-]+", re.ASCII)
+_LINES = re.compile(r"(\d+|\$)(,(\d+|\$))?p(;\s*\d+q)?")
+_OF_GLOBS = frozenset("*?[{")
 _REVISION = re.compile(r"[\w./~^@{}:,+=%-]+", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader(Options):
-    """The options that a program may have, and the kind of its operands."""
-
-    operands: Literal["paths", "pattern", "text", "none"] = "paths"
-    """`pattern`: a pattern followed by paths."""
-    most: int = 1_000
-
-
-_GREP = _Reader(
-    "EFGPivwxcLlqsonHhbaIZr",
-    "eABCm",
-    "ignore-case invert-match word-regexp count files-with-matches line-number only-matching no-filename"
-    " recursive include= exclude= exclude-dir= color= context= after-context= before-context= max-count=",
-    operands="pattern",
-)
-_READERS: dict[str, _Reader] = {
-    "ls": _Reader(
-        "1aAbcCdfFghHiklmnopqrRsStuUvxX", "", "all almost-all human-readable recursive reverse color="
-    ),
-    "cat": _Reader("AbeEnstTuv", "", "number show-all"),
-    "head": _Reader("qv", "nc", "lines= bytes= quiet verbose", numbers=True),
-    "tail": _Reader("qv", "nc", "lines= bytes= quiet verbose", numbers=True),
-    "wc": _Reader("clmwL", "", "lines words bytes chars"),
-    "nl": _Reader("", "bnw"),
-    "tac": _Reader(),
-    "rev": _Reader(),
-    "cut": _Reader("sz", "dfbc", "delimiter= fields= characters="),
-    "sort": _Reader("bdfghiMnRruVzcC", "kt", "reverse unique numeric-sort human-numeric-sort version-sort"),
-    "uniq": _Reader("cdiuz", "fsw", "count repeated", most=1),
-    "diff": _Reader("uqwbBiaycs", "U", "unified brief color=", most=2),
-    "cmp": _Reader("bls", most=2),
-    "stat": _Reader("Lt", "c", "format= printf="),
-    "file": _Reader("bi", "", "brief mime-type"),
-    "du": _Reader("achksm", "d", "max-depth= human-readable summarize"),
-    "basename": _Reader("a", "s"),
-    "dirname": _Reader(),
-    "realpath": _Reader("em"),
-    "readlink": _Reader("fem"),
-    "grep": _GREP,
-    "egrep": _GREP,
-    "fgrep": _GREP,
-    "rg": _Reader(
-        "incwlxFsSvoHINp0",
-        "egtTABCmM",
-        "files count files-with-matches ignore-case line-number no-heading heading fixed-strings word-regexp json"
-        " multiline pcre2 stats trim glob= type= type-not= context= after-context= before-context= color= sort="
-        " max-count= max-depth=",
-        operands="pattern",
-    ),
-    "tr": _Reader("cCdst", operands="text"),
-    "which": _Reader("a", operands="text"),
-    "pwd": _Reader("LP", operands="none"),
-    "whoami": _Reader(operands="none"),
-    "cd": _Reader(most=1),
-}
 _TYPES = names("c cpp css go h html java js json kotlin md py python ruby rust swift toml ts yaml")
 """ripgrep's types that no private file is of."""
 _IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
 _LARGEST = 100_000
 """Bytes of an ignore file; a larger one may bring everything back."""
-_GIT: dict[str, _Reader] = {
-    "status": _Reader(
-        "sbvz", "", "short branch porcelain porcelain= long show-stash untracked-files= no-renames"
-    ),
-    **dict.fromkeys(
-        ("diff", "log", "show"),
-        _Reader(
-            "pusiwbazrt",
-            "nUSGL",
-            "stat stat= shortstat numstat name-only name-status oneline graph decorate decorate= all cached staged"
-            " patch no-patch unified= since= until= after= before= author= committer= grep= format= pretty pretty="
-            " no-color color= no-merges merges first-parent follow reverse summary check date="
-            " word-diff word-diff= max-count= abbrev-commit abbrev="
-            " no-ext-diff no-textconv diff-filter= ignore-all-space ignore-space-change"
-            " no-renames branches tags remotes merge-base raw left-right dirstat minimal patience histogram",
-            numbers=True,
-        ),
-    ),
-    "branch": _Reader("arvl", "", "all remotes list show-current verbose merged no-merged", operands="none"),
-    "tag": _Reader("l", "", "list", operands="none"),
-    "remote": _Reader("v", "", "verbose", operands="none"),
-    "stash": _Reader(operands="text"),
-    "rev-parse": _Reader("", "", "abbrev-ref short show-toplevel git-dir is-inside-work-tree verify"),
-    "ls-files": _Reader("cdmost", "", "cached deleted modified others exclude-standard stage full-name"),
-    "blame": _Reader("wsenl", "L", "porcelain date="),
-    "describe": _Reader("", "", "tags always dirty long all abbrev="),
-    "shortlog": _Reader("sne", "", "summary numbered email"),
-}
-_FIND_FLAGS = names("-print -print0 -empty -not -o -or -a -and -prune -depth -mount -xdev ( ) ! -true -false")
-_FIND_VALUES = names(
-    "-name -iname -path -ipath -wholename -type -maxdepth -mindepth -size -mtime -mmin -atime -ctime -regex -iregex"
-    " -perm -user -group"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +127,7 @@ class Reading:
 
     def accepting(self, argv: Sequence[str]) -> "Reading":
         """Return a copy that accepts the paths of this command, wherever they lead; not for a search."""
-        reader = _READERS.get(argv[0])
+        reader = READERS.get(argv[0])
         parsed = reader.read(map(literal, argv[1:])) if reader and reader.operands == "paths" else None
         return self if parsed is None else replace(self, shown=frozenset(w.text for w in parsed[1]))
 
@@ -239,10 +150,10 @@ class Reading:
             return self._git(command.words[1:])
         if program == "find":
             return self._find(command.words[1:])
-        reader = _READERS.get(program)
+        reader = READERS.get(program)
         return reader is not None and self._reads(program, reader, command.words[1:])
 
-    def _reads(self, program: str, reader: _Reader, words: Sequence[Word]) -> bool:
+    def _reads(self, program: str, reader: Reader, words: Sequence[Word]) -> bool:
         parsed = reader.read(words)
         if parsed is None:
             return False
@@ -253,22 +164,32 @@ class Reading:
             if not operands or not operands[0].literal:
                 return False
             operands = operands[1:]
+        elif reader.operands == "lines":
+            if not operands or not operands[0].literal or not _LINES.fullmatch(operands[0].text):
+                return False
+            operands = operands[1:]
         if len(operands) > reader.most or not all(self.path(word) for word in operands):
             return False
-        searches = program in ("rg", "diff") or (reader is _GREP and bool(flags.keys() & {"r", "recursive"}))
+        searches = program in ("rg", "diff") or (reader is GREP and bool(flags.keys() & {"r", "recursive"}))
         shown = _Shown.by(flags) if program == "rg" else None
         return not searches or self._searchable([w.text for w in operands] or ["."], shown)
 
     def path(self, word: Word) -> bool:
-        """Whether it is a path inside in every possible folder; globs are expanded now."""
+        """Whether it is a path inside in every possible folder; globs are expanded now, quoted or not."""
         if word.text == "-" or (word.literal and (word.text == "/dev/null" or word.text in self.shown)):
             return True
-        if word.literal:
+        if word.literal and (not set(word.text) & _OF_GLOBS or self._exists(word.text)):
             return self._readable(word.text)
+        # A quoted pattern is one for programs that expand it themselves: `prettier '*.json'`.
         if word.wild or not _GLOB.fullmatch(word.text) or word.text.startswith("-"):
             return False
         found = [str(p) for p in self._matches(word.text)]
         return 0 < len(found) < _MOST_MATCHES and all(self._readable(p) for p in found)
+
+    def _exists(self, path: str) -> bool:
+        """Whether something of that very name is there: `app/[id]/page.tsx`."""
+        bases = self.folders.bases
+        return all(os.path.lexists(os.path.join(self.workspace.root, b, path)) for b in bases)  # noqa: PTH118 - texts of a line, many
 
     def _matches(self, pattern: str) -> Iterator[Path]:
         parts = pattern.split("/")
@@ -281,7 +202,7 @@ class Reading:
                 yield Path("..") if match.name.startswith("-") or count > _MOST_MATCHES else match
 
     def _readable(self, path: str) -> bool:
-        if path.startswith(("~", "@", "file:")):
+        if path.startswith(("~", "@", "file:", ":")):  # git's `:(glob)` and `:/` are patterns
             return False
         try:
             for base in self.folders.bases:
@@ -334,17 +255,17 @@ class Reading:
             starts = starts and not word.text.startswith(("-", "(", "!"))
             if starts:
                 known = self.path(word)
-            elif word.text in _FIND_VALUES:
+            elif word.text in FIND_VALUES:
                 known = next(remaining, None) is not None
             else:
-                known = word.text in _FIND_FLAGS
+                known = word.text in FIND_FLAGS
             if not known:
                 return False
         return True
 
     def _git(self, words: Sequence[Word]) -> bool:
         words = words[1:] if words and words[0].text == "--no-pager" else words
-        reader = _GIT.get(words[0].text) if words else None
+        reader = GIT.get(words[0].text) if words else None
         parsed = reader.read(words[1:]) if reader is not None else None
         if reader is None or parsed is None or not all(w.literal for w in words):
             return False

@@ -8,16 +8,19 @@ from itertools import chain, islice, product
 
 from interlock.services.policy.always import covering, grants_it
 from interlock.services.policy.decision import PartRuling, Ruling
-from interlock.services.policy.harmless import leads_reader, only_reads_anywhere
+from interlock.services.policy.harmless import leads_reader, only_reads_anywhere, row_of
 from interlock.services.policy.matching import Match, allows, restricts
 from interlock.services.policy.reading import Folders, Reading, folders_of, is_own
 from interlock.services.policy.rule import STRICTNESS, Rule
-from interlock.services.policy.targets import sets_more, several, spellings
-from interlock.services.shell.model import ShellCommand, ShellLine, Word
+from interlock.services.policy.targets import runs_others, sets_more, several, spellings
+from interlock.services.shell.danger import INDIFFERENT
+from interlock.services.shell.model import ShellCommand, ShellLine, Word, program_of
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.workspace import PathRefused, Workspace
 
 _QUOTES = re.compile(r"[\"'`\\,]+")
+_MODULE = re.compile(r"(?<!\S)-[A-Za-z]*?m(?=\w)")
+"""Python's option: `-mpytest`."""
 _WORD = re.compile(r"[\w./@%+-]+")
 _PARTS = re.compile("[=,:;]")
 _MOST_LETTERS = 32
@@ -145,8 +148,10 @@ class _LineCheck:
 
     def _restricts(self, rule: Rule, command: ShellCommand) -> Match:
         match = restricts(rule, command, self.call.args)
-        code = command.code or sets_more(command)
-        return Match.MAYBE if match is Match.NO and code and _named(rule, command) else match
+        if match is not Match.NO:
+            return match
+        code = command.code or sets_more(command) or runs_others(command)
+        return Match.MAYBE if _holds(rule, command) or (code and _named(rule, command)) else match
 
     def lowered(self, outcome: Ruling, parts: Sequence[PartRuling]) -> Ruling:
         """Lower an allow to an ask for reasons that concern the line as a whole."""
@@ -197,9 +202,21 @@ def _redirects(outcome: Ruling) -> bool:
     return outcome.rule is not None and outcome.rule.allow_redirection
 
 
+def _holds(rule: Rule, command: ShellCommand) -> bool:
+    """Whether several words that the rule restricts stand behind a program that may run them: `strange-wrapper git
+    push`; not behind one that is known."""
+    words = command.argv
+    if not words or program_of(words[0]) in INDIFFERENT or words[0] == "git" or row_of(words) is not None:
+        return False
+    return any(
+        words[at : at + len(p)] == p for p in rule.prefixes if len(p) > 1 for at in range(1, len(words))
+    )
+
+
 def _named(rule: Rule, command: ShellCommand) -> bool:
     """Whether program text in the arguments names what the rule restricts: `awk 'BEGIN{system("rm -rf /")}'`."""
     text = _QUOTES.sub(" ", " ".join(command.argv))
+    text = f"{text} {_MODULE.sub(' ', text)}"
     if rule.command is not None:
         return any(rule.command.starts(text[place.start() :]) for place in islice(_WORD.finditer(text), 500))
     words = tuple(_WORD.findall(text))

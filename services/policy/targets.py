@@ -9,11 +9,16 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field
 
 from interlock.services.policy.harmless import SETS, document, harmless_setting, row_of
+from interlock.services.shell.commands import LANGUAGES
 from interlock.services.shell.model import ShellCommand, Word, literal, program_of
 
 Names = Annotated[frozenset[str], BeforeValidator(lambda v: frozenset(v.split()))]
 _BEGINNING = re.compile(r"[a-z0-9:]*")
 """Of an abbreviated target: `dP` may be `deployProduction`."""
+
+_MOST = 100
+"""Targets, and commands within commands: what is beyond isn't looked at, and counts as anything."""
+_ANYTHING = ShellCommand("…", (Word("…", False, "", True, True),))
 
 _OPTION = re.compile(r"^-[A-Z]")
 
@@ -137,6 +142,8 @@ def several(command: ShellCommand, prefixes: Sequence[Sequence[str]] = ()) -> Se
     found = targets_of(command)
     if found is None or len(found.named) < 2 or any(_names_all(found, command, p) for p in prefixes):
         return (command,)
+    if len(found.named) > _MOST:
+        return (replace(command, opaque=f"it has more than {_MOST} targets"),)
     return [_alone(command, found, number) for number in range(len(found.named))]
 
 
@@ -155,17 +162,46 @@ def _alone(command: ShellCommand, found: Targets, number: int) -> ShellCommand:
     return replace(command, words=words, text=" ".join(w.text for w in words))
 
 
+def runs_others(command: ShellCommand) -> bool:
+    """Whether it may run a command that stands among its arguments, behind options or in one word: `npx -c 'x y'`."""
+    if not command.words or row_of(command.argv) is not None:
+        return False
+    program, later = program_of(command.words[0].text), command.argv[1:]
+    return any(row[0] == program and _in_order(row[1:], later) for row in _executors())
+
+
+def _in_order(wanted: Sequence[str], words: Sequence[str]) -> bool:
+    remaining = iter(words)
+    return all(name in remaining for name in wanted)
+
+
 def spellings(command: ShellCommand) -> Iterator[ShellCommand]:
     """Yield the plain commands that run each target: rules that restrict one of them meet it."""
-    # What `uv run make deploy` runs. An option may have a value, so the command may begin a word later.
-    size = next((n for n in (2, 1) if command.argv[:n] in _executors()), 0)
-    starts = [at for at in range(size, len(command.words)) if not command.words[at].lead.startswith("-")]
-    if size and starts:
-        for at in starts[: 1 if starts[0] == size else 2]:
-            inner = ShellCommand(" ".join(w.text for w in command.words[at:]), command.words[at:])
-            yield inner
-            yield from spellings(inner)
+    inner = list(_behind(command))
+    yield from inner
+    for one in (command, *inner):
+        yield from _targets(one)
+
+
+def _behind(command: ShellCommand) -> Iterator[ShellCommand]:
+    """Yield the commands that it may run, and those that they may run."""
+    pending, seen = [0], {0}
+    while pending:
+        at = pending.pop()
+        starts = {at + start for start in _starts(command.words[at:])} - seen
+        seen |= starts
+        pending += starts
+        yield from (_inner(command.words[start:]) for start in sorted(starts))
+        if len(seen) > _MOST:
+            yield _ANYTHING
+            return
+
+
+def _targets(command: ShellCommand) -> Iterator[ShellCommand]:
     found = targets_of(command)
+    if found and len(found.named) > _MOST:
+        yield _ANYTHING
+        return
     for _, name, _ in found.named if found else ():
         for form in found.runner.forms if found else ():
             lead = form.replace("@", program_of(command.words[0].text)).removesuffix("{}").split()
@@ -173,6 +209,22 @@ def spellings(command: ShellCommand) -> Iterator[ShellCommand]:
                 yield _spelled(lead, literal(target))
             if found and found.runner.short and (known := _BEGINNING.match(name.rpartition(":")[2])):
                 yield _spelled(lead, Word(name, False, known[0]))
+
+
+def _starts(command: tuple[Word, ...]) -> Sequence[int]:
+    """Where the command that `uv run make deploy` runs may begin: behind options, of which the last may have a value,
+    or behind `--`."""
+    words = tuple(word.text for word in command)
+    size = next((n for n in (3, 2, 1) if words[:n] in _executors()), 0)
+    operands = [at for at in range(size, len(words)) if not words[at].startswith("-")]
+    first = operands[: 1 if operands[:1] == [size] else 2] if size else []
+    behind = [words.index("--") + 1] if size and "--" in words[:-1] else []
+    return list(dict.fromkeys((*first, *behind)))
+
+
+def _inner(words: tuple[Word, ...]) -> ShellCommand:
+    text, program = " ".join(w.text for w in words), program_of(words[0].text)
+    return ShellCommand(text, words, code=program in LANGUAGES)
 
 
 def _spelled(lead: Sequence[str], target: Word) -> ShellCommand:

@@ -18,6 +18,7 @@ from interlock.services.shell.model import (
     ShellCommand,
     TooMuch,
     Word,
+    assigned,
     assignment_problem,
     names,
     program_of,
@@ -107,7 +108,10 @@ def add_command(found: Found, words: _Words, text: str, assigns: Sequence[str], 
 def _resolved(words: _Words, text: str, assigns: Sequence[str], inner: _Inner) -> ShellCommand:
     program = program_of(words[0].text)
     set_by_it = (clause for a in (*assigns, *inner.assigns) if (clause := sets_clause(a)))
-    danger = danger_of(program, words) or next(set_by_it, None)
+    known = (
+        inner.transparent and words[0].text in _HARMLESS
+    )  # whatever `exit $?` and `[ "$x" = y ]` stand for
+    danger = (None if known else danger_of(program, words)) or next(set_by_it, None)
     harmless = inner.transparent and words[0].text.rpartition("/")[0] in ("", "/bin", "/usr/bin")
     return ShellCommand(
         text,
@@ -232,7 +236,7 @@ def _prefixed(words: _Words) -> _Inner:
     rest, assigns = read[1][own:], list[str]()
     while program == "env" and rest and rest[0].literal and "=" in rest[0].text:
         name, _, value = rest.pop(0).text.partition("=")
-        assigns.append(name)
+        assigns.append(assigned(name, value))
         if assignment_problem(name, value):
             return _HIDDEN
     if not rest:
@@ -365,11 +369,11 @@ _HARMLESS: dict[str, Callable[[_Words], bool]] = {
     "test": _test,
     "[": _bracket,
     "read": _reads,
+    "set": lambda words: _SET.fullmatch(" ".join(w.text for w in words)) is not None,
 }
 """In this form they run nothing and change only the line's own variables: they need no rule."""
 _PLAIN: dict[str, Callable[[_Words], bool]] = {
     "export": _exports,
     "printf": lambda words: bool(words) and words[0].literal and bool(_FORMAT.fullmatch(words[0].text)),
-    "set": lambda words: _SET.fullmatch(" ".join(w.text for w in words)) is not None,
 }
 """In this form they evaluate nothing."""

@@ -52,7 +52,11 @@ _FORMS = (
         "-I -F -T --to-command --checkpoint-action --use-compress-program --rsh-command --rmt-command --info-script"
         " --new-volume-script --files-from",
     ),
-    ("rsync", "runs a program, or deletes", "-e --rsh --rsync-path --delete"),
+    (
+        "rsync",
+        "runs a program, or deletes",
+        "-e --rsh --rsync-path --delete --remove-source-files --daemon --config",
+    ),
     ("sort", "writes a file, or runs a program", "-o -T --output --compress-program --temporary-directory"),
     ("base64", _WRITES, "-o --output"),
     ("curl", "sends a file, or reads its options from one", "-K -T --config --upload-file"),
@@ -62,7 +66,11 @@ _FORMS = (
         "-o -O -J -D -c --output --remote-name --output-dir --dump-header --cookie-jar --trace --trace-ascii --libcurl"
         " --stderr --etag-save --hsts --alt-svc",
     ),
-    ("wget", _WRITES, "-O -e -i --output-document --execute --use-askpass --post-file"),
+    (
+        "wget",
+        _WRITES,
+        "-O -e -i --output-document --execute --use-askpass --post-file --body-file --input-file --config",
+    ),
     ("split", _RUNS, "--filter"),
     ("zip", _RUNS, "-T -U --unzip-command"),
     ("tree", _WRITES, "-o -R --output"),
@@ -85,6 +93,8 @@ _FORMS = (
         _OUTSIDE,
         "publish unpublish yank push upload login",
     ),
+    # npm takes the beginning of a command's name for the whole.
+    ("npm", _OUTSIDE, "pu pub publ publi publis unp unpu unpub unpubl unpubli unpublis"),
     (
         "pytest py.test",
         _ELSEWHERE,
@@ -103,8 +113,18 @@ _FORMS = (
         _ELSEWHERE,
         "-f -I -C -E --file --makefile --eval --directory --include-dir --environment-overrides",
     ),
-    ("kubectl", _OUTSIDE, "delete apply replace drain"),
-    ("terraform", _OUTSIDE, "apply destroy"),
+    ("just", _ELSEWHERE, "-f -d -c --justfile --working-directory --shell --chooser --command"),
+    (
+        "rake",
+        _ELSEWHERE,
+        "-f -R -r -e -E -p --rakefile --require --execute --execute-print --execute-continue",
+    ),
+    ("invoke inv", _ELSEWHERE, "-c -r -f -F --collection --search-root --config"),
+    ("task go-task", _ELSEWHERE, "-t -d --taskfile --dir"),
+    ("kubectl", _OUTSIDE, "delete apply replace drain create edit patch scale exec cp taint cordon"),
+    ("terraform tofu", _OUTSIDE, "apply destroy import taint force-unlock"),
+    ("gh", _OUTSIDE, "delete merge DELETE"),
+    ("docker podman", _LOSES, "prune"),
     ("kill", "ends every process", "-1 0"),
 )
 _GIT_FORMS = (
@@ -297,7 +317,9 @@ def _make(words: _Words) -> str | None:
 
 def _tar(words: _Words) -> str | None:
     """The first word may be letters without a dash."""
-    return _RUNS if len(words) > 1 and set(words[1].lead) & {"I", "F"} and words[1].lead.isalpha() else None
+    return (
+        _RUNS if len(words) > 1 and set(words[1].lead) & {"I", "F", "T"} and words[1].lead.isalpha() else None
+    )
 
 
 _SIGNED = re.compile(r"--(?:format|pretty)=.*%[-+ ]?G", re.DOTALL)

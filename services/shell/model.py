@@ -167,6 +167,10 @@ HARMLESS_VARIABLES = names(
     " PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED RUST_BACKTRACE RUST_LOG SOURCE_DATE_EPOCH"
 )
 """Setting these doesn't change what a command does, so a rule for the command still applies."""
+STAGES = names("NODE_ENV RAILS_ENV")
+"""These say on what it does it: `RAILS_ENV=production rake db:reset`. A rule for the command applies on a machine of
+one's own only, and a grant is for the line as it was shown."""
+_OWN_STAGE = re.compile(r"""["']?(test|testing|ci|dev|development|local)["']?""")
 _OWN = re.compile(r"(?!histchars$)[a-z][a-z0-9]*", re.ASCII)
 """Names people give to variables in a line; bash and programs use none of these, except the one excluded."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -193,8 +197,13 @@ def assignment_problem(name: str, value: str) -> str | None:
     return None
 
 
+def assigned(name: str, value: str) -> str:
+    """Return what a rule must know of an assignment: the name, and another stage's value with it."""
+    return f"{name}={value}" if name in STAGES and not _OWN_STAGE.fullmatch(value) else name
+
+
 def sets_clause(name: str) -> str | None:
     """Return a clause saying why setting it for other commands is dangerous, or None."""
-    if name in HARMLESS_VARIABLES or _OWN.fullmatch(name):
+    if name.partition("=")[0] in HARMLESS_VARIABLES or _OWN.fullmatch(name):
         return None
     return f"sets {name[:60]}, which may change what commands do"

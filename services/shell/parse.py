@@ -17,6 +17,7 @@ from interlock.services.shell.model import (
     ShellLine,
     TooMuch,
     Word,
+    assigned,
     assignment_problem,
     sets_clause,
 )
@@ -227,11 +228,12 @@ class _Reader(Words):
             place.words.append(word)
             return
         name = assignment[1]
-        place.assigns.append(name)
         if self.text.startswith("(", self.at):
             self._skip(")")
             self.at = min(self.at + 1, len(self.text))
-        if problem := assignment_problem(name, self.text[assignment.end() : self.at]):
+        value = self.text[assignment.end() : self.at]
+        place.assigns.append(assigned(name, value))
+        if problem := assignment_problem(name, value):
             self.doubt(problem)
 
     # ---- compound commands

@@ -38,6 +38,8 @@ LEFT_OUT = "// ... rest of code ...\nx\n"
         *(("a\nb\n", "b\n", f"c{tail}", 1, "a\nc\n") for tail in ("", "\n")),
         *(("a\nb", "b", f"c{tail}", 1, "a\nc") for tail in ("", "\n")),
         *(("a\r\nb\r\n", "b\n", f"c{tail}", 1, "a\r\nc\r\n") for tail in ("", "\n")),
+        # A blank line that the file doesn't have stands for its end.
+        *(("x\n  a\n", "a\n\n", f"b\nc{tail}", 1, "x\n  b\n  c\n") for tail in ("", "\n", "\n\n")),
         ("\ufeffone\r\ntwo\r\nthree", "one\ntwo\n", "1\r\n2\n", 1, "\ufeff1\r\n2\r\nthree"),
         # A placeholder that is part of the old text.
         (LEFT_OUT, LEFT_OUT, LEFT_OUT + "y\n", 1, LEFT_OUT + "y\n"),
@@ -67,6 +69,8 @@ def test_replaced_places_are_shown_until_there_are_too_many(call: Calls) -> None
     many = edit(call, "many", "x\n", "y\n", 2)
     assert "Lines 1-60 are now:" in many
     assert many.endswith("\n… (up to line 102)")
+    call.write({"wide": "x" * 300_000 + "Y\n"})
+    assert len(edit(call, "wide", "Y", "Z")) < 2_200
 
 
 FILES = {
@@ -91,7 +95,7 @@ FILES = {
         ("one", "x", "x", 1, "no_change", ""),
         ("one", "x", "x\n", 1, "no_change", ""),
         ("one", "", "x", 1, "create_existing", ""),
-        ("empty", "", "x", 1, "create_existing", ""),
+        ("empty", "", "x", 1, "create_existing", "exists and is empty"),
         ("one", "x", "// rest of code ...", 1, "omission_placeholder", ""),
         ("binary", "x", "y", 1, "not_text", ""),
         ("nowhere", "x", "y", 1, "file_not_found", ""),

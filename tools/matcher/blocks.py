@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from interlock.tools._content import line_at
 from interlock.tools.matcher.edit import Placed, Problem, nearest_text, repaired
-from interlock.tools.matcher.find import find
+from interlock.tools.matcher.find import STRATEGIES, find
 from interlock.tools.matcher.windows import Match, Miscount, Work
 
 _MARKER = re.compile(r"<{7}|>{7}|={7}\s*$|:(?:start|end)_line:")
@@ -188,29 +188,43 @@ def is_ambiguous(text: str, block: Block, work: Work) -> bool:
 
 def _is_there(text: str, block: Block, found: Match, now: Callable[[int], int]) -> bool:
     """Whether the block is where its line numbers say; always without numbers."""
-    return not block.first or abs(line_at(text, found.spans[0].start) - now(block.first)) <= OFF
+    return not block.first or _distance(text, found, now(block.first)) <= OFF
 
 
 def _found(text: str, block: Block, line: int, work: Work, *, nearly: bool = True) -> Match | Miscount | None:
     old, new = block.texts
     found = find(text, old, new, 1, whole_lines=True, nearly=nearly, work=work)
-    if isinstance(found, Miscount) and line:
-        return _by_hint(text, old, new, line, found, work) or found
-    return found
+    if found is None or not line:
+        return found
+    # A blank line of the search may stand for the end of the file, so lines elsewhere may fit as well.
+    off = _distance(text, found, line) if isinstance(found, Match) else NEAR
+    if isinstance(found, Match) and (found.strategy == "exact" or off == 0):
+        return found
+    hinted = _by_hint(text, old, new, line, found, work)
+    return hinted if hinted and _distance(text, hinted, line) < off else found
 
 
-def _by_hint(text: str, old: str, new: str, line: int, several: Miscount, work: Work) -> Match | None:
-    """Repeat the search in the lines at the hint, then around it."""
-    for start, end in _slices(text, line, old.count("\n") + 1):
+def _distance(text: str, found: Match, line: int) -> int:
+    return abs(line_at(text, found.spans[0].start) - line)
+
+
+def _by_hint(text: str, old: str, new: str, line: int, known: Match | Miscount, work: Work) -> Match | None:
+    """Repeat the search in the lines at the hint, then around it: among several places with the strategy that found
+    them, against one that is far away with each that compares all words."""
+    allowed = (known.strategy,) if isinstance(known, Miscount) else STRATEGIES[:-1]
+    for start, end in _slices(text, line, old):
         found = find(text[start:end], old, new, 1, whole_lines=True, work=work)
-        if isinstance(found, Match) and found.strategy == several.strategy:
+        if isinstance(found, Match) and found.strategy in allowed:
             spans = tuple(replace(s, start=s.start + start, end=s.end + start) for s in found.spans)
-            return replace(found, spans=spans) if abs(line_at(text, spans[0].start) - line) <= OFF else None
+            moved = replace(found, spans=spans)
+            return moved if _distance(text, moved, line) <= OFF else None
     return None
 
 
-def _slices(text: str, line: int, count: int) -> Iterator[tuple[int, int]]:
-    for first, last in ((line, line + count), (line - NEAR, line + count + NEAR)):
+def _slices(text: str, line: int, old: str) -> Iterator[tuple[int, int]]:
+    """The lines at the hint, as many as `old` has, without and with blank ones around it; then more on each side."""
+    bare, count = old.strip("\n").count("\n") + 1, old.count("\n") + 1
+    for first, last in ((line, line + bare), (line, line + count), (line - NEAR, line + count + NEAR)):
         start, end = (_start(text, max(number, 1)) for number in (first, last))
         if start < end:
             yield start, end - 1

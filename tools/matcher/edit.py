@@ -68,6 +68,15 @@ def unusable(old: str, new: str) -> Problem | None:
     return None
 
 
+def create_existing(shown: str, file: TextFile) -> Problem:
+    """An empty old_string for a file that is there."""
+    if not file.text:
+        text = f"{shown!r} exists and is empty; give it its text with the tool that writes whole files."
+    else:
+        text = f"{shown!r} exists; an empty old_string only creates new files. Read it and name a text in it."
+    return Problem("create_existing", text)
+
+
 def placed(
     shown: str,
     text: str,

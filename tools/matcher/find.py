@@ -90,7 +90,12 @@ def find(
                 return Miscount(strategy, 0, ())
             windows = _of_whole_lines(text, windows) if whole_lines else windows
             found = _settled(
-                strategy, text, windows, merge, expected, lambda w: _aligned(folded, w, plain_old)
+                strategy,
+                text,
+                windows,
+                merge,
+                expected,
+                lambda w: _aligned(folded, w, plain_old, whole_lines),
             )
     return found
 
@@ -168,8 +173,9 @@ def _settled(
     return Match(strategy, made)
 
 
-def _aligned(text: str, window: Window, old: str) -> Window:
-    """Pair a window of whole lines with `old` if their words are on the same lines."""
+def _aligned(text: str, window: Window, old: str, whole_lines: bool) -> Window:
+    """Pair a window of whole lines with `old` if their words are on the same lines. The line break that ends `old` is
+    in the window, too, unless it stands for a blank line (`whole_lines`)."""
     if window.pairs is not None:
         return window
     start = text.rfind("\n", 0, window.start) + 1
@@ -177,5 +183,6 @@ def _aligned(text: str, window: Window, old: str) -> Window:
     whole = text[window.end : window.end + 1] in ("", "\n") and not text[start : window.start].strip()
     if not whole or [TOKEN.findall(w) for w in wanted] != [TOKEN.findall(t) for t in there]:
         return window
-    end = window.end + 1 if old.endswith("\n") and window.end < len(text) else window.end
+    breaks = old.endswith("\n") and not whole_lines and window.end < len(text)
+    end = window.end + 1 if breaks else window.end
     return Window(start, end, tuple(range(len(wanted))))

@@ -169,9 +169,15 @@ def merged(text: str, window: Window, old: str, new: str) -> str:
         return ""
     base = old.removesuffix("\n" if tail else "").split("\n")
     theirs = new.removesuffix("\n" if both else "").split("\n")
-    mine = ours.removesuffix("\n" if tail else "").split("\n")
+    # At the end of a file, a blank last line of `old` may stand for what is behind the final line break.
+    ends = (
+        tail
+        and ours.endswith("\n")
+        and max((n for n in window.pairs if n is not None), default=0) < ours.count("\n")
+    )
+    mine = ours.removesuffix("\n" if ends else "").split("\n")
     merge = _Merge(mine, base, _trimmed(mine, base, window.pairs, list(map(plain, theirs))), window.pairs)
-    ended = "\n" if both and ours.endswith("\n") else ""
+    ended = "\n" if both and ends else ""
     return "\n".join(merge.lines()) + ended
 
 

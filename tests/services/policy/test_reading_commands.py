@@ -219,7 +219,7 @@ SHOWS = """git log -p; git log -p -4; git log --graph -p; git log -Ssecret; git 
 git show t2; git show t3; git show t3 --stat; git show blob; git show --stat blob; git show t3^{tree} blob; git show t4
 git show stash@{0}; git diff t1 t2; git diff t2..t3; git diff t1...t2; git diff blob t1:a.txt; git diff t2
 git log -p -w -1 t3; git log -pn2 t3; git stash show; git stash show -p; git cat-file -p t2; git log -1 --format=%+G?
-git log --pretty='x %-G?'; git log --show-signature"""
+git log --pretty='x %-G?'; git log --show-signature; git diff --tags; git diff --all"""
 HIDES = """git diff; git show; git log -p -1; git log -p a.txt; git show t1; git show t2:a.txt; git log -p -2 -- a.txt
 git diff t1 t3 -- a.txt; git diff t1 t2 --stat; git diff --cached; git log; git log --stat; git show nothing
 git diff nothing; git log -p --follow a.txt; git log -L1,1:a.txt; git blame b.txt; git diff t4 HEAD
