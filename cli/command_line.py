@@ -1,5 +1,6 @@
 """command_line: finds the command of a command line, and turns every error into one line and an exit code."""
 
+import errno
 import io
 import re
 import shlex
@@ -14,6 +15,7 @@ from interlock.state.text import visible
 _DRIVING = frozenset({"run", "resume", "init"})
 """Commands whose output can be for programs; without one, `prompt`."""
 _OUTPUT_FLAG = re.compile(r"\0(?:-o[\0=]?|--output-format[\0=])(json|stream-json)\0")
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _STARTING = frozenset(
     {"prompt", "run", "resume", "hooks", "policy", "mcp", "acp", "diagram", "doctor", "worker"}
 )
@@ -48,7 +50,8 @@ def run(argv: list[str], own_process: bool) -> int:
 
 def _output_lost(argv: list[str], error: Exception) -> InterlockError | None:
     """Diagnose the error as one of stdout, and give stdout up; None: it can still be written."""
-    if not isinstance(error if isinstance(error, OSError) else error.__cause__, OSError):
+    cause = error if isinstance(error, OSError) else error.__cause__
+    if not isinstance(cause, OSError) or cause.filename or cause.errno not in _UNWRITABLE:
         return None
     try:
         print(flush=True)  # flushing alone wouldn't tell: an unbuffered stream has forgotten the text

@@ -59,7 +59,7 @@ def json_text(value: object, indent: int | None = None) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, indent=indent, default=_base64)
     except TypeError:
-        return json.dumps(_with_text_keys(value), ensure_ascii=False, indent=indent, default=_base64)
+        return json.dumps(with_text_keys(value), ensure_ascii=False, indent=indent, default=_base64)
 
 
 def _base64(value: object) -> str:
@@ -70,11 +70,12 @@ def _base64(value: object) -> str:
     return urlsafe_b64encode(value).decode()
 
 
-def _with_text_keys(value: Any) -> Any:
+def with_text_keys(value: Any) -> Any:
+    """The value, with text for every key: those of a user's graph may be anything."""
     if isinstance(value, list | tuple):
-        return [_with_text_keys(one) for one in cast("Sequence[Any]", value)]
+        return [with_text_keys(one) for one in cast("Sequence[Any]", value)]
     if isinstance(value, dict):
-        return {str(key): _with_text_keys(one) for key, one in cast("dict[Any, Any]", value).items()}
+        return {str(key): with_text_keys(one) for key, one in cast("dict[Any, Any]", value).items()}
     return value
 
 

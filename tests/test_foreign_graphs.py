@@ -781,3 +781,4 @@ def test_values_that_are_no_json_are_shown_as_what_they_hold(rare: Run) -> None:
         rare("resume", "latest", "--answer", f"{number}=ok")
     ended = rare("resume", "latest", "--answer", "3=ok")
     assert ended.json["raw"] == "_w=="
+    assert "No difference" in rare("replay", "latest").out

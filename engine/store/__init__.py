@@ -209,7 +209,7 @@ def checkpoint_of(kind: str, saved: bytes) -> dict[str, Any]:
         parts = cast("list[Any]", made) if isinstance(made, list) else []
         if len(parts) < 3 or str(parts[0]).startswith("langgraph."):
             return True
-        return parts[2]
+        return sorted(parts[2], key=repr) if parts[1] in ("set", "frozenset") else parts[2]
 
     data = unpacked(kind, saved)[1]
     return ormsgpack.unpackb(data, ext_hook=other, option=ormsgpack.OPT_NON_STR_KEYS)
