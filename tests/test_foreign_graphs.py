@@ -761,6 +761,7 @@ def test_each_question_is_asked_once_by_its_own_node_and_drawn_there(rare: Run) 
     begun = rare("run", "rare.py:graph", "--input", '{"topics": ["tea"]}', "--verbose")
     assert begun.code == 75 and '… {"progress": "planning"}' in begun.err
     assert "question: How deep for tea? options: - deep - shallow " in begun.err
+    assert rare("runs", "--json").json[0]["title"] == '{"topics": ["tea"]}'
     assert 'research["research ×1: waits here"]' in rare("diagram", "--run", "latest").out
     rare("resume", "latest", "--answer", "1=deep")
     rare("resume", "latest", "--answer", "2=yes")
