@@ -769,6 +769,7 @@ def test_each_question_is_asked_once_by_its_own_node_and_drawn_there(rare: Run) 
     assert (asked["id"][-2:], asked["number"], asked["reason"]) == ("q3", 3, "node 'look' asks")
     ended = rare("resume", "latest", "--answer", "3=sure")
     assert (ended.code, ended.json["verdict"]) == (0, "yes, sure: written")
+    assert '"verdict": "yes, sure: written"' in rare("export", "latest", "--format", "md").out
 
 
 def test_values_that_are_no_json_are_shown_as_what_they_hold(rare: Run) -> None:
