@@ -314,11 +314,20 @@ def input_type(compiled: Any) -> Any:
     return Any if _WHOLE in builder.schemas[builder.input_schema] else builder.input_schema
 
 
+_FIRST_PART = "seq:step:1"
+_WHOLE_NODE = ("graph:step:", _FIRST_PART)
+
+
 def task_in(tags: Sequence[str] | None, metadata: Mapping[str, Any] | None) -> tuple[str, str, str] | None:
-    """Task id, namespace and node of a callback's run, if it is that of a whole node."""
-    if not metadata or not any(tag.startswith("graph:step:") for tag in tags or ()):
+    """Task id, namespace and node of a callback's run, if it is that of a whole node.
+
+    A `@task` has no such run, only that of its first part, as any node has after its own. It is given no parents.
+    """
+    if not metadata or not (found := [tag for tag in tags or () if tag.startswith(_WHOLE_NODE)]):
         return None
     namespace = str(metadata.get("langgraph_checkpoint_ns", ""))
+    if found == [_FIRST_PART]:
+        namespace = namespace.rpartition("|")[2]
     return namespace.rpartition(":")[2], namespace, str(metadata.get("langgraph_node", ""))
 
 

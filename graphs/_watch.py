@@ -44,6 +44,10 @@ class Watch(_Base):
         if (found := task_in(tags, metadata)) is None:
             return
         task, namespace, node = found
+        if any(
+            task == known for known, *_ in [*self._nodes.values()]
+        ):  # a part of it; threads start some, too
+            return
         self._deps.steps.started(task, namespace, node, self._workflow)
         self._nodes[run_id] = (
             task,

@@ -365,6 +365,7 @@ def test_classes_that_no_type_of_the_graph_names_come_back_if_they_stand_in_its_
     parked = run_sync(f"{written(options, RETURNS)}:graph", {"input": "tea"}, options=options)
     done = answered(parked, options, "yes")
     assert done.output == {"output": ["Section", "Size", "Kind", "Document", "str"]}
+    assert [step.node for step in steps(options.home, done.run)] == ["plan", "graph"]
 
 
 @pytest.mark.parametrize(
