@@ -1,5 +1,6 @@
 """command_line: finds the command of a command line, and turns every error into one line and an exit code."""
 
+import errno
 import io
 import re
 import shlex
@@ -8,12 +9,13 @@ from pathlib import Path
 
 from interlock.cli.catalog import COMMANDS, did_you_mean, execute, near, parser_of, root_help
 from interlock.cli.main import VERSION
-from interlock.state.errors import InterlockError, StoppedError, UserError
+from interlock.state.errors import InterlockError, RunError, StoppedError, UserError
 from interlock.state.text import visible
 
 _DRIVING = frozenset({"run", "resume", "init"})
 """Commands whose output can be for programs; without one, `prompt`."""
 _OUTPUT_FLAG = re.compile(r"\0(?:-o[\0=]?|--output-format[\0=])(json|stream-json)\0")
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _STARTING = frozenset(
     {"prompt", "run", "resume", "hooks", "policy", "mcp", "acp", "diagram", "doctor", "worker"}
 )
@@ -31,7 +33,7 @@ def run(argv: list[str], own_process: bool) -> int:
             sys.stdout.flush()
         return code
     except InterlockError as error:
-        return _report(argv, error, error)
+        return _report(argv, error, _output_lost(argv, error) or error)
     except BrokenPipeError:
         from interlock.cli.render.output import close_stdout
 
@@ -43,7 +45,23 @@ def run(argv: list[str], own_process: bool) -> int:
     except Exception as error:
         from interlock.state.errors import bug
 
-        return _report(argv, error, _explained(error) or bug(error))
+        return _report(argv, error, _output_lost(argv, error) or _explained(error) or bug(error))
+
+
+def _output_lost(argv: list[str], error: Exception) -> InterlockError | None:
+    """Diagnose the error as one of stdout, and give stdout up; None: it can still be written."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    if not isinstance(cause, OSError) or cause.filename or cause.errno not in _UNWRITABLE:
+        return None
+    try:
+        print(flush=True)  # flushing alone wouldn't tell: an unbuffered stream has forgotten the text
+    except OSError as lost:
+        from interlock.cli.render.output import close_stdout
+
+        close_stdout()
+        kept = " What the run did is kept: interlock show latest" if _drives(argv) else ""
+        return RunError(f"Can't write the output: {lost.strerror}. Free some space, or redirect it.{kept}")
+    return None
 
 
 def _explained(error: Exception) -> InterlockError | None:
@@ -76,12 +94,16 @@ def _end_output(argv: list[str], error: InterlockError) -> None:
     """Programs' output ends with a result also if no run was begun, even for flags that can't be read."""
     words = argv[: argv.index("--")] if "--" in argv else argv
     found = _OUTPUT_FLAG.search("\0".join(["", *words, ""]))
-    if error.shown or found is None or (argv[0] in COMMANDS and argv[0] not in _DRIVING):
+    if error.shown or found is None or not _drives(argv):
         return
     from interlock.cli.driving import fail
     from interlock.cli.render.structured import JsonView, StreamJsonView
 
     fail(JsonView() if found[1] == "json" else StreamJsonView(), error)
+
+
+def _drives(argv: list[str]) -> bool:
+    return bool(argv) and (argv[0] not in COMMANDS or argv[0] in _DRIVING)
 
 
 def _dispatch(argv: list[str], own_process: bool) -> int:

@@ -18,6 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.platform == "win32":
         print("interlock: Windows isn't supported. Install and run Interlock in WSL.", file=sys.stderr)
         return 1
+    _open_missing_streams()
     if arguments is None and not _is_watched() and not _NEVER_WARM & {*sys.argv[1:2]}:
         from interlock.cli.warm import hand_over
 
@@ -44,6 +45,15 @@ def run(arguments: Sequence[str], own_process: bool) -> int:
         for line in deliver():
             print(f"interlock: {visible(line)}", file=sys.stderr)
     return code
+
+
+def _open_missing_streams() -> None:
+    """Open the null device for streams that were closed (`>&-`, some daemons), before a file gets their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(number, True)  # a command that gets no stream would take another file for it
+            setattr(sys, name, os.fdopen(number, mode))
 
 
 def _is_watched() -> bool:

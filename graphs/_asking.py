@@ -172,13 +172,11 @@ _CHOICES: Mapping[str, Choice] = {"approve": "proceed_once", "edit": "modify", "
 """Decision of LangChain's human-in-the-loop middleware → ours."""
 
 
-def requests_of(item: Any, ordinal: int, node: str) -> list[ApprovalRequest]:
-    """`ordinal`: how many interrupts of the same task were answered before; LangGraph gives them all one id."""
-    value, key = item.value, f"{_PREFIX}{item.id}.{ordinal}"
+def requests_of(item: Any, node: str) -> list[ApprovalRequest]:
+    value, key = item.value, f"{_PREFIX}{item.id}"
     if actions := _actions(value):
         return [_approval(f"{key}:{i}", *action) for i, action in enumerate(actions)]
-    text = readable(value)
-    asked: dict[str, JsonValue] = {"question": text}
+    asked: dict[str, JsonValue] = {"question": _question(value)}
     if schema := _schema(item):
         asked["schema"] = schema
     return [
@@ -188,11 +186,22 @@ def requests_of(item: Any, ordinal: int, node: str) -> list[ApprovalRequest]:
             kind="question",
             call=CallView(id=item.id, name=node, args={}),
             reason=f"node {node!r} asks",
-            preview=text,
+            preview=readable(value),
             choices=("proceed_once",),
             questions=(asked,),
         )
     ]
+
+
+def _question(value: Any) -> str:
+    """The payload for people, its `question` first if it has one: lists show how a text begins."""
+    if not isinstance(value, dict):
+        return readable(value)
+    rest = cast("dict[Any, Any]", value)
+    if not isinstance(text := rest.get("question"), str) or not text.strip():
+        return readable(value)
+    others = {key: one for key, one in rest.items() if key != "question"}
+    return "\n".join([text.strip(), *([readable(others)] if others else [])])
 
 
 def _schema(item: Any) -> dict[str, JsonValue]:
@@ -248,7 +257,7 @@ def _actions(value: Any) -> list[tuple[Mapping[str, Any], Sequence[str]]]:
     return [(action, allowed.get(action["name"], [*_CHOICES])) for action in payload["action_requests"]]
 
 
-_ANY: TypeAdapter[Any] = TypeAdapter(Any)
+_ANY: TypeAdapter[Any] = TypeAdapter(Any, config=ConfigDict(ser_json_bytes="base64"))
 
 
 def plain(value: Any) -> Any:

@@ -25,6 +25,8 @@ _PAYLOADS = "__pregel_tasks"
 _INPUT = "__start__"
 _PULLED = "~__pregel_pull, "
 """The channel of the graph's input, and the node that turns it into state."""
+_SENT = ", node:"
+"""Before the node in a path that LangGraph gave none."""
 BOOKKEEPING = frozenset({"__interrupt__", "__error__", "__resume__", "__scheduled__", "__pregel_resuming"})
 """Channels of a task's writes that aren't its update."""
 
@@ -62,9 +64,16 @@ def turns_input_into_state(task_path: str) -> bool:
     return task_path.endswith(_INPUT)
 
 
-def pulled(task_path: str) -> str:
-    """The node that a task runs, by its path; empty: it was sent a payload, and isn't named there."""
-    return task_path.removeprefix(_PULLED) if task_path.startswith(_PULLED) else ""
+def with_node(task_path: str, node: str) -> str:
+    """The path of a task that was sent a payload, with its node, which LangGraph names only in others."""
+    return f"{task_path}{_SENT}{node}" if node and not task_path.startswith(_PULLED) else task_path
+
+
+def node_of(task_path: str) -> str:
+    """The node that a task runs, by its stored path; empty: it isn't named there."""
+    if task_path.startswith(_PULLED):
+        return task_path.removeprefix(_PULLED)
+    return task_path.rpartition(_SENT)[2] if _SENT in task_path else ""
 
 
 def reads(config: "RunnableConfig", channels: Iterable[str]) -> dict[str, Any]:
@@ -306,11 +315,20 @@ def input_type(compiled: Any) -> Any:
     return Any if _WHOLE in builder.schemas[builder.input_schema] else builder.input_schema
 
 
+_FIRST_PART = "seq:step:1"
+_WHOLE_NODE = ("graph:step:", _FIRST_PART)
+
+
 def task_in(tags: Sequence[str] | None, metadata: Mapping[str, Any] | None) -> tuple[str, str, str] | None:
-    """Task id, namespace and node of a callback's run, if it is that of a whole node."""
-    if not metadata or not any(tag.startswith("graph:step:") for tag in tags or ()):
+    """Task id, namespace and node of a callback's run, if it is that of a whole node.
+
+    A `@task` has no such run, only that of its first part, as any node has after its own. It is given no parents.
+    """
+    if not metadata or not (found := [tag for tag in tags or () if tag.startswith(_WHOLE_NODE)]):
         return None
     namespace = str(metadata.get("langgraph_checkpoint_ns", ""))
+    if found == [_FIRST_PART]:
+        namespace = namespace.rpartition("|")[2]
     return namespace.rpartition(":")[2], namespace, str(metadata.get("langgraph_node", ""))
 
 

@@ -44,6 +44,10 @@ class Watch(_Base):
         if (found := task_in(tags, metadata)) is None:
             return
         task, namespace, node = found
+        if any(
+            task == known for known, *_ in [*self._nodes.values()]
+        ):  # a part of it; threads start some, too
+            return
         self._deps.steps.started(task, namespace, node, self._workflow)
         self._nodes[run_id] = (
             task,
@@ -122,10 +126,10 @@ class Watch(_Base):
         self._tool(run_id, "error" if failed else "success", str(getattr(output, "text", output)))
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        waits = isinstance(error, GraphBubbleUp)
-        self._tool(
-            run_id, "cancelled" if waits else "error", "" if waits else f"{type(error).__name__}: {error}"
-        )
+        if isinstance(error, GraphBubbleUp):  # it waits for an answer, and starts again with it
+            self._tools.pop(run_id, None)
+        else:
+            self._tool(run_id, "error", f"{type(error).__name__}: {error}")
 
     def _tool(self, run_id: UUID, status: Any, text: str) -> None:
         if (known := self._tools.pop(run_id, None)) is None:

@@ -8,6 +8,7 @@ handler that turns its nodes, models and tools into events (`_watch.py`), and re
 import asyncio
 import contextlib
 import inspect
+import json
 import sys
 import sysconfig
 import threading
@@ -146,8 +147,13 @@ class Foreign(Pipeline):
 
     def title(self, input: WorkflowInput) -> str:
         given = input.given if isinstance(input, ForeignInput) else None
-        text: Any = cast(Any, given).get(self.prompt_field) if isinstance(given, dict) else given
-        return text if isinstance(text, str) and text else self.name
+        prompt: Any = cast(Any, given).get(self.prompt_field) if isinstance(given, dict) else given
+        if isinstance(prompt, list) and prompt:  # messages
+            last: Any = plain(prompt[-1])
+            prompt = cast(Any, last).get("content") if isinstance(last, dict) else last
+        if isinstance(prompt, str) and prompt:
+            return prompt
+        return json.dumps(plain(given), ensure_ascii=False) if given else self.name
 
     def _entered(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:  # noqa: ARG002 - a pipeline's signature
         assert isinstance(input, ForeignInput)

@@ -308,8 +308,8 @@ def after_next_speaker(state: MainState) -> Literal["model", "answered", "user o
 def refusal(refused: Refused, run: str) -> dict[str, str]:
     """`{type, message}`: what was refused and by whom, and how to continue."""
     message = (
-        f"{refusal_line(refused)}. The run ended without it. {_NEXT[refused['who']]}, or say another way: "
-        f"interlock resume {run} -p 'what to do instead'"
+        f"{refusal_line(refused)}. The run ended without it. {_NEXT[refused['who']]}, or say what to do "
+        f"instead: interlock resume {run} -p '…'"
     )
     return {"type": "refused", "message": message}
 

@@ -54,9 +54,34 @@ def harmless(text: str) -> str:
     return _HARMFUL_TO_READ.sub(_written_out, text.replace("\r", ""))
 
 
+def json_text(value: object, indent: int | None = None) -> str:
+    """JSON of a value. A user's graph may hold more: bytes become base64, as pydantic has it, and keys text."""
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=indent, default=_base64)
+    except TypeError:
+        return json.dumps(with_text_keys(value), ensure_ascii=False, indent=indent, default=_base64)
+
+
+def _base64(value: object) -> str:
+    if not isinstance(value, bytes):
+        raise TypeError(f"{type(value).__name__} has no JSON")
+    from base64 import urlsafe_b64encode
+
+    return urlsafe_b64encode(value).decode()
+
+
+def with_text_keys(value: Any) -> Any:
+    """The value, with text for every key: those of a user's graph may be anything."""
+    if isinstance(value, list | tuple):
+        return [with_text_keys(one) for one in cast("Sequence[Any]", value)]
+    if isinstance(value, dict):
+        return {str(key): with_text_keys(one) for key, one in cast("dict[Any, Any]", value).items()}
+    return value
+
+
 def visible_json(value: object, indent: int | None = None) -> str:
     """JSON of exactly this value, with everything `visible` would change escaped."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    text = json_text(value, indent)
     if text.isascii() and text.isprintable():
         return text
     return _DECEIVING.sub(_json_escaped, _HOST.sub(_json_escaped, text))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Run
 from folders import put
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
@@ -364,6 +365,7 @@ def test_classes_that_no_type_of_the_graph_names_come_back_if_they_stand_in_its_
     parked = run_sync(f"{written(options, RETURNS)}:graph", {"input": "tea"}, options=options)
     done = answered(parked, options, "yes")
     assert done.output == {"output": ["Section", "Size", "Kind", "Document", "str"]}
+    assert [step.node for step in steps(options.home, done.run)] == ["plan", "graph"]
 
 
 @pytest.mark.parametrize(
@@ -696,3 +698,90 @@ def test_a_variable_that_asks_for_traces_is_named_and_sends_none(options: Option
     assert run_sync(name, {"text": "x"}, options=traced).warnings == [
         "LANGSMITH_TRACING is set, but Interlock sends no traces."
     ]
+
+
+RARE = """
+import operator
+from dataclasses import dataclass
+from typing import Annotated
+from langgraph.config import get_stream_writer
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, Send, interrupt
+from langchain_core.messages import AIMessage
+
+@dataclass
+class Point:
+    x: int
+
+class State(MessagesState):
+    topics: list[str]
+    found: Annotated[list[str], operator.add]
+    names: Annotated[set, lambda old, new: (old or set()) | (new or set())]
+    raw: bytes
+    point: Point
+    keyed: dict
+    verdict: str
+
+async def plan(state: State):
+    get_stream_writer()({"progress": "planning"})
+    made = {"names": {"plan"}, "raw": b"\\xff", "point": Point(1), "keyed": {(1, 2): 3}}
+    return {**made, "messages": [AIMessage("planned")]}
+
+def each(state: State):
+    return [Send("research", {"topic": topic}) for topic in state["topics"]]
+
+async def research(state):
+    depth = interrupt({"options": ["deep", "shallow"], "question": f"How deep for {state['topic']}?"})
+    return {"found": [depth]}
+
+class Inner(MessagesState):
+    private: int
+
+def look(state: Inner):
+    first, second = interrupt("Keep these?"), interrupt({"question": "Really?"})
+    return Command(goto="write", graph=Command.PARENT, update={"verdict": f"{first}, {second}"})
+
+def write(state: State):
+    return {"verdict": state["verdict"] + ": written"}
+
+inner = StateGraph(Inner).add_node(look).add_edge(START, "look").compile()
+builder = StateGraph(State).add_node(plan).add_node(research).add_node(write)
+builder = builder.add_node("judge", inner, destinations=("write",))
+builder = builder.add_edge(START, "plan").add_conditional_edges("plan", each, ["research"])
+graph = builder.add_edge("research", "judge").compile()
+"""
+
+
+@pytest.fixture
+def rare(run: Run) -> Run:
+    put(Path("rare.py"), RARE)
+    return run
+
+
+def test_each_question_is_asked_once_by_its_own_node_and_drawn_there(rare: Run) -> None:
+    begun = rare("run", "rare.py:graph", "--input", '{"topics": ["tea"]}', "--verbose")
+    assert begun.code == 75 and '… {"progress": "planning"}' in begun.err
+    assert "question: How deep for tea? options: - deep - shallow " in begun.err
+    assert rare("runs", "--json").json[0]["title"] == '{"topics": ["tea"]}'
+    assert 'research["research ×1: waits here"]' in rare("diagram", "--run", "latest").out
+    rare("resume", "latest", "--answer", "1=deep")
+    rare("resume", "latest", "--answer", "2=yes")
+    (asked,) = rare("approvals", "--json").json
+    assert (asked["id"][-2:], asked["number"], asked["reason"]) == ("q3", 3, "node 'look' asks")
+    ended = rare("resume", "latest", "--answer", "3=sure")
+    assert (ended.code, ended.json["verdict"]) == (0, "yes, sure: written")
+    assert '"verdict": "yes, sure: written"' in rare("export", "latest", "--format", "md").out
+
+
+def test_values_that_are_no_json_are_shown_as_what_they_hold(rare: Run) -> None:
+    rare("run", "rare.py:graph", "--input", '{"topics": ["tea"]}')
+    state = rare("show", "latest", "--at", "1", "--json").json["state"]
+    assert (state["names"], state["raw"], state["point"]) == (["plan"], "_w==", {"x": 1})
+    assert (state["keyed"], state["messages"][0]["content"]) == ({"(1, 2)": 3}, "planned")
+    changed = rare("diff", "latest", "0", "1").out
+    assert '+ raw: "_w=="' in changed and "+ point.x: 1" in changed
+    for number in "12":
+        rare("resume", "latest", "--answer", f"{number}=ok")
+    ended = rare("resume", "latest", "--answer", "3=ok")
+    assert ended.json["raw"] == "_w=="
+    assert "No difference" in rare("replay", "latest").out

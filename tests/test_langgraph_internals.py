@@ -111,7 +111,7 @@ def test_a_tasks_writes_hold_its_update_or_bookkeeping() -> None:
     assert own and asked == [{"__interrupt__"}] and asked[0] <= _langgraph.BOOKKEEPING
     from langgraph._internal import _constants
 
-    assert {_langgraph.pulled(path) for path, channels in notes if channels == {"__interrupt__"}} == {"a"}
+    assert {_langgraph.node_of(path) for path, channels in notes if channels == {"__interrupt__"}} == {"a"}
     special = {_constants.INTERRUPT, _constants.ERROR, _constants.RESUME, _constants.RETURN}
     assert special - _langgraph.BOOKKEEPING <= {_constants.RETURN}
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.parsing import Args, Parser, flag, since
+from interlock.cli.parsing import Args, Parser, flag, one_of, since
 from interlock.cli.render.output import err, out, redacted, show_json, show_table
 from interlock.engine.client import Client
 from interlock.engine.client.deciders import clock
@@ -38,10 +38,11 @@ def audit_parser() -> Parser:
             ("interlock audit verify --against /mnt/elsewhere/heads", "check that the chain contains it"),
         ],
     )
-    made.add_argument("what", choices=("verify", "log", "export", "head"))
+    actions = ("verify", "log", "export", "head")
+    made.add_argument("what", type=one_of(actions), metavar="|".join(actions))
     flag(made, "--since WHEN", "with log and export: a date, a date and time, or an age like 7d or 12h")
     flag(made, "--run RUN", "with log and export: this run's records only")
-    flag(made, "--format KIND", "with export: jsonl or csv", choices=("jsonl", "csv"), default="jsonl")
+    flag(made, "--format KIND", "with export: jsonl or csv", type=one_of(("jsonl", "csv")), default="jsonl")
     flag(made, "--to FILE", "with head: add it to a file", type=Path)
     flag(made, "--ref REF", "with head: write it as a git ref of this repository, like refs/audit/head")
     flag(made, "--against PLACE", "with verify: a file or a git ref with heads")

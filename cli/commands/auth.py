@@ -4,7 +4,7 @@ import sys
 from getpass import getpass
 
 from interlock.cli.flags import options_here
-from interlock.cli.parsing import Args, Parser, flag
+from interlock.cli.parsing import Args, Parser, flag, one_of
 from interlock.cli.render.output import err, out, show_json, show_table
 from interlock.engine.client import Options
 from interlock.state.errors import UserError
@@ -29,7 +29,7 @@ def auth_parser() -> Parser:
         ],
     )
     actions = ("list", "test", "set", "remove")
-    made.add_argument("what", nargs="?", choices=actions, default="list", metavar="|".join(actions))
+    made.add_argument("what", nargs="?", type=one_of(actions), default="list", metavar="|".join(actions))
     made.add_argument("provider", nargs="?", metavar="PROVIDER", default="")
     flag(made, "--url URL", "with set: the server's address", default="")
     return made.folder_flags().json_flag()

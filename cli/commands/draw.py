@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from interlock.engine.client.diagrams import RunPath
     from interlock.graphs._pipeline import Pipeline
 
-_ENDINGS = {"dot": "dot", "gv": "dot", "svg": "svg", "png": "png"}
-"""File extension → format."""
+_DRAWN = {"mermaid": ("mmd", "mermaid"), "dot": ("dot", "gv"), "svg": ("svg",), "png": ("png",)}
+_EXPORTED = {"html": ("html", "htm"), "md": ("md", "markdown"), "json": ("json",), "patch": ("patch", "diff")}
+"""Format → file extensions; the first format is the default."""
 
 
 def diagram_parser() -> Parser:
@@ -91,8 +92,7 @@ def diagram(args: Args) -> int | None:
         raise UserError(
             f"Run {run.run!r} runs the workflow {run.workflow!r}, not {workflow!r}. Leave out WORKFLOW."
         )
-    ending = args.output.suffix.lstrip(".").lower() if args.output else ""
-    shape = args.format or _ENDINGS.get(ending, "mermaid")
+    shape = args.format or _format_of(args.output, _DRAWN)
     if shape == "png" and args.output is None and sys.stdout.isatty():
         raise UserError("A terminal can't show a PNG. Give a file: -o FILE.png")
     chosen = workflow
@@ -168,7 +168,18 @@ def _put(data: bytes, file: Path | None) -> None:
         raise UserError(f"Can't write {str(file)!r}: {error.strerror}.") from error
 
 
-_FORMATS = {"md": ("markdown",), "html": ("htm",), "json": (), "patch": ("diff",)}
+def _format_of(file: Path | None, formats: Mapping[str, Sequence[str]]) -> str:
+    """The format that a file's extension names. Raises `UserError` for another extension."""
+    ending = file.suffix.lstrip(".").lower() if file else ""
+    if not ending:
+        return next(iter(formats))
+    found = next((name for name, endings in formats.items() if ending in endings), None)
+    if found is None:
+        known = ", ".join(f".{endings[0]}" for endings in formats.values())
+        raise UserError(
+            f"No format has the extension of {str(file)!r}. Expected {known}, or name the format: --format"
+        )
+    return found
 
 
 def export_parser() -> Parser:
@@ -185,7 +196,7 @@ def export_parser() -> Parser:
     )
     made.run_flag()
     formats = one_of(
-        tuple(_FORMATS), {synonym: name for name, others in _FORMATS.items() for synonym in others}
+        tuple(_EXPORTED), {ending: name for name, endings in _EXPORTED.items() for ending in endings}
     )
     flag(made, "--format FORMAT", "html (default), md, json or patch", type=formats)
     flag(made, "-o --output FILE", "output file; its extension sets the format", type=Path)
@@ -194,9 +205,7 @@ def export_parser() -> Parser:
 
 def export(args: Args) -> int | None:
     run = Client.at_home().run(args.run)
-    ending = args.output.suffix.lstrip(".").lower() if args.output else ""
-    known = next((name for name, others in _FORMATS.items() if ending in (name, *others)), "html")
-    shape = args.format or known
+    shape = args.format or _format_of(args.output, _EXPORTED)
     data = (
         Client.at_home().patch(run.run) if shape == "patch" else written(run, shape).encode(errors="replace")
     )

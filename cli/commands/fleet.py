@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.flags import existing_folder
 from interlock.cli.forked import FORKER
-from interlock.cli.parsing import Args, Parser, duration, flag, number
+from interlock.cli.parsing import Args, Parser, duration, flag, number, one_of
 from interlock.cli.render.events import call_mark
 from interlock.cli.render.output import counted, elapsed, err, out, show_json, show_table
 from interlock.engine.client import Client, Options, RunRow, state_home
@@ -75,7 +75,7 @@ def fleet_parser() -> Parser:
             ("interlock fleet", "show how the fleet stands"),
         ],
     )
-    made.add_argument("action", nargs="?", choices=("init",), help="make the tables")
+    made.add_argument("action", nargs="?", type=one_of(("init",)), metavar="init", help="make the tables")
     flag(made, "--print", "with `init`: print the SQL, with a role for workers and one for viewers")
     return made.json_flag()
 

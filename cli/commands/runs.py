@@ -1,6 +1,5 @@
 """runs: lists runs, what waits in them, the steps of one, and what changed between two."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, takewhile
@@ -26,6 +25,7 @@ from interlock.engine.client import STATUSES, Client, Request, RunRow, Step
 from interlock.engine.client.deciders import clock
 from interlock.engine.client.requests import headline
 from interlock.state.errors import UserError
+from interlock.state.text import json_text
 
 if TYPE_CHECKING:
     from interlock.state.messages import Message
@@ -284,8 +284,8 @@ def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[
 
 
 def _flat(value: Any, key: str = "") -> dict[str, str]:
-    if not isinstance(value, dict) or not value:
-        return {key: json.dumps(value, ensure_ascii=False)}
+    if not isinstance(value, dict) or (key and not value):
+        return {key: json_text(cast(object, value))}
     found: dict[str, str] = {}
     for name, part in cast(dict[str, Any], value).items():
         found |= _flat(part, f"{key}.{name}" if key else name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from interlock.cli.commands.work import RunParser, run_input, run_options, with_inputs
-from interlock.cli.parsing import Args, Parser, flag
+from interlock.cli.parsing import Args, Parser, flag, one_of
 from interlock.cli.render.output import err, one_line, out, show_json, show_table
 from interlock.engine.client import Client, state_home
 from interlock.engine.client.fleet import Fleet, schedule_option
@@ -63,8 +63,15 @@ def schedule_parser() -> Parser:
     made = _ScheduleParser(
         "schedule", "add CRON WORKFLOW [PROMPT] [FLAGS] | list | remove NAME…", _ABOUT, _EXAMPLES
     )
-    choices = ("add", "list", "remove")
-    made.add_argument("action", nargs="?", default="list", choices=choices, help="default: list")
+    actions = ("add", "list", "remove")
+    made.add_argument(
+        "action",
+        nargs="?",
+        default="list",
+        type=one_of(actions),
+        metavar="|".join(actions),
+        help="default: list",
+    )
     made.add_argument("names", nargs="*", metavar="NAME", help="with remove: of schedules")
     return made.json_flag()
 

@@ -28,7 +28,7 @@ def serve_parser() -> Parser:
         ],
     )
     made.add_argument("words", nargs="*", metavar="token", help="manage tokens of programs")
-    flag(made, "--port N", "port (default: 4280)", type=number(int, 0), default=4280)
+    flag(made, "--port N", "port (default: 4280)", type=number(int, 0, 65_535), default=4280)
     flag(made, "--open", "open the page in a browser")
     flag(made, "--read-only", "refuse everything that changes a run")
     flag(made, "--trusted-proxy HOST", "also answer for HOST: an HTTPS proxy here that signs people in")

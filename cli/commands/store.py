@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interlock.cli.parsing import Args, Parser, flag, number, since
+from interlock.cli.parsing import Args, Parser, flag, number, one_of, since
 from interlock.cli.render.output import (
     ago,
     amount,
@@ -43,8 +43,9 @@ def store_parser() -> Parser:
             ),
         ],
     )
-    made.add_argument("what", choices=("prune", "copy", "migrate"))
-    made.add_argument("runs", nargs="*", metavar="RUN")
+    actions = ("prune", "copy", "migrate")
+    made.add_argument("what", type=one_of(actions), metavar="|".join(actions))
+    made.add_argument("runs", nargs="*", metavar="RUN", default=[])
     flag(made, "--dry-run", "with prune: list what would be deleted, and delete nothing")
     flag(made, "--keep-days N", "with prune: in place of store.keepDays", type=number(int, 1))
     flag(made, "--max-gb GB", "with prune: in place of store.maxGb", type=number(float, 0))
@@ -122,7 +123,13 @@ def stats_parser() -> Parser:
         ],
     )
     keys = ("day", "model", "workflow", "repository")
-    flag(made, "--by KEY", "day, model, workflow or repository (default: day)", choices=keys, default="day")
+    flag(
+        made,
+        "--by KEY",
+        "day, model, workflow or repository (default: day)",
+        type=one_of(keys),
+        default="day",
+    )
     flag(made, "--since WHEN", "a date, or an age like 7d or 12h (default: 30d)", default="30d")
     return made.json_flag()
 

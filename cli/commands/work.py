@@ -39,20 +39,20 @@ def prompt_parser() -> Parser:
     made.add_argument("-p", "--prompt", "--print", nargs="?", const="", help="run PROMPT without a session")
     flag(made, "-i --prompt-interactive PROMPT", "open a session with a first prompt", dest="first")
     flag(made, "-r --resume RUN", "resume this run: id, prefix or latest")
-    flag(made, "-c --continue", "resume the latest run of this folder", dest="latest")
+    flag(made, "-c --continue", "resume the latest conversation of this folder", dest="latest")
     add_running_flags(made)
     return made
 
 
 def prompt(args: Args) -> int | None:
     if args.latest and args.resume:
-        raise UserError("-c resumes the latest run, -r the run you name. Give only one of them.")
+        raise UserError("-c resumes the latest conversation, -r the run you name. Give only one of them.")
     words = " ".join(filter(None, [args.prompt, args.first, *args.words]))
-    name = "latest" if args.latest else args.resume
-    options = options_from(args, resuming=bool(name))
+    options = options_from(args, resuming=bool(args.latest or args.resume))
     found = None
-    if name:
-        found = Client(options).run(name)
+    if args.latest or args.resume:
+        client = Client(options)
+        found = client.to_continue(bool(words)) if args.latest else client.run(args.resume)
     if _opens_session(args):
         from interlock.cli.session.first_start import held
 
@@ -61,7 +61,7 @@ def prompt(args: Args) -> int | None:
             quick_start.import_lightly()
             from interlock.cli.session import first_start
 
-            if not name and first_start.is_needed(options):
+            if not found and first_start.is_needed(options):
                 first_start.ask(options)
             if is_plain():
                 from interlock.cli.session.plain import execute as session

@@ -15,7 +15,7 @@ from interlock.engine.client import Call
 from interlock.engine.client.deciders import came_to, clock, decision_words, who_decided
 from interlock.engine.client.requests import brief
 from interlock.state.context import UNDONE
-from interlock.state.text import harmless, visible, visible_json
+from interlock.state.text import harmless, json_text, visible, visible_json
 
 Record = Mapping[str, Any]
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -76,6 +76,8 @@ def _parts(record: Record) -> Iterator[Part]:
         yield Part("line", f"{request['tool_name']}: {request['reason']}")
         yield Part("block", request["preview"])
     yield from _conversation(record)
+    if record["state"]:
+        yield from (Part("heading", "State"), Part("block", json_text(record["state"], 2)))
     if record["diff"]:
         yield from (Part("heading", "Files"), Part("block", record["diff"]))
     yield from _table(
@@ -123,7 +125,8 @@ def _conversation(record: Record) -> Iterator[Part]:
     calls = {call.id: (number, call, entry) for number, (call, entry) in enumerate(_calls(record), 1)}
     results = {m.get("tool_call_id"): _text_of(m) for m in record["messages"] if m["role"] == "tool"}
     asked = {call["id"] for message in record["messages"] for call in message.get("tool_calls", ())}
-    yield Part("heading", "Conversation")
+    if calls or record["messages"] or not record["state"]:
+        yield Part("heading", "Conversation")
     yield from (_called(*made, "") for name, made in calls.items() if name not in asked)
     said = ""
     for message in record["messages"]:

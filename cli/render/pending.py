@@ -114,7 +114,8 @@ def _details(words: Asked, paint: Paint) -> Iterator[str]:
         verdict = paint(f"{part.decision:<5}", DECIDED.get(part.decision, "dim"))
         yield f"· {part.text:<{width}}  {verdict} {paint(part.reason, 'dim')}"
     for one in words.questions:
-        yield from one.text.splitlines()
+        if words.headline != f"question: {one.text}":
+            yield from one.text.splitlines()
         for number, option in enumerate(one.options, 1):
             yield f"  {number}. {option.label}  {paint(option.about, 'dim')}".rstrip()
 

@@ -24,12 +24,13 @@ from interlock.cli.render.output import (
 from interlock.cli.render.pending import screen
 from interlock.engine.client import Decision, Outcome, Pending
 from interlock.engine.client.requests import PLAN_REVIEW
-from interlock.engine.client.words import agent_end, call_facts, call_summary, notice
+from interlock.engine.client.words import agent_end, call_facts, call_summary, custom, notice
 from interlock.state.errors import InterlockError
 from interlock.state.events import (
     AgentBlocked,
     AgentEnd,
     AgentStart,
+    CustomEvent,
     ErrorEvent,
     Event,
     Finished,
@@ -160,6 +161,8 @@ class TextView(View):
         """Handle events that only move the spinner, or are for --verbose."""
         if isinstance(event, Progress) and self._progress:
             self._progress.detail = bar(event)
+        elif isinstance(event, CustomEvent) and self._progress:
+            self._progress.detail = custom(event)
         elif isinstance(event, Finished):
             if self._verbose and self._thought:
                 self._line(self._paint(self._thought.strip(), "dim"), reading=True)

@@ -193,8 +193,10 @@ def ending(event: Result, tokens: int) -> Iterator[Text]:
         yield Text.assemble(("– Cancelled", "warn"), (" · " + " · ".join(facts) if facts else "", "dim"))
     else:
         about = message or f"the run stopped: {event.status.replace('_', ' ')}"
-        named = f" ({kind})" if kind else ""
-        yield Text.assemble(("✗ ", "bad"), (f"{about}{named}", "bad"))
+        if kind == "refused":
+            yield Text.assemble(("– ", "warn"), about)
+        else:
+            yield Text.assemble(("✗ ", "bad"), (f"{about} ({kind})" if kind else about, "bad"))
         if facts:
             yield Text("  " + " · ".join(facts), "dim")
     if event.resume_command and event.resume_command not in told and event.status != "cancelled":

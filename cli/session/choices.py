@@ -18,6 +18,7 @@ from interlock.cli.session.session import Session
 from interlock.cli.session.theme import THEMES, find_theme
 from interlock.engine.client import RunRow, choices, travel
 from interlock.engine.client.changes import Change
+from interlock.engine.client.requests import brief
 from interlock.engine.client.window import window
 from interlock.services.config.formats import changed_settings
 from interlock.state.errors import InterlockError, UserError
@@ -291,7 +292,7 @@ async def undo(session: Session, rest: str) -> None:
         about = call
         if not call:
             call, last = await to_thread(lambda: session.client.last_change(run))
-            about = f"the last change ({one_line(f'{last.tool}, {last.summary}', 60)})"
+            about = f"the last change ({one_line(f'{last.tool} {brief(last.args)}', 60)})"
         session.screen.note(f"Undoing {about}:")
     if unkept := await to_thread(lambda: session.client.unkept(run)):
         session.screen.note(unkept)

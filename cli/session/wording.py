@@ -24,6 +24,7 @@ _RUN = r"(?:RUN|latest|[0-9a-hjkmnp-tv-z]{8})"
 _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (rf"[Tt]ry again (?:later )?with: interlock resume {_RUN}", "Send a prompt to try again"),
     (rf"then: interlock resume {_RUN}", "then send a prompt"),
+    (rf"what to do instead: interlock resume {_RUN} -p '[^']*'", "what to do instead"),
     (rf"interlock resume {_RUN} -p '[^']*'", "a prompt"),
     (rf"interlock resume {_RUN} --approve \S+", "/approvals"),
     (rf"interlock undo {_RUN} --call (\S+)", r"/undo \1"),

@@ -25,7 +25,7 @@ from interlock.state.text import listed, one_line
 
 _NAMED = 20
 """Files named to the model."""
-_MEANT = {"A": "is there again", "M": "is as before", "D": "is gone again"}
+_MEANT = {"A": "brought back", "M": "as before", "D": "removed"}
 
 
 class Change(NamedTuple):

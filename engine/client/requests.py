@@ -268,9 +268,11 @@ def settles(
 
 def answers_wanted(request: Request) -> list[str]:
     """What to call each of a question's answers."""
-    count = len(request.get("questions") or ())
+    questions = [*_questions(request)]
+    count = len(questions)
     if count <= 1:
-        return ["your answer, or an option's number"]
+        has_options = any(question.options for question in questions)
+        return ["your answer, or an option's number" if has_options else "your answer"]
     return [f"answer {n} of {count}" for n in range(1, count + 1)]
 
 

@@ -127,6 +127,10 @@ class Views:
     unkept = of_run(lambda: files.unkept)
     settings = staticmethod(settings_of)
 
+    def to_continue(self, prompted: bool) -> RunRow:
+        """The run that `-c` means."""
+        return read.to_continue(self.home, self.options.workspace, prompted)
+
     def run(self, name: str, workspace: Path | None = None) -> RunRow:
         """A run by id, unique prefix or `latest`, of a workspace, by default this folder. Raises `UserError`."""
         return read.find_run(self.home, name, workspace or self.options.workspace)

@@ -1,11 +1,13 @@
 """words: what is said of an event, and of how a call ended, wherever it is shown."""
 
+import json
 from collections.abc import Iterator
 
 from interlock.state.events import (
     AgentBlocked,
     AgentEnd,
     ChatCompressed,
+    CustomEvent,
     Event,
     HandOver,
     HelperFailed,
@@ -44,6 +46,13 @@ def _why(event: ToolResultEvent) -> str:
     return one_line((event.error or {}).get("message") or event.output or event.status)
 
 
+def custom(event: CustomEvent) -> str:
+    """What a node of somebody's own graph wrote to its stream, in one line."""
+    return one_line(
+        event.data if isinstance(event.data, str) else json.dumps(event.data, ensure_ascii=False), 300
+    )
+
+
 def agent_end(event: AgentEnd) -> str:
     """`goal, 3 turns, 12 s`."""
     return f"{event.reason}, {counted(event.turns, 'turn')}, {elapsed(event.duration_s)}"
@@ -78,6 +87,8 @@ def notice(event: Event, verbose: bool) -> str:
             return f"… hook {one_line(event.name, 80)} of {event.event}, {event.decision}{why}"
         case NodeStart() if verbose:
             return f"› {event.workflow}.{event.node}"
+        case CustomEvent() if verbose:
+            return f"… {custom(event)}"
         case ModelInfo() if verbose:
             return f"model: {event.model}"
         case _:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from langgraph.graph import END, START
 
 from interlock.engine.store.views import Row
-from interlock.graphs._langgraph import pulled
+from interlock.graphs._langgraph import node_of
 
 Place = tuple[str, ...]
 """Names of the nodes around a graph, outermost first; `()` is the workflow itself."""
@@ -153,7 +153,7 @@ def _add_waits(steps: dict[str, dict[str, Step]], waits: Iterable[Row]) -> froze
         namespace = "|".join(f"{name}:{task[:8]}" for name, _, task in inside)  # as rows of steps have it
         place = tuple(name for name, _, _ in inside)
         here |= {(place[:depth], name) for depth, name in enumerate(place)}
-        if not (node := pulled(row["task_path"])):
+        if not (node := node_of(row["task_path"])):
             continue
         here.add((place, node))
         if any(inner.startswith(f"{namespace}|{node}:".lstrip("|")) for inner in steps):

@@ -16,6 +16,7 @@ from interlock.engine.driver.prepare import RunConfig, prepare
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store, read_options
+from interlock.engine.store.places import move_task
 from interlock.engine.workflows import MisdeclaredError, begun_with, executed, installed, line_of
 from interlock.graphs._additions import COMPRESS, PLACES, Processor, with_processors
 from interlock.graphs._pipeline import Pipeline
@@ -30,10 +31,24 @@ from interlock.state.settings import Settings
 def workflow_of(row: RunRow, options: Options) -> tuple[Pipeline, RunConfig]:
     """The workflow of a run, and what a drive of it needs. Raises `InterlockError`."""
     kept = restored(options, _kept(Store(options.home), row.run), row.workspace)
+    if options.workspace is None and not kept.repository and not Path(row.workspace).is_dir():
+        raise UserError(
+            f"No directory {row.workspace!r}, in which run {row.run!r} works. If it was moved, say where it is: "
+            f"interlock resume {row.run} -C DIR"
+        )
     chosen, changed = begun_with(row.run, row.workflow, kept)
     prepared = prepare(kept, chosen.needs_model)
     prepared.warnings.extend(changed)
     return chosen, prepared
+
+
+def move_if_gone(store: Store, row: RunRow, prepared: RunConfig) -> None:
+    """Let a run whose folder isn't there any more work in the one that was named instead, from now on."""
+    folder = str(prepared.workspace.root)
+    if Path(row.workspace).is_dir() or folder == row.workspace or prepared.options.repository:
+        return
+    move_task(store.home, row.run, folder)
+    prepared.warnings.append(f"Run {row.run!r} works in {folder!r} from now on: {row.workspace!r} is gone.")
 
 
 def _kept(store: Store, run: str) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from interlock.engine.driver.of_run import (
     WORKER,
     check_prompt,
     kept_options,
+    move_if_gone,
     needs_model,
     place_of,
     submitted,
@@ -247,6 +248,7 @@ async def _resumed(
     chosen, prepared = workflow_of(row, options)
     without_secrets(prompt or "", prepared)
     asked = modes_asked(prepared, approval_mode=options.approval_mode)
+    move_if_gone(store, row, prepared)
     record_decisions(store, row.run, decisions, door=options.door)
 
     async def following(drive: Drive, context: WorkflowContext) -> Any:

@@ -114,6 +114,22 @@ def exact_run(home: Path, name: str) -> RunRow | None:
     return next(iter(named_runs(home, [name])), None)
 
 
+_TALKING = ("main", "task")
+"""Workflows that take another prompt once they have answered."""
+_RECENT = 100
+
+
+def to_continue(home: Path, workspace: Path | None, prompted: bool) -> RunRow:
+    """The newest conversation of a folder, or, without a prompt, the newest run that isn't over; else the newest.
+
+    Raises `UserError` as `find_run` does.
+    """
+    newest = find_run(home, "latest", workspace)
+    recent = list_runs(home, limit=_RECENT, workspace=newest.workspace)
+    fits = (r for r in recent if r.workflow in _TALKING or (not prompted and r.status not in ENDED))
+    return next(fits, newest)
+
+
 def _latest(home: Path, newest: RunRow, workspace: Path) -> RunRow:
     """Never another folder's run: resuming it would let it act there."""
     here = list_runs(home, limit=1, workspace=str(workspace))

@@ -275,13 +275,15 @@ def unpacked(kind: str, saved: bytes) -> tuple[str, bytes]:
 
 
 def checkpoint_of(kind: str, saved: bytes) -> dict[str, Any]:
-    """A checkpoint's plain values; LangGraph's own objects, such as a pending task, become True, tuples lists."""
+    """A checkpoint's plain values: objects become what they are made of, LangGraph's own, such as a `Send`, True."""
     import ormsgpack
 
     def other(_code: int, data: bytes) -> Any:
         made: Any = ormsgpack.unpackb(data, ext_hook=other, option=ormsgpack.OPT_NON_STR_KEYS)
         parts = cast("list[Any]", made) if isinstance(made, list) else []
-        return parts[2] if parts[:2] == ["builtins", "tuple"] else True
+        if len(parts) < 3 or str(parts[0]).startswith("langgraph."):
+            return True
+        return sorted(parts[2], key=repr) if parts[1] in ("set", "frozenset") else parts[2]
 
     data = unpacked(kind, saved)[1]
     return ormsgpack.unpackb(data, ext_hook=other, option=ormsgpack.OPT_NON_STR_KEYS)

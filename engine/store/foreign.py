@@ -78,7 +78,7 @@ class ForeignSaver(Saver):
         with self._one:
             thread = str(config["configurable"]["thread_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
             for item in filter(_is_interrupt, given.get("__interrupt__", ())):
-                self.ask(thread, item, len(given.get("__resume__", ())), self.steps.node_of(task_id))
+                self.ask(thread, item, self.steps.node_of(task_id))
             super().put_writes(config, writes, task_id, task_path)
             self._commit()
 
@@ -98,13 +98,13 @@ class ForeignSaver(Saver):
         for task, writes in tasks.items():
             self._put_writes({"configurable": place}, writes, task, "")
 
-    def ask(self, thread: str, item: Any, ordinal: int, node: str) -> None:
-        """Write the interrupt's requests; the same task's earlier ones, under the same id, are over."""
+    def ask(self, thread: str, item: Any, node: str) -> None:
+        """Write the interrupt's requests; a graph around the node's writes the same interrupt again."""
         node = node or "node"
         keys: list[str] = []
         if isinstance(item.value, str) and self._approvals.get(item.value):
             keys.append(item.value)  # an effect asks what became of it
-        for request in [] if keys else requests_of(item, ordinal, node):
+        for request in [] if keys else requests_of(item, node):
             self._approvals.ask(request)
             keys.append(request.key)
         waits = "update approvals set interrupt = ? where run = ? and "

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from interlock.engine.store import Store, read_options, select
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.lineage import first_task, with_subtasks
 from interlock.state.clock import unix_time
 
 
@@ -84,11 +85,45 @@ def move(
     for name in _in_folder(conn, run):
         own: dict[str, str] = read_options(conn, name).get("repository") or {}
         set_repository(conn, name, {**own, **{key: repository[key] for key in ("commit", "at")}})
-        conn.execute("update runs set workspace = ? where run = ?", (folder, name))
-        move_requests(conn, name, old.folder, folder)
-        _move_intents(conn, name, old.folder, folder)
+        # The paths of changes that a kill may have cut off; others are told with their host's.
+        _move(conn, name, old.folder, folder, "state = 'intent' and planned is not null")
         if note:
             add_note(conn, name, note)
+
+
+def move_task(home: Path, run: str, folder: str) -> None:
+    """The run, and the task and subtasks that it belongs to, work in another folder; their snapshots come along."""
+    from interlock.services.snapshots.snapshots import repository_name
+
+    store, name = Store(home), repository_name(Path(folder))
+    with closing(store.connect("FULL")) as conn:
+        old, runs = place_of(conn, run).folder, with_subtasks(conn, first_task(conn, run))
+        for one in runs:
+            _copy_snapshots(conn, one, home / "snapshots", name)
+        with conn.transaction():
+            for one in runs:
+                _move(conn, one, old, folder, "planned is not null")
+                conn.execute("update snapshots set repository = ? where run = ?", (name, one))
+
+
+def _copy_snapshots(conn: Connection, run: str, folder: Path, name: str) -> None:
+    """Copy what the run's snapshots hold to another repository; a second call changes nothing."""
+    from interlock.services.snapshots.snapshots import Repository
+
+    rows = conn.execute("select repository, before, after from snapshots where run = ?", (run,)).fetchall()
+    for old in {repository for repository, *_ in rows} - {name}:
+        commits = {one for repository, *both in rows if repository == old for one in both if one}
+        source = Repository(folder / old)
+        there = commits - {*source.lacking([*commits])}
+        if there:
+            Repository(folder / name).add_packs([source.pack_of("\n".join(sorted(there)), "")])
+
+
+def _move(conn: Connection, run: str, old: str, folder: str, planned: str) -> None:
+    """`planned`: which calls' paths."""
+    conn.execute("update runs set workspace = ? where run = ?", (folder, run))
+    move_requests(conn, run, old, folder)
+    _move_planned(conn, run, old, folder, planned)
 
 
 def set_repository(conn: Connection, run: str, repository: Mapping[str, str]) -> None:
@@ -116,12 +151,9 @@ def move_requests(conn: Connection, run: str, old: str, new: str) -> None:
         conn.execute("update approvals set request = ? where id = ?", (json.dumps(request), name))
 
 
-def _move_intents(conn: Connection, run: str, old: str, new: str) -> None:
-    """Move the paths of changes that a kill may have cut off."""
+def _move_planned(conn: Connection, run: str, old: str, new: str, which: str) -> None:
     rows = conn.execute(
-        "select message, idx, attempt, planned from journal where run = ? and state = 'intent' "
-        "and planned is not null",
-        (run,),
+        f"select message, idx, attempt, planned from journal where run = ? and {which}", (run,)
     )
     for message, idx, attempt, text in rows.fetchall():
         planned: dict[str, Any] = json.loads(text)

@@ -208,8 +208,9 @@ class Saver(BaseCheckpointSaver[int]):
         channels = {channel for channel, _ in writes}
         if "__error__" in channels:  # a failed task is given its newest answer again: it isn't another one
             writes = [(channel, value) for channel, value in writes if channel != "__resume__"]
+        path = _langgraph.with_node(task_path, self.steps.node_of(task_id))
         with self._together():
-            self._rows(thread, ns).writes.append((config, writes, task_id, task_path))
+            self._rows(thread, ns).writes.append((config, writes, task_id, path))
             for channel, value in writes:
                 if channel == "__interrupt__":
                     self._note_waiting(thread, value)

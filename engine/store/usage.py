@@ -162,6 +162,12 @@ def statistics(home: Path, by: By, since: float = 0.0) -> dict[str, Sums]:
     return dict(sorted(found.items()))
 
 
+_OWN = """
+not exists (select 1 from runs f join runs p on p.run = f.parent where f.run = {0}.run and {0}.{1} < f.created)
+"""
+"""A row that isn't a fork's copy of one that its parent still has: it was made before the fork."""
+
+
 def _parts(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
     key = "m.model" if by == "model" else _key(by, "m.at")
     runs = "count(distinct m.run)" if by == "model" else "0"
@@ -169,7 +175,7 @@ def _parts(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
     sql = (
         f"select {key}, {runs}, sum({TURN}), sum(m.input_tokens), sum(m.output_tokens), "
         "coalesce(sum(m.usd), 0.0), sum(case when m.usd is null then 1 else 0 end) "
-        f"from model_calls m {join} where m.at >= ? group by 1"
+        f"from model_calls m {join} where m.at >= ? and {_OWN.format('m', 'at')} group by 1"
     )
     for name, runs, *sums in select(home, sql, since):
         yield name, Sums(runs, *sums)
@@ -191,7 +197,7 @@ def _requests(home: Path, by: By, since: float) -> Iterator[tuple[Any, Sums]]:
         f"select {_key(by, 'a.asked_at')}, count(*), sum(case when {refused} then 1 else 0 end), count(a.answer), "
         "coalesce(sum(a.answered_at - a.asked_at), 0.0) from approvals a join runs r on r.run = a.run "
         """where a.asked_at >= ? and a.request like '%"kind":"approval"%' """
-        "and (a.interrupt is not null or a.answer is not null) group by 1"
+        f"and (a.interrupt is not null or a.answer is not null) and {_OWN.format('a', 'asked_at')} group by 1"
     )
     for name, asked, said_no, answered, waited in select(home, sql, since):
         yield name, Sums(asked=asked, given=answered - said_no, refused=said_no, waited_s=waited)

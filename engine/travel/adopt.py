@@ -70,8 +70,8 @@ def _settle(conn: Connection, chosen: Foreign, saver: ForeignSaver, run: str) ->
     check_stored(run, graph, app, snapshot, saver)
     _write_steps(conn, run, [*app.get_state_history(config)][::-1], chosen.name)
     for task in _innermost(snapshot):
-        for ordinal, item in enumerate(task.interrupts):
-            saver.ask(run, item, ordinal, task.name)
+        for item in task.interrupts:
+            saver.ask(run, item, task.name)
     waits = {item.id for item in pending(snapshot)}
     status = "waiting" if waits else "open" if snapshot.tasks else "done"
     set_status(conn, run, status, "done" if status == "done" else "", snapshot.metadata["step"])

@@ -58,7 +58,10 @@ class RunFiles:
         """Snapshot the current workspace, after finishing what an earlier command left half done."""
         root = Path(self.run.workspace)
         if not root.is_dir():
-            raise UserError(f"Run {self.run.run!r} worked in {str(root)!r}, which isn't there any more.")
+            raise UserError(
+                f"No directory {str(root)!r}, in which run {self.run.run!r} worked. If it was moved, say where it is: "
+                f"interlock resume {self.run.run} -C DIR"
+            )
         finish_pending(self.folder)
         return taken(self.home, root, self.run.run)
 

@@ -1,5 +1,6 @@
 """record: a run's complete export as plain data; `--format json` writes it, and pages are rendered from it."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ from interlock.engine.store.places import undone
 from interlock.engine.store.snapshots import snapshots
 from interlock.engine.travel.files import diff_of, settings_of
 from interlock.services.models.facts import ModelFacts
+from interlock.services.secrets.environment import secret_variables
+from interlock.services.secrets.redaction import Redactor
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.messages import Usage
+from interlock.state.text import json_text
 
 FORMAT = "interlock-run-1"
 
@@ -40,8 +44,18 @@ def record_of(home: Path, run: RunRow) -> dict[str, Any]:
         "answered": list(answered(home, run.run)),
         "pending_approvals": [request.fields for request in waiting_requests(home, run.run)],
         "messages": _messages(home, run.run),
+        "state": _state(home, run.run),
         "diff": whole,
     }
+
+
+def _state(home: Path, run: str) -> dict[str, Any]:
+    """The newest state of a graph without a conversation, without secrets; empty for others: their messages say it."""
+    try:
+        values = state_at(home, run)
+    except UserError:  # killed before its first checkpoint
+        return {}
+    return {} if "head" in values else json.loads(Redactor(secret_variables(os.environ))(json_text(values)))
 
 
 def _messages(home: Path, run: str) -> list[dict[str, Any]]:

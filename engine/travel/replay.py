@@ -7,6 +7,7 @@ from a user's file.
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -36,7 +37,7 @@ from interlock.graphs._pipeline import Node, Pipeline
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, UserError
 from interlock.state.node import spec_of
-from interlock.state.text import nearest
+from interlock.state.text import nearest, with_text_keys
 
 _FORM = "expected NODE=FILE.py:FUNCTION, as in: --swap draft=new.py:draft"
 
@@ -97,6 +98,9 @@ def _function(file: Path, name: str) -> Node:
 
 _UNLIKE = ("noted_epoch", "route_ms", "time_left_s", "retry")
 """State keys that depend on the driving process or a clock."""
+
+
+_RANDOM_ID = re.compile(r'"id": "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"')
 
 
 class Point(NamedTuple):
@@ -180,11 +184,14 @@ def points(home: Path, run: str) -> list[Point]:
     found: dict[int, Point] = {}
     for one in root_checkpoints(home, run):
         values = {key: value for key, value in one.values.items() if key not in _UNLIKE}
-        text = json.dumps(values, sort_keys=True, default=str).encode()
-        found[one.step] = Point(
-            one.step, (*nodes.get(one.step, ()),), hashlib.sha256(text).hexdigest(), values
-        )
+        digest = hashlib.sha256(_repeatable(values).encode()).hexdigest()
+        found[one.step] = Point(one.step, (*nodes.get(one.step, ()),), digest, values)
     return [found[number] for number in sorted(found)]
+
+
+def _repeatable(value: Any) -> str:
+    """The value as text, without the random ids that LangGraph gives to messages."""
+    return _RANDOM_ID.sub('"id": ""', json.dumps(with_text_keys(value), sort_keys=True, default=str))
 
 
 def divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:
@@ -194,7 +201,9 @@ def divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | Non
             return {**parting(old, new), "keys": []}
         if (old.nodes, old.state) != (new.nodes, new.state):
             was, now = old.values, new.values
-            keys = sorted(k for k in {**was, **now} if was.get(k, ...) != now.get(k, ...))
+            keys = sorted(
+                k for k in {**was, **now} if _repeatable(was.get(k, ...)) != _repeatable(now.get(k, ...))
+            )
             return {**parting(old, new), "keys": keys}
     return None
 

@@ -58,8 +58,8 @@ def bound_note() -> str:
     if not LINUX:
         return "commands have no limit on processes and memory"
     if os.geteuid():
-        return "a command's number is limited by us, and by the kernel not far above"
-    held = "a command's number is limited by us alone: the kernel doesn't count root's"
+        return "Interlock limits a command's processes; the kernel's own limit is a little higher"
+    held = "only Interlock limits a command's processes: the kernel doesn't count root's"
     return held if _can_come_first() else f"{held}, and a fork bomb may be faster"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Run
 from folders import put
 
 from interlock.cli.catalog import COMMANDS, parser_of
@@ -314,3 +315,10 @@ def test_nothing_that_users_or_models_read_cites_a_page_of_the_project(
         found = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in docstrings]
         shown += [f"{file}: {node.value}" for node in found if isinstance(node.value, str)]
     assert [text for text in shown if page.search(text)] == []
+
+
+def test_a_choice_that_is_missing_or_wrong_is_named_with_all_there_are(run: Run) -> None:
+    for command, actions in (("audit", "verify|log|export|head"), ("store", "prune|copy|migrate")):
+        assert f"required: {actions}. See" in run(command).err
+        assert f"'x' isn't one of {', '.join(actions.split('|'))}." in run(command, "x").err
+    assert "'70000' isn't a whole number of 0 to 65535" in run("serve", "--port", "70000").err

@@ -1,12 +1,15 @@
 """Frequently used commands answer at once and import nothing heavy."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 _HEAVY = ("langgraph", "langchain", "langchain_core", "pydantic", "rich", "httpx", "statemachine")
 _PROBE = f"""
@@ -132,3 +135,31 @@ def test_a_list_into_a_closed_pipe_ends_quietly(made: Any) -> None:
     )
     assert done.stdout.startswith("run ")
     assert done.stderr == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_one_line_about_the_output(unbuffered: str, tmp_path: Path) -> None:
+    (tmp_path / "replies.json").write_text('[{"text": "hello"}]')
+    entry = Path(sys.executable).with_name("interlock")
+    env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    for command in ("workflows", "-p hi -m script:replies.json -o json"):
+        line = f"{entry} {command} >/dev/full"
+        done = subprocess.run(
+            line, shell=True, capture_output=True, text=True, check=False, env=env, cwd=tmp_path
+        )
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[-1].startswith(
+            "interlock: Can't write the output: No space left on device."
+        )
+        assert "Traceback" not in done.stderr
+
+
+def test_closed_streams_count_as_empty_ones(made: Any) -> None:
+    made.run("aa11", "fix it", "done")
+    entry = Path(sys.executable).with_name("interlock")
+    for streams in (">&-", "<&- >&- 2>&-", "2>&-"):
+        done = subprocess.run(
+            f"{entry} runs {streams}", shell=True, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")

@@ -73,6 +73,38 @@ assert [*inspect.signature(Place).parameters] == ["x", "of", "name"]
 assert Place(1, name="a").name == "a" and Place.__init__.__qualname__ == "Place.__init__"
 """
 
+_MODELS = """
+from inspect import signature
+from typing import Annotated
+from interlock.cli import quick_start
+quick_start.own_process = True
+quick_start.import_lightly()
+from langchain_core.tools import InjectedToolCallId, tool
+from pydantic import BaseModel
+
+class Old(BaseModel):
+    a: int
+
+assert [*signature(Old).parameters] == ["a"]
+
+class New(Old):
+    b: "Late"
+
+class Late(BaseModel):
+    c: int
+
+assert [*signature(New).parameters] == ["a", "b"] and [*signature(Old).parameters] == ["a"]
+assert not hasattr(Old(a=1), "__signature__")
+
+@tool
+def noted(text: str, call: Annotated[str, InjectedToolCallId]) -> str:
+    "Note a text."
+    return f"{text} {call}"
+
+made = noted.invoke({"name": "noted", "args": {"text": "x"}, "id": "7", "type": "tool_call"})
+assert made.content == "x 7", made
+"""
+
 
 def test_a_run_imports_no_package_that_it_does_not_need_and_collects_garbage_once_it_is_set_up(
     tmp_path: Path,
@@ -88,3 +120,9 @@ def test_a_program_that_imports_interlock_keeps_pythons_own_ways(tmp_path: Path)
 
 def test_a_data_class_whose_methods_are_compiled_late_is_as_it_would_be_otherwise(tmp_path: Path) -> None:
     python(_DATA, tmp_path)
+
+
+def test_a_model_whose_schema_is_built_late_has_its_signature_and_a_tool_its_injected_arguments(
+    tmp_path: Path,
+) -> None:
+    python(_MODELS, tmp_path)

@@ -81,6 +81,17 @@ def test_stats_add_up_runs_turns_tokens_cost_decisions_and_failures(run: Run, en
     assert run("stats", "--since", "2999-01-01").err.startswith("No runs since")
 
 
+def test_stats_count_what_a_fork_copied_once(run: Run, ended: dict[str, str]) -> None:
+    before = {by: run("stats", "--by", by, "--json").json[0] for by in ("day", "workflow", "model")}
+    run("fork", ended["approved"], "--at", "5", "--in-place")
+    for by, sums in before.items():
+        (after,) = run("stats", "--by", by, "--json").json
+        assert after == {**sums, "runs": sums["runs"] + (by != "model")}
+    run("runs", "rm", ended["approved"])
+    (after,) = run("stats", "--json").json
+    assert (after["turns"], after["asked"]) == (5, 3)  # the fork's copies are the last record
+
+
 def test_the_cost_of_a_run_stands_in_runs_show_and_its_result(run: Run, ended: dict[str, str]) -> None:
     rows = {row["run"]: row["usd"] for row in run("runs", "--json").json}
     assert rows[ended["approved"]] == pytest.approx(COST) and rows[ended["failed"]] is None

@@ -384,3 +384,15 @@ def test_a_run_whose_first_call_waits_says_where_it_is_shown(run: Run) -> None:
     assert "has made no calls yet. To see what waits: interlock approvals" in shown
     run("resume", "latest", "--reject", "all")
     assert "has made no calls" not in run("show", "latest", "--calls").out
+
+
+def test_continue_means_the_conversation_and_not_a_search_made_since(run: Run, tmp_path: Path) -> None:
+    put(tmp_path / "talk.json", [{"text": "One."}, {"text": "Two."}, {"text": "Three."}])
+    model = ("-m", f"script:{tmp_path / 'talk.json'}")
+    assert run("-p", "hello", *model).out == "One.\n"
+    assert run("run", "search", "anything").code == 0
+    assert run("-c", "-p", "go on", *model).out == "Two.\n"
+    edit = {"file_path": "new.txt", "old_string": "", "new_string": "x"}
+    assert run("run", "edit", "--input", json.dumps(edit)).code == 75
+    assert run("-c").code == 75  # without a prompt, what waits counts, too
+    assert run("-c", "-p", "go on", *model).out == "Three.\n"

@@ -310,8 +310,8 @@ def refused(*_: object) -> None:
 
 def test_doctor_says_how_a_commands_processes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert "by the kernel" in bound_note()
+    assert "own limit" in bound_note()
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert "by us alone" in bound_note()
+    assert "only Interlock" in bound_note()
     monkeypatch.setattr(os, "sched_setscheduler", refused)
     assert "may be faster" in bound_note()

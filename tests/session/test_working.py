@@ -39,6 +39,17 @@ def test_an_undo_is_known_to_the_model_and_to_the_next_session(folder: Path, ope
         sent(terminal, "/show", "undone")
 
 
+def test_a_no_says_how_to_go_on_here_and_is_no_error(folder: Path, opens: Opens) -> None:
+    with opens([edit(), {"text": "Then not."}]) as terminal:
+        terminal.say("write it", then="[y] yes, once")
+        terminal.type("n", then="why not?")
+        sent(terminal, "another file", "Then not.")
+        terminal.waits_for_line(r"– 'write_file' was refused by a person \(.*\): another file\..*")
+        terminal.waits_for("or say what to do instead")
+        screen = " ".join("\n".join(terminal.scrollback).split())
+        assert "what to do instead:" not in screen and "(refused)" not in screen
+
+
 def test_the_footer_tells_what_runs_and_how_far_a_first_answer_has_come(folder: Path, opens: Opens) -> None:
     replies = [tools(SLOW, delay_s=0.5, usage={"input": 9_000, "output": 10}), {"text": "Done."}]
     put(folder / ".git/HEAD", "ref: refs/heads/topic\n")

@@ -124,6 +124,14 @@ def test_no_name_and_no_text_becomes_markup_of_the_report_or_hides_in_the_page(
         assert "\u200b" not in summary and "\u043e" not in summary and summary.count("<") == 2
 
 
+def test_a_file_whose_extension_names_no_format_is_refused(desk: Desk) -> None:
+    run, file = desk.run().run, desk.folder / "run.txt"
+    refused = desk("export", run, "-o", str(file))
+    assert (refused.code, file.exists()) == (2, False) and "Expected .html, .md, .json, .patch" in refused.err
+    assert desk("export", run, "-o", str(file), "--format", "md").code == 0
+    assert file.read_text().startswith("# Do it.")
+
+
 def test_a_run_is_exported_although_the_settings_are_wrong_by_now(desk: Desk) -> None:
     desk.run([{"text": "ok"}])
     put(Path.home() / ".interlock/settings.json", '{"processors": ["/nowhere/gone.py"]}')

@@ -14,7 +14,7 @@ from interlock.state.events import Undone
 
 BUILD = "mkdir -p pkg/__pycache__ build; echo 1 > pkg/__pycache__/m.pyc; echo 2 > build/out; echo 3 > notes"
 REPLIES: list[dict[str, Any]] = [write("m.py", "x = 1\n"), shell(BUILD), {"text": "done"}]
-TOLD = r"(?s)took back changes.*The user undid run_shell_command mkdir.*D notes \(D: is gone again\)"
+TOLD = r"(?s)took back changes.*The user undid run_shell_command mkdir.*D notes \(D: removed\)"
 
 
 @pytest.fixture
