@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeVar, cast
 from pydantic import Field, JsonValue, model_validator
 from typing_extensions import TypedDict
 
+from interlock.state.errors import ToolError as ToolError  # stands there for programs that need no pydantic
 from interlock.state.messages import DataPart, Frozen, ToolStatus
 
 Risk = Literal["read", "write", "execute", "network", "question", "state"]
@@ -266,14 +267,6 @@ class Planned(Frozen):
 def failure(kind: str, message: str, **meta: JsonValue) -> ToolResult:
     """An error result; the model reads `message`."""
     return ToolResult(status="error", content=message, error={"type": kind, "message": message}, meta=meta)
-
-
-class ToolError(Exception):
-    """Raised anywhere below a tool's functions to fail the call; carries the result that answers it."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind, self.result = kind, failure(kind, message)
 
 
 def cancelled(message: str) -> ToolResult:

@@ -1,5 +1,11 @@
 """errors: exception types and their exit codes. Imported by the fast commands, so no pydantic here."""
 
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from interlock.state.calls import ToolResult
+
 
 class InterlockError(Exception):
     """Its text is one line for people: what, which (`!r`), what was expected, the next command."""
@@ -32,6 +38,20 @@ class ConfigError(InterlockError):
 
     exit_code = 52
     kind = "config"
+
+
+class ToolError(Exception):
+    """Raised anywhere below a tool's functions to fail the call; carries the result that answers it."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+    @cached_property
+    def result(self) -> "ToolResult":
+        from interlock.state.calls import failure
+
+        return failure(self.kind, str(self))
 
 
 class RunError(InterlockError):

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from interlock.state.calls import ToolError
+from interlock.state.errors import ToolError
 
 
 class PathRefused(ToolError):  # noqa: N818 - a refusal, not a fault

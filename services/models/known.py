@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
+from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +19,7 @@ from interlock.services.models.names import provider_of, provider_spec
 from interlock.state.messages import Usage
 
 if TYPE_CHECKING:
-    from genai_prices.types import ModelInfo, ModelPrice
+    from genai_prices.types import ModelInfo, ModelPrice, Provider
 
 _PROVIDERS = {"gemini": "google", "mistralai": "mistral", "xai": "x-ai", "bedrock": "aws"}
 """Ours → the table's, where they differ."""
@@ -84,8 +85,8 @@ def known(model: str, url: str = "") -> Known:
 
 @cache
 def _found(model: str, url: str) -> "ModelInfo | None":
-    from genai_prices.data import providers
-
+    # Imported by name: pyright would take a minute to read the 30,000 lines of the list's value.
+    providers: list[Provider] = import_module("genai_prices.data").providers
     own = _PROVIDERS.get(provider_of(model), provider_of(model))
     behind = next((one for one in providers if url and re.match(one.api_pattern, url)), None)
     provider = behind or next((one for one in providers if one.id == own), None)

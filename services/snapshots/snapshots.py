@@ -17,14 +17,16 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import replace_file
 from interlock.services.snapshots.tree import Change, Tree, kind_of
 from interlock.state.errors import RunError
-from interlock.state.settings import SnapshotSettings
 from interlock.state.workspace import Workspace
+
+if TYPE_CHECKING:  # the program that restores needs no settings, which take a tenth of a second to import
+    from interlock.state.settings import SnapshotSettings
 
 NO_GIT = "git isn't installed, and snapshots of files are kept with it: install it (apt install git, brew install git)."
 _FILES, _LAYOUT = "files", "layout.json"
@@ -319,7 +321,11 @@ class WorkspaceSnapshots:
     """Snapshots of one workspace by one process; taken one at a time."""
 
     def __init__(
-        self, home: Path, workspace: Workspace, limits: SnapshotSettings, repository: Repository | None = None
+        self,
+        home: Path,
+        workspace: Workspace,
+        limits: "SnapshotSettings",
+        repository: Repository | None = None,
     ) -> None:
         """`repository`: another one than the workspace's own."""
         self.repository = repository or Repository(home / "snapshots" / repository_name(workspace.root))

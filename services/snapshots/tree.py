@@ -14,13 +14,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.services.files.ignore import AGENT_FILES
 from interlock.services.files.protected import is_private
 from interlock.state.errors import RunError
-from interlock.state.settings import SnapshotSettings
 from interlock.state.workspace import Place, Workspace
+
+if TYPE_CHECKING:  # the program that restores needs no settings, which take a tenth of a second to import
+    from interlock.state.settings import SnapshotSettings
 
 _RULES = {".gitignore", *AGENT_FILES}
 _TICK_NS, _COARSE_TICK_NS = 20_000_000, 2_100_000_000
@@ -65,7 +67,7 @@ class Tree:
     """One workspace folder, as of the last look."""
 
     def __init__(
-        self, workspace: Workspace, limits: SnapshotSettings, known: Mapping[str, Any] | None = None
+        self, workspace: Workspace, limits: "SnapshotSettings", known: Mapping[str, Any] | None = None
     ) -> None:
         """`known`: the result of `known`, from this process or another."""
         self._workspace, self._most = workspace, limits.max_files

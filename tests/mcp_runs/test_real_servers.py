@@ -122,9 +122,13 @@ def test_a_session_that_the_server_has_forgotten_is_begun_anew_and_the_call_is_d
     NOTED.clear()
     result = called(tmp_path, tool("mcp_sdk_note", text="x"), answer)
     assert (result.content, NOTED) == ("noted", ["x"])
-    again = called(tmp_path, tool("mcp_sdk_note", text="y"), answer, answer)  # and once only
+
+
+def test_a_session_is_begun_anew_once_only(tmp_path: Path) -> None:
+    NOTED.clear()
+    again = called(tmp_path, tool("mcp_sdk_note", text="y"), FORGOTTEN[0], FORGOTTEN[0])
     assert (again.error or {}).get("type") == "mcp_unavailable", again
-    assert NOTED == ["x"]
+    assert NOTED == []
 
 
 def test_a_session_over_sse_is_begun_anew_too(tmp_path: Path) -> None:

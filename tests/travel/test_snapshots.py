@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from commands import python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from travel.conftest import REPLIES, Desk
@@ -33,6 +34,12 @@ def back_to(shots: WorkspaceSnapshots, folder: Path, commit: str) -> None:
     """Restore a snapshot in place."""
     now, then = (shots.repository.contents(c) for c in (shots.take(REF), commit))
     carry_out(between(now, then, folder / "work", folder / "home" / "snapshots" / shots.name))
+
+
+def test_the_program_that_restores_imports_no_models_of_data(tmp_path: Path) -> None:
+    """They would take three quarters of its time."""
+    asked = "import sys, interlock.services.snapshots.restore; print('pydantic' in sys.modules)"
+    assert python(asked, tmp_path) == "False\n"
 
 
 @settings(max_examples=MANY)

@@ -17,6 +17,8 @@ import pytest
 import warm
 from patience import HANG_S
 
+from interlock.engine.client import Client, Options
+
 CALC = "def add(a, b):\n    return a - b\n"
 EDIT = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
 HOSTILE = (
@@ -117,9 +119,9 @@ class Lab:
         (made,) = set(self.runs()) - before
         return made
 
-    def runs(self) -> dict[str, dict[str, Any]]:
-        rows: list[dict[str, Any]] = json.loads(self.interlock("runs", "--all", "--json").stdout)
-        return {row["run"]: row for row in rows}
+    def runs(self) -> dict[str, str]:
+        """Run → its status."""
+        return {row.run: row.status for row in Client(Options(home=self.state)).runs()}
 
     def serve(self, port: int = 0, fresh: bool = False) -> None:
         """Start the server; `fresh`: as users do, without what a forked process has imported."""

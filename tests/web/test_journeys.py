@@ -279,7 +279,7 @@ def test_every_journey_by_keyboard_alone(name: str, lab: Lab, person: Callable[.
         for slot, value in names.items():
             about = about.replace(f"{{{slot}}}", value)
         somebody.journey((word, about))
-    until(lambda: lab.runs()[run]["status"] == journey.status, f"{journey.status} of {name}")
+    until(lambda: lab.runs()[run] == journey.status, f"{journey.status} of {name}")
     assert journey.calc in (lab.home / work / "calc.py").read_text()
     if journey.status == "waiting":  # the next one's inbox shall hold its own
         lab.interlock("resume", run, "--reject", "all")
