@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from interlock.engine.store import Store, read_options, select
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.lineage import first_task, with_subtasks
+from interlock.engine.store.runs import first_task, with_subtasks
 from interlock.state.clock import unix_time
 
 
