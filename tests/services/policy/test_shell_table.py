@@ -173,9 +173,8 @@ def test_a_rule_that_allows_a_program_allows_no_dangerous_form_of_it(tmp_path: P
 def test_what_holds_too_many_commands_is_asked_about(tmp_path: Path, line: str, mode: str) -> None:
     allowed = {"allowed": ["run_shell_command(npx)", "run_shell_command(make)"]}
     excluded = {"exclude": ["run_shell_command(git push)", "run_shell_command(make deploy)"]}
-    policy = RulePolicy(
-        [], Settings.model_validate({"tools": {**allowed, **excluded}}), FolderWorkspace(tmp_path)
-    )
+    settings = Settings.model_validate({"tools": {**allowed, **excluded}})
+    policy = RulePolicy(Books([], settings, FolderWorkspace(tmp_path)))
     assert policy.check(call(line), "execute", mode).decision in ("ask", "deny")
 
 
