@@ -76,6 +76,7 @@ def test_each_strategy_makes_the_change_that_was_meant(
     [
         ("returnx = 1\n", "return x = 1\n"),
         ("    return xyz\n", "return  x"),
+        ("  foo(a).bar()\n", "foo( a )\n"),
         ("f(1, other)\nf(2, other)\n", "f(10, other)"),
         ("assert total == 4, 'the sum'\n", "assert total == 3, 'the sum'"),
         ("push_queue(first, second, third)\npull\n", "pull_queue(first, second, third)"),
@@ -126,6 +127,12 @@ def test_overlapping_places_are_refused_unless_both_ways_give_the_same() -> None
 )
 def test_both_strings_are_mended_alike(text: str, old: str, new: str, after: str) -> None:
     assert repaired(text, old, new) == after
+
+
+@pytest.mark.parametrize("text", ["budget()\n", "x = a.get()\n", "x get()ter\n"])
+def test_blanks_are_not_dropped_where_a_word_goes_on(text: str) -> None:
+    found = placed_or_repaired("a", text, "      get()  ", "      put()  ", 1)
+    assert isinstance(found, Problem) and found.code == "no_occurrence"
 
 
 def test_a_mended_string_must_be_found_as_often_as_expected() -> None:

@@ -26,6 +26,7 @@ _UNESCAPED_QUOTE = re.compile(r"""(?<!\\)["'`]""")
 _MOST_LINES = 10_000
 _MOST_COLUMNS = 300
 """Limits the search for similar lines, which compares every line of the file."""
+_COMES, _GOES_ON = re.compile(r"[\w.]"), re.compile(r"\w")
 _SIMILAR = 0.6
 _MOST_SHOWN = 12
 
@@ -117,9 +118,15 @@ def repaired(
             found = find(text, one, other, expected, whole_lines=whole_lines, work=work)
         else:
             found = find_exact(text, one, other, expected, whole_lines=whole_lines)
-        if isinstance(found, Match):
+        if isinstance(found, Match) and (correction.approximate or _apart(text, found.spans, old)):
             return Placed(found.strategy, found.spans, repaired=correction.name)
     return None
+
+
+def _apart(text: str, spans: tuple[Span, ...], old: str) -> bool:
+    """Whether no word goes on where `old` has blanks: `    get()` is no part of `budget()` or `a.get()`."""
+    begins = not old[:1].isspace() or not any(_COMES.match(text[s.start - 1 : s.start]) for s in spans)
+    return begins and (not old[-1:].isspace() or not any(_GOES_ON.match(text, s.end) for s in spans))
 
 
 def placed_or_repaired(

@@ -6,6 +6,7 @@ never guesses: too many windows, or overlapping ones, are a `Miscount`.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from interlock.tools.matcher.merge import fold, in_form_of, merged
 from interlock.tools.matcher.windows import (
@@ -72,7 +73,7 @@ def find(
     work = work or Work()
     original, old, new = old, in_form_of(text, old), in_form_of(text, new)
     folded, plain_old = fold(text), fold(old)
-    merge = _merge(text, old, new)
+    merge, aligned = _merge(text, old, new), partial(_aligned, folded, plain_old, whole_lines)
     if plain_old != original or folded is not text:
         pairs = tuple(range(len(old_lines(old))))  # a character-by-character match also matches line by line
         found = _far_too_many("typography", folded, plain_old, expected, whole_lines) or _settled(
@@ -89,14 +90,7 @@ def find(
             except TooMuchWork:
                 return Miscount(strategy, 0, ())
             windows = _of_whole_lines(text, windows) if whole_lines else windows
-            found = _settled(
-                strategy,
-                text,
-                windows,
-                merge,
-                expected,
-                lambda w: _aligned(folded, w, plain_old, whole_lines),
-            )
+            found = _settled(strategy, text, windows, merge, expected, aligned)
     return found
 
 
@@ -173,7 +167,7 @@ def _settled(
     return Match(strategy, made)
 
 
-def _aligned(text: str, window: Window, old: str, whole_lines: bool) -> Window:
+def _aligned(text: str, old: str, whole_lines: bool, window: Window) -> Window:
     """Pair a window of whole lines with `old` if their words are on the same lines. The line break that ends `old` is
     in the window, too, unless it stands for a blank line (`whole_lines`)."""
     if window.pairs is not None:

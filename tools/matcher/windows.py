@@ -322,16 +322,24 @@ def _with_tail(text: str, stop: int, tail: bool) -> int:
 
 
 def token_windows(text: str, old: str, work: Work) -> Windows:
-    """Windows that start a line, after its indentation. Words stay separate: `return x` doesn't match `returnx`."""
+    """Windows that start a line, after its indentation, and end one if `old` does. Words stay separate: `return x`
+    doesn't match `returnx`."""
     tokens: list[str] = TOKEN.findall(old)
     if not _LEAST_TOKENS <= len(tokens) <= _MOST_TOKENS or max(tokens, key=len) not in text:
         return Windows((), (), ())
     begin, whole = (
-        re.compile(r"^[^\S\n]*+" + "".join(_joined(some)), re.MULTILINE)
-        for some in (tokens[:_FIRST_TOKENS], tokens)
+        re.compile(r"^[^\S\n]*+" + "".join(_joined(some)) + end, re.MULTILINE)
+        for some, end in ((tokens[:_FIRST_TOKENS], ""), (tokens, _LINE_END if _ends_line(old) else ""))
     )
     work.spend(len(text))
     return windows_of(list(_matching(text, begin, whole, work, len(tokens))))
+
+
+_LINE_END = r"(?=[^\S\n]*+$)"
+
+
+def _ends_line(old: str) -> bool:
+    return "\n" in old[len(old.rstrip()) :]
 
 
 def _joined(tokens: list[str]) -> Iterator[str]:
