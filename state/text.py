@@ -8,6 +8,7 @@ read: answers, thoughts, output of programs.
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -55,11 +56,11 @@ def harmless(text: str) -> str:
 
 
 def json_text(value: object, indent: int | None = None) -> str:
-    """JSON of a value. A user's graph may hold more: bytes become base64, as pydantic has it, and keys text."""
+    """JSON of a value. What else a user's graph holds is written as pydantic does: bytes as base64, nan as null."""
     try:
-        return json.dumps(value, ensure_ascii=False, indent=indent, default=_base64)
-    except TypeError:
-        return json.dumps(with_text_keys(value), ensure_ascii=False, indent=indent, default=_base64)
+        return json.dumps(value, ensure_ascii=False, indent=indent, default=_base64, allow_nan=False)
+    except (TypeError, ValueError):
+        return json.dumps(jsonable(value), ensure_ascii=False, indent=indent)
 
 
 def _base64(value: object) -> str:
@@ -70,13 +71,15 @@ def _base64(value: object) -> str:
     return urlsafe_b64encode(value).decode()
 
 
-def with_text_keys(value: Any) -> Any:
-    """The value, with text for every key: those of a user's graph may be anything."""
+def jsonable(value: Any) -> Any:
+    """The value with text for every key, and without what JSON lacks."""
     if isinstance(value, list | tuple):
-        return [with_text_keys(one) for one in cast("Sequence[Any]", value)]
+        return [jsonable(one) for one in cast("Sequence[Any]", value)]
     if isinstance(value, dict):
-        return {str(key): with_text_keys(one) for key, one in cast("dict[Any, Any]", value).items()}
-    return value
+        return {str(key): jsonable(one) for key, one in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    return _base64(value) if isinstance(value, bytes) else value
 
 
 def visible_json(value: object, indent: int | None = None) -> str:

@@ -1,5 +1,7 @@
 """LangGraph graphs that know nothing of Interlock: run, drawn, parked, killed and resumed as they are."""
 
+import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -7,13 +9,17 @@ import sys
 import textwrap
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from commands import Run
 from folders import put
+from starlette.requests import Request
 
+from interlock.cli.web.looks import state as state_on_page
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
+from interlock.engine.client import Client
 from interlock.engine.diagrams import render
 from interlock.engine.diagrams.path import path_of
 from interlock.engine.read import list_runs, path, step_rows, steps, waits
@@ -724,7 +730,7 @@ class State(MessagesState):
 
 async def plan(state: State):
     get_stream_writer()({"progress": "planning"})
-    made = {"names": {"plan"}, "raw": b"\\xff", "point": Point(1), "keyed": {(1, 2): 3}}
+    made = {"names": {"plan"}, "raw": b"\\xff", "point": Point(1), "keyed": {(1, 2): float("nan")}}
     return {**made, "messages": [AIMessage("planned")]}
 
 def each(state: State):
@@ -777,7 +783,11 @@ def test_values_that_are_no_json_are_shown_as_what_they_hold(rare: Run) -> None:
     rare("run", "rare.py:graph", "--input", '{"topics": ["tea"]}')
     state = rare("show", "latest", "--at", "1", "--json").json["state"]
     assert (state["names"], state["raw"], state["point"]) == (["plan"], "_w==", {"x": 1})
-    assert (state["keyed"], state["messages"][0]["content"]) == ({"(1, 2)": 3}, "planned")
+    assert (state["keyed"], state["messages"][0]["content"]) == ({"(1, 2)": None}, "planned")
+    name = rare("runs", "--json").json[0]["run"]
+    asked = Request({"type": "http", "query_string": b"step=1", "headers": [], "path_params": {"run": name}})
+    answer = asyncio.run(state_on_page(cast(Any, SimpleNamespace(client=Client.at_home())), asked))
+    assert json.loads(bytes(answer.body), parse_constant=pytest.fail)["values"] == state
     changed = rare("diff", "latest", "0", "1").out
     assert '+ raw: "_w=="' in changed and "+ point.x: 1" in changed
     for number in "12":

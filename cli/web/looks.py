@@ -16,7 +16,7 @@ from interlock.engine.client import ENDED, Client, RunRow
 from interlock.engine.client.deciders import came_to, who_decided
 from interlock.engine.client.requests import Asked, asked
 from interlock.state.errors import UserError
-from interlock.state.text import elapsed, one_line
+from interlock.state.text import elapsed, json_text, one_line
 
 _PAGE = 100
 """Runs in one answer."""
@@ -206,7 +206,7 @@ async def state(page: Served, request: Request) -> Any:
     """The state after a step, and what the keys that it changed held before."""
     row = run_of(page.client, request)
     found = await asyncio.to_thread(_state, page.client, row.run, step_of(request, row.run))
-    return Response(json.dumps(found, default=repr), media_type="application/json")
+    return Response(json_text(found), media_type="application/json")
 
 
 def _state(client: Client, run: str, step: int | None) -> dict[str, Any]:

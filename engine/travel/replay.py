@@ -37,7 +37,7 @@ from interlock.graphs._pipeline import Node, Pipeline
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import THEIR_ERRORS, ConfigError, SetupError, UserError
 from interlock.state.node import spec_of
-from interlock.state.text import nearest, with_text_keys
+from interlock.state.text import jsonable, nearest
 
 _FORM = "expected NODE=FILE.py:FUNCTION, as in: --swap draft=new.py:draft"
 
@@ -191,7 +191,7 @@ def points(home: Path, run: str) -> list[Point]:
 
 def _repeatable(value: Any) -> str:
     """The value as text, without the random ids that LangGraph gives to messages."""
-    return _RANDOM_ID.sub('"id": ""', json.dumps(with_text_keys(value), sort_keys=True, default=str))
+    return _RANDOM_ID.sub('"id": ""', json.dumps(jsonable(value), sort_keys=True, default=str))
 
 
 def divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:
