@@ -175,8 +175,8 @@ def project_files(root: Path, home: Path) -> list[ProjectFile]:
     found = [
         file
         for name in PROTECTED
-        if os.path.realpath(root / name) not in mine
         for file in _brought(root / name)
+        if os.path.realpath(root / name) not in mine
     ]
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
     found += workspace_files(root, home)

@@ -5,6 +5,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -267,10 +268,11 @@ def protected_paths(
 
 def _real_paths(lists: Mapping[str, Iterable[Path]]) -> Iterator[tuple[Path, str]]:
     """Yield where each path leads, and the path itself, if it is a link."""
+    real = cache(_real)  # many are in the same folders
     for what, paths in lists.items():
         for path in paths:
-            yield _real(path), what
-            yield _real(path.parent) / path.name, what
+            yield real(path), what
+            yield real(path.parent) / path.name, what
 
 
 def _real(path: Path) -> Path:
