@@ -6,7 +6,7 @@ from importlib import import_module
 from itertools import chain
 from typing import Any
 
-from interlock.services.models.names import gemini_key
+from interlock.services.models.names import gemini_key, tls
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
@@ -88,11 +88,12 @@ class Embedder:
         url = f"{(self._env.get('OPENAI_BASE_URL') or _OPENAI_URL).rstrip('/')}/embeddings"
         key = self._env.get("OPENAI_API_KEY", "")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
+        trusted = tls(url)
 
         async def ask(texts: list[str], question: bool) -> Vectors:  # noqa: ARG001 - its models take no task
             body = {"model": model, "input": [self._redact(text) for text in texts]}
             try:
-                async with httpx.AsyncClient(timeout=_TIMEOUT_S, headers=headers) as client:
+                async with httpx.AsyncClient(timeout=_TIMEOUT_S, headers=headers, verify=trusted) as client:
                     answer = await client.post(url, json=body)
             except httpx.TransportError as error:
                 raise _TryAgain(f"{url}: {error or type(error).__name__}") from error
