@@ -50,11 +50,13 @@ _REPLIES = {
         *("HttpResponse", "GenerateContentResponse", "Candidate", "FunctionCall"),
         "GenerateContentResponseUsageMetadata",
     ),
+    "interlock.services.models.script": ("Scripted",),
     "langchain_core.messages": ("AIMessage", "AIMessageChunk"),
     "langchain_core.outputs": ("ChatGenerationChunk", "ChatResult"),
     "openai.types.chat.chat_completion_chunk": ("ChatCompletionChunk", "Choice", "ChoiceDelta"),
 }
-"""Classes of a model's reply, whose schemas would take each fork 15 to 40 ms: nobody answers the rehearsed prompts."""
+"""Classes of a model's or a script's reply, whose schemas would take each fork up to 40 ms: the rehearsed prompts keep
+none, and most aren't answered."""
 
 
 def import_all(extras: bool = False) -> None:
@@ -70,7 +72,7 @@ def import_all(extras: bool = False) -> None:
     from interlock.services.process.supervised import SUPERVISORS
 
     parts = (module.name for module in iter_modules(session.__path__, "interlock.cli.session."))
-    for name in (*parts, "interlock.services.models.gemini"):
+    for name in (*parts, "interlock.services.models.gemini", "interlock.services.secrets.hidden"):
         import_module(name)
     for name, classes in _REPLIES.items():
         for one in classes if found or not name.startswith("openai") else ():
