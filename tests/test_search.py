@@ -349,6 +349,17 @@ def test_meanings_find_what_shares_no_word(stage: Stage, server: EmbeddingServer
     assert len(server.requests) == sent + 1, "only the question is sent: the chunks have their vectors"
 
 
+def test_certificates_are_read_for_no_server_that_speaks_plain_http(
+    stage: Stage, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "ssl.SSLContext.load_verify_locations", lambda *_, **__: pytest.fail("they were read")
+    )
+    stage.settings = {"search": {"embeddings": "openai:any"}}
+    search(stage, "erase a vehicle", env={"OPENAI_BASE_URL": server.url}, limit=1)
+    assert server.requests
+
+
 def test_gemini_gives_vectors_through_its_own_client(stage: Stage, server: EmbeddingServer) -> None:
     stage.settings = {"search": {"embeddings": "gemini-embedding-001"}}
     env = {"GOOGLE_GEMINI_BASE_URL": server.url, "GEMINI_API_KEY": "key"}
