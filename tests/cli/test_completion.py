@@ -51,7 +51,7 @@ def test_flags_are_those_of_the_parser(asked: Asked) -> None:
     assert values(asked("--approval-mode", "")) == ["default", "auto_edit", "plan", "yolo"]
     assert values(asked("-o", "s")) == ["stream-json"]
     assert values(asked("--output-format=s")) == ["--output-format=stream-json"]
-    assert values(asked("export", "latest", "--format", "")) == ["md", "html", "json", "patch"]
+    assert values(asked("export", "latest", "--format", "")) == ["html", "md", "json", "patch"]
     assert values(asked("memory", "")) == ["show", "add", "refresh"]
 
 
