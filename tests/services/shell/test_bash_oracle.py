@@ -29,8 +29,8 @@ from interlock.services.shell.parse import parse
 from interlock.state.calls import CallView
 
 SEED = int(os.environ.get("ORACLE_SEED", "1"))
-MANY, SHARES = 750, 4
-"""Lines of each share of a sweep."""
+MANY, SHARES = 1_250, 4
+"""Lines of each share of a sweep: a tenth of them must hold some of each kind."""
 
 pytestmark = pytest.mark.skipif(BASH is None, reason="needs bash as the oracle")
 
