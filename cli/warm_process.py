@@ -27,7 +27,7 @@ _STOPPED = signal.SIGSTOP << 8 | 0x7F
 """The wait status of a stopped process."""
 
 
-_QUIET_S = 0.5
+_QUIET_S = 0.3
 """Seconds without a start until a fork is prepared: that takes a core for 0.2 s, which the last start may need."""
 
 
