@@ -87,10 +87,10 @@ async def quality(folder: Path) -> None:
     corpus = installed(folder / "corpus", *PACKAGES)
     asked = questions(corpus)
     words = index_of(folder / "home", corpus)
-    info = await words.update(lambda _done, _total: None, 1e9)
+    info = await words.update(".", lambda _done, _total: None, 1e9)
     (file,) = (folder / "home" / "index").glob("*.db")
     both = index_of(folder / "home", corpus, f"model2vec:{static_model(folder)}")
-    await both.update(lambda _done, _total: None, 1e9)
+    await both.update(".", lambda _done, _total: None, 1e9)
     print(f"{len(asked)} questions, {info.files} files, {info.chunks} chunks: {', '.join(PACKAGES)}")
     print(f"{'':34}recall@1  recall@5     MRR   ms a question")
     ways = {
