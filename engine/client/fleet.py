@@ -2,15 +2,25 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.engine.read import named_runs
-from interlock.engine.store import Store, address_of, explained, placed, reading
+from interlock.engine.store import (
+    Store,
+    address_of,
+    admission,
+    explained,
+    limits,
+    placed,
+    queue,
+    reading,
+    schedules,
+)
 from interlock.engine.store.runs import new_run_id
 from interlock.state.errors import SandboxError, UserError
 from interlock.state.names import GIT_QUEUE
@@ -18,9 +28,6 @@ from interlock.state.text import elapsed, nearest
 
 if TYPE_CHECKING:
     from interlock.engine.fleet.worker import Start
-    from interlock.engine.store.connection import Connection
-    from interlock.engine.store.limits import Limit
-    from interlock.engine.store.queue import Job
 
 STALLED_S = 12.0
 """Seconds without a heartbeat after which a worker counts as gone."""
@@ -33,7 +40,7 @@ _INSTEAD = "Or start it without --sandbox and --workspaces: then it drives only 
 
 
 class FleetLimit(NamedTuple):
-    limit: "Limit"
+    limit: limits.Limit
     used: dict[str, float]
     """Figure → what is used of it now; empty for a limit of `*`."""
 
@@ -66,41 +73,35 @@ def repository_option(text: str, deliver: str) -> dict[str, str]:
 
 def delivery(home: Path, run: str) -> tuple[bool, str]:
     """Whether a worker is still at a run that is done, to deliver it; and the run that pushes its branch, if any."""
-    from interlock.engine.store.queue import delivery
-
     with reading(home) as conn:
         assert conn is not None
-        return delivery(conn, run)
+        return queue.delivery(conn, run)
 
 
 def no_worker(home: Path, queued: Sequence[str]) -> str:
     """`Views.no_worker` of queued runs."""
-    from interlock.engine.store.queue import unserved
-
     if not is_on_server(home):
         return ""
     with reading(home) as conn:
         assert conn is not None
-        found = unserved(conn, queued, STALLED_S)
+        found = queue.unserved(conn, queued, STALLED_S)
     if not found:
         return ""
-    queue, waits_s = max(found, key=lambda one: one[1])
+    name, waits_s = max(found, key=lambda one: one[1])
     who = "A queued run has waited" if len(found) == 1 else f"{len(found)} queued runs wait, the first"
     return (
-        f"{who} for {elapsed(waits_s)}, and no worker is alive. Start one: interlock worker{_serving(queue)}"
+        f"{who} for {elapsed(waits_s)}, and no worker is alive. Start one: interlock worker{_serving(name)}"
     )
 
 
-def _serving(queue: str) -> str:
-    """What to say to `interlock worker`, so that it serves this queue."""
-    from interlock.engine.store.queue import host_queue
-
-    if queue == GIT_QUEUE:
+def _serving(name: str) -> str:
+    """What to say to `interlock worker`, so that it serves the queue of this name."""
+    if name == GIT_QUEUE:
         return " --workspaces DIR"
-    own_host, _, host = queue.partition("host:")
+    own_host, _, host = name.partition("host:")
     if own_host or not host:
-        return f" --queue {queue}"
-    return "" if queue == host_queue() else f" (on the host {host})"
+        return f" --queue {name}"
+    return "" if name == queue.host_queue() else f" (on the host {host})"
 
 
 def is_on_server(home: Path) -> bool:
@@ -117,11 +118,9 @@ def submitted_here(priority: int, user: str = "") -> dict[str, Any]:
 
 def schedule_option(name: str, cron: str, zone: str) -> dict[str, str]:
     """`Options.schedule`. Raises `UserError` for a name, a cron line or a time zone that can't be used."""
-    from interlock.engine.store.schedules import next_time
-
     if name and not _NAME.fullmatch(name):
         raise UserError(f"--name {name!r}: expected letters, digits, - and _, at most 40.")
-    next_time(cron, zone, datetime.now(UTC))
+    schedules.next_time(cron, zone, datetime.now(UTC))
     return {"name": name or new_run_id(), "cron": cron, "zone": zone}
 
 
@@ -133,9 +132,8 @@ def migrate(home: Path) -> None:
 def set_up_by_hand() -> str:
     """SQL that does what `Fleet.set_up` does, with two roles beside it. Raises `ConfigError` without the extra."""
     from interlock.engine.store.postgres_schema import for_administrators
-    from interlock.engine.store.queue import definitions
 
-    return for_administrators(definitions())
+    return for_administrators(queue.definitions())
 
 
 _INSIDE = (
@@ -170,14 +168,6 @@ def isolation(env: Mapping[str, str], *, everything: bool, clones: bool) -> list
     return told
 
 
-@contextmanager
-def writing(home: Path) -> "Generator[Connection]":
-    """A transaction of the store. Raises `StoreError`."""
-    store = Store(home)
-    with explained(store.path), closing(store.connect()) as conn, conn.transaction():
-        yield conn
-
-
 @dataclass(frozen=True)
 class Fleet:
     """Raises `UserError` for a store that is a file."""
@@ -190,84 +180,62 @@ class Fleet:
 
     def set_up(self) -> None:
         """Make the tables of store and queue, if they are missing. Raises `StoreError`."""
-        from interlock.engine.store.queue import explained as queue_explained
-        from interlock.engine.store.queue import make_indexes, make_queue
-
         store = Store(self.home)
         store.open()
-        with explained(store.path), queue_explained():
-            make_queue(store.path)
+        with explained(store.path), queue.explained():
+            queue.make_queue(store.path)
             with closing(store.connect()) as conn:
-                make_indexes(conn)
+                queue.make_indexes(conn)
 
     def host_queue(self) -> str:
         """The queue of runs whose files are on this host."""
-        from interlock.engine.store.queue import host_queue
-
-        return host_queue()
+        return queue.host_queue()
 
     def work(
         self, queues: Sequence[str], concurrency: int, report: Callable[[str], None], start: "Start"
     ) -> None:
         """Drive runs until SIGTERM or Ctrl-C. `report` is given a line on each thing; `start` starts processes."""
         from interlock.engine.fleet.worker import Worker
-        from interlock.engine.store.queue import explained as queue_explained
 
         self.set_up()
-        with explained(Store(self.home).path), queue_explained():
+        with explained(Store(self.home).path), queue.explained():
             asyncio.run(Worker(self.home, queues, concurrency, report, start).work())
 
-    def standing(self) -> "tuple[dict[int, float], list[Job], int]":
+    def standing(self) -> tuple[dict[int, float], list[queue.Job], int]:
         """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""
-        from interlock.engine.store.queue import standing
-
         with reading(self.home) as conn:
             assert conn is not None
-            return standing(conn)
+            return queue.standing(conn)
 
     def cancel(self, run: str) -> bool:
         """Take back a job that waits, and ask a worker that drives the run to stop; returns whether one does."""
-        from interlock.engine.store.admission import waits_no_more
-        from interlock.engine.store.queue import take_back
-
-        with writing(self.home) as conn:
-            waits_no_more(conn, run)
-            return take_back(conn, run)
+        with Store(self.home).writing() as conn:
+            admission.waits_no_more(conn, run)
+            return queue.take_back(conn, run)
 
     def limits(self) -> list[FleetLimit]:
-        from interlock.engine.store.admission import used_of
-        from interlock.engine.store.limits import all_limits
-
         with reading(self.home) as conn:
             assert conn is not None
-            return [FleetLimit(limit, used_of(conn, limit)) for limit in all_limits(conn)]
+            return [FleetLimit(limit, admission.used_of(conn, limit)) for limit in limits.all_limits(conn)]
 
     def set_limit(self, kind: str, name: str, figures: Mapping[str, Any]) -> None:
         """Set these figures, for all workers, from their next look on."""
-        from interlock.engine.store.admission import look_again
-        from interlock.engine.store.limits import Limit, set_limit
-
-        with writing(self.home) as conn:
-            set_limit(conn, Limit(kind, name, **figures))
-            look_again(conn)
+        with Store(self.home).writing() as conn:
+            limits.set_limit(conn, limits.Limit(kind, name, **figures))
+            admission.look_again(conn)
 
     def remove_limit(self, kind: str, name: str) -> None:
         """Raises `UserError` if there is none."""
-        from interlock.engine.store.admission import look_again
-        from interlock.engine.store.limits import remove_limit
-
-        with writing(self.home) as conn:
-            if not remove_limit(conn, kind, name):
+        with Store(self.home).writing() as conn:
+            if not limits.remove_limit(conn, kind, name):
                 raise UserError(f"No limit of {kind} {name!r}. List them with: interlock limits")
-            look_again(conn)
+            admission.look_again(conn)
 
     def schedules(self) -> list[dict[str, Any]]:
         """Each schedule, with its next time and how its last run stands."""
-        from interlock.engine.store.schedules import listed
-
         with reading(self.home) as conn:
             assert conn is not None
-            found = listed(conn)
+            found = schedules.listed(conn)
         rows = {row.run: row for row in named_runs(self.home, [one.run for one, _ in found if one.run])}
         return [
             {
@@ -284,9 +252,7 @@ class Fleet:
 
     def remove_schedule(self, name: str) -> None:
         """Raises `UserError` if there is none."""
-        from interlock.engine.store.schedules import listed, remove
-
-        with writing(self.home) as conn:
-            if not remove(conn, name):
-                hint = nearest(name, [one.name for one, _ in listed(conn)])
+        with Store(self.home).writing() as conn:
+            if not schedules.remove(conn, name):
+                hint = nearest(name, [one.name for one, _ in schedules.listed(conn)])
                 raise UserError(f"No schedule {name!r}.{hint} List them with: interlock schedule list")

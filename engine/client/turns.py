@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.client.fleet import writing
 from interlock.engine.options import Options
-from interlock.engine.store import admission, note_error, reading
+from interlock.engine.store import Store, admission, note_error, reading
 from interlock.engine.store.queue import Submitted, submitted
 from interlock.state.errors import InterlockError
 
@@ -35,7 +34,7 @@ class Turn:
         False: the store has no queue, and so no limits.
         """
         by = Submitted(whose["user"], whose["priority"], workflow, "")
-        with writing(self.home) as conn:
+        with Store(self.home).writing() as conn:
             return admission.put_turn(conn, self.run, by, after_s)
 
     def take(self, model: str = "") -> str | None:
@@ -43,7 +42,7 @@ class Turn:
 
         `model`: whose limit stopped it before.
         """
-        with writing(self.home) as conn:
+        with Store(self.home).writing() as conn:
             return admission.take_turn(conn, self.run, model)
 
     def stands(self) -> bool:
@@ -53,7 +52,7 @@ class Turn:
             return admission.stands(conn, self.run)
 
     def leave(self) -> None:
-        with writing(self.home) as conn:
+        with Store(self.home).writing() as conn:
             admission.leave_turn(conn, self.run)
 
     def is_stopped(self) -> bool:
@@ -65,7 +64,7 @@ class Turn:
 
 def leave_others(home: Path, runs: Collection[str]) -> None:
     """Give back the turns that an earlier server of this host left, but those of these runs."""
-    with writing(home) as conn:
+    with Store(home).writing() as conn:
         admission.leave_other_turns(conn, runs)
 
 
@@ -83,7 +82,7 @@ def stopped_by(options: Options, run: str) -> Stopped | None:
     """
     if options.limited is None or (wait := options.limited.wait) is None:
         return None
-    with writing(options.home) as conn:
+    with Store(options.home).writing() as conn:
         if (whose := submitted(conn, run)).queue:
             admission.put_back(conn, run, whose, wait, model=options.limited.model)
             return None
@@ -93,5 +92,5 @@ def stopped_by(options: Options, run: str) -> Stopped | None:
 
 def note_failure(home: Path, run: str, error: InterlockError) -> None:
     """Keep in the run's row why it can't be driven, for whoever looks at it."""
-    with writing(home) as conn:
+    with Store(home).writing() as conn:
         note_error(conn, run, {"type": error.kind, "message": str(error)})

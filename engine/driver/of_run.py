@@ -15,7 +15,7 @@ from typing import Any, cast
 from interlock.engine.driver.prepare import RunConfig, prepare
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow
-from interlock.engine.store import Store, read_options
+from interlock.engine.store import Store, kept_repository, read_options
 from interlock.engine.store.places import move_task
 from interlock.engine.workflows import MisdeclaredError, begun_with, executed, installed, line_of
 from interlock.graphs._additions import COMPRESS, PLACES, Processor, with_processors
@@ -283,7 +283,7 @@ def check_prompt(store: Store, row: RunRow, prompt: str | None, options: Options
     if not row.queue:
         return
     with closing(store.connect()) as conn:
-        found = read_options(conn, row.run).get("repository")
+        found = kept_repository(conn, row.run)
     if found:
         again = Repository(
             found["url"], f"interlock/{row.run}" if found["deliver"] == "branch" else found["ref"]

@@ -8,13 +8,13 @@ import json
 import os
 import shutil
 from collections.abc import Generator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.engine.fleet.mirrors import Mirror
 from interlock.engine.read import RunRow
-from interlock.engine.store import Store, explained, read_options, reading
+from interlock.engine.store import Store, kept_repository, read_options, reading
 from interlock.engine.store.blobs import bring_commit, keep_commit
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.places import Place, change_files, move, newest_snapshot, place_of
@@ -78,7 +78,7 @@ def check_out(home: Path, run: str, workspaces: Path | None) -> Checkout | None:
     """
     with reading(home) as conn:
         assert conn is not None
-        options = read_options(conn, run).get("repository")
+        options = kept_repository(conn, run)
         if not options:
             return None
         before, snapshot = place_of(conn, run), newest_snapshot(conn, run)
@@ -159,7 +159,7 @@ def workspaces_of(env: Mapping[str, str]) -> Path | None:
 def repository_of(home: Path, run: str) -> dict[str, str]:
     """What a run's options say of its repository; empty: it works in a folder."""
     with reading(home) as conn:
-        return (read_options(conn, run).get("repository") if conn else None) or {}
+        return kept_repository(conn, run) if conn else {}
 
 
 def folder_options(home: Path, run: str) -> str:
@@ -207,7 +207,7 @@ def keep_changed(home: Path, run: RunRow, here: RunRow) -> None:
     """After a person changed a run's files: whoever drives a run on a repository next has them, too."""
     if not repository_of(home, run.run):
         return
-    commit, store = taken(home, Path(here.workspace), run.run), Store(home)
-    with explained(store.path), closing(store.connect()) as conn, conn.transaction():
+    commit = taken(home, Path(here.workspace), run.run)
+    with Store(home).writing() as conn:
         keep_commit(conn, RunFiles(home, here).repository, commit)
         change_files(conn, run.run, commit, elsewhere=here != run)

@@ -5,26 +5,24 @@ runs in this worker's mirror, not in the clone, whose settings and hooks the run
 """
 
 import asyncio
-import hashlib
 import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from interlock import engine
+from interlock.engine.driver.delegation import linked_id
 from interlock.engine.driver.of_run import restored
 from interlock.engine.fleet.checkout import Checkout, fleet_settings, workspaces_of
 from interlock.engine.fleet.mirrors import Mirror, git
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, find_run
-from interlock.engine.store import Store, explained, read_options, reading
+from interlock.engine.store import Store, read_options, reading
 from interlock.engine.store.blobs import brought, put_blob
 from interlock.engine.store.places import first_snapshot, is_begun, newest_snapshot, set_repository
 from interlock.engine.store.queue import give_up
-from interlock.engine.store.runs import ALPHABET
 from interlock.services.snapshots.snapshots import Repository as Snapshots
 from interlock.services.snapshots.snapshots import repository_name
 from interlock.state.calls import ToolResult, failure
@@ -62,9 +60,9 @@ def _delivered(home: Path, files: Checkout, outcome: Outcome, options: Options) 
     if files.options["deliver"] == "none" or first == last:
         return False
     patch = _snapshots(home, files.folder, first, last).patch(first, last)
-    pushing = _pushing(outcome.run, last) if files.options["deliver"] == "branch" and patch else ""
-    store = Store(home)
-    with explained(store.path), closing(store.connect()) as conn, conn.transaction():
+    is_pushed = files.options["deliver"] == "branch" and patch
+    pushing = linked_id(f"delivery of {outcome.run} at {last}") if is_pushed else ""
+    with Store(home).writing() as conn:
         put_blob(conn, f"patches/{outcome.run}", patch, owner=outcome.run)
         if pushing:
             set_repository(conn, outcome.run, {**files.options, "pushed_by": pushing})
@@ -73,18 +71,12 @@ def _delivered(home: Path, files: Checkout, outcome: Outcome, options: Options) 
     return bool(pushing)
 
 
-def _pushing(run: str, last: str) -> str:
-    """Name of the run that pushes; the same after a kill."""
-    digest = hashlib.sha256(f"delivery of {run} at {last}".encode()).digest()
-    return "".join(ALPHABET[byte % 32] for byte in digest[:8])
-
-
 def _snapshots(home: Path, folder: Path, *commits: str) -> Snapshots:
     return brought(home, home / "snapshots" / repository_name(folder), commits)
 
 
 def _failed(home: Path, run: str, why: str) -> None:
-    with closing(Store(home).connect()) as conn, conn.transaction():
+    with Store(home).writing() as conn:
         give_up(conn, run, "delivery", why)
 
 

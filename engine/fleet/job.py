@@ -8,7 +8,6 @@ import asyncio
 import os
 import sys
 import threading
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -54,7 +53,7 @@ def main(run: str, at: str) -> int:
         print(outcome.error["message"], file=sys.stderr)
         return TRY_AGAIN
     if outcome.status in ("budget", "timeout"):
-        with closing(Store(home).connect()) as conn, conn.transaction():
+        with Store(home).writing() as conn:
             if limits.wait:
                 put_back(conn, run, submitted(conn, run), limits.wait, model=limits.model)
             elif outcome.status == "timeout":
@@ -66,7 +65,7 @@ def main(run: str, at: str) -> int:
 
 def _given_up(home: Path, run: str, kind: str, why: str) -> int:
     """End a run that would fail again, however often it is driven, unless another process drives it by now."""
-    with closing(Store(home).connect()) as conn, conn.transaction():
+    with Store(home).writing() as conn:
         lease = read_lease(conn, run)
         if lease is None or not lease.held:
             give_up(conn, run, kind, why)

@@ -55,7 +55,7 @@ def main(name: str, due: str, at: str) -> int:
         if found is None:
             return 0
         run, said = _started(home, found, due)
-        with closing(Store(home).connect()) as conn, conn.transaction():
+        with Store(home).writing() as conn:
             schedules.started(conn, name, run, said)
     except (BusyError, StoreError) as error:
         print(error, file=sys.stderr)

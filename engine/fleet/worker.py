@@ -7,7 +7,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.engine.fleet import job as drive_process
 from interlock.engine.fleet import scheduled as start_process
-from interlock.engine.store import Store, explained, queue, schedules
+from interlock.engine.store import Store, queue, schedules
 from interlock.engine.store.admission import admit, leave, release
 from interlock.engine.store.connection import Connection
 from interlock.state.errors import BusyError, StoreError
@@ -226,8 +226,7 @@ class Worker:
         """Write in a transaction of the store; while it doesn't answer, try again."""
 
         def write() -> T:
-            store = Store(self.home)
-            with explained(store.path), closing(store.connect()) as conn, conn.transaction():
+            with Store(self.home).writing() as conn:
                 return act(conn)
 
         while True:

@@ -193,6 +193,12 @@ class Store:
         """A connection in autocommit mode: don't `await` inside its transactions."""
         return self.database.connect(synchronous, patience_s=patience_s)
 
+    @contextmanager
+    def writing(self, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> Generator[Connection]:
+        """A transaction on a connection of its own. Raises `StoreError` in one line."""
+        with self.database.explained(), closing(self.connect(synchronous)) as conn, conn.transaction():
+            yield conn
+
     def connect_driver(self) -> Connection:
         """A drive's connection: rows may be buffered until its next commit."""
         return self.database.connect("NORMAL", buffers=True)
@@ -302,6 +308,11 @@ def read_options(conn: Connection, run: str) -> dict[str, Any]:
     if row is None:
         raise UserError(f"Run {run!r} was removed meanwhile. List runs with: interlock runs --all")
     return json.loads(row[0])
+
+
+def kept_repository(conn: Connection, run: str) -> dict[str, str]:
+    """What a run's options say of its git repository; empty: it works in a folder."""
+    return read_options(conn, run).get("repository") or {}
 
 
 def keep_option(conn: Connection, run: str, name: str, value: Mapping[str, Any]) -> None:

@@ -110,7 +110,7 @@ class SqlApprovals:
     def confirm(self, saved: SavedRules) -> None:
         # A separate connection: the driver's may write only its own run's rows, and the parents wait for this run.
         assert self.store is not None
-        with closing(self.store.connect()) as conn, conn.transaction():
+        with self.store.writing() as conn:
             for run, text in conn.execute(_RUN_AND_THOSE_ABOVE, (self.run,)).fetchall():
                 options: dict[str, Any] = json.loads(text)
                 rights: dict[str, Any] = options.get("rights") or {}

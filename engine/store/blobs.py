@@ -180,7 +180,7 @@ def put_plan(conn: Connection | None, home: Path, run: str, name: str, body: byt
 
 def copy_plans(home: Path, run: str, fork: str) -> None:
     """Give a fork the plans of its parent."""
-    with closing(Store(home).connect()) as conn, conn.transaction():
+    with Store(home).writing() as conn:
         for name, body in [*plans_of(conn, home, run)]:
             put_plan(conn, home, fork, name, body)
 

@@ -49,10 +49,9 @@ def copy_run(
     """
     if select(home, "select 1 from runs where run = ?", fork):
         return
-    store = Store(home)
     names = {"fork": fork, "run": parent, "step": at.step, "made": at.made, "id": at.id}
     changes = {"runs": {**row, "parent": parent, "queue": None}, "snapshots": {"inherited": 1}}
-    with explained(store.path), closing(store.connect("FULL")) as conn, conn.transaction():
+    with Store(home).writing("FULL") as conn:
         for table in TABLES:
             if table.forked is not None:
                 _copy(conn, table, names, changes.get(table.name, {}), whole)
@@ -85,7 +84,7 @@ def change_newest(
     from interlock.engine.store.saver import Serde
 
     serde, newest = Serde(), "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id desc limit 1"
-    with closing(Store(home).connect()) as conn, conn.transaction():
+    with Store(home).writing() as conn:
         kept = {**read_options(conn, run), **options}
         conn.execute("update runs set options = ? where run = ?", (json.dumps(kept), run))
         select_newest = f"select checkpoint_id, type, checkpoint from checkpoints {newest}"

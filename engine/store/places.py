@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.store import Store, read_options, select
+from interlock.engine.store import Store, kept_repository, read_options, select
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import first_task, with_subtasks
 from interlock.state.clock import unix_time
@@ -20,8 +20,7 @@ class Place(NamedTuple):
 
 def place_of(conn: Connection, run: str) -> Place:
     (folder,) = conn.execute("select workspace from runs where run = ?", (run,)).fetchone()
-    repository: Mapping[str, str] = read_options(conn, run).get("repository") or {}
-    return Place(folder, repository.get("at", ""))
+    return Place(folder, kept_repository(conn, run).get("at", ""))
 
 
 def _in_folder(conn: Connection, run: str) -> list[str]:
@@ -58,8 +57,7 @@ def _kept(conn: Connection, run: str) -> list[tuple[float, int, str, str]]:
         f"and b.name in ('snapshots/' || s.before, 'snapshots/' || s.after) where s.run in ({places})"
     )
     rows = conn.execute(query, runs).fetchall()
-    repository: Mapping[str, str] = read_options(conn, run).get("repository") or {}
-    if changed := repository.get("changed"):
+    if changed := kept_repository(conn, run).get("changed"):
         by_person = "select ?, 0, name, base from blobs where part = 0 and name = ?"
         rows += conn.execute(by_person, (unix_time(), f"snapshots/{changed}")).fetchall()
     return [(at, seq, name.removeprefix("snapshots/"), base) for at, seq, name, base in rows]
@@ -71,8 +69,8 @@ def change_files(conn: Connection, run: str, commit: str, *, elsewhere: bool) ->
     `elsewhere`: not in the clone of a worker, which is then to be made anew.
     """
     for name in _in_folder(conn, run):
-        own: dict[str, str] = read_options(conn, name).get("repository") or {}
-        set_repository(conn, name, {**own, "changed": commit, **({"at": "nowhere:"} if elsewhere else {})})
+        place = {"at": "nowhere:"} if elsewhere else {}
+        set_repository(conn, name, {**kept_repository(conn, name), "changed": commit, **place})
 
 
 def move(
@@ -83,8 +81,8 @@ def move(
     `note`: what their models are told.
     """
     for name in _in_folder(conn, run):
-        own: dict[str, str] = read_options(conn, name).get("repository") or {}
-        set_repository(conn, name, {**own, **{key: repository[key] for key in ("commit", "at")}})
+        now = {key: repository[key] for key in ("commit", "at")}
+        set_repository(conn, name, {**kept_repository(conn, name), **now})
         # The paths of changes that a kill may have cut off; others are told with their host's.
         _move(conn, name, old.folder, folder, "state = 'intent' and planned is not null")
         if note:
@@ -180,7 +178,7 @@ def note_undone(home: Path, run: str, text: str) -> None:
     """Keep what a person took back."""
     store = Store(home)
     store.open()
-    with closing(store.connect("FULL")) as conn, conn.transaction():
+    with store.writing("FULL") as conn:
         add_note(conn, run, text)
 
 

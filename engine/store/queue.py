@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from interlock.engine.store import note_error, read_options
+from interlock.engine.store import kept_repository, note_error
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.runs import IS_SUBTASK, first_task, set_status, with_subtasks
 from interlock.state.errors import PASSING, ConfigError, StoreError
@@ -250,8 +250,7 @@ def take_over(conn: Connection, found: Unsure) -> None:
 def delivery(conn: Connection, run: str) -> tuple[bool, str]:
     """Whether a worker still has a job for the run, as it has until it delivered; and the run that pushes, if any."""
     sql = "select 1 from procrastinate_jobs where lock = ? and status in ('todo', 'doing') limit 1"
-    repository: dict[str, str] = read_options(conn, run).get("repository") or {}
-    return conn.execute(sql, (run,)).fetchone() is not None, repository.get("pushed_by", "")
+    return conn.execute(sql, (run,)).fetchone() is not None, kept_repository(conn, run).get("pushed_by", "")
 
 
 def got_further(conn: Connection, run: str, steps: int) -> bool:

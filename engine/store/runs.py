@@ -369,7 +369,7 @@ def point_session(home: Path, session: str, run: str, workspace: Path, chosen: M
     store = Store(home)
     store.open()
     row = {"session": session, "run": run, "workspace": str(workspace), "at": unix_time()}
-    with closing(store.connect("FULL")) as conn, conn.transaction():
+    with store.writing("FULL") as conn:
         put(conn, "sessions", row | {"chosen": json.dumps({**chosen})}, "replace")
 
 

@@ -5,7 +5,6 @@ A `prompt`, by its run, is a drive that a person asked for on the page, as long 
 
 import json
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -43,14 +42,14 @@ def serve(
     made = Served(id, thread, run, dict(body), unix_time())
     store = Store(home)
     store.open()
-    with closing(store.connect("FULL")) as conn, conn.transaction():
+    with store.writing("FULL") as conn:
         put(conn, "served", {"kind": kind, **made._asdict(), "body": json.dumps(body)})
     return made
 
 
 def change(home: Path, kind: Kind, id: str, fields: Mapping[str, Any], run: str | None = None) -> None:
     """Set fields of a row's body, and the run that it is about; nothing if it is gone."""
-    with closing(Store(home).connect("FULL")) as conn, conn.transaction():
+    with Store(home).writing("FULL") as conn:
         row = conn.execute("select body, run from served where kind = ? and id = ?", (kind, id)).fetchone()
         if row is None:
             return
@@ -65,7 +64,7 @@ def unserve(home: Path, kind: Kind, id: str) -> bool:
     """Remove a row; False: there is none."""
     store = Store(home)
     store.open()
-    with closing(store.connect("FULL")) as conn, conn.transaction():
+    with store.writing("FULL") as conn:
         return bool(conn.execute("delete from served where kind = ? and id = ?", (kind, id)).rowcount)
 
 

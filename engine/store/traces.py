@@ -1,7 +1,6 @@
 """traces: the trace that a run belongs to, and what of it a collector hasn't got yet."""
 
 import secrets
-from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +36,7 @@ def open_trace(store: Store, run: str, above: tuple[str, str] | None) -> Trace:
         above = over.trace, over.root
     trace, parent = above or (secrets.token_hex(16), "")
     made = Trace(run, trace, parent, secrets.token_hex(8), 0.0)
-    with closing(store.connect()) as conn, conn.transaction():
+    with store.writing() as conn:
         put(conn, "traces", made._asdict(), "keep")
     return _trace(store.home, run) or made
 
@@ -48,7 +47,7 @@ def _trace(home: Path, run: str) -> Trace | None:
 
 
 def exported(store: Store, run: str, until: float) -> None:
-    with closing(store.connect()) as conn, conn.transaction():
+    with store.writing() as conn:
         conn.execute("update traces set until = ? where run = ?", (until, run))
 
 
