@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.engine.fleet import job as drive_process
 from interlock.engine.fleet import scheduled as start_process
-from interlock.engine.store import Store, queue, schedules
+from interlock.engine.store import Store, note_error, queue, schedules
 from interlock.engine.store.admission import admit, leave, release
 from interlock.engine.store.connection import Connection
 from interlock.state.errors import BusyError, StoreError
@@ -269,7 +269,7 @@ class Worker:
 
 def _after_death(conn: Connection, run: str, steps: int, deaths: int, how: str) -> None:
     """Inside a transaction: put a job for a run whose process died."""
-    queue.note_death(conn, run, how)
+    note_error(conn, run, {"type": "died", "message": how})  # for whoever gives the run up
     before = 0 if queue.got_further(conn, run, steps) else deaths
     queue.hand_to_workers(conn, run, _AGAIN_S, if_due=True, deaths=before + 1)
 

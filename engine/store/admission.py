@@ -8,7 +8,6 @@ does, and counts while it is `doing`.
 import json
 import os
 from collections.abc import Collection
-from datetime import timedelta
 from typing import Any
 
 from interlock.engine.store import note_error
@@ -19,6 +18,9 @@ from interlock.engine.store.queue import (
     HELD,
     Submitted,
     defer,
+    has_job,
+    has_queue,
+    in_seconds,
     is_due,
     priority_and_steps,
     put_job,
@@ -160,7 +162,7 @@ def put_turn(conn: Connection, run: str, whose: Submitted, after_s: float | None
     `whose`: of a run that is to come, or keeps nobody. `after_s`: seconds until the limit that stopped it has room.
     False: the store has no queue, and so no limits.
     """
-    if not _has_queue(conn):
+    if not has_queue(conn):
         return False
     if conn.execute(_FOUND, (run, run)).fetchone():
         return True
@@ -173,8 +175,7 @@ def put_turn(conn: Connection, run: str, whose: Submitted, after_s: float | None
     later: dict[str, Any] = {}
     if after_s is not None:
         args |= {"waits": 1}  # a change of limits lets it look at once
-        (now,) = conn.execute("select now()").fetchone()
-        later = {"schedule_at": now + timedelta(seconds=after_s)}
+        later = {"schedule_at": in_seconds(conn, after_s)}
     defer(conn, DRIVE, run, server, args, priority=priority, **later)
     return True
 
@@ -216,29 +217,23 @@ def _note(conn: Connection, run: str, wait: Wait) -> None:
 
 def leave_turn(conn: Connection, run: str) -> None:
     """Inside a transaction: whoever waited for that may go on."""
-    if _has_queue(conn) and conn.execute(_LEFT, (run, run)).rowcount:
+    if has_queue(conn) and conn.execute(_LEFT, (run, run)).rowcount:
         release(conn)
 
 
 def leave_other_turns(conn: Connection, runs: Collection[str]) -> None:
     """Inside a transaction: give back what this host's servers left, except the turns of these runs."""
     sql = "select lock from procrastinate_jobs where args ->> 'server' = ? and status in ('todo', 'doing')"
-    for (run,) in conn.execute(sql, (server_queue(),)).fetchall() if _has_queue(conn) else ():
+    for (run,) in conn.execute(sql, (server_queue(),)).fetchall() if has_queue(conn) else ():
         if run not in runs:
             leave_turn(conn, run)
 
 
 def stands(conn: Connection, run: str) -> bool:
-    """Whether a run has a job, of a server or of workers, that waits or is done."""
-    sql = "select 1 from procrastinate_jobs where lock = ? and status in ('todo', 'doing') limit 1"
-    return _has_queue(conn) and conn.execute(sql, (run,)).fetchone() is not None
+    return has_queue(conn) and has_job(conn, run)
 
 
 def is_stopped(conn: Connection, run: str) -> bool:
     """Whether somebody asked for the end of a run that a server drives."""
     sql = "select abort_requested from procrastinate_jobs where lock = ? and status = 'doing'"
-    return _has_queue(conn) and bool((found := conn.execute(sql, (run,)).fetchone()) and found[0])
-
-
-def _has_queue(conn: Connection) -> bool:
-    return conn.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()[0]
+    return has_queue(conn) and bool((found := conn.execute(sql, (run,)).fetchone()) and found[0])

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -131,15 +131,29 @@ def put_job(
     last got further. `model`: for a run that waits for a limit, whose; empty: not for a model's. Raises `StoreError` if
     the store has no queue.
     """
-    there, now = conn.execute("select to_regclass('procrastinate_jobs') is not null, now()").fetchone()
-    if not there:
+    if not has_queue(conn):
         raise StoreError("The store has no queue yet. Set it up with: interlock fleet init")
-    later: Any = {"schedule_at": now + timedelta(seconds=after_s)} if after_s else {}
+    later: Any = {"schedule_at": in_seconds(conn, after_s)} if after_s else {}
     whose = submitted(conn, run)
     later["priority"], steps = priority_and_steps(conn, run, whose, queue)
     args = {"run": run, "steps": steps, "deaths": deaths}
     args |= {"user": whose.user, "workflow": whose.workflow}
     defer(conn, DRIVE, run, queue, args | ({} if model is None else {"model": model, "waits": 1}), **later)
+
+
+def has_queue(conn: Connection) -> bool:
+    return conn.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()[0]
+
+
+def in_seconds(conn: Connection, after_s: float) -> datetime:
+    """That time, on the database's clock."""
+    return conn.execute("select now()").fetchone()[0] + timedelta(seconds=after_s)
+
+
+def has_job(conn: Connection, run: str) -> bool:
+    """Whether a run has a job, of a server or of workers, that waits or is done."""
+    sql = "select 1 from procrastinate_jobs where lock = ? and status in ('todo', 'doing') limit 1"
+    return conn.execute(sql, (run,)).fetchone() is not None
 
 
 def defer(
@@ -178,11 +192,6 @@ def priority_and_steps(conn: Connection, run: str, whose: Submitted, queue: str)
     if front is None or steps:
         return top if front is None else min(front + 1, top), steps
     return front if last is None else max(min(front, last - 1), top - _LEVEL + 1), steps
-
-
-def _steps(conn: Connection, run: str) -> int:
-    """How far the run is, with its subtasks; grows with each node that ended."""
-    return conn.execute(f"{_FAMILY} select {_TAKEN}", {"run": run}).fetchone()[0]
 
 
 def _own(conn: Connection) -> Any:
@@ -249,13 +258,12 @@ def take_over(conn: Connection, found: Unsure) -> None:
 
 def delivery(conn: Connection, run: str) -> tuple[bool, str]:
     """Whether a worker still has a job for the run, as it has until it delivered; and the run that pushes, if any."""
-    sql = "select 1 from procrastinate_jobs where lock = ? and status in ('todo', 'doing') limit 1"
-    return conn.execute(sql, (run,)).fetchone() is not None, kept_repository(conn, run).get("pushed_by", "")
+    return has_job(conn, run), kept_repository(conn, run).get("pushed_by", "")
 
 
 def got_further(conn: Connection, run: str, steps: int) -> bool:
-    """Whether the run is further than it was when it had taken so many steps."""
-    return _steps(conn, run) > steps
+    """Whether the run, with its subtasks, is further than it was when it had taken so many steps."""
+    return conn.execute(f"{_FAMILY} select {_TAKEN}", {"run": run}).fetchone()[0] > steps
 
 
 def is_due(conn: Connection, run: str) -> bool:
@@ -275,11 +283,6 @@ def leave_stopped(conn: Connection, run: str, kind: str) -> None:
     for one in {run, first_task(conn, run)}:
         if submitted(conn, one).queue:
             note_stopped(conn, one, kind, why)
-
-
-def note_death(conn: Connection, run: str, how: str) -> None:
-    """Inside a transaction: keep how the run's process died, for whoever gives the run up."""
-    note_error(conn, run, {"type": "died", "message": how})
 
 
 def last_death(conn: Connection, run: str) -> str:
@@ -305,12 +308,8 @@ def standing(conn: Connection) -> tuple[dict[int, float], list[Job], int]:
 
 def unserved(conn: Connection, runs: Sequence[str], stalled_s: float) -> list[tuple[str, float]]:
     """Queue and seconds of waiting of each of these runs that could go on, if no worker at all gives a sign of life."""
-    (there,) = conn.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()
-    return (
-        conn.execute(_UNSERVED.format(", ".join("?" * len(runs))), (*runs, stalled_s)).fetchall()
-        if there
-        else []
-    )
+    query = _UNSERVED.format(", ".join("?" * len(runs)))
+    return conn.execute(query, (*runs, stalled_s)).fetchall() if has_queue(conn) else []
 
 
 def _waits(error: str | None) -> str:

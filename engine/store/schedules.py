@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
 from interlock.engine.store.connection import Connection
-from interlock.engine.store.queue import defer
+from interlock.engine.store.queue import defer, in_seconds
 from interlock.state.errors import ConfigError, UserError
 
 START = "interlock.start"
@@ -127,8 +127,8 @@ def plan(
     conn: Connection, schedule: Schedule, due: int | None = None, after_s: int = 0, deaths: int = 0
 ) -> datetime:
     """Inside a transaction: put the job for the next time, or for one that is due; returns when it is taken."""
-    (now,) = conn.execute("select now()").fetchone()
-    at = schedule.after(now) if due is None else now + timedelta(seconds=after_s)
+    at = in_seconds(conn, after_s)
+    at = schedule.after(at) if due is None else at
     args = {"schedule": schedule.name, "due": due or int(at.timestamp()), "deaths": deaths}
     defer(conn, START, f"schedule:{schedule.name}", schedule.queue, args, schedule_at=at)
     return at
