@@ -2,14 +2,12 @@
 files, in another store: a laptop's, or a server's."""
 
 import json
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.store import Store, explained, read_options, reading, select
+from interlock.engine.store import Store, explained, insertion, read_options, reading, select
 from interlock.engine.store.blobs import blobs_of, bring_commit, keep_commit, plans_of, put_plan
 from interlock.engine.store.checkpoints import RootCheckpoint
 from interlock.engine.store.connection import Connection
@@ -18,7 +16,7 @@ from interlock.engine.store.runs import files_of, refuse_driven, with_subtasks
 from interlock.engine.store.steps import StepRow, write_steps
 from interlock.engine.store.tables import TABLES, Table
 from interlock.services.snapshots.snapshots import Repository
-from interlock.state.errors import RunError, UserError
+from interlock.state.errors import UserError
 
 
 def is_open(home: Path, run: str) -> bool:
@@ -131,8 +129,8 @@ def _copy_rows(old: Connection, new: Connection, run: str) -> None:
         )
     for table in reversed(TABLES):  # the run's own row first
         if table.name not in ("lease", "sessions", "reservations", "step_rows"):
-            where, again = (_OWN_CHAIN, True) if table.name == "chain" else (f"{table.owner} = :run", False)
-            _copy_table(old, new, table, where, run, again)
+            where = _OWN_CHAIN if table.name == "chain" else f"{table.owner} = :run"
+            copy_table(old, new, table.name, where, run)
     query = f"select {', '.join(StepRow._fields)} from steps where run = ? order by seq"
     write_steps(new, (StepRow(*step) for step in old.execute(query, (run,)).fetchall()), set())
     new.execute("update runs set queue = null where run = ?", (run,))
@@ -147,13 +145,14 @@ id in (with recursive reached (id, parent) as (
 """The run's records, and those of others that they follow."""
 
 
-def _copy_table(old: Connection, new: Connection, table: Table, where: str, run: str, again: bool) -> None:
-    known = {column.name for column in new.columns(table.name)}
-    names = [column.name for column in old.columns(table.name) if column.name in known]
-    keep = f" on conflict ({', '.join(table.key)}) do nothing" if again else ""
-    insert = f"insert into {table.name} ({', '.join(names)}) values ({', '.join('?' * len(names))}){keep}"
-    query = f"select {', '.join(names)} from {table.name} where {where}"
-    for row in old.execute(query, {"run": run}).fetchall():
+def copy_table(old: Connection, new: Connection, table: str, where: str, run: str, into: str = "") -> None:
+    """Copy a run's rows to another store, or to a table there that has the same columns.
+
+    Records of the chain that are there already stay: runs share them.
+    """
+    names = tuple(column.name for column in old.columns(table))
+    insert = insertion(into or table, names, "keep" if table == "chain" else "refuse")
+    for row in old.execute(f"select {', '.join(names)} from {table} where {where}", {"run": run}).fetchall():
         new.execute(insert, tuple(row))
 
 
@@ -182,17 +181,7 @@ def _snapshots(conn: Connection, run: str) -> dict[str, list[str]]:
 def _copy_snapshots(old: Connection, home: Path, to: Path, run: str) -> None:
     """From repository to repository."""
     for name, commits in _snapshots(old, run).items():
-        source, target = home / "snapshots" / name, to / "snapshots" / name
+        source = Repository(home / "snapshots" / name)
         for commit in commits:
-            bring_commit(old, Repository(source), commit)
-        if not source.is_dir():
-            continue
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not target.exists():
-            shutil.copytree(source, target)
-            continue
-        lacking = Repository(target).lacking(commits)
-        fetched = ("git", "-C", str(target), "fetch", "--quiet", "--no-tags", str(source), *lacking)
-        done = subprocess.run(fetched, capture_output=True, text=True, check=False) if lacking else None
-        if done and done.returncode:
-            raise RunError(f"Snapshots of run {run!r} can't be copied: {done.stderr.strip()}")
+            bring_commit(old, source, commit)
+        Repository(to / "snapshots" / name).copy_from(source, commits)

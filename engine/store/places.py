@@ -111,10 +111,7 @@ def _copy_snapshots(conn: Connection, run: str, folder: Path, name: str) -> None
     rows = conn.execute("select repository, before, after from snapshots where run = ?", (run,)).fetchall()
     for old in {repository for repository, *_ in rows} - {name}:
         commits = {one for repository, *both in rows if repository == old for one in both if one}
-        source = Repository(folder / old)
-        there = commits - {*source.lacking([*commits])}
-        if there:
-            Repository(folder / name).add_packs([source.pack_of("\n".join(sorted(there)), "")])
+        Repository(folder / name).copy_from(Repository(folder / old), sorted(commits))
 
 
 def _move(conn: Connection, run: str, old: str, folder: str, planned: str) -> None:

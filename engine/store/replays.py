@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from interlock.engine.store import Store, reading, select, views
 from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.connection import Connection
+from interlock.engine.store.copies import copy_table
 from interlock.engine.store.runs import related
 
 
@@ -20,22 +21,22 @@ def seed(home: Path, store: Store, run: str, subtasks: list[str], script: Path) 
     with reading(home) as old, closing(store.connect()) as conn:
         assert old is not None
         with conn.transaction():
-            _copy(old, conn, "runs", "run = ?", run)
-            _copy(old, conn, "journal", "run = ? and state = 'done'", run)
+            copy_table(old, conn, "runs", "run = :run", run)
+            copy_table(old, conn, "journal", "run = :run and state = 'done'", run)
             for table, source in _RECORDED.items():
                 conn.execute(f"create table {table} as select * from {source} where false")
-                _copy(old, conn, source, "run = ?", run, into=table)
+                copy_table(old, conn, source, "run = :run", run, into=table)
             # The run's own first: of two records that follow one, its own counts.
-            _copy(old, conn, "chain", "run = ?", run)
+            copy_table(old, conn, "chain", "run = :run", run)
             for other in related(old, run):
-                _copy(old, conn, "chain", "run = ?", other)
+                copy_table(old, conn, "chain", "run = :run", other)
             (text,) = conn.execute("select options from runs where run = ?", (run,)).fetchone()
             options = {**json.loads(text), "record_to": None, "fake": str(script)}
             begun = "update runs set options = ?, status = 'open', step = 0 where run = ?"
             conn.execute(begun, (json.dumps(options), run))
             for subtask in subtasks:
-                _copy(old, conn, "runs", "run = ? and status in ('done', 'cancelled')", subtask)
-                _copy(old, conn, "checkpoints", "thread_id = ? and checkpoint_ns = ''", subtask)
+                copy_table(old, conn, "runs", "run = :run and status in ('done', 'cancelled')", subtask)
+                copy_table(old, conn, "checkpoints", "thread_id = :run and checkpoint_ns = ''", subtask)
             conn.execute("update runs set queue = null")  # no worker drives a replay
         files = conn.execute(
             "select file from chain where file is not null union select result_file from journal "
@@ -54,12 +55,6 @@ _RECORDED = {
     "recorded_effects": "effects",
 }
 """Tables of a replay's store → those that they are copied from, which the replay writes itself."""
-
-
-def _copy(old: Connection, new: Connection, table: str, where: str, run: str, into: str = "") -> None:
-    names = ", ".join(column.name for column in old.columns(table))
-    for row in old.execute(f"select {names} from {table} where {where}", (run,)):
-        new.execute(f"insert into {into or table} ({names}) values ({', '.join('?' * len(row))})", tuple(row))
 
 
 class RecordedReply(NamedTuple):

@@ -190,6 +190,12 @@ class Repository:
                 assert git.stdout is not None
                 git.stdout.read()
 
+    def copy_from(self, other: "Repository", commits: Sequence[str]) -> None:
+        """Take over those of the snapshots that the other repository has and this one lacks."""
+        gone = {*other.lacking(commits)} if (wanted := self.lacking(commits)) else set[str]()
+        if there := [commit for commit in wanted if commit not in gone]:
+            self.add_packs([other.pack_of("\n".join(there), "")])
+
     def borrow(self, objects: Path, tree: str) -> None:
         """Use the objects of another repository, of which `tree` stays there: packs leave it out."""
         self._make()
