@@ -16,7 +16,7 @@ from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.outcome import result_event
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.options import Outcome, Pending
-from interlock.engine.read import find_run, waiting_requests
+from interlock.engine.read import find_run
 from interlock.engine.store.runs import topmost
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.process.processes import SupervisedProcesses
@@ -31,21 +31,24 @@ _OUTPUT = 400
 
 
 @dataclass(frozen=True)
-class Notifications:
-    """Notifications of one drive; knows what was pending before it."""
+class Notice:
+    """What a person is told about a run, and where."""
 
     prepared: RunConfig
     home: Path
     """The state directory."""
-    before: Collection[str]
-    """Ids of the requests already pending."""
+    payload: Mapping[str, Any]
+    """A command's stdin, and a webhook's body."""
 
-    def of(self, outcome: Outcome) -> "Notice | None":
-        """The notice to send; None: nothing new is pending."""
-        new = [request for request in outcome.pending if request["id"] not in self.before]
+    @classmethod
+    def of(
+        cls, outcome: Outcome, prepared: RunConfig, home: Path, before: Collection[str]
+    ) -> "Notice | None":
+        """None: nothing waits that isn't among `before`, the ids of what waited before the drive."""
+        new = [request for request in outcome.pending if request["id"] not in before]
         if outcome.status != "waiting" or not new:
             return None
-        run = find_run(self.home, topmost(self.home, outcome.run))
+        run = find_run(home, topmost(home, outcome.run))
         payload = {
             "event": "waiting",
             "text": f"Interlock: run {run.run} waits for you: {visible(_summary(new))} ({visible(run.title)})",
@@ -56,22 +59,7 @@ class Notifications:
             "waiting": [_shown(request) for request in outcome.pending],
             "resume_command": f"interlock resume {run.run}",
         }
-        return Notice(self.prepared, self.home, self.prepared.redact.json(payload))
-
-
-def watched(prepared: RunConfig, home: Path, run: str) -> Notifications:
-    """Snapshot the pending requests before a run is driven."""
-    return Notifications(prepared, home, [request.id for request in waiting_requests(home, run)])
-
-
-@dataclass(frozen=True)
-class Notice:
-    """What a person is told about a run, and where."""
-
-    prepared: RunConfig
-    home: Path
-    payload: Mapping[str, Any]
-    """A command's stdin, and a webhook's body."""
+        return cls(prepared, home, prepared.redact.json(payload))
 
     @property
     def event(self) -> NotificationEvent | None:
@@ -165,9 +153,8 @@ def _shown(request: Pending) -> dict[str, Any]:
     return {**{key: request[key] for key in kept}, "preview": request["preview"][:_PREVIEW]}
 
 
-async def announced(outcome: Outcome, bus: EventBus, notifications: Notifications | None) -> Outcome:
+async def announced(outcome: Outcome, bus: EventBus, notice: Notice | None) -> Outcome:
     """Tell renderers and whoever wants a notification how the drive ended."""
-    notice = notifications.of(outcome) if notifications else None
     if notice and notice.event:
         bus(notice.event)
     if outcome.status in ("cancelled", "timeout"):

@@ -26,7 +26,7 @@ from interlock.engine.driver.drive import (
 )
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire
-from interlock.engine.driver.notify import announced, watched
+from interlock.engine.driver.notify import Notice, announced
 from interlock.engine.driver.of_run import (
     WORKER,
     check_prompt,
@@ -57,7 +57,7 @@ from interlock.engine.driver.prepare import (
 )
 from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.engine.read import ENDED, RunRow, find_run
+from interlock.engine.read import ENDED, RunRow, find_run, waiting_requests
 from interlock.engine.store import Store, diagnosed, first_input, keep_option
 from interlock.engine.store.approvals import record_decisions
 from interlock.engine.store.runs import NewRun, above, deepest, insert_run, new_run_id, topmost
@@ -291,8 +291,8 @@ async def _held(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, fi
     store, stop, rewire = door.store, door.stop, door.rewire or Rewire()
     bus = EventBus(door.renderers, redact=prepared.redact)
     lease = await _acquired(store, run, prepared.options.stale_after_s, stop)
-    wanted = prepared.settings.general.notify.wanted and door.rewire is None
-    notifications = watched(prepared, store.home, run) if wanted else None
+    is_told = prepared.settings.general.notify.wanted and door.rewire is None
+    before = [request.id for request in waiting_requests(store.home, run)] if is_told else ()
 
     async def driven(lease: Lease, first: _First) -> tuple[Outcome, set[str]]:
         try:
@@ -315,7 +315,8 @@ async def _held(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, fi
         except BusyError:  # whoever decided drives it
             break
         outcome, awaited = await driven(lease, _decisions)
-    return await announced(outcome, bus, notifications)
+    notice = Notice.of(outcome, prepared, store.home, before) if is_told else None
+    return await announced(outcome, bus, notice)
 
 
 async def _queued(door: _Door, chosen: Pipeline, prepared: RunConfig, run: str, first: _First) -> Outcome:
