@@ -5,8 +5,7 @@ A person's recorded answer applies only to an identical request; any other reque
 
 import json
 import os
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -15,18 +14,18 @@ from typing import Any
 from interlock.engine.driver import runner
 from interlock.engine.driver.of_run import restored
 from interlock.engine.driver.prepare import prepare
-from interlock.engine.driver.settling import settled
 from interlock.engine.driver.stop import stoppable
-from interlock.engine.options import Decision, Options, Outcome, Pending, Renderer
+from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow
-from interlock.engine.store import Store, read_options
+from interlock.engine.store import options_of
 from interlock.engine.store.copies import change_newest
 from interlock.engine.store.replays import answered_requests
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.engine.travel.replay import (
+    AsRecorded,
     Paths,
     Point,
-    answer_again,
+    gone_through,
     parting,
     points,
     prompts_after,
@@ -35,7 +34,6 @@ from interlock.engine.travel.replay import (
 )
 from interlock.engine.workflows import begun_with
 from interlock.graphs._langgraph import input_of
-from interlock.state.errors import UserError
 
 _SAME = ("kind", "preview", "questions")
 """What a person sees of a request besides the call."""
@@ -67,8 +65,7 @@ async def go_on_with(
 
 def _checked(home: Path, row: RunRow, model: str) -> Options:
     """The options to drive the fork with; `prepare` raises what is wrong with them."""
-    with closing(Store(home).connect()) as conn:
-        kept = {**read_options(conn, row.run), "fake": None, "record_to": None}
+    kept = {**options_of(home, row.run), "fake": None, "record_to": None}
     options = Options(home=home, model=model, env=dict(os.environ))
     restored_options = restored(options, kept, row.workspace)
     prepare(restored_options, begun_with(row.run, row.workflow, restored_options)[0].needs_model)
@@ -88,36 +85,19 @@ def _with_model(home: Path, fork: str, model: str) -> None:
 async def _driven(
     home: Path, run: str, fork: Forked, options: Options, renderers: Sequence[Renderer]
 ) -> Outcome:
-    """Drive to the end, with the recorded further prompts, or until a request comes up that has no recorded answer."""
-
     async def resume(run: str, decisions: Sequence[Decision], prompt: str | None = None) -> Outcome:
         with stoppable() as stop:
             return await runner.go_on(run, decisions, prompt, options, renderers, stop, follow=False)
 
-    people = _AsRecorded(home, run)
-    outcome = await settled(home, await resume(fork.run, ()), people, resume)
-    for prompt in prompts_after(home, run, fork.step):
-        if outcome.status != "done":
-            break
-        outcome = await settled(home, await resume(fork.run, (), prompt), people, resume)
-    return outcome
-
-
-class _AsRecorded:
-    """Answers as people did, each answer once (`Asker`)."""
-
-    def __init__(self, home: Path, run: str) -> None:
-        self._answers: dict[str, list[dict[str, Any]]] = {}
-        for _, request, answer in answered_requests(home, run):
-            call = request["call"]
-            self._answers.setdefault(_name(request, call["name"], call["args"]), []).append({**answer})
-
-    async def decide(self, _outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
-        found = ((r, self._answers.get(_name(r, r["tool_name"], r["args"]))) for r in requests)
-        return [answer_again(request["id"], answers.pop(0)) for request, answers in found if answers]
-
-    def refused(self, error: UserError) -> None:
-        raise error
+    answers: dict[str, list[Mapping[str, Any]]] = {}
+    for _, request, answer in answered_requests(home, run):
+        call = request["call"]
+        answers.setdefault(_name(request, call["name"], call["args"]), []).append(answer)
+    people = AsRecorded(answers, lambda request: _name(request, request["tool_name"], request["args"]))
+    prompts = prompts_after(home, run, fork.step)
+    return await gone_through(
+        home, fork.run, people, resume, prompts, lambda outcome: outcome.status == "done"
+    )
 
 
 def _name(request: Any, tool: str, args: dict[str, Any]) -> str:

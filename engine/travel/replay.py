@@ -9,7 +9,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -19,8 +19,9 @@ from typing import Any, NamedTuple, cast
 
 from interlock.engine.driver import runner
 from interlock.engine.driver.compose import DriveServices
+from interlock.engine.driver.settling import Asker, settled
 from interlock.engine.driver.stop import stoppable
-from interlock.engine.options import Decision, Options, Outcome
+from interlock.engine.options import Decision, Options, Outcome, Pending
 from interlock.engine.read import RunRow, find_run, path, steps
 from interlock.engine.store import Store, reading
 from interlock.engine.store.chain import SqlChain
@@ -246,22 +247,53 @@ async def _driven(home: Path, store: Store, row: RunRow, script: Path, swap: Swa
     def workflow(own: Pipeline) -> Pipeline:
         return swap.workflow(seen.workflow(own)) if swap else seen.workflow(own)
 
-    rewire = runner.Rewire(services, workflow)
-    decisions: list[Decision] = []
-    prompts = list(prompts_after(home, row.run))
-    prompt: str | None = None
-    while True:
+    async def resume(run: str, decisions: Sequence[Decision], prompt: str | None = None) -> Outcome:
+        rewire = runner.Rewire(services, workflow)
         with stoppable() as stop:
-            outcome = await runner.go_on(row.run, decisions, prompt, options, (), stop, rewire)
-        decisions, prompt = [], None
-        if outcome.status == "waiting":
-            decisions = _answers(home, row.run, outcome)
-            if not decisions:
-                return outcome
-        elif prompts and (outcome.error or {}).get("type") != "script":
-            prompt = prompts.pop(0)
-        else:
-            return outcome
+            return await runner.go_on(run, decisions, prompt, options, (), stop, rewire)
+
+    def goes_on(outcome: Outcome) -> bool:
+        return outcome.status != "waiting" and (outcome.error or {}).get("type") != "script"
+
+    answers = {name: [answer] for name, _, answer in answered_requests(home, row.run)}
+    people, prompts = AsRecorded(answers, lambda request: request["id"]), prompts_after(home, row.run)
+    return await gone_through(store.home, row.run, people, resume, prompts, goes_on)
+
+
+async def gone_through(
+    home: Path,
+    run: str,
+    people: Asker,
+    resume: Callable[..., Awaitable[Outcome]],
+    prompts: Iterable[str],
+    goes_on: Callable[[Outcome], bool],
+) -> Outcome:
+    """Drive a run to the end, with recorded further prompts, or until a request comes up that has no answer.
+
+    `resume`: takes the run, decisions and perhaps a prompt. `goes_on`: whether the next prompt is sent after this.
+    """
+    outcome = await settled(home, await resume(run, ()), people, resume)
+    for prompt in prompts:
+        if not goes_on(outcome):
+            break
+        outcome = await settled(home, await resume(run, (), prompt), people, resume)
+    return outcome
+
+
+@dataclass(frozen=True)
+class AsRecorded:
+    """Answers as people did, each answer once (`Asker`)."""
+
+    answers: Mapping[str, list[Mapping[str, Any]]]
+    name: Callable[[Pending], str]
+    """A request's key in `answers`."""
+
+    async def decide(self, _outcome: Outcome, requests: Sequence[Pending]) -> list[Decision]:
+        found = ((request["id"], self.answers.get(self.name(request))) for request in requests)
+        return [answer_again(name, answers.pop(0)) for name, answers in found if answers]
+
+    def refused(self, error: UserError) -> None:
+        raise error
 
 
 def _origins(home: Path, row: RunRow) -> Iterator[str]:
@@ -270,12 +302,6 @@ def _origins(home: Path, row: RunRow) -> Iterator[str]:
     while parent:
         yield parent
         parent = parent_of(home, parent)
-
-
-def _answers(home: Path, run: str, outcome: Outcome) -> list[Decision]:
-    answers = {name: answer for name, _, answer in answered_requests(home, run)}
-    names = (request["id"] for request in outcome.pending)
-    return [answer_again(name, answers[name]) for name in names if name in answers]
 
 
 def answer_again(request: str, answer: Mapping[str, Any]) -> Decision:
