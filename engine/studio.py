@@ -11,9 +11,8 @@ with `INTERLOCK_HOME=STUDIO_HOME interlock resume RUN`.
 """
 
 import os
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +21,7 @@ from langgraph.config import get_stream_writer
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
+from interlock.engine.client.threads import Waiting, decision_of
 from interlock.engine.driver.drive import Drive, context_of, first_state, pending
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import acquire
@@ -30,23 +30,16 @@ from interlock.engine.driver.prepare import RunConfig, prepare, with_input
 from interlock.engine.driver.stop import Stop
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow, exact_run
-from interlock.engine.store import Store, read_options, state_home
+from interlock.engine.store import Store, options_of, state_home
 from interlock.engine.store.approvals import decide
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.engine.workflows import Source
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._pipeline import Compiled, Pipeline
-from interlock.state.calls import Answer, Choice
+from interlock.state.calls import Answer
+from interlock.state.clock import unix_time
 from interlock.state.deps import Deps
-from interlock.state.errors import UserError
 from interlock.state.events import Event
-
-_WORDS: Mapping[str, Choice] = {
-    "approve": "proceed_once",
-    "yes": "proceed_once",
-    "reject": "reject",
-    "no": "reject",
-}
 
 
 class StudioGraph(CompiledStateGraph[Any, Deps, Any, Any]):
@@ -119,8 +112,7 @@ def _options(store: Store, begun: RunRow | None, workflow: Pipeline, input: Any)
     options = Options(home=store.home, env=dict(os.environ))
     if begun is None:
         return with_input(replace(options, workspace=Path.cwd()), workflow.validated(input))
-    with closing(store.connect()) as conn:
-        return restored(options, read_options(conn, begun.run), begun.workspace)
+    return restored(options, options_of(store.home, begun.run), begun.workspace)
 
 
 def _with_emit(deps: Deps) -> Deps:
@@ -144,13 +136,11 @@ def _answer(drive: Drive, key: str, reply: Any) -> None:
     request = approvals.get(key)
     if reply is None or request is None or approvals.answer(key) is not None:
         return
-    asked = request.kind == "question"
-    fields: dict[str, Any] = dict(reply) if isinstance(reply, Mapping) else {"text": str(reply)}  # pyright: ignore[reportUnknownArgumentType]
-    word = str(fields.get("choice") or _WORDS.get(fields.get("text", ""), "proceed_once" if asked else ""))
-    if word not in request.choices:
-        raise UserError(f"Request {key!r} takes {', '.join(request.choices)}; got {reply!r}.")
-    answer = Answer.model_validate({**fields, "choice": word, "by": "studio", "at": time.time()})
-    decide(drive.conn, drive.lease.run, approvals.ask(request), answer)
+    name = approvals.ask(request)
+    made = decision_of(Waiting(name, key, request), reply)
+    given = {part: getattr(made, part) for part in ("choice", "feedback", "args", "text")}
+    answer = Answer.model_validate({**given, "by": "studio", "at": unix_time()})
+    decide(drive.conn, drive.lease.run, name, answer)
 
 
 globals().update({name.replace("-", "_"): graph(name) for name in PIPELINES})

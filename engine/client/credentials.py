@@ -1,6 +1,5 @@
 """credentials: the keys and servers of every provider: where each comes from, whether it works, changed and removed."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,12 +95,8 @@ def _source(name: str, options: Options, found: DotEnv) -> str:
     if options.env.get(name):
         return f"{name} in the environment"
     own = _file(options)
-    holds = next((file for file in found.files if file != own and name in _names_in(file)), own)
+    holds = next((file for file in found.files if file != own and name in dotenv_values(file)), own)
     return f"{name} in {'~/.gemini/.env' if holds == own else holds}"
-
-
-def _names_in(file: Path) -> Mapping[str, str]:
-    return {name: value or "" for name, value in dotenv_values(file).items()}
 
 
 def _variables(provider: str) -> tuple[tuple[str, ...], str]:

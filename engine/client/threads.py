@@ -177,7 +177,7 @@ _WORDS = {"approve": "proceed_once", "yes": "proceed_once", "reject": "reject", 
 def _decided(asked: Sequence[Waiting], answer: Any) -> list[Decision]:
     first = asked[0].request
     if not first.key.startswith("interrupt:"):
-        return [_own(asked[0], answer)]
+        return [decision_of(asked[0], answer)]
     if first.kind == "question":
         return [Decision(asked[0].id, "proceed_once", text=answer_text(first, answer))]
     if first.kind == "approval" and len(first.choices) == 1 and not first.parameters:
@@ -186,7 +186,7 @@ def _decided(asked: Sequence[Waiting], answer: Any) -> list[Decision]:
     return [Decision(one.id, **fields) for one, fields in zip(asked, made, strict=True)]
 
 
-def _own(asked: Waiting, answer: Any) -> Decision:
+def decision_of(asked: Waiting, answer: Any) -> Decision:
     """A decision on a request of Interlock's own workflows: the fields of `Decision`, a word, or the answer's text."""
     request = asked.request
     fields: dict[str, Any] = {**answer} if isinstance(answer, Mapping) else {"text": str(answer)}

@@ -103,6 +103,7 @@ class Views:
     waits = later(lambda: read.waits)
     checkpoints = later(lambda: of_states.root_checkpoints)
     state = later(lambda: of_states.state_at)
+    current_state = later(lambda: of_states.current_state)
     state_within = later(lambda: of_states.state_within)
     calls = later(lambda: of_calls.calls)
     results = later(lambda: of_calls.results)
@@ -142,13 +143,6 @@ class Views:
     def damage(self, run: str) -> list[str]:
         """A line for each record that was lost or changed."""
         return list(losses.damage(self.home, run))
-
-    def current_state(self, run: str) -> dict[str, Any]:
-        """The newest state; empty for a run that was killed before its first checkpoint."""
-        try:
-            return self.state(run)
-        except UserError:
-            return {}
 
     def messages(self, run: str, state: dict[str, Any], key: str = "head") -> "list[Message]":
         """The messages up to the record that a state names."""

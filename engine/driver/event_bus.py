@@ -131,8 +131,6 @@ class EventBus:
             for outlet in self._outlets:
                 outlet.put(shown)
 
-    emit = __call__
-
     def cancel_running(self) -> None:
         """Report each call under way as cancelled: the run was stopped."""
         for call in [*self._running.values()]:

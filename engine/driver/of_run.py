@@ -6,7 +6,6 @@ workspace it counts only if that is trusted. A run on a git repository has no fi
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, cast
 from interlock.engine.driver.prepare import RunConfig, prepare
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow
-from interlock.engine.store import Store, kept_repository, read_options
+from interlock.engine.store import Store, options_of
 from interlock.engine.store.places import move_task
 from interlock.engine.workflows import MisdeclaredError, begun_with, executed, installed, line_of
 from interlock.graphs._additions import COMPRESS, PLACES, Processor, with_processors
@@ -30,7 +29,7 @@ from interlock.state.settings import Settings
 
 def workflow_of(row: RunRow, options: Options) -> tuple[Pipeline, RunConfig]:
     """The workflow of a run, and what a drive of it needs. Raises `InterlockError`."""
-    kept = restored(options, _kept(Store(options.home), row.run), row.workspace)
+    kept = restored(options, options_of(options.home, row.run), row.workspace)
     if options.workspace is None and not kept.repository and not Path(row.workspace).is_dir():
         raise UserError(
             f"No directory {row.workspace!r}, in which run {row.run!r} works. If it was moved, say where it is: "
@@ -49,11 +48,6 @@ def move_if_gone(store: Store, row: RunRow, prepared: RunConfig) -> None:
         return
     move_task(store.home, row.run, folder)
     prepared.warnings.append(f"Run {row.run!r} works in {folder!r} from now on: {row.workspace!r} is gone.")
-
-
-def _kept(store: Store, run: str) -> dict[str, Any]:
-    with closing(store.connect()) as conn:
-        return read_options(conn, run)
 
 
 def with_own_nodes(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
@@ -282,9 +276,7 @@ def check_prompt(store: Store, row: RunRow, prompt: str | None, options: Options
         raise UserError("--detach: a worker takes no prompt. Without it, this process sends the prompt.")
     if not row.queue:
         return
-    with closing(store.connect()) as conn:
-        found = kept_repository(conn, row.run)
-    if found:
+    if found := options_of(store.home, row.run).get("repository"):
         again = Repository(
             found["url"], f"interlock/{row.run}" if found["deliver"] == "branch" else found["ref"]
         )

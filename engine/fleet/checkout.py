@@ -14,7 +14,7 @@ from pathlib import Path
 
 from interlock.engine.fleet.mirrors import Mirror
 from interlock.engine.read import RunRow
-from interlock.engine.store import Store, kept_repository, read_options, reading
+from interlock.engine.store import Store, kept_repository, options_of, reading
 from interlock.engine.store.blobs import bring_commit, keep_commit
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.places import Place, change_files, move, newest_snapshot, place_of
@@ -164,9 +164,7 @@ def repository_of(home: Path, run: str) -> dict[str, str]:
 
 def folder_options(home: Path, run: str) -> str:
     """A run's options, as its row holds them, for a run in a folder."""
-    with reading(home) as conn:
-        assert conn is not None
-        return json.dumps({**read_options(conn, run), "repository": None})
+    return json.dumps({**options_of(home, run), "repository": None})
 
 
 def is_elsewhere(home: Path, run: RunRow) -> bool:

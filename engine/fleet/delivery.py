@@ -19,7 +19,7 @@ from interlock.engine.fleet.checkout import Checkout, fleet_settings, workspaces
 from interlock.engine.fleet.mirrors import Mirror, git
 from interlock.engine.options import Options, Outcome
 from interlock.engine.read import RunRow, find_run
-from interlock.engine.store import Store, read_options, reading
+from interlock.engine.store import Store, options_of, reading
 from interlock.engine.store.blobs import brought, put_blob
 from interlock.engine.store.places import first_snapshot, is_begun, newest_snapshot, set_repository
 from interlock.engine.store.queue import give_up
@@ -89,7 +89,7 @@ def _begin_push(
         assert conn is not None
         if is_begun(conn, name):
             return
-        kept = restored(options, read_options(conn, run), str(files.folder))
+    kept = restored(options, options_of(home, run), str(files.folder))
     what = {**files.options, "deliver": "none", "pushes": run, "first": ends[0], "last": ends[1]}
     begun = replace(kept, queue=row.queue or "", repository=what, placed=None)
     call = {"name": TOOL.name, "args": {"command": command(what), "description": f"deliver run {run}"}}

@@ -110,7 +110,8 @@ def calls(home: Path, run: str) -> list[Call]:
     decided = _decisions(home, run)
     arguments = {(r["message"], r["idx"], r["attempt"]): _args(home, r) for r in rows}
     last = {(r["message"], r["idx"]): r["attempt"] for r in sorted(rows, key=lambda r: r["attempt"])}
-    drive = views.drive(home, run) if any(r["state"] == "intent" for r in rows) and _runs(home, run) else None
+    is_open = any(r["state"] == "intent" for r in rows)
+    drive = views.drive(home, run) if is_open and find_run(home, run).status == "running" else None
     made: list[Call] = []
     for row in rows:
         place = (row["message"], row["idx"])
@@ -120,10 +121,6 @@ def calls(home: Path, run: str) -> list[Call]:
         found = [d for d in found if d["attempt"] <= row["attempt"]]
         made.append(_call(home, row, found, row["state"] == "intent" and row["epoch"] == drive))
     return made
-
-
-def _runs(home: Path, run: str) -> bool:
-    return find_run(home, run).status == "running"
 
 
 def decisions_on(home: Path, run: str, message: str, index: int) -> list[dict[str, Any]]:

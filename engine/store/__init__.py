@@ -310,6 +310,13 @@ def read_options(conn: Connection, run: str) -> dict[str, Any]:
     return json.loads(row[0])
 
 
+def options_of(home: Path, run: str) -> dict[str, Any]:
+    """`read_options` of a store that is there. Raises `StoreError` in one line."""
+    with reading(home) as conn:
+        assert conn is not None
+        return read_options(conn, run)
+
+
 def kept_repository(conn: Connection, run: str) -> dict[str, str]:
     """What a run's options say of its git repository; empty: it works in a folder."""
     return read_options(conn, run).get("repository") or {}

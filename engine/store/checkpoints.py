@@ -78,6 +78,14 @@ def state_at(home: Path, run: str, step: int | None = None) -> dict[str, Any]:
     return {key: value for key, value in values.items() if not is_internal(key)}
 
 
+def current_state(home: Path, run: str) -> dict[str, Any]:
+    """The newest state; empty for a run that was killed before its first checkpoint."""
+    try:
+        return state_at(home, run)
+    except UserError:
+        return {}
+
+
 def state_within(home: Path, run: str) -> dict[str, Any]:
     """The newest state of a tool batch in progress or waiting; empty if there is none."""
     rows = select(

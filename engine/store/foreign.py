@@ -77,8 +77,9 @@ class ForeignSaver(Saver):
         given = dict(writes)
         with self._one:
             thread = str(config["configurable"]["thread_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
-            for item in filter(_is_interrupt, given.get("__interrupt__", ())):
-                self.ask(thread, item, self.steps.node_of(task_id))
+            for item in given.get("__interrupt__", ()):
+                if isinstance(item, Interrupt):
+                    self.ask(thread, item, self.steps.node_of(task_id))
             super().put_writes(config, writes, task_id, task_path)
             self._commit()
 
@@ -148,10 +149,6 @@ class ForeignSaver(Saver):
                     "messages, or pydantic models, dataclasses and enums that the state's types or the graph's "
                     "file name."
                 )
-
-
-def _is_interrupt(item: Any) -> bool:
-    return isinstance(item, Interrupt)
 
 
 def saver_for(

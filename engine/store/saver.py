@@ -332,11 +332,10 @@ _NAMESPACE = "thread_id = ? and checkpoint_ns = ?"
 
 
 def typed(row: tuple[str, bytes]) -> Any:
-    """A row's values, with the contents of objects in their place: their classes may not be imported here."""
+    """The value of a checkpoint's or a write's row (type, bytes), with the contents of objects in their place: their
+    classes may not be imported here.
+    """
     return checkpoint_of(*row) if row[0].startswith("msgpack") else Serde().loads_typed(row)
-
-
-"""Reads a checkpoint's or a write's value: its type, and its bytes."""
 
 
 def _config(thread: str, ns: str, name: str) -> RunnableConfig:

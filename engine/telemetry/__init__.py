@@ -24,7 +24,7 @@ from interlock.engine.telemetry.spans import (
     Span,
     Spans,
     of_event,
-    of_spans,
+    of_span,
     waiting,
 )
 from interlock.state import events as ev
@@ -187,7 +187,8 @@ class Telemetry:
         ]
         spans += more
         self._sent |= {span.id for span in spans}
-        figures = [*self._figures, *of_spans(spans, self._drive.began)]
+        of_these = (figure for span in spans for figure in of_span(span, self._drive.began))
+        figures = [*self._figures, *of_these]
         logs, self._logs, self._figures, self._last = self._logs, [], [], time.monotonic()
 
         def done() -> None:

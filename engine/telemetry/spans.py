@@ -6,7 +6,7 @@ A span's id follows from its row, so a row that is sent twice is one span.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -276,7 +276,3 @@ def of_event(event: ev.Event) -> Iterator[Figure]:
 def waiting(number: int) -> Figure:
     text = "Requests that wait for a person, over all runs"
     return Figure("interlock.decisions.waiting", "gauge", number, "{request}", text, {})
-
-
-def of_spans(spans: Sequence[Span], drive_began: float) -> list[Figure]:
-    return [figure for span in spans for figure in of_span(span, drive_began)]

@@ -139,9 +139,7 @@ class RunFiles:
                 f"{_named(sorted(changed))} changed since, by somebody else or by a later call, so nothing was undone. "
                 f"See what this run did: interlock diff {self.run.run} --files"
             )
-        then = {
-            path: kept for path in now.files.keys() | done.first.keys() if (kept := done.at_first(path, now))
-        }
+        then = {path: kept for path, kept in {**now.files, **done.first}.items() if kept}
         folders = {path: mode for path, mode in now.folders.items() if path not in done.folders_made}
         folders = dict(sorted({**folders, **_folders_of(then, now), **done.folders_gone}.items()))
         work = between(now, Contents(then, folders), Path(self.run.workspace), self.folder)
@@ -175,9 +173,6 @@ class Touched:
 
     def can_go_back(self, path: str, now: Kept | None) -> bool:
         return now == self.first[path] or (now == self.last[path] and path not in self.mixed)
-
-    def at_first(self, path: str, now: Contents) -> Kept | None:
-        return self.first[path] if path in self.first else now.files.get(path)
 
 
 def _folders_of(files: Iterable[str], now: Contents) -> dict[str, int]:

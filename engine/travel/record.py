@@ -9,14 +9,14 @@ from interlock.engine.fleet.checkout import at_hand
 from interlock.engine.read import RunRow, models, path, steps, waiting_requests
 from interlock.engine.read.calls import agents, answered, calls, reasons
 from interlock.engine.store.chain import messages_at
-from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.checkpoints import current_state
 from interlock.engine.store.places import undone
 from interlock.engine.store.snapshots import snapshots
 from interlock.engine.travel.files import diff_of, settings_of
 from interlock.services.models.facts import ModelFacts
 from interlock.services.secrets.environment import secret_variables
 from interlock.services.secrets.redaction import Redactor
-from interlock.state.errors import InterlockError, UserError
+from interlock.state.errors import InterlockError
 from interlock.state.messages import Usage
 from interlock.state.text import json_text
 
@@ -51,18 +51,12 @@ def record_of(home: Path, run: RunRow) -> dict[str, Any]:
 
 def _state(home: Path, run: str) -> dict[str, Any]:
     """The newest state of a graph without a conversation, without secrets; empty for others: their messages say it."""
-    try:
-        values = state_at(home, run)
-    except UserError:  # killed before its first checkpoint
-        return {}
+    values = current_state(home, run)
     return {} if "head" in values else json.loads(Redactor(secret_variables(os.environ))(json_text(values)))
 
 
 def _messages(home: Path, run: str) -> list[dict[str, Any]]:
-    try:
-        head = str(state_at(home, run).get("head") or "")
-    except UserError:  # killed before its first checkpoint
-        return []
+    head = str(current_state(home, run).get("head") or "")
     return [m.model_dump(mode="json", exclude_defaults=True) for m in messages_at(home, run, head)]
 
 

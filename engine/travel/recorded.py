@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -15,7 +14,7 @@ from pydantic import JsonValue
 from interlock.engine.driver.compose import DriveServices
 from interlock.engine.driver.delegation import RunAgents
 from interlock.engine.read import RunRow, steps
-from interlock.engine.store import Store, read_options
+from interlock.engine.store import options_of, read_options
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.journal import RecordedEffects, SqlJournal
@@ -259,9 +258,7 @@ class Seen:
     def __init__(self, home: Path, row: RunRow, states: Mapping[int, Mapping[str, Any]]) -> None:
         """`states`: by root step."""
         self._row = row
-        with closing(Store(home).connect()) as conn:
-            options = read_options(conn, row.run)
-        self._alike = options.get("context_prompts") in (None, digest("context"))
+        self._alike = options_of(home, row.run).get("context_prompts") in (None, digest("context"))
         self._written: dict[str, list[_Written]] = {}
         later: dict[int, set[str]] = {}
         taken = [step for step in steps(home, row.run) if step.depth == 0]

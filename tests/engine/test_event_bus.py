@@ -39,7 +39,7 @@ class Gate:
         self.seen.append(event)
 
     def stand_still_on(self, bus: EventBus) -> None:
-        bus.emit(ev.NodeStart(workflow="w", node="first", checkpoint_id=""))
+        bus(ev.NodeStart(workflow="w", node="first", checkpoint_id=""))
         assert self.entered.wait(HANG_S)
 
 
@@ -49,7 +49,7 @@ def test_every_renderer_gets_all_events_in_order() -> None:
     events: list[ev.Event] = [*(delta(str(n)) for n in range(2000)), use("a"), ev.Result(status="done")]
     bus = EventBus([one.append, two.append])
     for event in events:
-        bus.emit(event)
+        bus(event)
     assert asyncio.run(bus.close())
     assert one == two == events
     assert bus.failures == []
@@ -68,7 +68,7 @@ def test_what_waited_together_is_flushed_once_after_its_last_event() -> None:
     bus = EventBus([gate])
     gate.stand_still_on(bus)
     for n in range(100):
-        bus.emit(use(str(n)))
+        bus(use(str(n)))
     gate.open.set()
     assert asyncio.run(bus.close())
     assert gate.flushed == [101]
@@ -78,7 +78,7 @@ def test_a_piece_of_text_after_a_silence_is_shown_at_once(monkeypatch: pytest.Mo
     monkeypatch.setattr(event_bus, "_TOGETHER_S", 10 * HANG_S)
     gate = Gate()
     bus = EventBus([gate])
-    bus.emit(delta("first"))
+    bus(delta("first"))
     assert gate.entered.wait(HANG_S)
     gate.open.set()
     assert asyncio.run(bus.close())
@@ -89,8 +89,8 @@ def test_a_renderer_that_stands_still_neither_blocks_emit_nor_the_others() -> No
     bus = EventBus([gate, seen.append])
     gate.stand_still_on(bus)
     for n in range(100):
-        bus.emit(use(str(n)))
-    bus.emit(ev.Result(status="done"))
+        bus(use(str(n)))
+    bus(ev.Result(status="done"))
     assert asyncio.run(bus.close(0.2)) is False
     assert seen[-1] == ev.Result(status="done")
     assert len(seen) == 102
@@ -114,9 +114,9 @@ def test_a_full_queue_drops_pieces_first_and_says_so(piece: ev.Event) -> None:
     tools = [use(str(n)) for n in range(20)]
     for tool in tools:
         for _ in range(10):
-            bus.emit(piece)
-        bus.emit(tool)
-    bus.emit(ev.Result(status="done"))
+            bus(piece)
+        bus(tool)
+    bus(ev.Result(status="done"))
     gate.open.set()
     assert asyncio.run(bus.close())
     assert [event for event in gate.seen if isinstance(event, ev.ToolUse)] == tools
@@ -134,9 +134,9 @@ def test_a_whole_message_is_kept_where_its_pieces_are_dropped() -> None:
     bus = EventBus([gate], limit=10_000)
     gate.stand_still_on(bus)
     for _ in range(100):
-        bus.emit(delta("x" * 100))
+        bus(delta("x" * 100))
     whole = ev.MessageEvent(role="assistant", content="y" * 3000)
-    bus.emit(whole)
+    bus(whole)
     gate.open.set()
     assert asyncio.run(bus.close())
     assert whole in gate.seen
@@ -147,8 +147,8 @@ def test_what_waits_for_a_stuck_renderer_is_bounded_and_the_result_comes_through
     bus = EventBus([gate], limit=100_000)
     gate.stand_still_on(bus)
     for n in range(5000):
-        bus.emit(use(str(n)))
-    bus.emit(ev.Result(status="waiting"))
+        bus(use(str(n)))
+    bus(ev.Result(status="waiting"))
     gate.open.set()
     assert asyncio.run(bus.close())
     assert len(gate.seen) < 250
@@ -165,7 +165,7 @@ def test_an_emit_to_a_stuck_renderer_costs_the_same_however_much_waits(event: ev
 
     def emit() -> None:
         for _ in range(100):
-            bus.emit(event)
+            bus(event)
 
     emit()
     few = lines_run(emit)
@@ -186,9 +186,9 @@ def test_a_renderer_that_raises_is_detached_after_one_warning_to_the_others() ->
 
     bus = EventBus([broken, seen.append])
     for n in range(50):
-        bus.emit(use(str(n)))
+        bus(use(str(n)))
     until(lambda: bus.failures)
-    bus.emit(ev.Result(status="done"))
+    bus(ev.Result(status="done"))
     assert asyncio.run(bus.close())
     assert len(calls) == 1
     warnings = [event for event in seen if isinstance(event, ev.ErrorEvent)]
@@ -206,7 +206,7 @@ def test_the_result_is_the_last_event_also_when_a_renderer_fails_on_it() -> None
         raise ValueError
 
     bus = EventBus([broken, seen.append])
-    bus.emit(ev.Result(status="done"))
+    bus(ev.Result(status="done"))
     until(lambda: bus.failures)
     assert asyncio.run(bus.close())
     assert seen == [ev.Result(status="done")]
@@ -225,11 +225,11 @@ def test_nothing_is_kept_for_a_detached_renderer() -> None:
         raise ValueError
 
     bus = EventBus([broken])
-    bus.emit(use("first"))
+    bus(use("first"))
     until(lambda: bus.failures)
     event = use("later")
     kept = weakref.ref(event)
-    bus.emit(event)
+    bus(event)
     del event
     assert kept() is None
 
@@ -241,8 +241,8 @@ def test_a_closed_pipe_detaches_silently() -> None:
         raise BrokenPipeError
 
     bus = EventBus([head, seen.append])
-    bus.emit(use("a"))
-    bus.emit(ev.Result(status="done"))
+    bus(use("a"))
+    bus(ev.Result(status="done"))
     assert asyncio.run(bus.close())
     assert seen == [use("a"), ev.Result(status="done")]
     assert bus.failures == []
@@ -252,7 +252,7 @@ def test_events_after_close_are_ignored() -> None:
     seen: list[ev.Event] = []
     bus = EventBus([seen.append])
     assert asyncio.run(bus.close())
-    bus.emit(use("late"))
+    bus(use("late"))
     assert seen == []
 
 
@@ -265,9 +265,9 @@ def show(event):
 async def main():
     bus = EventBus([show])
     for n in range(int(sys.argv[1])):
-        bus.emit(MessageEvent(role="assistant", content="x" * 1000, delta=True))
-        bus.emit(ToolUse(tool_name=str(n), tool_id="", parameters={}))
-    bus.emit(Result(status="done"))
+        bus(MessageEvent(role="assistant", content="x" * 1000, delta=True))
+        bus(ToolUse(tool_name=str(n), tool_id="", parameters={}))
+    bus(Result(status="done"))
     print("emitted", file=sys.stderr, flush=True)
     return await bus.close(float(sys.argv[2]))
 drained = asyncio.run(main())
@@ -307,6 +307,6 @@ def test_closing_waits_for_a_slow_renderer_as_long_as_it_gets_on(monkeypatch: py
     monkeypatch.setattr(event_bus, "time", SimpleNamespace(monotonic=lambda: 1 + len(seen)))
     bus = EventBus([slow])
     for n in range(15):
-        bus.emit(use(str(n)))
+        bus(use(str(n)))
     assert asyncio.run(bus.close(8))
     assert len(seen) == 15
