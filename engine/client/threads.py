@@ -40,9 +40,9 @@ def _bare(options: Options) -> Options:
 @contextmanager
 def opened(options: Options, run: str) -> Generator[Opened]:
     """Open a run's graph, in the thread that uses it. Raises `InterlockError`."""
+    from interlock.engine.driver.drive import saver_for
     from interlock.engine.driver.of_run import with_own_nodes, workflow_of
     from interlock.engine.store.approvals import SqlApprovals
-    from interlock.engine.store.foreign import saver_for
     from interlock.graphs.foreign import Foreign
 
     store = Store(options.home)

@@ -15,7 +15,6 @@ from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
-from interlock.engine.store.blobs import bring_output, bring_plans, keep_output
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.hook_calls import HookLog
@@ -133,9 +132,8 @@ class DriveConnections:
 def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections) -> DriveServices:
     """Wire the services of one drive; nothing is connected or started yet."""
     conn, epoch, emit = connections.conn, connections.epoch, connections.emit
-    _files_of_run(prepared, info, store, conn)
+    outputs, index = _files_of_run(prepared, info, store, conn), OnFirstUse(partial(_index, prepared, store))
     transcript, journal = _record(prepared, info, store, connections)
-    outputs, index = _outputs(prepared, store), OnFirstUse(partial(_index, prepared, store))
     processes, commands = of_run = _processes(prepared, outputs)
     servers = _servers(prepared, partial(open_servers, prepared, outputs, emit, journal.keep_reply))
     policy = _policy(prepared, commands if prepared.options.repository else processes, servers)
@@ -172,15 +170,17 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     return DriveServices(deps, transcript, journal, lazy, commands, servers, index)
 
 
-def _files_of_run(prepared: RunConfig, info: RunInfo, store: Store, conn: Connection) -> None:
-    """What the run itself wrote, perhaps on another host, is there for its tools."""
+def _files_of_run(prepared: RunConfig, info: RunInfo, store: Store, conn: Connection) -> OutputFiles:
+    """What the run itself wrote, perhaps on another host, is there for its tools; returns where they write more."""
+    outputs = OutputFiles(store.home, prepared.redact)
     prepared.workspace.plans = store.plans / info.run
-    prepared.workspace.bring = partial(bring_output, store)
-    bring_plans(conn, store.home, info.run)
+    if store.blobs:
+        from interlock.engine.store.blobs import bring_output, bring_plans, keep_output
 
-
-def _outputs(prepared: RunConfig, store: Store) -> OutputFiles:
-    return OutputFiles(store.home, prepared.redact, partial(keep_output, store))
+        prepared.workspace.bring = partial(bring_output, store)
+        bring_plans(conn, store.home, info.run)
+        outputs = replace(outputs, keep=partial(keep_output, store))
+    return outputs
 
 
 def _record(

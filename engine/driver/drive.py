@@ -5,6 +5,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, cast
 
 from langgraph.errors import GraphDrained
@@ -18,7 +19,8 @@ from interlock.engine.driver.stop import Stop, may_block, overdue
 from interlock.engine.read import RunRow
 from interlock.engine.store import Store, diagnosed
 from interlock.engine.store.approvals import ready_answers, supersede
-from interlock.engine.store.foreign import ForeignSaver, given_answers, paused_at, saver_for
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.foreign import ForeignSaver, Memory, given_answers, paused_at
 from interlock.engine.store.model_calls import usage_of, usage_stats
 from interlock.engine.store.runs import fence, how_it_ended, lost
 from interlock.engine.store.saver import Saver, raise_id_clock
@@ -33,6 +35,7 @@ from interlock.state.charts import ApprovalModeChart, mode_of, step
 from interlock.state.deps import RunInfo
 from interlock.state.errors import InputError, InterlockError, RunError, UserError
 from interlock.state.events import ErrorEvent
+from interlock.state.journal import Approvals
 from interlock.state.messages import Message, TextPart
 from interlock.state.run import WorkflowInput, is_hooked
 from interlock.state.task import CHILD
@@ -182,6 +185,15 @@ class Drive:
             await self.services.close()
         finally:
             self._stack.close()
+
+
+def saver_for(
+    workflow: Pipeline, conn: Connection, steps: StepLog, approvals: Approvals, path: Path
+) -> Saver:
+    """The saver of a drive; `path`: of the store, where a foreign graph's memories are, too."""
+    if not isinstance(workflow, Foreign):
+        return Saver(conn, steps, workflow.outcome)
+    return ForeignSaver(conn, steps, workflow, approvals, Memory(path))
 
 
 def pending(snapshot: StateSnapshot) -> list[Interrupt]:

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from interlock.engine.read import effect_name, find_run
 from interlock.engine.store import views
-from interlock.engine.store.blobs import body_of
-from interlock.engine.store.views import Row
+from interlock.engine.store.views import Row, body_of
 from interlock.state.errors import UserError
 
 _Place = tuple[str, int]

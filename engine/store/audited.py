@@ -22,8 +22,7 @@ from interlock.engine.store.audit import (
     mac_of,
     sha,
 )
-from interlock.engine.store.blobs import blobs_of
-from interlock.engine.store.connection import Connection
+from interlock.engine.store.connection import Connection, blobs_of
 from interlock.engine.store.tables import TABLE
 from interlock.services.transcript import record_id
 from interlock.state.clock import unix_time

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from interlock.engine.store import Store, explained, reading
 from interlock.engine.store.connection import Connection
-from interlock.services.files.blobs import Blobs, inflated
+from interlock.services.files.blobs import Blobs
 from interlock.services.files.disk import private_directory
 from interlock.services.files.filesystem import replace_file, store_file
 from interlock.state.clock import unix_time
@@ -46,19 +46,6 @@ class RowBlobs(Blobs):
 
     def load(self, name: str) -> bytes | None:
         return blob(self.conn, f"outputs/{name}")
-
-
-def blobs_of(conn: Connection, outputs: Path) -> Blobs:
-    """Where a store's long bodies are. `outputs`: its folder for them."""
-    return RowBlobs(outputs, conn) if conn.blobs else Blobs(outputs)
-
-
-def body_of(home: Path, own: str | bytes | None, file: str | None) -> str | bytes | None:
-    """The body of a row: its own, or that of the file it names; None: the file is gone."""
-    if file is None:
-        return inflated(own) if isinstance(own, bytes) else own
-    with reading(home) as conn:
-        return blobs_of(conn, home / "outputs").load(file) if conn else None
 
 
 def put_blob(conn: Connection, name: str, body: bytes | BinaryIO, owner: str = "", base: str = "") -> None:
@@ -99,27 +86,26 @@ def forget_owned(conn: Connection, kind: str, owner: str) -> None:
 
 def keep_output(store: Store, path: Path) -> None:
     """Store a file that a tool wrote to `outputs/`, durable on return."""
-    if store.blobs:
-        with ExitStack() as stack:
-            stack.enter_context(explained(store.path))
-            file = stack.enter_context(path.open("rb"))
-            conn = stack.enter_context(closing(store.connect_driver()))
-            with conn.transaction(synced=True):
-                put_blob(conn, f"outputs/{path.name}", file)
+    with (
+        explained(store.path),
+        path.open("rb") as file,
+        closing(store.connect_driver()) as conn,
+        conn.transaction(synced=True),
+    ):
+        put_blob(conn, f"outputs/{path.name}", file)
 
 
 def bring_output(store: Store, name: str) -> None:
     """Write the file of `outputs/` with this name that another host stored, if there is one."""
-    if store.blobs:
-        with explained(store.path), closing(store.connect()) as conn:
-            body = RowBlobs(store.outputs, conn).load(name)
-        if body is not None:
-            store_file(store.outputs, name, body)
+    with explained(store.path), closing(store.connect()) as conn:
+        body = blob(conn, f"outputs/{name}")
+    if body is not None:
+        store_file(store.outputs, name, body)
 
 
 def keep_plans(conn: Connection, run: str, plans: Path, kept: dict[Path, int]) -> None:
     """Store the plans that changed, with the connection's next commit. `kept`: when those that are stored changed."""
-    for path in plans.rglob("*.md") if conn.blobs else ():
+    for path in plans.rglob("*.md"):
         with suppress(FileNotFoundError):
             if kept.get(path) != (changed := path.stat().st_mtime_ns):
                 name, body = str(path.relative_to(plans)), path.read_bytes()
@@ -144,7 +130,7 @@ def plans_of(conn: Connection, home: Path, run: str) -> Iterator[tuple[str, byte
 def bring_plans(conn: Connection, home: Path, run: str) -> None:
     """Write the run's plans to its folder of them, as the store has them, except what somebody edited here since."""
     plans = home / "plans" / run
-    for name, body in plans_of(conn, home, run) if conn.blobs else ():
+    for name, body in plans_of(conn, home, run):
         file, digest = plans / name, sha256(body).hexdigest()
         if file.exists() and _in_common(plans).get(name) == digest != sha256(file.read_bytes()).hexdigest():
             continue

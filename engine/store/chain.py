@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.engine.store import put, reading, select
-from interlock.engine.store.blobs import blobs_of
 from interlock.engine.store.checkpoints import state_at
-from interlock.engine.store.connection import Connection
+from interlock.engine.store.connection import Connection, blobs_of
 from interlock.services.files.blobs import Blobs, deflated
 from interlock.services.transcript import ChainTranscript, StoredRecord
 from interlock.state.messages import Message

@@ -19,7 +19,6 @@ from interlock.engine.store.saver import Saver, Serde
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import _langgraph
 from interlock.graphs._asking import pause_of, requests_of, value_of
-from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import Foreign
 from interlock.state.calls import Answer, ApprovalRequest
 from interlock.state.errors import RunError
@@ -149,15 +148,6 @@ class ForeignSaver(Saver):
                     "messages, or pydantic models, dataclasses and enums that the state's types or the graph's "
                     "file name."
                 )
-
-
-def saver_for(
-    workflow: Pipeline, conn: Connection, steps: StepLog, approvals: Approvals, path: Path
-) -> Saver:
-    """The saver of a drive; `path`: of the store, where a foreign graph's memories are, too."""
-    if not isinstance(workflow, Foreign):
-        return Saver(conn, steps, workflow.outcome)
-    return ForeignSaver(conn, steps, workflow, approvals, Memory(path))
 
 
 @contextmanager

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from interlock.engine.store import put
-from interlock.engine.store.blobs import blobs_of
-from interlock.engine.store.connection import Connection
+from interlock.engine.store.connection import Connection, blobs_of
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.reply import Reply
 from interlock.state.clock import unix_time

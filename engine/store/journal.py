@@ -12,9 +12,8 @@ from typing import Any, NamedTuple, cast
 from pydantic import JsonValue
 
 from interlock.engine.store import put
-from interlock.engine.store.blobs import blobs_of, keep_plans
 from interlock.engine.store.chain import SqlChain
-from interlock.engine.store.connection import Connection
+from interlock.engine.store.connection import Connection, blobs_of
 from interlock.engine.store.saver import Serde
 from interlock.engine.store.tables import TABLE
 from interlock.graphs._langgraph import storable_types
@@ -122,7 +121,9 @@ class SqlJournal:
             epoch=self.epoch,
         )
         with self.conn.transaction() if row.intent_at else nullcontext():
-            if self.plans:
+            if self.plans and self.conn.blobs:
+                from interlock.engine.store.blobs import keep_plans
+
                 keep_plans(self.conn, self.run, self.plans, self._plans)
             self._put(key, done)
 

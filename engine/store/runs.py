@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from interlock.engine.store import Store, explained, put, select
-from interlock.engine.store.blobs import blobs_of, forget_outputs, forget_owned
-from interlock.engine.store.connection import Connection
+from interlock.engine.store.connection import Connection, blobs_of
 from interlock.engine.store.tables import TABLES
 from interlock.services.files.filesystem import remove_untouched
 from interlock.services.process.identity import Owner, is_alive
@@ -284,6 +283,8 @@ def remove_run(home: Path, run: str) -> None:
             for name in unnamed:
                 remove_untouched(store.outputs / name, last)
             if conn.blobs:
+                from interlock.engine.store.blobs import forget_outputs, forget_owned
+
                 forget_outputs(conn, unnamed, last)
                 forget_owned(conn, "plans", run)
                 forget_owned(conn, "patches", run)

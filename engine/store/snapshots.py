@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.store import put, select
-from interlock.engine.store.blobs import keep_commit
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.steps import StepLog
 from interlock.state.calls import CallKey
@@ -83,6 +82,8 @@ class SqlSnapshots:
             self._made = made = self._made or self.make()
             commit = await to_its_end(asyncio.to_thread(made.take, f"refs/runs/{self.run}", changed))
             if self.conn.blobs:
+                from interlock.engine.store.blobs import keep_commit
+
                 await to_its_end(asyncio.to_thread(keep_commit, self.conn, made.repository, commit))
             return commit
         except (RunError, OSError) as error:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.store import select
+from interlock.engine.store import reading, select
+from interlock.engine.store.connection import blobs_of
 from interlock.engine.store.runs import IS_SUBTASK, RELATED
 from interlock.services.files.blobs import inflated
 
@@ -111,6 +112,14 @@ def last_step(home: Path, run: str) -> list[Row]:
     newest = "(select max(seq) from step_rows where run = ?)"
     query = f"select * from steps where run = ? and first = {newest} order by seq desc limit 1"
     return select(home, query, run, run)
+
+
+def body_of(home: Path, own: str | bytes | None, file: str | None) -> str | bytes | None:
+    """The body of a row: its own, or that of the file it names; None: the file is gone."""
+    if file is None:
+        return inflated(own) if isinstance(own, bytes) else own
+    with reading(home) as conn:
+        return blobs_of(conn, home / "outputs").load(file) if conn else None
 
 
 def _of_run(sql: str) -> Callable[[Path, str], list[Row]]:
