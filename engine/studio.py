@@ -88,8 +88,7 @@ def graph(workflow: str | Path | Pipeline) -> Compiled:
 @asynccontextmanager
 async def _driven(workflow: Pipeline, run: str, input: Any) -> AsyncGenerator[tuple[Drive, RunConfig]]:
     """Open a run's connections. The run is the server's thread; `input` starts it unless it exists."""
-    store = Store(Path(os.environ.get("INTERLOCK_STUDIO_HOME") or state_home() / "studio"))
-    store.open()
+    store = Store(Path(os.environ.get("INTERLOCK_STUDIO_HOME") or state_home() / "studio")).open()
     lease = await acquire(store, run)
     try:
         begun = exact_run(store.home, run)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from interlock.engine.client.requests import brief
 from interlock.engine.fleet.checkout import (
@@ -17,7 +16,7 @@ from interlock.engine.read import RunRow
 from interlock.engine.read.calls import Call, calls, of_call
 from interlock.engine.store.places import note_undone
 from interlock.engine.store.snapshots import snapshots
-from interlock.engine.travel.files import RunFiles, chosen_of, marks, refuse_unkept
+from interlock.engine.travel.files import Change, RunFiles, changes_by, chosen_of, refuse_unkept
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.services.snapshots.restore import Work
 from interlock.state.errors import UserError
@@ -26,14 +25,6 @@ from interlock.state.text import listed, one_line
 _NAMED = 20
 """Files named to the model."""
 _MEANT = {"A": "brought back", "M": "as before", "D": "removed"}
-
-
-class Change(NamedTuple):
-    """One file, without those that builds and caches made."""
-
-    mark: str
-    """`A`: added again, `M`: as before, `D`: gone again."""
-    path: str
 
 
 @dataclass(frozen=True)
@@ -81,7 +72,7 @@ def rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
     files.refuse_driven()
     work, now = files.to_step(-1 if step is None else step)
     generated = files.generated(snapshots(home, run.run))
-    changes = [Change(*mark) for mark in marks(work, now) if mark[1] not in generated]
+    changes = [change for change in changes_by(work, now) if change.path not in generated]
     return Rewind(changes, run, step, files, work)
 
 
@@ -101,7 +92,7 @@ def _undone(files: RunFiles, call: str | None) -> list[Change]:
     if not repository_of(home, run.run):
         refuse_unkept(home, run, chosen)
     work = files.undo(chosen)
-    marked = [Change(*mark) for mark in marks(work, files.contents(files.now()))]
+    marked = [*changes_by(work, files.contents(files.now()))]
     generated = files.generated(chosen)
     changed = [change for change in marked if change.path not in generated] or marked
     files.put(work)

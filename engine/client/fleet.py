@@ -180,8 +180,7 @@ class Fleet:
 
     def set_up(self) -> None:
         """Make the tables of store and queue, if they are missing. Raises `StoreError`."""
-        store = Store(self.home)
-        store.open()
+        store = Store(self.home).open()
         with explained(store.path), queue.explained():
             queue.make_queue(store.path)
             with closing(store.connect()) as conn:

@@ -131,8 +131,7 @@ async def begin(
     )
     check_context(chosen, options.context)
     check_input(inputs, prepared)
-    store = Store(options.home)
-    store.open()
+    store = Store(options.home).open()
     title = without_secrets(clean(chosen.title(inputs)), prepared)[:200]
     kept = {**prepared.redact.json(kept_options(prepared.options)), "context_prompts": digest("context")}
     name, root = run_id or new_run_id(), place_of(options) or str(prepared.workspace.root)
@@ -176,8 +175,7 @@ async def go_on(
 
     A task that waits for a subtask resumes with that, then continues itself. A prompt comes after the one in progress.
     """
-    store = Store(options.home)
-    store.open()
+    store = Store(options.home).open()
     door = _Door(store, options, renderers, stop, rewire)
     row = find_run(store.home, run, options.workspace)
     if (below := deepest(store.home, row.run)) != row.run:

@@ -7,7 +7,6 @@ no hook, filter or setting of a repository is ever executed. Servers are asked w
 import hashlib
 import os
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,14 +119,12 @@ class Mirror:
             if known and self._found(known):
                 return known
             try:
-                self._fetch("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", more=("--prune",))
+                flags = ("--quiet", "--no-recurse-submodules", "--no-write-fetch-head", "--prune")
+                wanted = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+                git("fetch", *flags, "--", self.repository.url, *wanted, at=self.folder, alone=False)
                 return self._resolved(known)
             except RunError as error:
                 raise RunError(f"Repository {self.repository.url!r} can't be cloned: {error}") from error
-
-    def _fetch(self, *wanted: str, more: Sequence[str] = ()) -> None:
-        flags = ("--quiet", "--no-recurse-submodules", "--no-write-fetch-head", *more)
-        git("fetch", *flags, "--", self.repository.url, *wanted, at=self.folder, alone=False)
 
     def _resolved(self, known: str) -> str:
         if wanted := known or self.repository.ref:
@@ -148,9 +145,6 @@ class Mirror:
         except RunError:
             return ""
 
-    def is_branch(self) -> bool:
-        return bool(self.repository.ref and self._found(f"refs/heads/{self.repository.ref}"))
-
     def tree_of(self, commit: str) -> str:
         return git("rev-parse", f"{commit}^{{tree}}", at=self.folder)
 
@@ -159,7 +153,8 @@ class Mirror:
         git("init", "--quiet", "--template=", ".", at=folder)
         git("fetch", "--quiet", "--no-tags", str(self.folder), commit, at=folder)
         git("remote", "add", "origin", self.repository.url, at=folder)
-        branch = ("-B", self.repository.ref) if self.is_branch() else ("--detach",)
+        ref = self.repository.ref
+        branch = ("-B", ref) if ref and self._found(f"refs/heads/{ref}") else ("--detach",)
         git("checkout", "--quiet", "--force", *branch, commit, at=folder)
 
     def push(self, commit: str, branch: str, borrowed: Path) -> None:

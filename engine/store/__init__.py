@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 
 from interlock.engine.store.connection import Adapter, Changes, Connection
 from interlock.engine.store.sqlite import Sqlite
@@ -174,7 +174,7 @@ class Store:
         self.plans = home / "plans"
         """Plan files, in one folder per run."""
 
-    def open(self) -> None:
+    def open(self) -> Self:
         """Create the folder and the tables if missing. Raises `StoreError` in one line."""
         try:
             private_directory(self.outputs)
@@ -186,6 +186,7 @@ class Store:
         with self.database.explained(), closing(self.database.connect("FULL")) as conn:
             if not self.database.is_current(conn):
                 self.database.migrate(conn)
+        return self
 
     def connect(
         self, synchronous: Literal["NORMAL", "FULL"] = "NORMAL", *, patience_s: float = BUSY_TIMEOUT_S

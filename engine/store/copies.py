@@ -102,8 +102,7 @@ def copy_runs(home: Path, to: Path, runs: Sequence[str]) -> Iterator[str]:
     Each is copied in one transaction: a kill leaves it whole in the other store, or not there. A driver there isn't
     known here, so a copied run is nobody's until it is resumed. Raises `UserError` for one that is there or driven.
     """
-    there = Store(to)
-    there.open()
+    there = Store(to).open()
     for run in runs:
         with ExitStack() as stack:
             stack.enter_context(explained(there.path))

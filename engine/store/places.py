@@ -173,9 +173,7 @@ class Undone(NamedTuple):
 
 def note_undone(home: Path, run: str, text: str) -> None:
     """Keep what a person took back."""
-    store = Store(home)
-    store.open()
-    with store.writing("FULL") as conn:
+    with Store(home).open().writing("FULL") as conn:
         add_note(conn, run, text)
 
 

@@ -367,10 +367,8 @@ def open_session(home: Path, workspace: Path, run: str = "") -> str:
 
 def point_session(home: Path, session: str, run: str, workspace: Path, chosen: Mapping[str, str]) -> None:
     """Let a session show another run, or keep what was chosen for its next prompt."""
-    store = Store(home)
-    store.open()
     row = {"session": session, "run": run, "workspace": str(workspace), "at": unix_time()}
-    with store.writing("FULL") as conn:
+    with Store(home).open().writing("FULL") as conn:
         put(conn, "sessions", row | {"chosen": json.dumps({**chosen})}, "replace")
 
 

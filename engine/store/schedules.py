@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
+from interlock.engine.store import put
 from interlock.engine.store.connection import Connection
 from interlock.engine.store.queue import defer, in_seconds
 from interlock.state.errors import ConfigError, UserError
@@ -88,9 +89,7 @@ def add(conn: Connection, schedule: Schedule) -> datetime:
             f"There is a schedule {schedule.name!r} already. Remove it, or choose another --name."
         )
     row = {**schedule._asdict(), "options": json.dumps(schedule.options), "input": json.dumps(schedule.input)}
-    conn.execute(
-        f"insert into schedules ({', '.join(row)}) values ({', '.join('?' * len(row))})", (*row.values(),)
-    )
+    put(conn, "schedules", row)
     return plan(conn, schedule)
 
 

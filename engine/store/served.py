@@ -40,9 +40,7 @@ def serve(
 ) -> Served:
     """Add a row. Raises the database's error if there is one of this id."""
     made = Served(id, thread, run, dict(body), unix_time())
-    store = Store(home)
-    store.open()
-    with store.writing("FULL") as conn:
+    with Store(home).open().writing("FULL") as conn:
         put(conn, "served", {"kind": kind, **made._asdict(), "body": json.dumps(body)})
     return made
 
@@ -62,9 +60,7 @@ def change(home: Path, kind: Kind, id: str, fields: Mapping[str, Any], run: str 
 
 def unserve(home: Path, kind: Kind, id: str) -> bool:
     """Remove a row; False: there is none."""
-    store = Store(home)
-    store.open()
-    with store.writing("FULL") as conn:
+    with Store(home).open().writing("FULL") as conn:
         return bool(conn.execute("delete from served where kind = ? and id = ?", (kind, id)).rowcount)
 
 

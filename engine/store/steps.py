@@ -223,27 +223,17 @@ class StepLog:
         self, run: str, namespace: str, superstep: str, task: str, notes: Sequence[_StepNote]
     ) -> Iterator[StepRow]:
         """`namespace`: LangGraph's; empty for nodes that ran inside a task, whose notes have their own."""
-        for place, ran in enumerate(notes):
+        for number, ran in enumerate(notes):
             if ran.inside:
                 yield from self._rows(run, "", inside(superstep), inside(task), ran.inside)
             # Nodes that share a superstep ran in sequence: each counts as a task of its own.
-            mark = f".{place}" if place else ""
+            mark = f".{number}" if number else ""
             self._seq += 1
             within = _short(namespace or ran.namespace.rpartition("|")[0])
             times, what = (ran.started, ran.ms or 0.0), (",".join(ran.keys), ran.route, ran.reason)
             where = (self.root_step, superstep + mark)
-            step = (
-                run,
-                self._seq,
-                within,
-                _short(task) + mark,
-                ran.workflow,
-                ran.node,
-                *times,
-                *what,
-                *where,
-            )
-            yield StepRow(*step)
+            place = (run, self._seq, within, _short(task) + mark, ran.workflow, ran.node)
+            yield StepRow(*place, *times, *what, *where)
 
     def _save_decided(self, conn: Connection, run: str, task: str) -> None:
         """Save with the task's writes; idempotent if the task runs again."""

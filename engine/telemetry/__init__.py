@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from interlock.engine.store import Store
 from interlock.engine.store.traces import exported, fresh, open_trace
@@ -106,12 +106,6 @@ def _sender(settings: str) -> Sender:
     return _SENDERS[settings]
 
 
-class _Drive(NamedTuple):
-    span: str
-    parent: str
-    began: float
-
-
 class Telemetry:
     """A renderer that follows one drive of a run."""
 
@@ -119,11 +113,11 @@ class Telemetry:
         self._settings, self._store, self._run = settings, store, run
         self._trace = open_trace(store, run, _ambient() or parent_of(env.get(VARIABLE)))
         first = not self._trace.until
-        span, parent = (
+        self._span, self._parent = (
             (self._trace.root, self._trace.parent) if first else (secrets.token_hex(8), self._trace.root)
         )
-        self._drive = _Drive(span, parent, time.time())
-        self._spans = Spans(store.home, self._trace, span, content=settings.log_prompts)
+        self._began = time.time()
+        self._spans = Spans(store.home, self._trace, self._span, content=settings.log_prompts)
         self._sender = _sender(settings.model_dump_json())
         self._sent = set[str]()
         self._figures: list[Figure] = []
@@ -133,7 +127,7 @@ class Telemetry:
     @property
     def traceparent(self) -> str:
         """What commands, servers and hooks get, so that their spans are part of the run's trace."""
-        return f"00-{self._trace.trace}-{self._drive.span}-01"
+        return f"00-{self._trace.trace}-{self._span}-01"
 
     @contextmanager
     def current(self) -> Generator[None]:
@@ -142,7 +136,7 @@ class Telemetry:
         from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
         flags = TraceFlags(TraceFlags.SAMPLED)
-        span = SpanContext(int(self._trace.trace, 16), int(self._drive.span, 16), False, flags)
+        span = SpanContext(int(self._trace.trace, 16), int(self._span, 16), False, flags)
         token = attach(set_span_in_context(NonRecordingSpan(span)))
         try:
             yield
@@ -171,9 +165,7 @@ class Telemetry:
             about["interlock.cost.usd"] = float(usd)
         failed = str((event.error or {}).get("type") or "") if event.status == "failed" else ""
         name, until = f"invoke_workflow {self._workflow}", time.time()
-        drive = Span(
-            "run", name, self._drive.span, self._drive.parent, self._drive.began, until, about, failed
-        )
+        drive = Span("run", name, self._span, self._parent, self._began, until, about, failed)
         self._figures.append(waiting(requests_waiting(self._store.home)))
         self._send([drive], until)
 
@@ -187,7 +179,7 @@ class Telemetry:
         ]
         spans += more
         self._sent |= {span.id for span in spans}
-        of_these = (figure for span in spans for figure in of_span(span, self._drive.began))
+        of_these = (figure for span in spans for figure in of_span(span, self._began))
         figures = [*self._figures, *of_these]
         logs, self._logs, self._figures, self._last = self._logs, [], [], time.monotonic()
 
@@ -195,7 +187,7 @@ class Telemetry:
             if until is not None:
                 exported(self._store, self._run, until)
 
-        self._sender.send(Batch(self._trace.trace, self._drive.span, spans, figures, logs, done))
+        self._sender.send(Batch(self._trace.trace, self._span, spans, figures, logs, done))
 
 
 def _logs_of(event: ev.Event, *, content: bool) -> Iterator[Log]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from interlock.engine.read import RunRow, list_runs
 from interlock.engine.store import read_options, reading
@@ -268,7 +269,15 @@ def _named(paths: list[str]) -> str:
     return listed([*map(repr, paths)], _NAMED)
 
 
-def marks(work: Work, now: Contents) -> Iterator[tuple[str, str]]:
-    """`A`, `M` or `D`, and the path, for each change the work makes."""
-    yield from (("D", path) for path in work.gone)
-    yield from (("M" if path in now.files else "A", path) for path, _, _ in work.files)
+class Change(NamedTuple):
+    """One file."""
+
+    mark: str
+    """`A`: added again, `M`: as before, `D`: gone again."""
+    path: str
+
+
+def changes_by(work: Work, now: Contents) -> Iterator[Change]:
+    """Each change the work makes."""
+    yield from (Change("D", path) for path in work.gone)
+    yield from (Change("M" if path in now.files else "A", path) for path, _, _ in work.files)

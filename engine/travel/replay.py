@@ -140,8 +140,7 @@ async def replay(home: Path, name: str, until: int | None = None, swap: Swap | N
     if until is not None:
         point_of(home, row, until)
     with TemporaryDirectory(prefix="interlock-replay-") as folder:
-        store = Store(Path(folder, "home"))
-        store.open()
+        store = Store(Path(folder, "home")).open()
         script = Path(folder, "script.yaml")
         _seed(home, store, row.run, script)
         started = time.monotonic()
