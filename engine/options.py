@@ -107,6 +107,12 @@ class Options:
     queue: str = ""
     """A worker of this queue drives the run (`engine/fleet`); empty: one of the queue that it has, or this process."""
 
+    def trusts(self, folder: Path) -> bool:
+        """Whether a folder's own settings, rules, hooks, commands and workflows count."""
+        from interlock.services.trust import is_trusted  # deferred: the fast commands don't ask
+
+        return self.skip_trust or is_trusted(folder, self.user_home)
+
 
 class Pending(TypedDict):
     """A request pending a person's decision, as `pending_approvals` shows it."""

@@ -26,7 +26,7 @@ from interlock.graphs._langgraph import is_graph
 from interlock.graphs._pipeline import Pipeline
 from interlock.graphs.foreign import from_langgraph, is_factory
 from interlock.services.config.settings import project_paths
-from interlock.services.trust import ProjectFile, ignored_line, is_trusted, shown_path
+from interlock.services.trust import ProjectFile, ignored_line, shown_path
 from interlock.state.errors import (
     THEIR_ERRORS,
     ConfigError,
@@ -125,7 +125,7 @@ def listed(options: Options) -> list[Listed]:
 def ignored(options: Options) -> list[str]:
     """One line naming an untrusted folder's ignored files."""
     root = workspace_of(options)
-    if _trusts(root, options):
+    if options.trusts(root):
         return []
     files = [ProjectFile(f) for folder in _project(root, options.user_home) for f in _files(folder)]
     files += [ProjectFile(root / LISTING)] if listed_in(root) else []
@@ -149,7 +149,7 @@ def find_workflow(name: str, options: Options) -> tuple[Pipeline, dict[str, str]
     for file in (f for folder in _project(root, options.user_home) for f in _files(folder)):
         if _named(file) == name:
             raise _untrusted(name, file, root)
-    if not _trusts(root, options) and name in listed_in(root):
+    if not options.trusts(root) and name in listed_in(root):
         raise _untrusted(name, root / LISTING, root)
     return pipeline(name), None
 
@@ -173,7 +173,7 @@ def begun_with(run: str, workflow: str, options: Options) -> tuple[Pipeline, lis
     if not options.source or "file" not in options.source:
         return pipeline(workflow), []
     if graph := kept_graph(options.source):
-        if graph.listing and not _trusts(graph.listing.parent, options):
+        if graph.listing and not options.trusts(graph.listing.parent):
             raise _untrusted(workflow, graph.listing, graph.listing.parent)
         loaded, shown = graph.load(workflow), shown_path(graph.file, workspace_of(options))
         same = graph.kept == options.source
@@ -185,7 +185,7 @@ def begun_with(run: str, workflow: str, options: Options) -> tuple[Pipeline, lis
             f"interlock resume {run}"
         )
     folder = file.parent.parent.parent
-    if folder != options.user_home and not _trusts(folder, options):
+    if folder != options.user_home and not options.trusts(folder):
         raise _untrusted(workflow, file, folder)
     source = Source(workflow, file)
     chosen = source.load()
@@ -201,14 +201,10 @@ _CHANGED = "The {what} {shown} has changed since this run began; it goes on by t
 def _offered(options: Options) -> dict[str, Source]:
     """Register what is available here for lookup by name."""
     root = workspace_of(options)
-    found = sources(root, options.user_home, _trusts(root, options))
+    found = sources(root, options.user_home, options.trusts(root))
     own = {name: source for name, source in found.items() if name not in PIPELINES}
     offer({name: source.load for name, source in own.items()})
     return found
-
-
-def _trusts(root: Path, options: Options) -> bool:
-    return options.skip_trust or is_trusted(root, options.user_home)
 
 
 def _untrusted(name: str, file: Path, root: Path) -> UntrustedError:

@@ -126,10 +126,9 @@ def is_needed(options: Options) -> bool:
 def _settings(options: Options) -> "tuple[Settings, Mapping[str, str]]":
     from interlock.services.config.formats import load_dotenv
     from interlock.services.config.settings import load_settings
-    from interlock.services.trust import is_trusted
 
     root, home = (options.workspace or Path.cwd()).resolve(), options.user_home
-    trusted = options.skip_trust or is_trusted(root, home)
+    trusted = options.trusts(root)
     env = load_dotenv(start=root, home=home, env=options.env, trusted=trusted).values
     loaded = load_settings(workspace=root, home=home, env=env, overrides=options.overrides, trusted=trusted)
     return loaded.settings, env

@@ -48,11 +48,9 @@ def take_model(talk: "Conversation", name: str) -> None:
 def modes(talk: "Conversation") -> dict[str, str]:
     """Mode of work → when to use it."""
     from interlock.services.policy.modes import load_modes
-    from interlock.services.trust import is_trusted
 
-    home = talk.options.user_home
-    trusted = talk.options.skip_trust or is_trusted(talk.workspace, home)
-    found, _ = load_modes(talk.workspace, home, trusted)
+    options, root = talk.options, talk.workspace
+    found, _ = load_modes(root, options.user_home, options.trusts(root))
     return {mode.slug: mode.when_to_use or mode.name for mode in found.all()}
 
 

@@ -125,11 +125,8 @@ def _known(provider: str) -> str:
 
 
 def _loaded(options: Options) -> DotEnv:
-    from interlock.services.trust import is_trusted
-
     root = (options.workspace or Path.cwd()).resolve()
-    trusted = options.skip_trust or is_trusted(root, options.user_home)
-    return load_dotenv(start=root, home=options.user_home, env=options.env, trusted=trusted)
+    return load_dotenv(start=root, home=options.user_home, env=options.env, trusted=options.trusts(root))
 
 
 def _file(options: Options) -> Path:

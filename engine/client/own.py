@@ -41,10 +41,8 @@ class Available:
 
     def _found(self) -> Own:
         from interlock.services.context.definitions import load_commands, load_skills
-        from interlock.services.trust import is_trusted
 
-        home = self._options.user_home
-        trusted = self._options.skip_trust or is_trusted(self._root, home)
+        home, trusted = self._options.user_home, self._options.trusts(self._root)
         commands = load_commands(self._root, home, trusted)
         skills, _ = load_skills(self._root, home, trusted)
         try:

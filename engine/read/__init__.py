@@ -357,9 +357,9 @@ def _step(row: Row, saved: bool, effects: Mapping[str, Sequence[str]]) -> Step:
     return Step(number, depth, *node, *times, keys, row["route"], saved, reason, of_task)
 
 
-def path(taken: list[Step], depth: int = 0) -> list[tuple[str, int]]:
-    """Nodes of one depth in execution order, with consecutive repetitions counted."""
-    nodes = groupby(step.node for step in taken if step.depth == depth)
+def path(taken: list[Step]) -> list[tuple[str, int]]:
+    """Nodes of the root graph in execution order, with consecutive repetitions counted."""
+    nodes = groupby(step.node for step in taken if step.depth == 0)
     return [(node, len(list(times))) for node, times in nodes]
 
 

@@ -358,9 +358,9 @@ class Shown(NamedTuple):
     """Options that count from the next prompt on, by name."""
 
 
-def open_session(home: Path, workspace: Path, run: str = "") -> str:
-    """A new session, which shows `run`, by default one to be started under the session's id."""
-    name = run or new_run_id()
+def open_session(home: Path, workspace: Path) -> str:
+    """A new session, which shows a run to be started under the session's id."""
+    name = new_run_id()
     point_session(home, name, name, workspace, {})
     return name
 

@@ -119,6 +119,4 @@ TABLES = (
     ),
 )
 """A run is removed in this order: its own row last."""
-SHARED = ("step_kinds",)
-"""Tables whose rows belong to no run."""
 TABLE = {table.name: table for table in TABLES}
