@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from interlock.engine.read.calls import results
-from interlock.engine.store import select
+from interlock.engine.store import views
 from interlock.engine.store.chain import dropped, first_prompt, messages_at
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.places import undone
@@ -67,14 +67,7 @@ def seen_at(home: Path, run: str, step: int) -> Seen:
 
 def mark(home: Path, run: str) -> tuple[object, ...]:
     """Changes whenever `events` may have grown, and costs little to read."""
-    (row,) = select(
-        home,
-        "select (select max(checkpoint_id) from checkpoints where thread_id = ? and checkpoint_ns = ''), "
-        "(select count(*) from journal where run = ? and state = 'done')",
-        run,
-        run,
-    )
-    return (*row,)
+    return tuple(value for row in views.extent(home, run) for value in row)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import acquire
 from interlock.engine.options import Decision, Options
 from interlock.engine.read import find_run
-from interlock.engine.store import Store, reading, select
+from interlock.engine.store import Store, reading, views
 from interlock.engine.store.chain import SqlChain
 from interlock.engine.store.runs import deepest, end_run
 from interlock.engine.store.steps import StepLog
@@ -132,18 +132,13 @@ class Waiting:
 
 def waiting(options: Options, run: str) -> list[Waiting]:
     """What a run waits for, or the subtask that it waits for, in the order asked."""
-    rows = select(
-        options.home,
-        "select id, interrupt, request from approvals where run = ? and interrupt is not null and answer is null "
-        "and superseded = 0 order by seq",
-        deepest(options.home, run),
-    )
+    rows = views.interrupts(options.home, deepest(options.home, run))
     return [Waiting(name, item, ApprovalRequest.model_validate_json(text)) for name, item, text in rows]
 
 
 def requested(options: Options, run: str, key: str) -> tuple[str, ApprovalRequest] | None:
     """The request that an interrupt of Interlock's own workflow stands for, with its id."""
-    rows = select(options.home, "select id, request from approvals where run = ? and key = ?", run, key)
+    rows = views.asked(options.home, run, key)
     return (rows[0][0], ApprovalRequest.model_validate_json(rows[0][1])) if rows else None
 
 

@@ -132,6 +132,15 @@ answered = _of_run(
     "where run = ? and answer is not null order by seq"
 )
 """Answered requests in the order asked."""
+interrupts = _of_run(
+    f"select a.id, a.interrupt, a.request from approvals a where a.run = ? and {_WAITS} order by a.seq"
+)
+"""Requests that wait, with LangGraph's ids, in the order asked."""
+extent = _of_run(
+    "select (select max(checkpoint_id) from checkpoints where thread_id = r.run and checkpoint_ns = ''), "
+    "(select count(*) from journal where run = r.run and state = 'done') from runs r where r.run = ?"
+)
+"""One row that changes whenever the run's conversation may have grown, and costs little."""
 steps = _of_run("select * from steps where run = ? order by seq")
 """Every executed node, in the order they ended."""
 waits = _of_run(
@@ -171,6 +180,11 @@ agents_results = _of_run(
     "and tool in ('invoke_agent', 'codebase_investigator')"
 )
 """What calls of agents came to."""
+
+
+def asked(home: Path, run: str, key: str) -> list[Row]:
+    """Id and request of what was asked under this key; empty: nothing."""
+    return select(home, "select id, request from approvals where run = ? and key = ?", run, key)
 
 
 def drive(home: Path, run: str) -> int | None:
