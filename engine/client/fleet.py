@@ -21,6 +21,7 @@ from interlock.engine.store import (
     reading,
     schedules,
 )
+from interlock.engine.store.queue import Job
 from interlock.engine.store.runs import new_run_id
 from interlock.state.errors import SandboxError, UserError
 from interlock.state.names import GIT_QUEUE
@@ -200,7 +201,7 @@ class Fleet:
         with explained(Store(self.home).path), queue.explained():
             asyncio.run(Worker(self.home, queues, concurrency, report, start).work())
 
-    def standing(self) -> tuple[dict[int, float], list[queue.Job], int]:
+    def standing(self) -> tuple[dict[int, float], list[Job], int]:
         """Workers with the seconds since their last heartbeat, jobs, and the number of open requests."""
         with reading(self.home) as conn:
             assert conn is not None

@@ -17,6 +17,7 @@ from typing import Any, Literal, Self, cast
 from interlock.engine.store.connection import Adapter, Changes, Connection
 from interlock.engine.store.sqlite import Sqlite
 from interlock.engine.store.tables import TABLE
+from interlock.services.files.blobs import Blobs
 from interlock.services.files.disk import BUSY_TIMEOUT_S, private_directory, write_private
 from interlock.state.clock import unix_time
 from interlock.state.errors import ConfigError, InterlockError, StoreError, UserError
@@ -203,6 +204,15 @@ class Store:
     def connect_driver(self) -> Connection:
         """A drive's connection: rows may be buffered until its next commit."""
         return self.database.connect("NORMAL", buffers=True)
+
+
+def blobs_of(conn: Connection, outputs: Path) -> Blobs:
+    """Where a store's long bodies are. `outputs`: its folder for them."""
+    if not conn.blobs:
+        return Blobs(outputs)
+    from interlock.engine.store.blobs import RowBlobs
+
+    return RowBlobs(outputs, conn)
 
 
 @contextmanager

@@ -5,9 +5,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.engine.store import put, reading, select
+from interlock.engine.store import blobs_of, put, reading, select
 from interlock.engine.store.checkpoints import state_at
-from interlock.engine.store.connection import Connection, blobs_of
+from interlock.engine.store.connection import Connection
 from interlock.services.files.blobs import Blobs, deflated
 from interlock.services.transcript import ChainTranscript, StoredRecord
 from interlock.state.messages import Message

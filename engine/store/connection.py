@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from interlock.engine.store.audit import Audit
-from interlock.services.files.blobs import Blobs
 from interlock.services.files.disk import BUSY_TIMEOUT_S
 
 Values = Sequence[object] | Mapping[str, object]
@@ -183,15 +182,6 @@ class Connection(ABC):
     def _forget(self) -> None:
         self._waiting.clear()
         self._tables.clear()
-
-
-def blobs_of(conn: Connection, outputs: Path) -> Blobs:
-    """Where a store's long bodies are. `outputs`: its folder for them."""
-    if not conn.blobs:
-        return Blobs(outputs)
-    from interlock.engine.store.blobs import RowBlobs
-
-    return RowBlobs(outputs, conn)
 
 
 class Changes(Protocol):

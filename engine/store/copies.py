@@ -7,10 +7,10 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.store import Store, explained, insertion, read_options, reading, select
+from interlock.engine.store import Store, blobs_of, explained, insertion, read_options, reading, select
 from interlock.engine.store.blobs import bring_commit, keep_commit, plans_of, put_plan
 from interlock.engine.store.checkpoints import RootCheckpoint
-from interlock.engine.store.connection import Connection, blobs_of
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.places import move_requests
 from interlock.engine.store.runs import files_of, refuse_driven, with_subtasks
 from interlock.engine.store.steps import StepRow, write_steps

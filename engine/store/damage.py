@@ -6,9 +6,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from interlock.engine.store import Store, reading
+from interlock.engine.store import Store, blobs_of, reading
 from interlock.engine.store.checkpoints import state_at
-from interlock.engine.store.connection import Column, Connection, blobs_of
+from interlock.engine.store.connection import Column, Connection
 from interlock.engine.store.tables import TABLES
 from interlock.services.files.blobs import Blobs, inflated
 from interlock.services.transcript import continued_by, record_id

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from interlock.engine.store import put
-from interlock.engine.store.connection import Connection, blobs_of
+from interlock.engine.store import blobs_of, put
+from interlock.engine.store.connection import Connection
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.reply import Reply
 from interlock.state.clock import unix_time

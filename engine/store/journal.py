@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import JsonValue
 
-from interlock.engine.store import put
+from interlock.engine.store import blobs_of, put
 from interlock.engine.store.chain import SqlChain
-from interlock.engine.store.connection import Connection, blobs_of
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.saver import Serde
 from interlock.engine.store.tables import TABLE
 from interlock.graphs._langgraph import storable_types

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from interlock.engine.store import Store, explained, put, select
-from interlock.engine.store.connection import Connection, blobs_of
+from interlock.engine.store import Store, blobs_of, explained, put, select
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.tables import TABLES
 from interlock.services.files.filesystem import remove_untouched
 from interlock.services.process.identity import Owner, is_alive

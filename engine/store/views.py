@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.store import reading, select
-from interlock.engine.store.connection import blobs_of
+from interlock.engine.store import blobs_of, reading, select
 from interlock.engine.store.runs import IS_SUBTASK, RELATED
 from interlock.services.files.blobs import inflated
 

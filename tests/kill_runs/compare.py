@@ -8,8 +8,9 @@ from typing import Any
 from kill_runs.scene import RUN, Scene
 
 from interlock.engine.rebuild import rebuild
+from interlock.engine.store import blobs_of
 from interlock.engine.store.chain import SqlChain
-from interlock.engine.store.connection import Connection, blobs_of
+from interlock.engine.store.connection import Connection
 from interlock.engine.store.damage import damage
 from interlock.services.files.blobs import Blobs
 from interlock.services.transcript import ChainTranscript
