@@ -107,8 +107,6 @@ def installed() -> bool:
 class Definition(NamedTuple):
     """One definition with its 1-based first and last line."""
 
-    kind: str
-    """Node type in the grammar, such as `function_definition`."""
     name: str
     """As written; empty if anonymous."""
     start: int
@@ -245,7 +243,7 @@ def _definition(node: "Node", around: "dict[int, Node]") -> Definition:
         whole = around[whole.id]
     end = whole.end_point
     last = end.row if end.column else end.row - 1
-    return Definition(node.type, _name(node), whole.start_point.row + 1, last + 1)
+    return Definition(_name(node), whole.start_point.row + 1, last + 1)
 
 
 def _name(node: "Node") -> str:

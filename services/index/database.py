@@ -65,10 +65,6 @@ class IndexFile:
         self._conn: sqlite3.Connection | None = None
         self._lock: int | None = None
 
-    @property
-    def locked(self) -> bool:
-        return self._lock is not None
-
     def lock(self) -> bool:
         """Become the writer; False if another process is. The lock is released if the process dies. Raises
         `StoreError`: the lock can't be opened."""
