@@ -40,12 +40,7 @@ _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
 
 
 def doctor_parser() -> Parser:
-    made = Parser(
-        "doctor",
-        "[WORKFLOW] [--store] [--json]",
-        "Check this machine, the settings of this folder, and the store. Exit code 1 if something is broken.\n"
-        "With WORKFLOW, name the nodes whose effects a kill could repeat.",
-    )
+    made = Parser("doctor")
     made.add_argument("workflow", nargs="?", metavar="WORKFLOW", help="check only this workflow's nodes")
     flag(made, "--store", "read every record of the store, and rebuild derived tables")
     return made.json_flag()
