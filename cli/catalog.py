@@ -2,6 +2,7 @@
 
 from importlib import import_module
 from keyword import iskeyword
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -115,37 +116,10 @@ def did_you_mean(names: list[str]) -> str:
     return f" Did you mean {' or '.join(map(repr, names))}?" if names else ""
 
 
-_INTRO = """\
-Interlock: a coding agent for the terminal. You can stop a run at any moment, inspect it,
-decide its requests tomorrow, and resume it. No completed step is lost or repeated.
-
-usage: interlock [PROMPT]                 Open a session in this folder
-       interlock -p 'what to do'          Run one prompt, without a session
-       … | interlock -p 'what to do'      Put piped text before the prompt
-       interlock COMMAND …
-
-start here:
-  interlock -p 'fix the failing test'     Asks before it changes anything; without a terminal: exit 75
-  interlock approvals                     List open requests and the commands that decide them
-  interlock resume latest --approve all   Approve every pending call and resume
-  interlock show latest                   Show what happened
-"""
-_OUTRO = """\
-RUN is a run id, an unambiguous prefix, or `latest`: the newest run of this folder. Lists take --json.
-Flags for model, approval mode, output and limits: interlock run --help.
-Help for a command: interlock COMMAND --help.
-
-exit codes: 0 done, 1 error, 2 usage, 41 no key, 42 bad input, 44 no sandbox, 52 bad settings,
-  53 turn limit, 54 tool failure, 55 folder not trusted, 56 refused, 57 budget, 58 loop,
-  75 waiting for a decision, 124 timeout, 130 cancelled.
-environment: GEMINI_API_KEY, GEMINI_MODEL, OPENAI_API_KEY, INTERLOCK_HOME,
-  INTERLOCK_STORE (or --store URL), NO_COLOR.
-"""
-
-
 def root_help() -> str:
     """The text of `interlock --help`; README shows the same."""
     lines: list[str] = []
     for group, rows in _LISTED.items():
         lines += [f"\n{group.lower()}:", *(f"  {usage:<26}{summary}" for _, usage, summary in rows)]
-    return _INTRO + "\n".join(lines) + "\n\n" + _OUTRO
+    text = Path(__file__).with_name("help") / "commands.txt"
+    return text.read_text("utf-8").replace("COMMANDS", "\n".join(lines), 1)

@@ -26,6 +26,7 @@ _FOREIGN = {
 """Other agents' flags, and what to use here instead."""
 
 
+_HELP = Path(__file__).parent / "help"
 Args = argparse.Namespace
 
 
@@ -55,21 +56,10 @@ class _Store(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """A command's parser. `usage` follows `interlock NAME`; without it, argparse lists every flag."""
+    """A command's parser. What its help says besides the arguments is in `cli/help/`."""
 
-    def __init__(
-        self, name: str, usage: str, description: str, examples: Sequence[tuple[str, str]] = ()
-    ) -> None:
-        shown = (f"  {line}\n      {what}" if what else f"  {line}" for line, what in examples)
-        epilog = "\n".join(["examples:", *shown])
-        super().__init__(
-            prog=f"interlock {name}".strip(),
-            usage=f"interlock {name} {usage}".replace("  ", " ").strip(),
-            description=description,
-            epilog=epilog if examples else None,
-            formatter_class=_Formatter,
-            allow_abbrev=False,
-        )
+    def __init__(self, name: str) -> None:
+        super().__init__(prog=f"interlock {name}".strip(), formatter_class=_Formatter, allow_abbrev=False)
         self._positionals.title = "arguments"
         self.add_argument("-d", "--debug", action="store_true", help="show tracebacks")
         if name != "doctor":  # which has a flag of this name
@@ -95,6 +85,15 @@ class Parser(argparse.ArgumentParser):
     def json_flag(self) -> Self:
         flag(self, "--json", "print JSON")
         return self
+
+    def format_help(self) -> str:
+        if self.usage is None:
+            name = self.prog.removeprefix("interlock ").replace(" ", "-")
+            usage, text = (_HELP / f"{name}.txt").read_text("utf-8").split("\n\n", 1)
+            self.usage = f"{self.prog} {usage}".strip()
+            self.description, mark, examples = text.rstrip().partition("\n\nexamples:\n")
+            self.epilog = f"{mark}{examples}".strip() or None
+        return super().format_help()
 
     def _print_message(self, message: str, file: object = None) -> None:  # noqa: ARG002 - as argparse's
         out().print(message.rstrip("\n"), reading=True)

@@ -19,7 +19,7 @@ from interlock.nodes.compress_snapshot import (
     tokens_of,
     xml_of,
 )
-from interlock.nodes.helper_model import Question, ask_text
+from interlock.nodes.helper_model import ask_text
 from interlock.nodes.hooks import fired, fires
 from interlock.prompts import load, render
 from interlock.state.compress import KEPT_LINES, KEPT_OUTPUT_TOKENS, CompressState
@@ -169,14 +169,8 @@ async def _ask(state: CompressState, task: list[Message], runtime: Runtime[Deps]
         messages = transcript.read(state["base"])
     part = curated(messages[opening_length(messages) : split])
     system = Message(role="system", content=load("compress/system").text())
-    question = Question(
-        role="compressor",
-        messages=[system, *part, *task],
-        head=state["base"],
-        timeout_s=_TIMEOUT_S,
-        attempts=_ATTEMPTS,
-    )
-    return await ask_text(question, runtime)
+    asked = [system, *part, *task]
+    return await ask_text(runtime, "compressor", asked, state["base"], _TIMEOUT_S, _ATTEMPTS)
 
 
 def _nudge(text: str) -> Message:

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.helper_model import Answered, Question, T, ask_json, asking, parsed
+from interlock.nodes.helper_model import Answered, T, ask_json, asking, parsed
 from interlock.nodes.tools_results import CALL, earlier_calls
 from interlock.state.calls import CallKey, CallView, ToolResult, key_of
 from interlock.state.deps import Deps, in_thread
@@ -140,10 +140,7 @@ async def ask(
     """A helper's answer to `prompt` (system, user); one attempt. A small model can't mend its own edit: None."""
     if runtime.context.info.brief:
         return None
-    question = Question(
-        role=role, messages=asking(*prompt), head=state["message"], timeout_s=FIXER_TIMEOUT_S, attempts=1
-    )
-    return await ask_json(question, kind, runtime)
+    return await ask_json(runtime, kind, role, asking(*prompt), state["message"], FIXER_TIMEOUT_S, attempts=1)
 
 
 def shown_text(text: str, old: str) -> str:

@@ -3,9 +3,8 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from langgraph.runtime import Runtime
@@ -16,22 +15,6 @@ from interlock.state.errors import ModelError, RunError, UserError
 from interlock.state.events import HelperFailed
 from interlock.state.messages import Message, ModelCall, Reply
 from interlock.state.node import task_of
-
-
-@dataclass(frozen=True)
-class Question:
-    """What a helper model is asked."""
-
-    role: str
-    """classifier, next_speaker, …; settings map it to an alias."""
-    messages: Sequence[Message]
-    """System message first; the last one asks."""
-    head: str
-    """Chain head after which the reply is recorded."""
-    timeout_s: float
-    """Total timeout: all attempts and the waits between them."""
-    attempts: int = 2
-    """Connection attempts per request, and requests until an answer has the right JSON shape."""
 
 
 def asking(system: str, task: str, history: Sequence[Message] = ()) -> list[Message]:
@@ -69,46 +52,62 @@ def unusable(reply: Reply) -> str:
     return "the answer is cut off" if reply.finish_reason in (None, "length") else ""
 
 
-async def ask_text(question: Question, runtime: Runtime[Deps]) -> str:
-    """Chain record of a complete, non-blank answer; empty: none. A broken script raises."""
-    return await _ask(question, runtime, lambda reply: reply.record) or ""
+async def ask_text(
+    runtime: Runtime[Deps], role: str, messages: Sequence[Message], head: str, timeout_s: float, attempts: int
+) -> str:
+    """As `ask_json`, for a complete, non-blank answer of any form: its chain record; empty: none."""
+    call = ModelCall(task_of(runtime, role), role, head, messages, attempts=attempts)
+    return await _ask(runtime, [call], timeout_s, "text", lambda reply: reply.record) or ""
 
 
-async def ask_json(question: Question, kind: type[T], runtime: Runtime[Deps]) -> Answered[T] | None:
-    """The answer as JSON of shape `kind`; None if there is none, for any reason but a broken script."""
+async def ask_json(
+    runtime: Runtime[Deps],
+    kind: type[T],
+    role: str,
+    messages: Sequence[Message],
+    head: str,
+    timeout_s: float,
+    attempts: int = 2,
+) -> Answered[T] | None:
+    """The answer as JSON of shape `kind`; None if there is none, for any reason but a broken script.
+
+    `messages`: the system message first; the last one asks. The reply is recorded after `head`. `timeout_s`: for all
+    attempts and the waits between them. `attempts`: to connect, per request, and requests until the shape is right.
+    """
+    task, schema = task_of(runtime, role), kind.model_json_schema()
+    # Replies are recorded by task, so each request of this node needs its own name.
+    names = [f"{task}#{attempt}" if attempt else task for attempt in range(attempts)]
+    calls = [ModelCall(name, role, head, messages, schema=schema, attempts=attempts) for name in names]
 
     def answered(reply: Reply) -> Answered[T] | None:
         answer = parsed(reply.message.text, kind)
         return Answered(reply.record, answer) if answer else None
 
-    return await _ask(question, runtime, answered, kind)
+    return await _ask(runtime, calls, timeout_s, kind.__name__, answered)
 
 
 async def _ask(
-    question: Question,
     runtime: Runtime[Deps],
+    calls: Sequence[ModelCall],
+    timeout_s: float,
+    kind: str,
     taken: Callable[[Reply], R | None],
-    kind: type[BaseModel] | None = None,
 ) -> R | None:
-    """The first usable reply, parsed by `taken`; JSON of the wrong shape is requested again."""
-    task = task_of(runtime, question.role)
-    schema = kind.model_json_schema() if kind else None
-    problem = "no attempt was allowed"
+    """The first usable reply to one of the calls, parsed by `taken`."""
+    problem = ""
     try:
-        async with asyncio.timeout(question.timeout_s):
-            for attempt in range(question.attempts if kind else 1):
-                # Replies are recorded by task, so each request of this node needs its own name.
-                name = f"{task}#{attempt}" if attempt else task
-                reply = await reply_to(_call(question, name, schema), runtime)
+        async with asyncio.timeout(timeout_s):
+            for call in calls:
+                reply = await reply_to(call, runtime)
                 problem = unusable(reply)
                 if not problem and (answer := taken(reply)):
                     return answer
-                problem = problem or f"the answer is no {kind.__name__ if kind else 'text'}"
+                problem = problem or f"the answer is no {kind}"
     except TimeoutError:
-        problem = f"no answer within {question.timeout_s:g} s"
+        problem = f"no answer within {timeout_s:g} s"
     except (ModelError, UserError) as error:  # UserError: no key for the role, or no package
         problem = str(error)
-    runtime.stream_writer(HelperFailed(role=question.role, reason=problem))
+    runtime.stream_writer(HelperFailed(role=calls[0].role, reason=problem))
     return None
 
 
@@ -121,14 +120,3 @@ def parsed(text: str, kind: type[T]) -> T | None:
         return kind.model_validate(value) if isinstance(value, dict) else None
     except (ValueError, RecursionError, ValidationError):
         return None
-
-
-def _call(question: Question, task: str, schema: Mapping[str, Any] | None) -> ModelCall:
-    return ModelCall(
-        task=task,
-        role=question.role,
-        head=question.head,
-        messages=question.messages,
-        schema=schema,
-        attempts=question.attempts,
-    )

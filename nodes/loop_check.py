@@ -10,7 +10,7 @@ from typing import NamedTuple
 from langgraph.runtime import Runtime
 from pydantic import TypeAdapter
 
-from interlock.nodes.helper_model import Question, ask_json, asking
+from interlock.nodes.helper_model import ask_json, asking
 from interlock.nodes.loop_detectors import Stream, call_key, cycle, described, remembered, shortened
 from interlock.prompts import load
 from interlock.state.deps import Deps
@@ -251,13 +251,8 @@ async def look(role: str, state: LoopCheckState, runtime: Runtime[Deps]) -> floa
     deps = runtime.context
     history = deps.transcript.read(state["head"]) if state.get("head") else []
     system, task = load("loop_check/look").parts(request=_request(state, deps, history))
-    question = Question(
-        role=role,
-        messages=asking(system, task, entries(history)),
-        head=state.get("head", ""),
-        timeout_s=LOOP_TIMEOUT_S,
-    )
-    found = await ask_json(question, Analysis, runtime)
+    messages = asking(system, task, entries(history))
+    found = await ask_json(runtime, Analysis, role, messages, state.get("head", ""), LOOP_TIMEOUT_S)
     return found.answer.unproductive_state_confidence if found else None
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.helper_model import Question, ask_json, asking
+from interlock.nodes.helper_model import ask_json, asking
 from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, curated, open_calls
@@ -45,13 +45,8 @@ async def ask_model(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpea
     """On any failure the speaker stays undecided: the run waits for the user."""
     history = [m for m in curated(runtime.context.transcript.read(state["head"])) if m.role != "system"]
     system, task = load("next_speaker/judge").parts()
-    question = Question(
-        role="next_speaker",
-        messages=asking(system, task, history),
-        head=state["head"],
-        timeout_s=NEXT_SPEAKER_TIMEOUT_S,
-    )
-    found = await ask_json(question, Verdict, runtime)
+    messages = asking(system, task, history)
+    found = await ask_json(runtime, Verdict, "next_speaker", messages, state["head"], NEXT_SPEAKER_TIMEOUT_S)
     if found is None:
         return {"next_speaker": "", "decided_by": "none", "speaker_reason": "the helper model gave no answer"}
     verdict = found.answer

@@ -6,7 +6,7 @@ from typing import TypeVar
 from langgraph.runtime import Runtime
 from pydantic import BaseModel
 
-from interlock.nodes.helper_model import Question, ask_json, asking
+from interlock.nodes.helper_model import ask_json, asking
 from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, curated, open_calls
@@ -81,10 +81,8 @@ async def _ask(
     """The helper's answer, if any, and the time it took."""
     clock = runtime.context.clock
     started = clock.monotonic()
-    question = Question(
-        role="classifier", messages=asking(*prompt, history), head=state["head"], timeout_s=ROUTE_TIMEOUT_S
-    )
-    found = await ask_json(question, kind, runtime)
+    messages = asking(*prompt, history)
+    found = await ask_json(runtime, kind, "classifier", messages, state["head"], ROUTE_TIMEOUT_S)
     took: RouteState = {"route_ms": state["route_ms"] + round((clock.monotonic() - started) * 1000)}
     return found.answer if found else None, took
 

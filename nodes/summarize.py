@@ -8,7 +8,7 @@ from pathlib import Path
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.helper_model import Question, ask_text
+from interlock.nodes.helper_model import ask_text
 from interlock.nodes.tools_results import CALL, recorded
 from interlock.prompts import load
 from interlock.state.calls import key_of
@@ -93,14 +93,9 @@ async def save(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
 async def summarize(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     source = source_of(state, runtime.context)
     system = Message(role="system", content=load("summarize/system").text())
-    question = Question(
-        role="summarizer",
-        messages=[system, Message(role="user", origin="nudge", content=_task(source, runtime.context))],
-        head=source.context,
-        timeout_s=_TIMEOUT_S,
-        attempts=_ATTEMPTS,
-    )
-    return {"summary": await ask_text(question, runtime)}
+    messages = [system, Message(role="user", origin="nudge", content=_task(source, runtime.context))]
+    summary = await ask_text(runtime, "summarizer", messages, source.context, _TIMEOUT_S, _ATTEMPTS)
+    return {"summary": summary}
 
 
 def _task(source: Source, deps: Deps) -> str:

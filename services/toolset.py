@@ -276,7 +276,6 @@ class BuiltinToolset:
             outputs=self.outputs,
             settings=self.settings,
             emit_output=emit_output,
-            call_id=call.id,
             time_left_s=run.time_left_s if run else None,
             shown=run.shown if run else "",
             reach=run.reach if run else "approved",

@@ -23,28 +23,13 @@ class RunChart(StateChart[Any]):
     failed = State()
     cancelled = State()
 
-    drive = (
-        created.to(running)
-        | queued.to(running)
-        | waiting.to(running)
-        | interrupted.to(running)
-        | cancelled.to(running)
-        | failed.to(running)
-        | done.to(running)
-    )
-    enqueue = (
-        created.to(queued)
-        | waiting.to(queued)
-        | interrupted.to(queued)
-        | cancelled.to(queued)
-        | failed.to(queued)
-        | done.to(queued)
-    )
+    drive = running.from_(created, queued, waiting, interrupted, cancelled, failed, done)
+    enqueue = queued.from_(created, waiting, interrupted, cancelled, failed, done)
     park = running.to(waiting)
     lose = running.to(interrupted)
     finish = running.to(done)
     fail = running.to(failed)
-    cancel = running.to(cancelled) | queued.to(cancelled)
+    cancel = cancelled.from_(running, queued)
 
 
 class ToolCallChart(StateChart[Any]):
@@ -61,16 +46,11 @@ class ToolCallChart(StateChart[Any]):
     ask = validating.to(awaiting_approval)
     ask_again = awaiting_approval.to(awaiting_approval)
     modify = awaiting_approval.to(validating)
-    schedule = validating.to(scheduled) | awaiting_approval.to(scheduled)
+    schedule = scheduled.from_(validating, awaiting_approval)
     execute = scheduled.to(executing)
     succeed = executing.to(success)
-    fail = validating.to(error) | awaiting_approval.to(error) | scheduled.to(error) | executing.to(error)
-    cancel = (
-        validating.to(cancelled)
-        | awaiting_approval.to(cancelled)
-        | scheduled.to(cancelled)
-        | executing.to(cancelled)
-    )
+    fail = error.from_(validating, awaiting_approval, scheduled, executing)
+    cancel = cancelled.from_(validating, awaiting_approval, scheduled, executing)
 
 
 class ApprovalModeChart(StateChart[Any]):
@@ -89,8 +69,8 @@ class ApprovalModeChart(StateChart[Any]):
         review = State()
 
         read = requirements.to(exploration)
-        write_plan = requirements.to(design) | exploration.to(design)
-        exit_plan_mode = requirements.to(review) | exploration.to(review) | design.to(review)
+        write_plan = design.from_(requirements, exploration)
+        exit_plan_mode = review.from_(requirements, exploration, design)
         reject = review.to(design)
         cancel = review.to(design)
         no_review = review.to(design)

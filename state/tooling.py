@@ -121,7 +121,6 @@ class ToolContext:
     outputs: Outputs
     settings: Settings
     emit_output: Callable[[str], None]
-    call_id: str = ""
     time_left_s: float | None = None
     """Seconds the call may take; None: the tool's own limit."""
     shown: str = ""

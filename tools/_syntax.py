@@ -4,99 +4,44 @@ Definitions need the extra `code`: tree-sitter and its grammars.
 """
 
 import time
+import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node, Query, Tree
 
-GRAMMARS = {
-    "bash": "tree_sitter_bash",
-    "c": "tree_sitter_c",
-    "cpp": "tree_sitter_cpp",
-    "csharp": "tree_sitter_c_sharp",
-    "go": "tree_sitter_go",
-    "java": "tree_sitter_java",
-    "javascript": "tree_sitter_javascript",
-    "kotlin": "tree_sitter_kotlin",
-    "php": "tree_sitter_php",
-    "python": "tree_sitter_python",
-    "ruby": "tree_sitter_ruby",
-    "rust": "tree_sitter_rust",
-    "tsx": "tree_sitter_typescript",
-    "typescript": "tree_sitter_typescript",
-}
-"""Language → module of its grammar. The wheels are self-contained: parsing downloads nothing."""
-
-_SUFFIXES = {
-    "bash": "sh bash",
-    "c": "c h",
-    "clojure": "clj cljs cljc",
-    "cpp": "cc cpp cxx hh hpp hxx ipp cu cuh",
-    "csharp": "cs",
-    "css": "css scss sass less",
-    "dart": "dart",
-    "elixir": "ex exs",
-    "elm": "elm",
-    "erlang": "erl hrl",
-    "fsharp": "fs fsi fsx",
-    "go": "go",
-    "graphql": "graphql gql",
-    "groovy": "groovy gradle",
-    "haskell": "hs",
-    "html": "html htm vue svelte ejs erb jinja j2",
-    "ini": "ini cfg",
-    "java": "java",
-    "javascript": "js jsx mjs cjs",
-    "julia": "jl",
-    "kotlin": "kt kts",
-    "lua": "lua",
-    "markdown": "md markdown mdx",
-    "nix": "nix",
-    "objc": "m mm",
-    "ocaml": "ml mli",
-    "perl": "pl pm",
-    "php": "php",
-    "powershell": "ps1 psm1",
-    "proto": "proto",
-    "python": "py pyi pyx",
-    "r": "r",
-    "ruby": "rb rake gemspec",
-    "rust": "rs",
-    "scala": "scala sc",
-    "solidity": "sol",
-    "sql": "sql",
-    "swift": "swift",
-    "terraform": "tf hcl",
-    "text": "rst adoc txt",
-    "toml": "toml",
-    "tsx": "tsx",
-    "typescript": "ts mts cts",
-    "vb": "vb",
-    "yaml": "yaml yml",
-    "zig": "zig",
-}
-_BY_SUFFIX = {f".{suffix}": name for name, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
-_BY_NAME = {
-    "dockerfile": "dockerfile",
-    "makefile": "make",
-    "cmakelists.txt": "cmake",
-    "gemfile": "ruby",
-    "rakefile": "ruby",
-    "jenkinsfile": "groovy",
-}
 EXTRA = "install interlock-agent[code]"
-LANGUAGES = frozenset((*_BY_SUFFIX.values(), *_BY_NAME.values()))
-"""Every language, by the name that filters use."""
+
+
+@cache
+def languages() -> Mapping[str, Mapping[str, str]]:
+    """Every language, by the name that filters use, with what `languages.toml` says of it."""
+    return tomllib.loads(Path(__file__).with_name("languages.toml").read_text("utf-8"))
+
+
+@cache
+def grammars() -> Mapping[str, str]:
+    """Language → module of its grammar."""
+    return {name: language["grammar"] for name, language in languages().items() if "grammar" in language}
+
+
+@cache
+def _by_name() -> Mapping[str, str]:
+    """The whole name of a file, or `*` and its suffix → the language."""
+    rows = languages().items()
+    suffixes = {f"*.{end}": name for name, row in rows for end in row.get("suffixes", "").split()}
+    return {**suffixes, **{file: name for name, row in rows for file in row.get("names", "").split()}}
 
 
 def language_of(path: str | PurePath) -> str | None:
     """Judged by the file's name alone; None: not source code by its name."""
     pure = PurePath(path)
-    return _BY_NAME.get(pure.name.lower()) or _BY_SUFFIX.get(pure.suffix.lower())
+    return _by_name().get(pure.name.lower()) or _by_name().get(f"*{pure.suffix.lower()}")
 
 
 def installed() -> bool:
@@ -107,68 +52,12 @@ def installed() -> bool:
 class Definition(NamedTuple):
     """One definition with its 1-based first and last line."""
 
-    kind: str
-    """Node type in the grammar, such as `function_definition`."""
     name: str
     """As written; empty if anonymous."""
     start: int
     end: int
 
 
-_FUNCTIONS = "[(arrow_function) (function_expression) (generator_function)]"
-_JAVASCRIPT = f"""
-    [(function_declaration) (generator_function_declaration) (class_declaration) (method_definition)] @it
-    (variable_declarator value: {_FUNCTIONS}) @it
-    (assignment_expression right: {_FUNCTIONS}) @it
-    (export_statement) @around
-    (lexical_declaration (variable_declarator value: {_FUNCTIONS})) @around
-    (variable_declaration (variable_declarator value: {_FUNCTIONS})) @around
-    (expression_statement (assignment_expression right: {_FUNCTIONS})) @around
-"""
-_TYPESCRIPT = f"""{_JAVASCRIPT}
-    [(abstract_class_declaration) (interface_declaration) (type_alias_declaration) (enum_declaration)
-     (internal_module)] @it
-"""
-_C = """
-    [(function_definition) (type_definition) (preproc_function_def)] @it
-    [(struct_specifier body: (_)) (union_specifier body: (_)) (enum_specifier body: (_))] @it
-"""
-_QUERIES = {
-    "bash": "(function_definition) @it",
-    "c": _C,
-    "cpp": f"""{_C}
-        [(class_specifier body: (_)) (namespace_definition) (alias_declaration)] @it
-        (template_declaration) @around
-    """,
-    "csharp": """
-        [(class_declaration) (interface_declaration) (struct_declaration) (enum_declaration)
-         (record_declaration) (delegate_declaration) (method_declaration) (constructor_declaration)
-         (property_declaration) (namespace_declaration)] @it
-    """,
-    "go": """
-        [(function_declaration) (method_declaration) (type_spec)] @it
-        (type_declaration) @around
-    """,
-    "java": """
-        [(class_declaration) (interface_declaration) (enum_declaration) (record_declaration)
-         (annotation_type_declaration) (method_declaration) (constructor_declaration)] @it
-    """,
-    "javascript": _JAVASCRIPT,
-    "kotlin": "[(function_declaration) (class_declaration) (object_declaration)] @it",
-    "php": """
-        [(function_definition) (class_declaration) (interface_declaration) (trait_declaration)
-         (enum_declaration) (method_declaration)] @it
-    """,
-    "python": "[(function_definition) (class_definition)] @it (decorated_definition) @around",
-    "ruby": "[(method) (singleton_method) (class) (module)] @it",
-    "rust": """
-        [(function_item) (struct_item) (enum_item) (union_item) (trait_item) (impl_item) (mod_item)
-         (type_item) (macro_definition)] @it
-    """,
-    "tsx": _TYPESCRIPT,
-    "typescript": _TYPESCRIPT,
-}
-"""`@it` is a definition; `@around` a wrapper that belongs to it: decorators, `export`, `const`."""
 _MAY_HOLD_SEVERAL = frozenset({"lexical_declaration", "variable_declaration", "type_declaration"})
 _NAMED_BY = ("name", "declarator", "left", "type")
 """Fields leading to a definition's name, likeliest first."""
@@ -184,7 +73,7 @@ def definitions(source: bytes, language: str) -> list[Definition]:
 
     Unparsable parts are skipped: a broken file yields its intact parts, one that takes too long nothing.
     """
-    if language not in GRAMMARS or not installed():
+    if language not in grammars() or not installed():
         return []
     captured = _captured(*_grammar(language), source)
     around = {
@@ -232,11 +121,15 @@ def _too_wide(tree: "Tree") -> bool:
 def _grammar(language: str) -> "tuple[Language, Query]":
     from tree_sitter import Language, Query
 
-    module = import_module(GRAMMARS[language])
-    name = {"typescript": "language_typescript", "tsx": "language_tsx", "php": "language_php"}.get(language)
-    pointer: object = getattr(module, name or "language")()
+    row = languages()[language]
+    pointer: object = getattr(import_module(row["grammar"]), row.get("entry", "language"))()
     grammar = Language(pointer)
-    return grammar, Query(grammar, _QUERIES[language])
+    return grammar, Query(grammar, _query(language))
+
+
+def _query(language: str) -> str:
+    row = languages()[language]
+    return (_query(row["as"]) if "as" in row else "") + row.get("definitions", "")
 
 
 def _definition(node: "Node", around: "dict[int, Node]") -> Definition:
@@ -245,7 +138,7 @@ def _definition(node: "Node", around: "dict[int, Node]") -> Definition:
         whole = around[whole.id]
     end = whole.end_point
     last = end.row if end.column else end.row - 1
-    return Definition(node.type, _name(node), whole.start_point.row + 1, last + 1)
+    return Definition(_name(node), whole.start_point.row + 1, last + 1)
 
 
 def _name(node: "Node") -> str:

@@ -12,7 +12,7 @@ from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.state.workspace import PathRefused, Workspace
 from interlock.tools._content import MOST_CHARS, decode, lines_of
 from interlock.tools._opening import kind_of, read_bytes, trouble
-from interlock.tools._syntax import EXTRA, GRAMMARS, definitions, installed, language_of
+from interlock.tools._syntax import EXTRA, definitions, grammars, installed, language_of
 
 _LEAST_LINES = 4
 """Minimum lines of a listed definition (Roo Code: 4): one-liners are found by searching."""
@@ -44,13 +44,13 @@ def _list(stop: StopFlag, path: str, workspace: Workspace) -> ToolResult:
         raise trouble(workspace, start, FileNotFoundError())
     if kind == "file":
         language = language_of(start)
-        if language not in GRAMMARS:
-            known = ", ".join(sorted(GRAMMARS))
+        if language is None or language not in grammars():
+            known = ", ".join(sorted(grammars()))
             text = f"{workspace.relative(start)!r} is in no language whose definitions are known ({known}); read it."
             raise ToolError("unknown_language", text)
         return _result([*_section(workspace, start, language, read_bytes(workspace, start))], 0)
     found = [p for p in workspace.walk(start, stop=stop.check) if p.parent == start]
-    sources = [(p, name) for p in found if (name := language_of(p)) in GRAMMARS and name]
+    sources = [(p, name) for p in found if (name := language_of(p)) in grammars() and name]
     sections: list[str] = []
     for source, language in sources[:_MOST_FILES]:
         stop.check()

@@ -19,25 +19,7 @@ _SHOWN = ("tool", "who", "door", "choice", "rule", "mode")
 
 
 def audit_parser() -> Parser:
-    made = Parser(
-        "audit",
-        "verify|log|export|head [FLAGS]",
-        "Check, print or export the record of every request, decision, intent, effect and change of rules. A key\n"
-        "chains the records: a change by anybody without the key is detected. See docs/audit.md.",
-        [
-            (
-                "interlock audit verify",
-                "find changed, removed, inserted or moved records; exit code 1 if there are any",
-            ),
-            ("interlock audit log --since 7d", "who decided what, where, by which rule"),
-            ("interlock audit export --since 2026-11-01 > audit.jsonl", "JSON Lines, or --format csv"),
-            (
-                "interlock audit head --to /mnt/elsewhere/heads",
-                "keep the newest record, signed, in another place",
-            ),
-            ("interlock audit verify --against /mnt/elsewhere/heads", "check that the chain contains it"),
-        ],
-    )
+    made = Parser("audit")
     actions = ("verify", "log", "export", "head")
     made.add_argument("what", type=one_of(actions), metavar="|".join(actions))
     flag(made, "--since WHEN", "with log and export: a date, a date and time, or an age like 7d or 12h")

@@ -14,20 +14,7 @@ _NAMED = 5
 
 
 def auth_parser() -> Parser:
-    made = Parser(
-        "auth",
-        "[list|test|set|remove] [PROVIDER] [--url URL] [--json]",
-        "Show, test, change or remove the keys and servers of every provider. Interlock keeps them in ~/.gemini/.env,\n"
-        "which only you can read. A variable of the environment wins over that file.",
-        [
-            ("interlock auth", "list providers, and where each key comes from"),
-            ("interlock auth test gemini", "ask the provider for its models"),
-            ("interlock auth set anthropic", "type the key; it isn't shown"),
-            ("interlock auth set openai --url http://localhost:8080/v1", "a local server that needs no key"),
-            ("interlock auth set groq < key.txt", "read the key from stdin"),
-            ("interlock auth remove groq", "forget the key"),
-        ],
-    )
+    made = Parser("auth")
     actions = ("list", "test", "set", "remove")
     made.add_argument("what", nargs="?", type=one_of(actions), default="list", metavar="|".join(actions))
     made.add_argument("provider", nargs="?", metavar="PROVIDER", default="")

@@ -44,36 +44,12 @@ _ANSWERS = {
     "cancel": "stop the run",
 }
 
-_ABOUT = """\
-Show the policy's decision on a call (allow, ask or deny), the rule that decides, and the reason. A shell line is
-shown command by command. The check uses the settings, trust, .env and rules of a run in this folder. It asks
-nobody and runs only safety checkers. Exit code: 0 for every decision, so scripts read --json; 42 for an unknown
-tool or wrong arguments."""
 
 Shown = Mapping[str, Any]
 
 
 def policy_parser() -> Parser:
-    made = Parser(
-        "policy",
-        "check TOOL [JSON] [FLAGS]   |   interlock policy check --batch FILE.jsonl",
-        _ABOUT,
-        [
-            (
-                "interlock policy check run_shell_command 'git push'",
-                "show which command asks, and by which rule",
-            ),
-            ("interlock policy check write_file @call.json --mode plan --all", "list every rule considered"),
-            (
-                'interlock policy check search \'{"q": "x"}\' --server docs --annotations \'{"readOnlyHint": true}\'',
-                "check a tool of an MCP server",
-            ),
-            (
-                "interlock policy check --batch calls.jsonl",
-                'one {"tool", "args", "mode"?, "agent"?, "server"?, "annotations"?} per line, one decision per line',
-            ),
-        ],
-    )
+    made = Parser("policy")
     made.add_argument("action", metavar="check", help="the only action")
     made.add_argument("tool", nargs="?", metavar="TOOL", help="tool name; see: interlock tools")
     made.add_argument(
@@ -222,24 +198,8 @@ def _at_home(rule: str) -> str:
     return " ".join([place(word) for word in words])
 
 
-_HOOKS_ABOUT = """\
-List the hooks that apply in this folder, with the settings and trust of a run. With test, show which hooks an
-event runs, in which order, and the JSON that each hook reads on stdin. Hooks run only with --run."""
-
-
 def hooks_parser() -> Parser:
-    made = Parser(
-        "hooks",
-        "[--json]   |   interlock hooks test EVENT [--input JSON|@FILE] [--run] [--json]",
-        _HOOKS_ABOUT,
-        [
-            (
-                'interlock hooks test BeforeTool --input \'{"tool_name": "write_file", "tool_input": {}}\'',
-                "show the hooks that run before a file is written",
-            ),
-            ("interlock hooks test Stop --run", "run the hooks of an event; Claude Code's names work, too"),
-        ],
-    )
+    made = Parser("hooks")
     made.add_argument("action", nargs="?", metavar="test", help="test an event; default: list all hooks")
     made.add_argument("event", nargs="?", metavar="EVENT", help="event name")
     flag(made, "--input JSON|@FILE|-", "fields of the event, as hooks and matchers see them")

@@ -26,16 +26,7 @@ _SHELLS = ("bash", "zsh", "fish")
 
 
 def completion_parser() -> Parser:
-    made = Parser(
-        "completion",
-        "bash|zsh|fish",
-        "Print the script that completes commands, flags, runs, workflows and files with TAB.",
-        [
-            ('eval "$(interlock completion bash)"', "in ~/.bashrc"),
-            ('eval "$(interlock completion zsh)"', "in ~/.zshrc, after compinit"),
-            ("interlock completion fish > ~/.config/fish/completions/interlock.fish", "once"),
-        ],
-    )
+    made = Parser("completion")
     made.add_argument("shell", metavar="bash|zsh|fish", type=one_of(_SHELLS), help="your shell")
     return made
 

@@ -22,7 +22,7 @@ from interlock.services.hooks.scripts import scripts_of
 from interlock.services.process.supervisor import bound_note, escape_note
 from interlock.services.secrets.environment import kept_back
 from interlock.state.errors import InterlockError, SandboxError, UserError
-from interlock.tools._syntax import EXTRA, GRAMMARS, installed
+from interlock.tools._syntax import EXTRA, grammars, installed
 
 if TYPE_CHECKING:
     from interlock.services.config.settings import HookLayer
@@ -40,12 +40,7 @@ _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
 
 
 def doctor_parser() -> Parser:
-    made = Parser(
-        "doctor",
-        "[WORKFLOW] [--store] [--json]",
-        "Check this machine, the settings of this folder, and the store. Exit code 1 if something is broken.\n"
-        "With WORKFLOW, name the nodes whose effects a kill could repeat.",
-    )
+    made = Parser("doctor")
     made.add_argument("workflow", nargs="?", metavar="WORKFLOW", help="check only this workflow's nodes")
     flag(made, "--store", "read every record of the store, and rebuild derived tables")
     return made.json_flag()
@@ -83,7 +78,7 @@ def _machine() -> Iterator[Finding]:
     for what, found, level, without in (
         ("ripgrep", find_ripgrep(), "problem", "nothing can be searched; install it"),
         ("git", shutil.which("git"), "note", "ignore files count, git status doesn't"),
-        ("code", f"definitions in {len(GRAMMARS)} languages" * installed(), "note", no_code),
+        ("code", f"definitions in {len(grammars())} languages" * installed(), "note", no_code),
         (
             "dot",
             shutil.which("dot"),

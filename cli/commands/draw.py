@@ -26,27 +26,7 @@ _EXPORTED = {"html": ("html", "htm"), "md": ("md", "markdown"), "json": ("json",
 
 
 def diagram_parser() -> Parser:
-    made = Parser(
-        "diagram",
-        "[WORKFLOW] [FLAGS]",
-        "Draw a workflow's compiled graph. --run marks the path of a run, and how often it took each node.\n"
-        "WORKFLOW can also be a statechart: run, tool-call or approval-mode.",
-        [
-            ("interlock diagram main", "print Mermaid on stdout"),
-            ("interlock diagram main --depth 2 -o main.svg", "draw nested graphs, too"),
-            ("interlock diagram turn --show main,errors", "leave out hooks and questions"),
-            ("interlock diagram --run latest -o run.svg", "mark the path of the latest run"),
-            ("interlock diagram approval-mode", "draw the statechart of approval modes"),
-            (
-                "interlock diagram approval-mode --run latest",
-                "draw the path of a run's mode, and who decided",
-            ),
-            (
-                "interlock diagram tool-call --run latest --call 2",
-                "draw the life of a call; see: show RUN --calls",
-            ),
-        ],
-    )
+    made = Parser("diagram")
     made.add_argument(
         "workflow", nargs="?", metavar="WORKFLOW", help="workflow or statechart; default: the workflow of RUN"
     )
@@ -183,17 +163,7 @@ def _format_of(file: Path | None, formats: Mapping[str, Sequence[str]]) -> str:
 
 
 def export_parser() -> Parser:
-    made = Parser(
-        "export",
-        "RUN [--format html|md|json|patch] [-o FILE]",
-        "Export a run: the conversation with every call and who decided it, then changed files, decisions,\n"
-        "diagram, path, tokens and cost. The HTML page is self-contained: it needs no network and no script.",
-        [
-            ("interlock export latest -o run.html", "write an HTML page"),
-            ("interlock export 4k2 --format md", "print Markdown on stdout"),
-            ("interlock export 4k2 --format patch | git apply", "apply what it changed"),
-        ],
-    )
+    made = Parser("export")
     made.run_flag()
     formats = one_of(
         tuple(_EXPORTED), {ending: name for name, endings in _EXPORTED.items() for ending in endings}
@@ -231,7 +201,7 @@ def written(run: RunRow, shape: str) -> str:
 
 
 def diagrams_parser() -> Parser:
-    made = Parser("diagrams", "--write|--check [DIR]", "Regenerate or verify the generated diagrams.")
+    made = Parser("diagrams")
     made.add_argument(
         "folder", nargs="?", type=Path, default=Path("diagrams"), metavar="DIR", help="default: diagrams"
     )

@@ -28,20 +28,7 @@ _TIMED_OUT = 124
 
 
 def worker_parser() -> Parser:
-    made = Parser(
-        "worker",
-        "[--queue NAME]… [--workspaces DIR] [--concurrency N]",
-        "Drive runs of this host's queue, and of those you name, each in a process of its own. On SIGTERM it takes no\n"
-        "new runs; each run stops at its next commit and is put back. The store is named by INTERLOCK_STORE.",
-        [
-            ("interlock worker", "drive this host's runs, two at a time"),
-            ("interlock worker --queue repairs --concurrency 8", "drive those of `repairs`, too"),
-            (
-                "interlock worker --workspaces /srv/clones",
-                "also drive runs on git repositories, in clones there",
-            ),
-        ],
-    )
+    made = Parser("worker")
     flag(made, "--queue NAME", "also drive runs of this queue", action="append", default=[])
     flag(made, "--workspaces DIR", "clone the repositories of runs below DIR", type=Path)
     flag(made, "-s --sandbox", "run the commands of every run in the sandbox")
@@ -64,17 +51,7 @@ def worker(args: Args) -> None:
 
 
 def fleet_parser() -> Parser:
-    made = Parser(
-        "fleet",
-        "[init [--print]] [--json]",
-        "Show workers, jobs and open requests. `fleet init` makes the tables of store and queue in the database that\n"
-        "INTERLOCK_STORE names (PostgreSQL 14 or newer).",
-        [
-            ("INTERLOCK_STORE=postgresql://me@db/runs interlock fleet init", "set up the database"),
-            ("interlock fleet init --print | psql DATABASE", "set it up as its administrator"),
-            ("interlock fleet", "show how the fleet stands"),
-        ],
-    )
+    made = Parser("fleet")
     made.add_argument("action", nargs="?", type=one_of(("init",)), metavar="init", help="make the tables")
     flag(made, "--print", "with `init`: print the SQL, with a role for workers and one for viewers")
     return made.json_flag()
@@ -112,12 +89,7 @@ def _cells(job: "Job") -> tuple[str, ...]:
 
 
 def logs_parser() -> Parser:
-    made = Parser(
-        "logs",
-        "RUN [-f]",
-        "Print the conversation and the calls of a run. With -f: until it ends or parks, whichever process drives it.",
-        [("interlock logs latest -f", "follow the latest run")],
-    )
+    made = Parser("logs")
     made.run_flag()
     flag(made, "-f --follow", "follow the run")
     return made
@@ -156,13 +128,7 @@ def _print(event: Event) -> None:
 
 
 def wait_parser() -> Parser:
-    made = Parser(
-        "wait",
-        "RUN… [--timeout TIME]",
-        "Wait until runs end or park, and until a worker delivered what they changed: --deliver branch means their\n"
-        "push, too. The exit code is that of the first run, in the order given, that isn't done.",
-        [("interlock wait 4k2 9xm", "wait for two runs")],
-    )
+    made = Parser("wait")
     made.add_argument("runs", nargs="+", metavar="RUN")
     flag(made, "--timeout TIME", "wait no longer: 90s, 15m, 2h (exit code 124)", type=duration)
     return made.json_flag()
@@ -215,12 +181,7 @@ def _code(client: Client, run: str) -> int:
 
 
 def cancel_parser() -> Parser:
-    made = Parser(
-        "cancel",
-        "RUN",
-        "Stop a run that waits for a worker or is driven by one. It can be resumed.",
-        [("interlock cancel 4k2", "stop it")],
-    )
+    made = Parser("cancel")
     return made.run_flag()
 
 
@@ -237,19 +198,7 @@ _TITLES = ("runs", "requests/min", "tokens/min", "USD/day", "USD/month")
 
 
 def limits_parser() -> Parser:
-    made = Parser(
-        "limits",
-        "[user=NAME|workflow=NAME|model=NAME] [FLAGS]",
-        "Show or set what users, workflows and models may use over all workers. `*` stands for each one that has no\n"
-        "limit of its own. A run that meets a limit waits without a process, and goes on by itself.",
-        [
-            ("interlock limits", "list limits, and what is used"),
-            ("interlock limits 'user=*' --runs 4", "drive at most four runs of each user at once"),
-            ("interlock limits model=gemini-2.5-pro --requests 60", "make at most 60 requests a minute"),
-            ("interlock limits user=anna --usd-per-day 5", "spend at most 5 US dollars a day (UTC)"),
-            ("interlock limits user=anna --remove", "remove the limits of a user"),
-        ],
-    )
+    made = Parser("limits")
     made.add_argument("whose", nargs="?", metavar="KIND=NAME", help="a user, a workflow or a model")
     flag(made, "--runs N", "runs driven at once (user, workflow)", type=number(int, 1))
     flag(made, "--requests N", "requests to models a minute", type=number(int, 1))

@@ -16,17 +16,7 @@ if TYPE_CHECKING:
 
 
 def trust_parser() -> Parser:
-    made = Parser(
-        "trust",
-        "[DIR] [FLAGS]",
-        "Show a folder's own settings, hooks, policies, agents, servers and .env, and decide whether they apply.\n"
-        "The decision covers everything below the folder, now and later. A decision on a nested folder wins.",
-        [
-            ("interlock trust", "show what this folder contains, and decide"),
-            ("interlock trust ~/work/app --yes", "trust without asking"),
-            ("interlock trust --untrust", "stop trusting this folder"),
-        ],
-    )
+    made = Parser("trust")
     made.add_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this folder")
     flag(made, "--yes", "trust without asking; required without a terminal")
     flag(made, "--parent", "trust the parent folder and everything in it")
@@ -122,18 +112,7 @@ def _show_answers(answers: "list[Answer]", json: bool) -> None:
 
 
 def memory_parser() -> Parser:
-    made = Parser(
-        "memory",
-        "[show|add|refresh] [TEXT]",
-        "Show or extend the memory files: GEMINI.md, AGENTS.md and the files they import.\n"
-        "Every conversation starts with them.",
-        [
-            ("interlock memory", "list the files and print their text"),
-            ("interlock memory add 'Tests run with make test'", "add a line to this folder's GEMINI.md"),
-            ("interlock memory add --global 'Answer in English'", "add a line for every folder"),
-            ("interlock memory refresh", "list names and sizes only"),
-        ],
-    )
+    made = Parser("memory")
     made.add_argument("action", nargs="?", default="show", metavar="show|add|refresh")
     made.add_argument("text", nargs="?", metavar="TEXT", help="add: the line to add")
     flag(made, "--global", "add: use your own file, for every folder")

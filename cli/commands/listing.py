@@ -15,13 +15,7 @@ from interlock.state.text import visible
 
 
 def workflows_parser() -> Parser:
-    made = Parser(
-        "workflows",
-        "[--json] [FLAGS]",
-        "List the workflows that `interlock run WORKFLOW` can run. Your own are in .interlock/workflows/NAME.py,\n"
-        "in this folder or in your home directory, and what this folder's langgraph.json names.",
-        [("interlock new workflow NAME", "create a workflow of your own")],
-    )
+    made = Parser("workflows")
     return made.folder_flags().json_flag()
 
 
@@ -51,9 +45,7 @@ def _has_own(options: Options) -> bool:
 
 
 def schema_parser() -> Parser:
-    made = Parser(
-        "schema", "WORKFLOW [--input|--output]", "Print a workflow's input and output as JSON Schema."
-    )
+    made = Parser("schema")
     made.add_argument("workflow", metavar="WORKFLOW", help="see: interlock workflows")
     which = made.add_mutually_exclusive_group()
     flag(which, "--input", "print only the schema of the input")
@@ -75,13 +67,7 @@ _BLOCKS = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def new_parser() -> Parser:
-    made = Parser(
-        "new",
-        "workflow NAME",
-        "Create a working workflow in this folder: .interlock/workflows/NAME.py, and its test: tests/test_NAME.py.\n"
-        "To build on it, see docs/tutorial.md and docs/api.md in Interlock's repository.",
-        [("interlock new workflow nightly-triage", "then: interlock run nightly-triage")],
-    )
+    made = Parser("new")
     made.add_argument("what", metavar="workflow", help="the only kind")
     made.add_argument("name", metavar="NAME", help="lower-case words joined by hyphens")
     return made
@@ -122,7 +108,7 @@ def _write_new(path: Path, text: str) -> None:
 
 
 def tools_parser() -> Parser:
-    made = Parser("tools", "[--json]", "List the tools available to the model, with what they can do.")
+    made = Parser("tools")
     flag(made, "--json", "print JSON, with the schema of the arguments")
     return made
 
@@ -144,12 +130,7 @@ def tools(args: Args) -> int | None:
 
 
 def modes_parser() -> Parser:
-    made = Parser(
-        "modes",
-        "[--json]",
-        "List the modes of work: built-in, yours (~/.interlock/custom_modes.yaml) and a trusted folder's (.roomodes).",
-        [("interlock run task 'plan the release' --mode architect", "run a task in a mode")],
-    )
+    made = Parser("modes")
     return made.folder_flags().json_flag()
 
 
@@ -173,11 +154,7 @@ def modes(args: Args) -> int | None:
 
 
 def agents_parser() -> Parser:
-    made = Parser(
-        "agents",
-        "[--json]",
-        "List the sub-agents: built-in, yours (~/.interlock/agents/NAME.md) and a trusted folder's.",
-    )
+    made = Parser("agents")
     return made.folder_flags().json_flag()
 
 
@@ -193,14 +170,7 @@ def agents(args: Args) -> int | None:
 
 
 def models_parser() -> Parser:
-    made = Parser(
-        "models",
-        "[--json]",
-        "List the models of configured providers and of servers on this machine and its network: context window in\n"
-        "tokens, longest reply, what it takes, price in US dollars per million tokens (input / output), how the model\n"
-        "calls tools, and whether it was tried here. Set them with models.NAME.contextWindow, .price and .protocol.",
-        [("interlock -m openai:qwen", "use a model; OPENAI_BASE_URL is its server's address")],
-    )
+    made = Parser("models")
     return made.folder_flags().json_flag()
 
 

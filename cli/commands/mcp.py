@@ -27,23 +27,8 @@ from interlock.engine.client import Client
 from interlock.graphs import PIPELINES
 from interlock.state.errors import UserError
 
-_ABOUT = """\
-MCP servers provide tools, resources and prompts. list and test start servers with the settings and trust of a run.
-add and remove edit a settings file. Servers in .mcp.json and .roo/mcp.json apply, too, if the folder is trusted.
-auth signs in to a server with OAuth in a browser. serve offers workflows as tools to another agent, on stdin and
-stdout."""
 _TRANSPORTS = {"stdio": "stdio", "sse": "sse", "http": "http", "streamable-http": "http"}
 
-_EXAMPLES = [
-    ("interlock mcp add time -- uvx mcp-server-time", "add a stdio server to this folder's settings"),
-    (
-        'interlock mcp add -s user -t http -H "Authorization: Bearer $KEY" docs https://…',
-        "add an HTTP server for every folder",
-    ),
-    ("interlock mcp test time", "start a server and show what it offers"),
-    ("interlock mcp auth docs", "sign in with a browser"),
-    ("interlock mcp serve investigate main", "serve two workflows as tools"),
-]
 
 Shown = Mapping[str, Any]
 
@@ -73,12 +58,7 @@ class _McpParser(Parser):
 
 
 def mcp_parser() -> Parser:
-    made = _McpParser(
-        "mcp",
-        "list | test SERVER | add [FLAGS] NAME COMMAND|URL [ARGS] | remove NAME | auth SERVER | serve [WORKFLOW …]",
-        _ABOUT,
-        _EXAMPLES,
-    )
+    made = _McpParser("mcp")
     made.add_argument(
         "action", nargs="?", default="list", metavar="list|test|add|remove|auth|serve", help="default: list"
     )

@@ -34,15 +34,7 @@ _SHOWN = 20
 
 
 def runs_parser() -> Parser:
-    made = Parser(
-        "runs",
-        "[rm RUN…] [FLAGS]",
-        "List runs, the latest changed first. `runs rm RUN` deletes the record of a run, not the files it changed.",
-        [
-            ("interlock runs --status waiting", "list runs that wait for a decision"),
-            ("interlock runs rm 4k2 latest", "delete two runs"),
-        ],
-    )
+    made = Parser("runs")
     made.add_argument("action", nargs="*", metavar="rm RUN", help="delete these runs")
     flag(made, "--all", f"list all runs (default: the newest {_SHOWN})")
     flag(made, "--status STATUS", f"only {', '.join(STATUSES)}", type=one_of(STATUSES))
@@ -101,16 +93,7 @@ def _remove(client: Client, rows: list[RunRow]) -> None:
 
 
 def approvals_parser() -> Parser:
-    made = Parser(
-        "approvals",
-        "[RUN] [--all] [--json]",
-        "List open requests of all runs, the longest wait first. With RUN: show that run's requests in full, with\n"
-        "diffs and commands.",
-        [
-            ("interlock approvals", "list open requests"),
-            ("interlock approvals latest", "show those of the latest run, with diffs"),
-        ],
-    )
+    made = Parser("approvals")
     made.add_argument("run", nargs="?", metavar="RUN", help="show the requests of this run in full")
     flag(made, "--all", f"list those of all runs (default: of {_SHOWN} runs)")
     return made.json_flag()
@@ -156,15 +139,7 @@ def _overview(runs: dict[str, RunRow], requests: list[Request], paint: Paint) ->
 
 
 def history_parser() -> Parser:
-    made = Parser(
-        "history",
-        "RUN [--all] [--json]",
-        "List every step of a run, with its nodes. `show --at`, `diff` and `fork --at` take these step numbers.",
-        [
-            ("interlock history latest", ""),
-            ("interlock history latest --all", "include the steps of nested graphs"),
-        ],
-    )
+    made = Parser("history")
     made.run_flag()
     flag(made, "--all", "include the steps of nested graphs")
     flag(made, "--json", "print JSON, always with --all")
@@ -196,17 +171,7 @@ _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 def diff_parser() -> Parser:
-    made = Parser(
-        "diff",
-        "RUN STEP STEP [--json] | RUN --files [--call ID]",
-        "Show what changed in state and conversation between two steps (see: interlock history RUN).\n"
-        "With --files: show what the run changed in the workspace.",
-        [
-            ("interlock diff latest 2 5", ""),
-            ("interlock diff latest --files", "show changed files as a git diff"),
-            ("interlock diff latest --files --call 3", "show the changes of one call"),
-        ],
-    )
+    made = Parser("diff")
     made.run_flag()
     made.add_argument(
         "steps",

@@ -17,20 +17,6 @@ from interlock.state.errors import UserError
 if TYPE_CHECKING:
     from interlock.graphs._pipeline import Pipeline
 
-_ABOUT = (
-    "Let workers start a workflow at the times of a cron line, in UTC or another time zone. Times that\n"
-    "passed without a worker are made up for by one run. No run starts while the last one is under way or waits."
-)
-_EXAMPLES = [
-    ("interlock schedule add '30 2 * * *' main 'update the dependencies'", "every night, in this folder"),
-    (
-        "interlock schedule add @daily main --repo https://git.example.com/app.git --deliver branch 'fix lint'",
-        "every day, in a worker's clone",
-    ),
-    ("interlock schedule list", "show next times and last runs"),
-    ("interlock schedule remove nightly", "end it"),
-]
-
 
 class _ScheduleParser(Parser):
     def parse(self, arguments: Sequence[str]) -> Args:
@@ -52,7 +38,7 @@ class _AddParser(RunParser):
 
 
 def _add_parser() -> Parser:
-    made = _AddParser("schedule add", "CRON WORKFLOW [PROMPT] [FLAGS]", _ABOUT, _EXAMPLES[:2])
+    made = _AddParser("schedule add")
     flag(made, "--name NAME", "name of the schedule (default: a new id)", default="")
     flag(made, "--timezone ZONE", "time zone of the cron line (default: UTC)", default="UTC")
     made.add_argument("cron", metavar="CRON", help="minute hour day month weekday, in quotes; or @daily")
@@ -60,9 +46,7 @@ def _add_parser() -> Parser:
 
 
 def schedule_parser() -> Parser:
-    made = _ScheduleParser(
-        "schedule", "add CRON WORKFLOW [PROMPT] [FLAGS] | list | remove NAME…", _ABOUT, _EXAMPLES
-    )
+    made = _ScheduleParser("schedule")
     actions = ("add", "list", "remove")
     made.add_argument(
         "action",

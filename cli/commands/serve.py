@@ -16,17 +16,7 @@ _READ_ONLY = "The server was started with --read-only."
 
 
 def serve_parser() -> Parser:
-    made = Parser(
-        "serve",
-        "[FLAGS] | token new NAME --role ROLE | token rm NAME | token list",
-        "Serve a page on 127.0.0.1: follow runs live, decide requests, start work. Runs continue without the server.",
-        [
-            ("interlock serve", "print the address with its token"),
-            ("interlock serve --open", "open it in a browser"),
-            ("interlock serve --read-only", "let nobody decide or start anything"),
-            ("interlock serve token new ci --role view", "print a token for a program"),
-        ],
-    )
+    made = Parser("serve")
     made.add_argument("words", nargs="*", metavar="token", help="manage tokens of programs")
     flag(made, "--port N", "port (default: 4280)", type=number(int, 0, 65_535), default=4280)
     flag(made, "--open", "open the page in a browser")
@@ -82,15 +72,7 @@ def _token(args: Args) -> None:
 
 
 def acp_parser() -> Parser:
-    made = Parser(
-        "acp",
-        "[FLAGS]",
-        "Serve an editor by the Agent Client Protocol, on stdin and stdout. The editor starts it.",
-        [
-            ("interlock acp", "what an editor's settings name as the command"),
-            ("interlock acp -m flash --approval-mode auto_edit", "with a model and an approval mode"),
-        ],
-    )
+    made = Parser("acp")
     made.add_argument("--setup", action="store_true", help="choose a model in this terminal, then exit")
     add_running_flags(made)
     return made

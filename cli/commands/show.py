@@ -107,16 +107,7 @@ _LABELS = {"use_model": "model", "note_loop": "loop"}
 
 
 def show_parser() -> Parser:
-    made = Parser(
-        "show",
-        "RUN [--calls] [--call ID] [--at STEP] [--dropped] [--verify] [--json]",
-        "Show a run: its path, calls, tokens, and open requests.",
-        [
-            ("interlock show latest", ""),
-            ("interlock show 4k2 --calls", "list each call, with every decision"),
-            ("interlock show 4k2 --at 7", "show state and conversation after step 7"),
-        ],
-    )
+    made = Parser("show")
     made.run_flag()
     flag(made, "--calls", "list each call: who decided, when, who changed arguments")
     flag(made, "--call ID", "show one call, by number or id, with its full output")

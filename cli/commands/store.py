@@ -26,23 +26,7 @@ if TYPE_CHECKING:
 
 
 def store_parser() -> Parser:
-    made = Parser(
-        "store",
-        "prune [--dry-run] [FLAGS]\n       interlock store copy RUN… --to URL|DIR\n       interlock store migrate",
-        "prune: delete ended runs that are older than store.keepDays, then the oldest until the state directory is at\n"
-        "most store.maxGb large. Runs that wait for a person or were interrupted stay, and are named. `doctor` shows\n"
-        "what the store is made of.\n"
-        "copy: copy runs, with their subtasks and files, to a database, or to a state directory of this host.\n"
-        "migrate: make the tables that a store of an older version lacks.",
-        [
-            ("interlock store prune --dry-run --keep-days 90", "list what would be deleted"),
-            ("interlock store copy 4k2 --to postgresql://me@db/runs", "move a run to the fleet's database"),
-            (
-                "interlock store copy 4k2 --store postgresql://me@db/runs --to ~/.local/state/interlock",
-                "bring it back to this host",
-            ),
-        ],
-    )
+    made = Parser("store")
     actions = ("prune", "copy", "migrate")
     made.add_argument("what", type=one_of(actions), metavar="|".join(actions))
     made.add_argument("runs", nargs="*", metavar="RUN", default=[])
@@ -112,16 +96,7 @@ _HEADER = ("runs", "turns", "tokens", "cost", "asked", "given", "refused", "wait
 
 
 def stats_parser() -> Parser:
-    made = Parser(
-        "stats",
-        "[--by KEY] [--since WHEN] [--json]",
-        "Add up runs: turns, tokens, cost, approvals (asked, given, refused, time until the answer), and failures by\n"
-        "kind. `runs rm` and `store prune` take deleted runs out of it.",
-        [
-            ("interlock stats", "the last 30 days, by day"),
-            ("interlock stats --by model --since 2026-11-01", "a month, by model"),
-        ],
-    )
+    made = Parser("stats")
     keys = ("day", "model", "workflow", "repository")
     flag(
         made,

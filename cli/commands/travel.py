@@ -19,16 +19,7 @@ _FILES_SHOWN = 40
 
 
 def fork_parser() -> Parser:
-    made = Parser(
-        "fork",
-        "RUN --at STEP [--workspace DIR | --in-place] [--json]",
-        "Start a new run that shares the past of RUN up to STEP, in a new folder next to the run's own, with the\n"
-        "files as they were at STEP. RUN doesn't change. Files ignored by git aren't copied.",
-        [
-            ("interlock fork latest --at 7", "then: interlock resume FORK -p 'try it another way'"),
-            ("interlock fork 4k2 --at 7 --workspace ../second", "fork into this folder"),
-        ],
-    )
+    made = Parser("fork")
     made.run_flag()
     made.at_flag()
     flag(made, "--workspace --cd DIR", "new or empty folder for the fork", type=Path)
@@ -59,13 +50,7 @@ def _tell_forked(fork: "Forked", as_json: bool) -> None:
 
 
 def rewind_parser() -> Parser:
-    made = Parser(
-        "rewind",
-        "RUN --at STEP [--yes] [--json]",
-        "Restore the files of a run's folder to STEP, and continue from there in a new run.\n"
-        "Interlock shows the changes and asks first. RUN doesn't change.",
-        [("interlock rewind latest --at 7", ""), ("interlock rewind 4k2 --at 7 --yes", "don't ask")],
-    )
+    made = Parser("rewind")
     made.run_flag()
     made.at_flag()
     flag(made, "--yes", "change the files without asking")
@@ -93,13 +78,7 @@ def rewind(args: Args) -> int | None:
 
 
 def undo_parser() -> Parser:
-    made = Parser(
-        "undo",
-        "RUN [--call ID] [--json]",
-        "Undo the file changes of a run. If somebody has changed one of the files since, nothing is undone.\n"
-        "The run and its conversation stay. To go back in both, use rewind.",
-        [("interlock undo latest", ""), ("interlock undo 4k2 --call 3", "undo one call")],
-    )
+    made = Parser("undo")
     made.run_flag()
     made.call_flag()
     return made.json_flag()
@@ -121,24 +100,7 @@ def undo(args: Args) -> None:
 
 
 def replay_parser() -> Parser:
-    made = Parser(
-        "replay",
-        "RUN [--until STEP] [--swap NODE=FILE.py:FUNCTION | --model MODEL] [--json]",
-        "Execute a run's graph again with the recorded replies, results and decisions. Replay works offline and\n"
-        "touches no file. It prints each step with the hash of its state, and the first step that differs, for\n"
-        "example after you change a prompt or a graph. Exit code 1 if a step differs.\n\n"
-        "--swap replaces a node's function with yours. Decorate it with @node and keep the labels. It runs as\n"
-        "ordinary code, so it can have effects. --model continues with another model and real effects, in a fork:\n"
-        "a new folder with the files of that step. Recorded decisions answer identical requests; other requests\n"
-        "stay open. With both flags, --until STEP sets the step at which the change starts.",
-        [
-            ("interlock replay latest", ""),
-            ("interlock replay 4k2 --until 7", "stop after step 7"),
-            ("interlock replay 4k2 --swap draft=new.py:draft", "use draft from new.py for the node draft"),
-            ("interlock replay 4k2 --swap turn/finish=new.py:end", "replace a node of the nested graph turn"),
-            ("interlock replay 4k2 --until 7 --model flash", "continue from step 7 with another model"),
-        ],
-    )
+    made = Parser("replay")
     made.run_flag()
     flag(made, "--until STEP", "step number, from: interlock history RUN", type=number(int, -1))
     flag(made, "--swap NODE=FILE.py:FUNCTION", "replace the function of a node")
@@ -220,16 +182,7 @@ def _ways(paths: Any) -> Iterator[str]:
 
 
 def import_parser() -> Parser:
-    made = Parser(
-        "import",
-        "--from URL [WORKFLOW] THREAD [--json]",
-        "Make a run of a LangGraph thread, with its checkpoints. Its interrupts become requests. The other database\n"
-        "doesn't change: a file written by SqliteSaver or AsyncSqliteSaver, or PostgreSQL.",
-        [
-            ("interlock import --from checkpoints.db agent.py:graph 42", "then: interlock resume latest"),
-            ("interlock import --from postgresql://me@host/agents 42", "the graph of langgraph.json"),
-        ],
-    )
+    made = Parser("import")
     made.add_argument(
         "workflow",
         nargs="?",

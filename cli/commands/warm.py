@@ -16,17 +16,7 @@ _UNUSED_S = 900.0
 
 
 def warm_parser() -> Parser:
-    made = Parser(
-        "warm",
-        "[--for TIME] [--stop] [--json]",
-        "Keep a process that has imported everything, so that commands start in a tenth of a second (Linux).\n"
-        "It takes about 100 MB of memory, holds no key, setting or file of yours, and ends when nobody uses it.\n"
-        "Commands in CI, under sudo, or with other limits, rights or Python variables start without it.",
-        [
-            ("interlock warm --for 2h", "keep it until two hours pass without a start"),
-            ("interlock warm --stop", "end it"),
-        ],
-    )
+    made = Parser("warm")
     flag(
         made,
         "--for TIME",

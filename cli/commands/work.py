@@ -22,19 +22,7 @@ if TYPE_CHECKING:
 
 @cache
 def prompt_parser() -> Parser:
-    made = Parser(
-        "",
-        "[PROMPT] [FLAGS]",
-        "Open a session in this folder. With -p, or without a terminal, run one prompt and exit.",
-        [
-            ("interlock", "open a session"),
-            ("interlock 'why does test_login fail?'", "open a session with a first prompt"),
-            ("interlock -c", "reopen the latest session of this folder"),
-            ("interlock -p 'why does test_login fail?'", "print the answer on stdout, progress on stderr"),
-            ("git diff | interlock -p 'review this' -o json", "put piped text before the prompt"),
-            ("interlock -c -p 'now add a test'", "send another prompt to the latest run"),
-        ],
-    )
+    made = Parser("")
     made.add_argument("words", nargs="*", metavar="PROMPT", help="task or question")
     made.add_argument("-p", "--prompt", "--print", nargs="?", const="", help="run PROMPT without a session")
     flag(made, "-i --prompt-interactive PROMPT", "open a session with a first prompt", dest="first")
@@ -123,23 +111,7 @@ class RunParser(Parser):
 
 
 def run_parser() -> Parser:
-    made = RunParser(
-        "run",
-        "WORKFLOW [PROMPT] [FLAGS]",
-        "Run a workflow. Give its input as PROMPT, as flags, or as JSON (see: interlock schema WORKFLOW).",
-        [
-            ("interlock run main 'fix the failing test'", "the same as interlock -p"),
-            (
-                'interlock run turn --input \'{"request": "hello"}\' -o json',
-                "run one model turn, with JSON input",
-            ),
-            ("interlock run search 'where are retries delayed'", "search code by meaning"),
-            (
-                "interlock run main --batch tasks.jsonl > results.jsonl",
-                "read one input per line, write one output per line",
-            ),
-        ],
-    )
+    made = RunParser("run")
     return with_inputs(made)
 
 
@@ -230,28 +202,7 @@ def _run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: O
 
 
 def resume_parser() -> Parser:
-    made = Parser(
-        "resume",
-        "RUN [DECISIONS] [-p PROMPT] [FLAGS]",
-        "Resume a run. Interlock saves each decision as soon as you make it. Undecided requests stay open.",
-        [
-            ("interlock resume latest --approve all", "approve every pending call"),
-            (
-                "interlock resume 4k2 --approve 1 --reject 2 --reason 'use the API'",
-                "decide two requests separately",
-            ),
-            (
-                "interlock resume 4k2 --approve 1 --always",
-                "approve, and don't ask again for the same in this run",
-            ),
-            (
-                'interlock resume 4k2 --edit 1=\'{"command": "pytest -x"}\'',
-                "run the call with other arguments",
-            ),
-            ("interlock resume latest", "resume after a crash or Ctrl-C"),
-            ("interlock resume latest -p 'now the docs'", "continue the conversation with another prompt"),
-        ],
-    )
+    made = Parser("resume")
     made.run_flag()
     add_decision_flags(made)
     flag(made, "-p --prompt PROMPT", "another prompt, once the run has answered")
@@ -283,17 +234,7 @@ class _InitParser(Parser):
 
 
 def init_parser() -> Parser:
-    made = _InitParser(
-        "init",
-        "[HINT] [FLAGS]",
-        "Explore this repository and write GEMINI.md (or the file named in `context.fileName`). Every conversation\n"
-        "starts with this file. Interlock shows the text, or a diff, before it writes. Same as: interlock run init",
-        [
-            ("interlock init", "explore, and ask before writing the file"),
-            ("interlock init 'the services below apps/ matter most'", "give a hint"),
-            ("interlock init --file AGENTS.md", "write another file"),
-        ],
-    )
+    made = _InitParser("init")
     made.add_argument("words", nargs="*", metavar="HINT", help="what to explore or mention")
     flag(made, "--file NAME", "file from `context.fileName`; default: the existing one, else the first")
     add_running_flags(made)

@@ -21,32 +21,6 @@ from interlock.tools._syntax import installed
 
 VERSION = "3" if installed() else "3, cut by lines"
 """Version of schema, chunks and words; an index of another version is rebuilt."""
-_SCHEMA = """
-create table meta (key text primary key, value text not null) without rowid;
-create table files (
-    id integer primary key,
-    path text not null unique,        -- relative to the workspace
-    language text not null,
-    inside text not null,             -- the left-out folder around it, which a search must name; empty: none
-    embedded integer not null,        -- 0: its vectors couldn't be computed
-    signature text not null,          -- size, times and inode; empty: it may have changed right after it was read
-    sha256 text not null
-);
-create table chunks (
-    id integer primary key,
-    file integer not null references files (id) on delete cascade,
-    start integer not null,
-    end integer not null,
-    name text not null,
-    code text not null
-);
-create index chunks_file on chunks (file);
-create table vectors (chunk integer primary key references chunks (id) on delete cascade, vector blob not null);
-create virtual table terms using fts5 (
-    path, name, said, code, content = '', tokenize = "porter unicode61 remove_diacritics 2 tokenchars '_'"
-);
-create virtual table counts using fts5vocab (terms, 'row');
-"""
 _ENDS = ("", "-wal", "-shm")
 """Ends of the names of SQLite's files."""
 _TABLES = ("counts", "terms", "vectors", "chunks", "files", "meta")
@@ -64,10 +38,6 @@ class IndexFile:
         self._workspace = str(workspace)
         self._conn: sqlite3.Connection | None = None
         self._lock: int | None = None
-
-    @property
-    def locked(self) -> bool:
-        return self._lock is not None
 
     def lock(self) -> bool:
         """Become the writer; False if another process is. The lock is released if the process dies. Raises
@@ -161,7 +131,7 @@ class IndexFile:
         with transaction(conn):
             for table in _TABLES:
                 conn.execute(f"drop table if exists {table}")
-            for statement in _SCHEMA.split(";\n"):
+            for statement in Path(__file__).with_name("schema.sql").read_text("utf-8").split(";\n"):
                 conn.execute(statement)
             rows = [("version", VERSION), ("workspace", self._workspace), ("complete", ""), ("total", "0")]
             conn.executemany("insert into meta values (?, ?)", rows)

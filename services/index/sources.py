@@ -26,8 +26,8 @@ TOLERATED = round(MOST * 1.15)
 """Characters up to which a definition stays whole."""
 _LEAST_REST = 200
 """Minimum characters of the last piece when cutting by lines."""
-_HEADING = re.compile(r"(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*$")
-_UNDERLINE = re.compile(r"(={3,}|-{3,})[ \t]*$")
+_HEADING = re.compile(r"#{1,6}[ \t]+(.+?)[ \t]*#*[ \t]*$")
+_UNDERLINE = re.compile(r"(?:={3,}|-{3,})[ \t]*$")
 _FENCE = re.compile(r"[ \t]{0,3}(```|~~~)")
 _COMMENT = re.compile(r"\s*(//|/\*|\*|#(?!!|include|define|if|endif)|--|;|'|@|\[)")
 """Starts of lines that belong to the definition directly below: comments and attributes."""
@@ -38,8 +38,6 @@ class Chunk(NamedTuple):
 
     start: int
     end: int
-    kind: str
-    """The grammar's node type, `markdown_header_h2`, or `lines`."""
     name: str
     """`Class.method`, a heading, or the enclosing name; empty if there is none."""
     text: str
@@ -50,7 +48,6 @@ class _Piece(NamedTuple):
 
     start: int
     end: int
-    kind: str
     name: str
 
 
@@ -62,7 +59,7 @@ def chunks(source: bytes, language: str) -> list[Chunk]:
         pieces = _sections(lines)
     else:
         found = definitions(source, language)
-        whole = _Piece(0, len(lines.lines), "lines", "")
+        whole = _Piece(0, len(lines.lines), "")
         pieces = lines.inside(whole, _nested(found)) if found else list(lines.cut(whole))
     return [chunk for piece in lines.joined(pieces) for chunk in lines.chunks(piece)]
 
@@ -110,7 +107,7 @@ class _Lines:
             start = self._with_comment(definition.start - 1, at)
             pieces += self.cut(scope._replace(start=at, end=start))
             name = f"{scope.name}.{definition.name}" if scope.name else definition.name
-            piece = _Piece(start, definition.end, definition.kind, name)
+            piece = _Piece(start, definition.end, name)
             if self.size(start, definition.end) <= TOLERATED:
                 pieces.append(piece)
             else:
@@ -171,12 +168,12 @@ class _Lines:
             return
         step = MOST if len(text) > TOLERATED else len(text)
         for at in range(0, len(text), step):
-            yield Chunk(start + 1, end, piece.kind, piece.name, text[at : at + step])
+            yield Chunk(start + 1, end, piece.name, text[at : at + step])
 
 
 def _sections(lines: _Lines) -> list[_Piece]:
     """Cut at headings, ignoring those in fenced code."""
-    starts: list[tuple[int, str, str]] = [(0, "markdown_content", "")]
+    starts = [(0, "")]
     fence = ""
     for number, line in enumerate(lines.lines):
         if mark := _FENCE.match(line):
@@ -184,12 +181,11 @@ def _sections(lines: _Lines) -> list[_Piece]:
         elif fence:
             continue
         elif heading := _HEADING.match(line):
-            starts.append((number, f"markdown_header_h{len(heading[1])}", heading[2]))
-        elif number and (under := _UNDERLINE.match(line)) and lines.lines[number - 1].strip():
-            level = 1 if under[1].startswith("=") else 2
-            starts.append((number - 1, f"markdown_header_h{level}", lines.lines[number - 1].strip()))
-    starts.append((len(lines.lines), "", ""))
-    sections = (_Piece(start, end, kind, name) for (start, kind, name), (end, *_) in pairwise(starts))
+            starts.append((number, heading[1]))
+        elif number and _UNDERLINE.match(line) and lines.lines[number - 1].strip():
+            starts.append((number - 1, lines.lines[number - 1].strip()))
+    starts.append((len(lines.lines), ""))
+    sections = (_Piece(start, end, name) for (start, name), (end, _) in pairwise(starts))
     return [piece for section in sections if section.end > section.start for piece in lines.cut(section)]
 
 

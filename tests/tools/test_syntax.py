@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.tools._syntax import GRAMMARS, LANGUAGES, definitions, language_of
+from interlock.tools._syntax import definitions, grammars, language_of, languages
 
 EXAMPLES = {
     "bash": ("f() { :; }\nfunction g {\n :\n}\n", "f:1-1 g:2-4"),
@@ -37,7 +37,7 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("language", GRAMMARS)
+@pytest.mark.parametrize("language", grammars())
 def test_definitions_have_their_names_and_all_their_lines(language: str) -> None:
     source, expected = EXAMPLES[language]
     found = definitions(source.encode(), language)
@@ -51,8 +51,8 @@ def test_every_grammar_is_declared() -> None:
     declared = {
         name.partition(">=")[0].replace("-", "_") for name in project["optional-dependencies"]["code"]
     }
-    assert set(GRAMMARS.values()) <= declared
-    assert set(GRAMMARS) <= LANGUAGES
+    assert set(grammars().values()) <= declared
+    assert set(grammars()) <= languages().keys()
 
 
 @pytest.mark.parametrize(

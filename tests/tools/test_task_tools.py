@@ -95,12 +95,12 @@ def test_what_cannot_be_listed_is_refused(
 def test_without_the_extra_code_is_cut_by_lines_and_one_line_says_what_to_install(
     call: Calls, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert [c.kind for c in chunks(SOURCE.encode(), "python")] == ["function_definition", "class_definition"]
+    assert [c.name for c in chunks(SOURCE.encode(), "python")] == ["long", "K"]
     monkeypatch.setattr("interlock.tools._syntax.find_spec", lambda _: None)
     assert "list_code_definition_names" not in {n for n, tool in TOOLS.items() if tool.installed()}
     needs = "list_code_definition_names needs the extra `code`: install interlock-agent[code]."
     assert call.failed("not_installed", "list_code_definition_names", path="src") == needs
-    assert [chunk.kind for chunk in chunks(SOURCE.encode(), "python")] == ["lines"]
+    assert [chunk.name for chunk in chunks(SOURCE.encode(), "python")] == [""]
     assert "none: code is indexed by lines, not by definition" in str([*_machine()])
 
 
