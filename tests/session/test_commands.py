@@ -146,6 +146,7 @@ def test_rewind_goes_back_before_a_prompt_with_the_files(folder: Path, opens: Op
         terminal.waits_for("D notes.txt")
         terminal.press("enter", then="Nothing was changed.")
         assert (folder / "notes.txt").exists()
+        command(terminal, "/rewind 99", "has no step 99: it has -1 to")
         command(terminal, "/rewind", "Back to before which prompt?")
         terminal.press("enter", then="Change these files, and go back?")
         terminal.press("down", "enter", then="› write a note")
