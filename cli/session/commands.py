@@ -8,9 +8,11 @@ from functools import partial
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from interlock.cli.catalog import nearest
 from interlock.cli.commands.completion import candidates
+from interlock.cli.render.output import readable
 from interlock.cli.session import choices
 from interlock.cli.session.choices import Complete, Run, choice
 from interlock.cli.session.completion import Offer
@@ -21,7 +23,6 @@ from interlock.engine.client.choices import plan
 from interlock.graphs import PIPELINES
 from interlock.state.command import NAME
 from interlock.state.errors import InterlockError, UserError
-from interlock.state.text import visible_json
 
 Arguments = Callable[["Session", list[str]], list[str]]
 _NAME = re.compile(rf"/(\?|{NAME}|)(?:\s+(.*))?$", re.DOTALL)
@@ -112,7 +113,7 @@ async def _run(session: Session, rest: str) -> None:
 
     def done(outcome: Outcome) -> None:
         if name not in PIPELINES:  # ours have shown what they say
-            session.screen.markdown(f"```json\n{visible_json(outcome.output, indent=2)}\n```")
+            session.screen.show(Text("\n".join(readable(outcome.output))))
 
     session.begin_beside(name, given, done)
 
