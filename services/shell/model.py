@@ -25,6 +25,8 @@ class Word:
     """May become several words, or none (unquoted expansion, brace, glob)."""
     wild: bool = False
     """May become words that don't begin with `lead`."""
+    foreign: bool = False
+    """Depends on variables or names of files, not only on the line and on what its commands print."""
 
     @property
     def may_be_option(self) -> bool:
