@@ -11,6 +11,7 @@ from interlock.services.policy.always import covering, grants_it
 from interlock.services.policy.decision import PartRuling, Ruling
 from interlock.services.policy.harmless import leads_reader, only_reads_anywhere, row_of
 from interlock.services.policy.matching import Match, allows, restricts
+from interlock.services.policy.patches import patched
 from interlock.services.policy.reading import Folders, Reading, folders_of, is_own
 from interlock.services.policy.rule import STRICTNESS, Rule
 from interlock.services.policy.targets import runs_others, sets_more, several, spellings
@@ -111,7 +112,7 @@ class _LineCheck:
             for path, base in product(_paths_in(word.text), self.folders.bases or (".",)):
                 if found := self.workspace.protected(posixpath.join(base, path)):
                     return f"may change {found.part!r} ({found.what})"
-        return None
+        return patched(command, self.line, self.folders.bases or (".",), self.workspace)
 
     def _holds_elsewhere(self, command: ShellCommand, outcome: Ruling) -> bool:
         """Whether a rule for the workspace's folder applies below it too; not for git, which reads settings there, and
