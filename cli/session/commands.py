@@ -63,6 +63,23 @@ def _here(session: Session, typed: list[str]) -> list[str]:
     return [*typed, "-C", str(session.workspace)]
 
 
+def _trusting(session: Session, typed: list[str]) -> list[str]:
+    """The folder, which counts as trusted where the session was told so."""
+    return [*_here(session, typed), *(["--skip-trust"] if session.options.skip_trust else [])]
+
+
+async def _memory(session: Session, rest: str) -> None:
+    """What follows `add` is the text as it was typed: `don't use tabs`."""
+    action, _, text = rest.strip().partition(" ")
+    if action != "add":
+        await show_printed(session, "memory", _here(session, words(rest)))
+        return
+    own, text = text.strip().startswith("--global "), text.strip().removeprefix("--global ").strip()
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
+    flags = _here(session, ["--global"] if own else [])
+    await show_printed(session, "memory", ["add", *flags, "--", text[1:-1] if quoted else text])
+
+
 def _this_run(session: Session, typed: list[str]) -> list[str]:
     """Prepend this run, unless the arguments name another."""
     named = typed and not typed[0].startswith("-") and not typed[0].isdecimal()
@@ -194,7 +211,9 @@ _LISTED = (
     _printing("runs [--all]", "List runs; `/runs rm RUN` deletes one", aliases="sessions"),
     _printing("tools", "List the tools available to the model"),
     Slash("mcp [test SERVER]", "List MCP servers and what they offer", choices.mcp, choices.mcp_words),
-    _printing("memory [add TEXT]", "Show or extend the memory files, such as GEMINI.md", _here),
+    replace(
+        _printing("memory [add TEXT]", "Show or extend the memory files, such as GEMINI.md"), run=_memory
+    ),
     Slash(
         "init [HINT]",
         "Explore this repository and write GEMINI.md; asks first",
@@ -206,12 +225,12 @@ _LISTED = (
         _run,
         _workflows,
     ),
-    _printing("agents", "List sub-agents", _here),
-    _printing("hooks [test EVENT]", "List hooks, or show which hooks an event runs", _here),
+    _printing("agents", "List sub-agents", _trusting),
+    _printing("hooks [test EVENT]", "List hooks, or show which hooks an event runs", _trusting),
     _printing(
         "policy check TOOL JSON",
         "Show whether a call may run, and which rule decides",
-        _here,
+        _trusting,
         aliases="permissions",
     ),
     _printing("doctor", "Check this machine, the settings and the store"),
