@@ -371,7 +371,7 @@ class Pipeline:
             raise RunError(f"The output of {self.name!r}: {fault}; {ended}") from error
 
     def validated(self, values: Mapping[str, Any]) -> WorkflowInput:
-        """The typed input, bytes that aren't UTF-8 replaced. Raises `InputError` naming the field and what is expected."""
+        """The typed input, with valid Unicode. Raises `InputError` naming the field and what was expected."""
         given = {name: clean(value) if isinstance(value, str) else value for name, value in values.items()}
         try:
             return self.input.model_validate(given)
