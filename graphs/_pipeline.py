@@ -39,7 +39,7 @@ from interlock.state.errors import RunError, SetupError
 from interlock.state.messages import Message
 from interlock.state.node import spec_of
 from interlock.state.run import WorkflowInput, WorkflowOutput, input_error
-from interlock.state.text import first_fault
+from interlock.state.text import clean, first_fault
 from interlock.state.workflow import WorkflowContext
 
 Compiled = CompiledStateGraph[Any, Deps, Any, Any]
@@ -371,9 +371,10 @@ class Pipeline:
             raise RunError(f"The output of {self.name!r}: {fault}; {ended}") from error
 
     def validated(self, values: Mapping[str, Any]) -> WorkflowInput:
-        """The typed input. Raises `InputError` naming the field and what was expected."""
+        """The typed input, with valid Unicode. Raises `InputError` naming the field and what was expected."""
+        given = {name: clean(value) if isinstance(value, str) else value for name, value in values.items()}
         try:
-            return self.input.model_validate(dict(values))
+            return self.input.model_validate(given)
         except ValidationError as error:
             raise input_error(self.input, error) from error
 

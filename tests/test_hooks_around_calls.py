@@ -112,11 +112,11 @@ SCENES: dict[str, Scene] = {
         [write()], {"BeforeTool": ASK}, (approve,), files={"b.txt": "new\n"}, fired={"BeforeTool": 1}
     ),
     "a person's edit, that hooks see too": Scene(
-        [shell("echo one")], {"BeforeTool": when("echo three", BLOCK)}, (change(command="echo three > b.txt"),),
+        [shell("/bin/echo one")], {"BeforeTool": when("echo three", BLOCK)}, (change(command="echo three > b.txt"),),
         mode="default", status="failed", fired={"BeforeTool": 2}, files={"b.txt": ""},
     ),
     "a person's edit, that a hook changes, is asked about again": Scene(
-        [shell("echo zero")], {"BeforeTool": OTHER}, (change(command="echo one"), approve),
+        [shell("/bin/echo zero")], {"BeforeTool": OTHER}, (change(command="echo one"), approve),
         mode="default", fired={"BeforeTool": 2}, files={"b.txt": "two\n"},
     ),
     "what can't be shown isn't asked": Scene(

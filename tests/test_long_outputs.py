@@ -135,7 +135,7 @@ def test_after_twenty_compressions_rules_todos_and_open_approvals_are_there(tmp_
             text=" ".join(f"step {i}, word {j}" for j in range(40)),
         )
         replies.append({**listed, "usage": {"input": 500_000, "output": 1}})
-    replies += [shell("echo wait"), DONE]
+    replies += [shell("/bin/echo wait"), DONE]
     replies += [compressor(snapshot(f"goal {i // 2}")) for i in range(200)]
     options = stage.options(replies)
     outcome = run_sync("main", {"prompt": "please fix it"}, options=options)

@@ -108,7 +108,7 @@ class Scene:
 
 
 DONE = {"text": "done"}
-SHELL = call("run_shell_command", command="echo ran")
+SHELL = call("run_shell_command", command="/bin/echo ran")
 SHELL_READS = call("run_shell_command", command="cat l")
 IN_LINK = call("write_file", file_path="d/workflows/x.yml", content="on: push\n")
 SCENES: dict[str, Scene] = {
@@ -166,7 +166,7 @@ SCENES: dict[str, Scene] = {
     ),
     "a long output": Scene(
         [
-            tools(call("run_shell_command", command="seq 1 5000")),
+            tools(call("run_shell_command", command="/usr/bin/seq 1 5000")),
             DONE,
             {"role": "summarizer", "text": "numbers up to 5000"},
         ],

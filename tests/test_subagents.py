@@ -75,7 +75,7 @@ SCENES: dict[str, Scene] = {
     "a loop is named, and left": Scene([*LOOP, says(ME, DONE)], turns=6, result="all done"),
     "a model that fails": Scene([{"agent": ME, "error": {"status": 400, "message": "no"}}], "error", 1),
     "a person stops it": Scene(
-        [says(ME, call("run_shell_command", command="echo hi"))], "aborted", 1, choice="cancel"
+        [says(ME, call("run_shell_command", command="/bin/echo hi"))], "aborted", 1, choice="cancel"
     ),
     "an open question comes back once": Scene(
         [
@@ -262,7 +262,7 @@ def test_a_call_is_cut_when_the_time_is_up(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_clock_stops_while_a_person_decides(tmp_path: Path) -> None:
-    replies = [says("worker:0", call("run_shell_command", command="echo hi")), says("worker:0", DONE)]
+    replies = [says("worker:0", call("run_shell_command", command="/bin/echo hi")), says("worker:0", DONE)]
     stage = Stage(tmp_path / "stage", replies)
     write_agent(stage, "max_time_minutes: 2")
     outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"})
@@ -375,7 +375,7 @@ def test_project_agents_count_only_in_a_trusted_folder_and_bad_files_are_named(t
 
 
 def test_an_open_run_keeps_the_definition_that_it_began_with(tmp_path: Path) -> None:
-    replies = [says("worker:0", call("run_shell_command", command="echo hi")), says("worker:0", DONE)]
+    replies = [says("worker:0", call("run_shell_command", command="/bin/echo hi")), says("worker:0", DONE)]
     stage = Stage(tmp_path / "stage", replies)
     write_agent(stage, "tools: [run_shell_command]")
     outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"})

@@ -35,7 +35,7 @@ THREE: Replies = [
     says("", "new_task", mode="code", message="level two"),
     done("", "one done", expect="two done"),
     says(_FIRST, "new_task", mode="debug", message="level three"),
-    says(_FIRST, "execute_command", command="echo two"),
+    says(_FIRST, "execute_command", command="/bin/echo two"),
     done(_FIRST, "two done", expect="."),
     says(_SECOND, "write_to_file", path="deep.txt", content="deep\n"),
     done(_SECOND, "three done"),
@@ -154,7 +154,7 @@ def test_a_rejected_subtask_never_begins(tmp_path: Path) -> None:
 @pytest.mark.parametrize("made_up_for", [False, True])
 def test_a_subtasks_result_enters_its_parent_with_what_was_refused(tmp_path: Path, made_up_for: bool) -> None:
     """It is open there: the parent fails unless it makes up for it. The child's model isn't asked again."""
-    again = {**says("", "execute_command", command="echo instead"), "expect": "Refused in it"}
+    again = {**says("", "execute_command", command="/bin/echo instead"), "expect": "Refused in it"}
     replies = [
         THREE[0],
         *([again] if made_up_for else []),

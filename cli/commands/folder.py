@@ -114,7 +114,7 @@ def _show_answers(answers: "list[Answer]", json: bool) -> None:
 def memory_parser() -> Parser:
     made = Parser("memory")
     made.add_argument("action", nargs="?", default="show", metavar="show|add|refresh")
-    made.add_argument("text", nargs="?", metavar="TEXT", help="add: the line to add")
+    made.add_argument("text", nargs="*", metavar="TEXT", help="add: the line to add")
     flag(made, "--global", "add: use your own file, for every folder")
     flag(made, "-C --workspace DIR", "use folder DIR", type=Path)
     flag(made, "--json", "print JSON")
@@ -159,7 +159,7 @@ def _add_memory(args: Args, root: Path) -> None:
     file = Path(os.path.realpath(file))  # a symbolic link stays one
     try:
         before = read_text_file(file) if file.exists() else ""
-        after = with_fact(before, args.text)
+        after = with_fact(before, " ".join(args.text))
         make_directories(file.parent, 0o755)
         replace_file(file, after.encode())
     except (OSError, UnicodeDecodeError) as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.cli.catalog import nearest
-from interlock.cli.flags import MODE, options_here
+from interlock.cli.flags import MODE, folder_of, options_here
 from interlock.cli.parsing import Args, Parser, flag, number, one_of
 from interlock.cli.render.output import (
     counted,
@@ -166,7 +166,11 @@ def _add(args: Args) -> None:
         raise UserError(f"MCP server {args.name!r}: {problem}. Nothing was written.")
     file = _file(args)
     took = "replaced" if add_server(file, args.name, server) else "added"
-    err().print(f"{args.name} {took} in {place(str(file))}. Try it: interlock mcp test {args.name}")
+    trusted = args.scope == "user" or folder_of(args)[2]
+    then = f"Try it: interlock mcp test {args.name}"
+    if not trusted:
+        then = "This folder isn't trusted, so it doesn't count yet. To let it: interlock trust"
+    err().print(f"{args.name} {took} in {place(str(file))}. {then}")
 
 
 def _entry(args: Args) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from interlock.cli.render.output import (
     one_line,
     out,
     place,
+    readable,
     show_json,
     show_table,
     way,
@@ -162,6 +163,7 @@ def _object(client: Client, run: RunRow) -> dict[str, Any]:
         "agents": [a._asdict() for a in client.agents(run.run)],
         "undone": [one._asdict() for one in client.undone(run.run)],
         "answered": list(client.answered(run.run)),
+        "output": {} if run.workflow in _TALKING else client.output(run.run),
         "pending_approvals": [r.fields for r in client.requests(run.run)],
         "no_worker": client.no_worker([run]),
     }
@@ -181,6 +183,7 @@ def run_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     if run.error:
         yield paint(f"  {one_line(str(run.error.get('message', '')))}", "red")
     for part in (
+        _output(client, run),
         _path(client, run.run, paint),
         _reasons(client, run.run),
         _labelled("agents", _agents(client, run.run, paint)),
@@ -195,6 +198,15 @@ def run_lines(client: Client, run: RunRow, paint: Paint) -> Iterator[str]:
     ):
         lines = list(part)
         yield from ["", *lines] if lines else ()
+
+
+_TALKING = ("main", "plan", "task")
+"""Their output is the conversation."""
+
+
+def _output(client: Client, run: RunRow) -> Iterator[str]:
+    if run.workflow not in _TALKING and (output := client.output(run.run)):
+        yield from _labelled("output", readable(output))
 
 
 def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:

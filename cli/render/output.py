@@ -4,11 +4,11 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from interlock.state.clock import unix_time
 from interlock.state.text import counted as counted
@@ -162,6 +162,27 @@ def write_json(value: Any, indent: int | None = None) -> None:
 
 def show_json(value: Any) -> None:
     write_json(value, 2)
+
+
+def readable(value: Any) -> list[str]:
+    """A JSON value in lines for people: `name: value`, deeper parts indented, texts with their own lines.
+
+    Without names that have no value.
+    """
+    if isinstance(value, Mapping):
+        parts = cast(Mapping[str, Any], value).items()
+        return [line for name, part in parts if part not in (None, "") for line in _named(name, part)]
+    if isinstance(value, list):
+        each = map(readable, cast(list[Any], value))
+        return [("  " if at else "- ") + line for lines in each for at, line in enumerate(lines)]
+    return value.splitlines() if isinstance(value, str) else [visible_json(value)]
+
+
+def _named(name: str, part: Any) -> list[str]:
+    lines = ["none"] if part in ([], {}) else readable(part)
+    if len(lines) == 1 and not (isinstance(part, (list, dict)) and part):
+        return [f"{name}: {lines[0]}"]
+    return [f"{name}:", *("  " + line for line in lines)]
 
 
 def warn(warnings: Iterable[str]) -> None:

@@ -16,7 +16,9 @@ from interlock.cli.render.output import (
     elapsed,
     harmless,
     one_line,
+    out,
     plain,
+    readable,
     redacted,
     ring,
     write_json,
@@ -200,7 +202,10 @@ class TextView(View):
 
     def _answer(self, outcome: Outcome) -> None:
         if outcome.workflow not in ("main", "task"):
-            if outcome.output:
+            paint = out()
+            if outcome.output and paint.terminal:
+                paint.print_all(readable(outcome.output))
+            elif outcome.output:
                 write_json(outcome.output, 2)
             return
         response = str(outcome.output.get("response") or "")

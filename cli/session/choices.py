@@ -117,10 +117,11 @@ async def mcp(session: Session, rest: str) -> None:
     typed = words(rest)
     if typed[:1] == ["serve"]:
         raise UserError("`serve` speaks to another program on stdin; start it there: interlock mcp serve")
+    here = ["-C", str(session.workspace), *(["--skip-trust"] if session.options.skip_trust else [])]
     if typed[:1] == ["auth"]:
-        await session.terminal.handed_over(lambda: execute("mcp", [*typed, "-C", str(session.workspace)]))
+        await session.terminal.handed_over(lambda: execute("mcp", [*typed, *here]))
     else:
-        await show_printed(session, "mcp", ["-C", str(session.workspace), *typed])
+        await show_printed(session, "mcp", [*here, *typed])
 
 
 async def _take_theme(session: Session, name: str) -> None:

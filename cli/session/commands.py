@@ -8,9 +8,11 @@ from functools import partial
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from interlock.cli.catalog import nearest
 from interlock.cli.commands.completion import candidates
+from interlock.cli.render.output import readable
 from interlock.cli.session import choices
 from interlock.cli.session.choices import Complete, Run, choice
 from interlock.cli.session.completion import Offer
@@ -21,7 +23,6 @@ from interlock.engine.client.choices import plan
 from interlock.graphs import PIPELINES
 from interlock.state.command import NAME
 from interlock.state.errors import InterlockError, UserError
-from interlock.state.text import visible_json
 
 Arguments = Callable[["Session", list[str]], list[str]]
 _NAME = re.compile(rf"/(\?|{NAME}|)(?:\s+(.*))?$", re.DOTALL)
@@ -60,6 +61,23 @@ class Slash:
 
 def _here(session: Session, typed: list[str]) -> list[str]:
     return [*typed, "-C", str(session.workspace)]
+
+
+def _trusting(session: Session, typed: list[str]) -> list[str]:
+    """The folder, which counts as trusted where the session was told so."""
+    return [*_here(session, typed), *(["--skip-trust"] if session.options.skip_trust else [])]
+
+
+async def _memory(session: Session, rest: str) -> None:
+    """What follows `add` is the text as it was typed: `don't use tabs`."""
+    action, _, text = rest.strip().partition(" ")
+    if action != "add":
+        await show_printed(session, "memory", _here(session, words(rest)))
+        return
+    own, text = text.strip().startswith("--global "), text.strip().removeprefix("--global ").strip()
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
+    flags = _here(session, ["--global"] if own else [])
+    await show_printed(session, "memory", ["add", *flags, "--", text[1:-1] if quoted else text])
 
 
 def _this_run(session: Session, typed: list[str]) -> list[str]:
@@ -112,7 +130,7 @@ async def _run(session: Session, rest: str) -> None:
 
     def done(outcome: Outcome) -> None:
         if name not in PIPELINES:  # ours have shown what they say
-            session.screen.markdown(f"```json\n{visible_json(outcome.output, indent=2)}\n```")
+            session.screen.show(Text("\n".join(readable(outcome.output))))
 
     session.begin_beside(name, given, done)
 
@@ -193,7 +211,9 @@ _LISTED = (
     _printing("runs [--all]", "List runs; `/runs rm RUN` deletes one", aliases="sessions"),
     _printing("tools", "List the tools available to the model"),
     Slash("mcp [test SERVER]", "List MCP servers and what they offer", choices.mcp, choices.mcp_words),
-    _printing("memory [add TEXT]", "Show or extend the memory files, such as GEMINI.md", _here),
+    replace(
+        _printing("memory [add TEXT]", "Show or extend the memory files, such as GEMINI.md"), run=_memory
+    ),
     Slash(
         "init [HINT]",
         "Explore this repository and write GEMINI.md; asks first",
@@ -205,12 +225,12 @@ _LISTED = (
         _run,
         _workflows,
     ),
-    _printing("agents", "List sub-agents", _here),
-    _printing("hooks [test EVENT]", "List hooks, or show which hooks an event runs", _here),
+    _printing("agents", "List sub-agents", _trusting),
+    _printing("hooks [test EVENT]", "List hooks, or show which hooks an event runs", _trusting),
     _printing(
         "policy check TOOL JSON",
         "Show whether a call may run, and which rule decides",
-        _here,
+        _trusting,
         aliases="permissions",
     ),
     _printing("doctor", "Check this machine, the settings and the store"),

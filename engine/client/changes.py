@@ -14,6 +14,7 @@ from interlock.engine.fleet.checkout import (
 )
 from interlock.engine.read import RunRow
 from interlock.engine.read.calls import Call, calls, of_call
+from interlock.engine.store.checkpoints import checkpoint_at
 from interlock.engine.store.places import note_undone
 from interlock.engine.store.snapshots import snapshots
 from interlock.engine.travel.files import Change, RunFiles, changes_by, chosen_of, refuse_unkept
@@ -68,6 +69,8 @@ def rewind(home: Path, run: RunRow, step: int | None) -> Rewind:
             f"The files of run {run.run!r} aren't on this host, so they can't go back in place. Go on from a step in a "
             f"folder of this host: interlock fork {run.run} --at STEP"
         )
+    if step is not None:
+        checkpoint_at(home, run.run, step)  # raises if there is no such step
     files = RunFiles(home, run)
     files.refuse_driven()
     work, now = files.to_step(-1 if step is None else step)

@@ -20,7 +20,7 @@ from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
     from interlock.engine.client import changes as changes
-    from interlock.engine.client import record
+    from interlock.engine.client import ended, record
     from interlock.engine.effect_hints import Hint
     from interlock.engine.read.lives import Life
     from interlock.engine.store import audited, keeping, usage
@@ -47,8 +47,8 @@ else:
     audited, keeping, usage, losses, records = map(
         _Late, ("store.audited", "store.keeping", "store.usage", "store.damage", "store.chain")
     )
-    changes, record, files, whole = map(
-        _Late, ("client.changes", "client.record", "travel.files", "travel.record")
+    changes, ended, record, files, whole = map(
+        _Late, ("client.changes", "client.ended", "client.record", "travel.files", "travel.record")
     )
 
 P = ParamSpec("P")
@@ -125,6 +125,7 @@ class Views:
     audit_records = later(lambda: audited.records)
     audit_head = later(lambda: audited.head)
     export = of_run(lambda: whole.record_of)
+    output = of_run(lambda: ended.output_of)
     unkept = of_run(lambda: files.unkept)
     settings = staticmethod(settings_of)
 

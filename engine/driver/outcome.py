@@ -48,7 +48,7 @@ def conclude(
         status, code = "waiting", EXIT_CODES["waiting"]
         waiting = redact.json(_requests(drive, snapshot))
     else:
-        output = _dumped(pipeline.leave(snapshot.values, context))
+        output = dumped(pipeline.leave(snapshot.values, context))
         status = _told(pipeline, output).get("status", "done")
         details = _named(_told(pipeline, output).get("error")) or details
         code = EXIT_CODES.get(details["type"] if details else status, EXIT_CODES.get(status, 1))
@@ -153,7 +153,7 @@ def answered(store: Store, run: str) -> set[str]:
         return {*ready_answers(conn, run)}
 
 
-def _dumped(result: WorkflowOutput) -> dict[str, Any]:
+def dumped(result: WorkflowOutput) -> dict[str, Any]:
     """Dump the result; null fields are omitted if optional, kept if required."""
     required = {name: None for name, field in type(result).model_fields.items() if field.is_required()}
     return {**required, **result.model_dump(mode="json", exclude_none=True)}

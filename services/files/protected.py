@@ -124,8 +124,10 @@ def private_part(parts: Iterable[str]) -> str | None:
     return next(filter(is_private, parts), None)
 
 
-def private_twin(path: Path, root: Path) -> str | None:
+def private_twin(path: Path, root: Path, hides: Callable[[str], bool] | None = None) -> str | None:
     """Return a private file below `root`, or beside or above `path`, of which `path` is a hard link.
+
+    `hides`: whether the user keeps a file from tools; None: they keep none.
 
     Checked only for files with several links, and in at most 20,000 entries outside of `node_modules`. Links to files
     elsewhere look like those that package managers create by the thousand; whoever can create one could have copied
@@ -138,13 +140,15 @@ def private_twin(path: Path, root: Path) -> str | None:
     twins = (str(d / name) for d in above for name in _KEPT)
     beside = next((t for t in twins if (s := _status(t)) and os.path.samestat(s, status)), None)
     linked_just_now = status.st_ctime_ns if time.time_ns() - status.st_ctime_ns < 3e9 else 0
-    found = _linked(str(root), int(time.monotonic()), linked_just_now)
+    found = _linked(str(root), hides, int(time.monotonic()), linked_just_now)
     return beside or found.get((status.st_dev, status.st_ino))
 
 
 @lru_cache(maxsize=4)
-def _linked(root: str, _second: int, _changed: int) -> Mapping[tuple[int, int], str]:
-    """Return the private files below a folder that have several links, by device and inode.
+def _linked(
+    root: str, hides: Callable[[str], bool] | None, _second: int, _changed: int
+) -> Mapping[tuple[int, int], str]:
+    """Return the private and hidden files below a folder that have several links, by device and inode.
 
     Cached for a second, unless the file asked about has got a link since.
     """
@@ -152,9 +156,10 @@ def _linked(root: str, _second: int, _changed: int) -> Mapping[tuple[int, int], 
     left = _MOST_ENTRIES
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name != "node_modules" and not is_private(name)]
-        for name in filter(is_private, files):
+        for name in files if hides else filter(is_private, files):
             path = os.path.join(folder, name)  # noqa: PTH118 - of os.walk
-            if (status := _status(path)) and status.st_nlink > 1:
+            status = _status(path)
+            if status and status.st_nlink > 1 and (is_private(name) or (hides and hides(path))):
                 found[status.st_dev, status.st_ino] = path
         left -= len(folders) + len(files)
         if left < 0:

@@ -270,11 +270,15 @@ class FolderWorkspace:
         for name, top in ((real, root), (written, lexical)):
             if top and (found := private_part(names_below(name, top))):
                 raise PathRefused(f"{path!r} is refused: tools may not touch {found!r}; go on without it.")
-        if twin := private_twin(real, root):
+        hides = self._hides if self._rules[root].agent_layers() else None
+        if twin := private_twin(real, root, hides):
             raise PathRefused(
                 f"{path!r} is refused: it is the same file as {self.relative(Path(twin))!r}; go on without it."
             )
         return real
+
+    def _hides(self, file: str) -> bool:
+        return self.ignored(Path(file), git=False)
 
     def _outside(self, path: str) -> PathRefused:
         return PathRefused(f"{path!r} leads outside the workspace; name a path inside {str(self.root)!r}.")

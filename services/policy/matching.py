@@ -49,12 +49,8 @@ def allows(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> 
 
 def begins(command: ShellCommand, prefix: Sequence[str]) -> bool:
     """Whether its leading words are known and equal the prefix."""
-    if not command.words or command.words[0].text != prefix[0]:
-        return False
-    lead = command.words[: len(prefix)]
-    return len(lead) == len(prefix) and all(
-        w.literal and w.text == p for w, p in zip(lead, prefix, strict=True)
-    )
+    size = len(prefix)
+    return command.argv[:size] == tuple(prefix) and all(w.literal for w in command.words[:size])
 
 
 def restricts(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> Match:

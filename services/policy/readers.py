@@ -12,8 +12,9 @@ from interlock.services.shell.model import names
 class Reader(Options):
     """The options that a program may have, and the kind of its operands."""
 
-    operands: Literal["paths", "pattern", "lines", "text", "none"] = "paths"
-    """`pattern`: a pattern followed by paths; `lines`: which lines, as sed is told (`1,20p`), followed by paths."""
+    operands: Literal["paths", "pattern", "lines", "text", "format", "none"] = "paths"
+    """`pattern`: a pattern followed by paths; `lines`: which lines, as sed is told (`1,20p`), followed by paths;
+    `format`: date's, `+%F`."""
     most: int = 1_000
 
 
@@ -61,6 +62,9 @@ READERS: dict[str, Reader] = {
     "sed": Reader("nE", operands="lines"),
     "uname": Reader("amnrsv", operands="none"),
     "nproc": Reader(operands="none"),
+    "id": Reader("gGnru", operands="none"),
+    "date": Reader("uR", "", "utc rfc-email", operands="format"),
+    "paste": Reader("sz", "d"),
     "tr": Reader("cCdst", operands="text"),
     "which": Reader("a", operands="text"),
     "pwd": Reader("LP", operands="none"),

@@ -20,6 +20,8 @@ from interlock.services.shell.model import ShellCommand, ShellLine, Word, litera
 from interlock.state.calls import CallView
 from interlock.state.workspace import PathRefused, Workspace
 
+_PRINTERS = names("echo printf seq")
+"""They print their words: no variable may stand there, whose value is none of the model's business."""
 _MOVES = frozenset({"cd", "pushd", "popd"})
 _FOLDER_ARGS = ("dir_path", "directory", "cwd")
 _MOST_ENTRIES = 2_000
@@ -150,6 +152,8 @@ class Reading:
             return self._git(command.words[1:])
         if program == "find":
             return self._find(command.words[1:])
+        if program in _PRINTERS:
+            return all(not w.foreign or self.path(w) for w in command.words[1:])
         reader = READERS.get(program)
         return reader is not None and self._reads(program, reader, command.words[1:])
 
@@ -160,6 +164,8 @@ class Reading:
         flags, operands = parsed
         if reader.operands in ("none", "text"):
             return reader.operands == "text" or not operands
+        if reader.operands == "format":
+            return all(w.literal and w.text.startswith("+") for w in operands)
         if reader.operands == "pattern" and not flags.keys() & {"e", "files"}:
             if not operands or not operands[0].literal:
                 return False

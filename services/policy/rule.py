@@ -25,6 +25,9 @@ _CHOICE = re.compile(r'((?:\(\?s\))?["\w :/-]*)\((["\w :/|-]+)\)(?=["\w :/-])', 
 """A choice of plain words (`(curl|wget) …`) that no following operator makes repeatable or optional."""
 
 
+_ESCAPE = re.compile(r"\\.", re.DOTALL)
+
+
 class PatternError(ValueError):
     """An unusable pattern; the text tells people why."""
 
@@ -40,7 +43,11 @@ class Pattern:
     """Ranges that contain every text beginning with a match."""
 
     def starts(self, text: str) -> bool:
-        return self._match(clean(text)) is not None
+        text = clean(text)
+        begun = text.encode()
+        # Bytes are compared in a twentieth of the time that a match takes, and rule out most.
+        possible = any(least <= begun <= most for least, most in self._ranges)
+        return possible and self._match(text) is not None
 
     def may_start(self, known: str) -> bool:
         """Whether a text beginning with `known` might begin with a match: False only if provably impossible."""
@@ -89,9 +96,13 @@ def compile_pattern(text: str) -> Pattern:
 def _range(text: str) -> tuple[bytes, bytes]:
     """Return the range of texts that begin with a match, including what follows it: a final `\\B` depends on that."""
     module, options = _engine()
+    if "\\Q" in text:  # what looks like an escape may be text
+        return b"", b"\xff"
+    # RE2 takes the text behind a `\b` for a letter or digit: without it the range is at least as wide.
+    text = _ESCAPE.sub(lambda m: "(?:)" if m[0] in ("\\b", "\\B") else m[0], text)
     try:
         return module.compile(f"^(?:{text})(?s:.*)", options).possiblematchrange(_RANGE)
-    except module.error:  # an open `\\Q`
+    except module.error:  # too large
         return b"", b"\xff"
 
 

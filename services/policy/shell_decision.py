@@ -5,11 +5,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, product
+from typing import NamedTuple
 
 from interlock.services.policy.always import covering, grants_it
 from interlock.services.policy.decision import PartRuling, Ruling
 from interlock.services.policy.harmless import leads_reader, only_reads_anywhere, row_of
 from interlock.services.policy.matching import Match, allows, restricts
+from interlock.services.policy.patches import patched
 from interlock.services.policy.reading import Folders, Reading, folders_of, is_own
 from interlock.services.policy.rule import STRICTNESS, Rule
 from interlock.services.policy.targets import runs_others, sets_more, several, spellings
@@ -110,7 +112,7 @@ class _LineCheck:
             for path, base in product(_paths_in(word.text), self.folders.bases or (".",)):
                 if found := self.workspace.protected(posixpath.join(base, path)):
                     return f"may change {found.part!r} ({found.what})"
-        return None
+        return patched(command, self.line, self.folders.bases or (".",), self.workspace)
 
     def _holds_elsewhere(self, command: ShellCommand, outcome: Ruling) -> bool:
         """Whether a rule for the workspace's folder applies below it too; not for git, which reads settings there, and
@@ -121,13 +123,16 @@ class _LineCheck:
 
     def _by_rules(self, command: ShellCommand, plain: bool) -> Ruling:
         lowered: Ruling | None = None
+        hides = _Hides.of(command)
         for rule in self.rules:
             if rule.decision == "allow":
                 known = command.words or not rule.narrows
                 if known and ((rule.reading and plain) or self._allows(rule, command)):
                     return lowered or Ruling("allow", "rule", rule)
                 continue
-            match = self._restricts(rule, command)
+            match = restricts(rule, command, self.call.args)
+            if match is Match.NO and hides.may_hold(rule, command):
+                match = Match.MAYBE
             if match is Match.YES and not rule.lowers:
                 return Ruling(rule.decision, "rule", rule)
             # A rule that may apply counts like one that only lowers.
@@ -145,13 +150,6 @@ class _LineCheck:
         narrow = replace(self, rules=[r for r in self.rules if r.narrows])
         outcome = narrow._by_rules(command, plain=False)
         return None if outcome.decision == "allow" or outcome.cause == "none" else outcome
-
-    def _restricts(self, rule: Rule, command: ShellCommand) -> Match:
-        match = restricts(rule, command, self.call.args)
-        if match is not Match.NO:
-            return match
-        code = command.code or sets_more(command) or runs_others(command)
-        return Match.MAYBE if _holds(rule, command) or (code and _named(rule, command)) else match
 
     def lowered(self, outcome: Ruling, parts: Sequence[PartRuling]) -> Ruling:
         """Lower an allow to an ask for reasons that concern the line as a whole."""
@@ -202,12 +200,29 @@ def _redirects(outcome: Ruling) -> bool:
     return outcome.rule is not None and outcome.rule.allow_redirection
 
 
+class _Hides(NamedTuple):
+    """How a command may run others that its words don't begin with; the same for every rule."""
+
+    words: bool
+    """As a program that may run what stands behind it; not one that is known."""
+    code: bool
+    """In program text."""
+
+    @classmethod
+    def of(cls, command: ShellCommand) -> "_Hides":
+        words = command.argv
+        known = not words or words[0] == "git" or program_of(words[0]) in INDIFFERENT
+        return cls(
+            not known and row_of(words) is None, command.code or sets_more(command) or runs_others(command)
+        )
+
+    def may_hold(self, rule: Rule, command: ShellCommand) -> bool:
+        return (self.words and _holds(rule, command)) or (self.code and _named(rule, command))
+
+
 def _holds(rule: Rule, command: ShellCommand) -> bool:
-    """Whether several words that the rule restricts stand behind a program that may run them: `strange-wrapper git
-    push`; not behind one that is known."""
+    """Whether several words that the rule restricts stand behind the program: `strange-wrapper git push`."""
     words = command.argv
-    if not words or program_of(words[0]) in INDIFFERENT or words[0] == "git" or row_of(words) is not None:
-        return False
     return any(
         words[at : at + len(p)] == p for p in rule.prefixes if len(p) > 1 for at in range(1, len(words))
     )

@@ -18,7 +18,7 @@ _BEGINNING = re.compile(r"[a-z0-9:]*")
 
 _MOST = 100
 """Targets, and commands within commands: what is beyond isn't looked at, and counts as anything."""
-_ANYTHING = ShellCommand("…", (Word("…", False, "", True, True),))
+_ANYTHING = ShellCommand("…", (Word("…", False, "", True, True, foreign=True),))
 
 _OPTION = re.compile(r"^-[A-Z]")
 

@@ -55,7 +55,7 @@ _RUNS = names(
 _DEEPEST = 20
 """For `env env env …`."""
 _UNSEEN = "it runs something that is only known when it runs"
-_UNKNOWN = Word("…", False, "", True, True)
+_UNKNOWN = Word("…", False, "", True, True, foreign=True)
 """Arguments known only at run time."""
 
 

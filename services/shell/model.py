@@ -25,6 +25,8 @@ class Word:
     """May become several words, or none (unquoted expansion, brace, glob)."""
     wild: bool = False
     """May become words that don't begin with `lead`."""
+    foreign: bool = False
+    """Depends on variables or names of files, not only on the line and on what its commands print."""
 
     @property
     def may_be_option(self) -> bool:
@@ -81,15 +83,14 @@ class ShellCommand:
     """Harmless by itself: it only runs other listed commands (`timeout`), or does nothing (`true`)."""
     fed: bool = False
     """A pipe stands somewhere before it on the line, so it may read what another command writes."""
+    argv: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    literal: bool = field(init=False, repr=False, compare=False)
+    """Whether every argument is known."""
 
-    @property
-    def argv(self) -> tuple[str, ...]:
-        return tuple(word.text for word in self.words)
-
-    @property
-    def literal(self) -> bool:
-        """Whether every argument is known."""
-        return all(word.literal for word in self.words)
+    def __post_init__(self) -> None:
+        # Computed once: each rule asks for them.
+        object.__setattr__(self, "argv", tuple([word.text for word in self.words]))
+        object.__setattr__(self, "literal", all(word.literal for word in self.words))
 
 
 @dataclass(frozen=True, slots=True)

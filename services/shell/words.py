@@ -10,6 +10,8 @@ _ENDS_WORD = frozenset(" \t\n;|&<>()")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|\d|[@*#?$!-])", re.ASCII)
 _BRACES = re.compile(r"\$\{(?:#?\w+|\w+(?::?[-+]|%%?|##?)[\w./:@,+*?-]*)\}", re.ASCII)
 """Forms of `${…}` that neither assign nor evaluate, containing a plain word."""
+_OF_LINE = re.compile(r"\$[?#(]")
+"""An exit code, a count, a number, or what commands of the line print."""
 _NUMBERS = re.compile(r"\$\(\((?:[\d\s+\-*/%<>=&|^!~,?:]|\([\d\s+\-*/%<>=&|^!~,?:]*\))*\)\)")
 _SUBSTITUTION = re.compile(r"\$\((?!\()(?!.*<<)[^#\n]*\)", re.DOTALL)
 """Without comments, line breaks or here-documents: bash 5.2 rewrites those and may get other commands."""
@@ -37,14 +39,16 @@ class _Scan:
     lead: str | None = None
     splits: bool = False
     wild: bool = False
+    foreign: bool = False
     opened: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """Each unquoted `[` and `{`: its position, and the number of pieces before it."""
 
-    def dynamic(self, *, splits: bool = False, wild: bool = False) -> None:
+    def dynamic(self, *, splits: bool = False, wild: bool = False, foreign: bool = True) -> None:
         """Mark what follows as known only at run time."""
         if self.lead is None:
             self.lead = "".join(self.known)
         self.splits, self.wild = self.splits or splits, self.wild or wild
+        self.foreign = self.foreign or foreign
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +97,10 @@ class Words:
             if place - scan.start < (closing if self.text[place] == "[" else several):
                 before = "".join(scan.known[:pieces])
                 lead = before if scan.lead is None else min(before, scan.lead, key=len)
-                return Word(source, False, lead, True, scan.wild)
+                return Word(source, False, lead, True, scan.wild, foreign=True)
         if scan.lead is None:
             return Word(value, True, value)
-        return Word(source, False, scan.lead, scan.splits, scan.wild)
+        return Word(source, False, scan.lead, scan.splits, scan.wild, scan.foreign)
 
     def _step(self, scan: _Scan) -> bool:
         """Read a run of plain characters, a quoted piece or an expansion; False at the end of the word."""
@@ -178,7 +182,7 @@ class Words:
             # Bash expands braces before it handles quotes within quotes: `"${x:-"{a,b}"}"`.
             source = self.text[start : self.at]
             several = not quoted or "@" in source or (source.startswith("${") and '"' in source)
-            scan.dynamic(splits=several, wild=several)
+            scan.dynamic(splits=several, wild=several, foreign=_OF_LINE.match(source) is None)
         else:
             scan.known.append("$")
             self.at += 1

@@ -17,7 +17,8 @@ def test_it_shows_adds_and_reads_anew(run: Run, tmp_path: Path) -> None:
     assert "- Tests run with make test" in run("memory", "show").out
     again = run("memory", "refresh").out
     assert "GEMINI.md" in again and "- Tests run" not in again
-    run("memory", "add", "--global", "Answer in English")
+    run("memory", "add", "--global", "Answer", "in", "English")
+    assert "- Answer in English" in (Path.home() / ".gemini/GEMINI.md").read_text()
     assert (Path.home() / ".gemini/GEMINI.md").exists()
     [mine, theirs] = json.loads(run("memory", "--json").out)
     assert (mine["level"], theirs["level"]) == ("global", "project")

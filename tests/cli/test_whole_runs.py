@@ -225,6 +225,12 @@ def test_a_resumed_run_names_what_runs_though_an_earlier_process_told_it(run: Ru
         assert f"✓ {command}" in resumed.err
 
 
+def test_bytes_of_a_prompt_that_are_not_utf_8_are_replaced(run: Run, tmp_path: Path) -> None:
+    put(tmp_path / "script.yaml", [{"text": "Done.", "expect": "caf\ufffd au lait"}])
+    done = run(*_model(tmp_path), "-p", os.fsdecode(b"caf\xe9 au lait"))
+    assert (done.code, done.out) == (0, "Done.\n")
+
+
 @pytest.mark.sqlite
 def test_what_is_kept_is_its_owners_alone_from_the_first_moment(run: Run, tmp_path: Path, home: Path) -> None:
     state = home / "interlock"

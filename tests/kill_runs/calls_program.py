@@ -22,7 +22,7 @@ from scripted import tools
 COMMAND = "echo command >> ../effects.log; cat a.txt"
 REPLIES: list[dict[str, Any]] = [
     tools(
-        call("run_shell_command", command="echo not this"),
+        call("run_shell_command", command="/bin/echo not this"),
         call("write_file", file_path="new.txt", content="fresh\n"),
     ),
     {"text": "Done."},

@@ -212,6 +212,17 @@ def test_another_name_of_a_private_file_is_closed_too(desk: Desk, private: str, 
         assert policy.check(call, "execute", "default").decision == "ask", line
 
 
+@pytest.mark.parametrize("hidden", ["keep/deep/data.csv", "own.txt"])
+def test_another_name_of_a_file_that_the_user_hides_is_closed_too(desk: Desk, hidden: str) -> None:
+    tree(desk.root, {hidden: SECRET, ".geminiignore": "keep/\nown.txt\n"})
+    os.link(desk.root / hidden, desk.root / "src" / "plain")
+    told = attempts(desk, "src/plain")
+    assert "same file as" in told["read_file"]
+    assert not any(SECRET in text for text in told.values())
+    assert desk.call("grep_search", pattern=SECRET).content.startswith("No matches")
+    assert read(FolderWorkspace(desk.root), "src/plain") is None
+
+
 def test_files_with_several_names_are_read_as_any(desk: Desk) -> None:
     """Package managers hard-link every file that they install."""
     tree(desk.root, {".env": SECRET, "store": "fine"})

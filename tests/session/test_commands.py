@@ -56,11 +56,27 @@ def test_looking_at_the_folder(opens: Opens) -> None:
         terminal.waits_for("›")
         command(terminal, "/memory add 'Tests run with make'", "Added:")
         command(terminal, "/memory", "Tests run with make")
+        command(terminal, "/memory add --global don't use tabs, won't you", "/.gemini/GEMINI.md")
+        command(terminal, "/memory", "- don't use tabs, won't you")
         command(terminal, "/mcp", "No MCP servers configured here.")
         command(terminal, "/agents", "codebase_investigator")
         command(terminal, "/hooks", "No hooks")
         command(terminal, "/approvals", "No open requests in any run.")
         command(terminal, '/policy check read_file \'{"file_path": "x"}\'', "allow")
+
+
+def test_what_counts_for_a_session_that_was_told_to_trust_is_listed_in_it(folder: Path, opens: Opens) -> None:
+    hook = {"hooks": [{"type": "command", "command": "true", "name": "check-it"}]}
+    server = {"no-such-server": {"command": "/no/such"}}
+    settings = {"hooks": {"BeforeAgent": [hook]}, "mcpServers": server}
+    put(folder / ".interlock/settings.json", json.dumps(settings))
+    put(folder / ".interlock/agents/looker.md", "---\nname: looker\ndescription: Looks.\n---\nLook.\n")
+    with opens([], "--skip-trust", rows=50) as terminal:
+        terminal.waits_for("›")
+        command(terminal, "/hooks", "check-it")
+        command(terminal, "/agents", "looker")
+        command(terminal, "/mcp", "no-such-server")
+        assert "isn't trusted" not in terminal.text
 
 
 def test_modes_models_and_looks_are_chosen(folder: Path, opens: Opens) -> None:
@@ -146,6 +162,7 @@ def test_rewind_goes_back_before_a_prompt_with_the_files(folder: Path, opens: Op
         terminal.waits_for("D notes.txt")
         terminal.press("enter", then="Nothing was changed.")
         assert (folder / "notes.txt").exists()
+        command(terminal, "/rewind 99", "has no step 99: it has -1 to")
         command(terminal, "/rewind", "Back to before which prompt?")
         terminal.press("enter", then="Change these files, and go back?")
         terminal.press("down", "enter", then="› write a note")

@@ -50,7 +50,7 @@ def test_another_workflow_runs_beside_the_conversation_and_its_output_is_shown(
     )
     with opens([{"text": "Here again."}]) as terminal:
         terminal.say('/run agent.py:graph {"topic": "tea"}', then="your answer")
-        terminal.say("rum", then='"topic": "tea or rum"')
+        terminal.say("rum", then="topic: tea or rum")
         terminal.say("/run agent.py:graph {", then="The input of /run isn't JSON")
         terminal.say("/run nowhere", then="No workflow 'nowhere'")
         terminal.say("hello", then="Here again.")

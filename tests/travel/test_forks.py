@@ -52,6 +52,8 @@ def test_rewind_shows_what_changes_and_asks_where_nobody_can_be_asked(desk: Desk
     (desk.work / "own").write_text("mine\n")
     run = desk.run().run
     tree = tree_of(desk.work)
+    nowhere = desk("rewind", run, "--at", "99")
+    assert nowhere.err.startswith("interlock: Run") and "has no step 99: it has -1 to" in nowhere.err
     refused = desk("rewind", run, "--at", "3")
     assert refused.code == 2 and "--yes" in refused.err
     assert {"D c", "A a.txt", "A d/b", "M own"} <= set(refused.err.splitlines())

@@ -40,6 +40,9 @@ def test_a_pattern_that_holds_pythons_engine_for_ages_answers() -> None:
         ("\\Qa|b", "c", True),
         ("git\\B", "gitx", True),
         ("git$", "git push", False),
+        ("git push\\b.*--force", "git push ", True),
+        ("git push\\b.*--force", "git pull ", False),
+        ("\\Qgit\\E\\b", "git ", True),
     ],
 )
 def test_a_known_beginning_is_ruled_out_only_where_that_is_certain(
@@ -59,10 +62,13 @@ PIECES = """a b | * ? + ( ) . ^ $ (a|b) (ab|b) (?:a|b) (?s) (?i) (?m) [ab] {0} {
 @settings(max_examples=10 * settings.default.max_examples)
 @example(["a", "(?s)", "{0}"], "b", 1)
 @example(["a", "\\B"], "ab", 2)
+@example(["a", "\\b"], "a ", 2)
 def test_no_text_that_matches_begins_with_what_was_ruled_out(pieces: list[str], text: str, cut: int) -> None:
     try:
         pattern = compile_pattern("".join(pieces))
     except PatternError:
         return
-    assert not pattern.starts(text) or pattern.may_start(text[:cut])
+    matches = pattern._match(text) is not None  # pyright: ignore[reportPrivateUsage] - without what rules it out
+    assert pattern.starts(text) == matches
+    assert not matches or pattern.may_start(text[:cut])
     assert not (pattern.starts(text) and pattern.leads_with('"command":"'))

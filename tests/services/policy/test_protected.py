@@ -130,6 +130,43 @@ def test_a_command_that_names_it_asks_even_under_a_rule_but_for_exactly_that(
     assert decision == "allow" or "that asks even where a rule allows it" in got["default"].reason
 
 
+PATCH = "--- a/{0}\n+++ b/{0}\n@@ -0,0 +1 @@\n+x\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "decision"),
+    [
+        ("git apply plain.diff", "allow"),
+        ("git apply --index -p1 plain.diff", "allow"),
+        ("patch -p1 < plain.diff", "allow"),
+        ("git stash apply", "allow"),
+        ("git apply deep.diff", "ask"),
+        ("git apply plain.diff deep.diff", "ask"),
+        ("git am renamed.diff", "ask"),
+        ("git apply quoted.diff", "ask"),
+        ("patch -p1 < deep.diff", "ask"),
+        ("patch -p1 -ideep.diff", "ask"),
+        ("patch --input=deep.diff", "ask"),
+        ("git diff HEAD~1 | git apply -R", "ask"),
+        ("git diff > missing.diff; git apply missing.diff", "ask"),
+        ("git apply missing.diff", "allow"),
+    ],
+)
+def test_a_patch_that_changes_it_asks_under_a_rule_for_the_command(
+    make, shell, workspace, line, decision
+) -> None:
+    for name, path in (("plain", "src/a.py"), ("deep", "sub/AGENTS.md")):
+        (workspace.root / f"{name}.diff").write_text(PATCH.format("src/b.py") + PATCH.format(path))
+    renamed = "diff --git a/x.md b/GEMINI.md\nrename from x.md\nrename to GEMINI.md\n"
+    (workspace.root / "renamed.diff").write_text(renamed)
+    (workspace.root / "quoted.diff").write_text('+++ "b/\\303\\274/.envrc"\n')
+    prefixes = (
+        'commandPrefix = ["git apply", "git am", "git stash", "git diff", "patch"]\nallowRedirection = true'
+    )
+    policy, _ = make(user=ALLOW.format(tool="run_shell_command", more=prefixes))
+    assert policy.check(shell(line), "execute", "default").decision == decision
+
+
 def test_places_of_the_run_and_of_the_user_are_protected(tmp_path) -> None:
     protected = ProtectedPaths(
         memory=["RULES.md"], places={tmp_path / "state": "where runs are kept"}, home=tmp_path / "home"

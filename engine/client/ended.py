@@ -1,0 +1,53 @@
+"""ended: what an ended run gave back: the output that its workflow makes of the final state."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from interlock.engine.driver.outcome import dumped
+from interlock.engine.graph_files import kept_graph
+from interlock.engine.options import Options
+from interlock.engine.read import RunRow
+from interlock.engine.store import read_options, reading
+from interlock.engine.store.chain import SqlChain
+from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.connection import Connection
+from interlock.engine.store.journal import SqlJournal
+from interlock.engine.store.model_calls import usage_of, usage_stats
+from interlock.engine.workflows import begun_with
+from interlock.services.transcript import ChainTranscript
+from interlock.state.errors import InterlockError
+from interlock.state.run import Limits
+from interlock.state.workflow import WorkflowContext
+
+
+def output_of(home: Path, run: RunRow) -> Mapping[str, Any]:
+    """The output of a run that ended well; empty for another, and where its workflow can't be loaded any more."""
+    if run.status != "done":
+        return {}
+    with reading(home) as conn:
+        if conn is None:
+            return {}
+        values, source = state_at(home, run.run), read_options(conn, run.run).get("source")
+        if source and kept_graph(source):
+            return values
+        try:
+            pipeline, _ = begun_with(
+                run.run, run.workflow, Options(home, workspace=Path(run.workspace), source=source)
+            )
+        except InterlockError:  # its file is gone, broken or no longer trusted: the rest of the run is shown
+            return {}
+        return dumped(pipeline.leave(values, _context(home, run, conn)))
+
+
+def _context(home: Path, run: RunRow, conn: Connection) -> WorkflowContext:
+    transcript = ChainTranscript(SqlChain(conn), home / "outputs", run.run)
+    return WorkflowContext(
+        transcript,
+        SqlJournal(conn, transcript, home / "outputs", run.run, epoch=0),
+        model="",
+        approval_mode="default",
+        limits=Limits.model_validate({}),
+        stats=lambda: usage_stats(conn, run.run),
+        usage=lambda record: usage_of(conn, run.run, record),
+    )
