@@ -258,8 +258,8 @@ def test_a_refused_state_names_the_node_that_it_was_for() -> None:
     app = graph.add_edge(START, "first").add_edge("first", "second").compile()
     with pytest.raises(ValueError) as refused:
         app.invoke({"many": 1})
-    assert _langgraph.node_before(refused.value) == "second"
-    assert _langgraph.node_before(ValueError()) == ""
+    assert _langgraph.node_of_error(refused.value) == "second"
+    assert _langgraph.node_of_error(ValueError()) == ""
 
 
 def test_tuples_wherever_they_are_come_back_as_tuples() -> None:
