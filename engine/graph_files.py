@@ -160,7 +160,9 @@ def _absent(file: Path, module: str) -> str:
     if package != module and found and found.origin:
         return f"no module {module!r} in the {package!r} that is installed; expected a version that has it."
     if project := _project_of(file, package):
-        return f"no module {module!r} here; install the project that has it beside Interlock: {pip} -e {project}"
+        return (
+            f"no module {module!r} here; install the project that has it beside Interlock: {pip} -e {project}"
+        )
     wanted = (module if found else package).replace("_", "-").replace(".", "-")
     return f"no module {module!r} here; install what has it beside Interlock: {pip} {wanted}"
 

@@ -12,13 +12,13 @@ EXITS = (SystemExit, KeyboardInterrupt)
 """What ends the event loop when a task raises it. Signals don't: `engine/driver/stop.py` takes them."""
 
 
-class Exited(Exception):
+class ExitError(Exception):
     """Stands for one of `EXITS`, its cause, outside of the task that raised it."""
 
 
 @contextmanager
 def kept_aside() -> Generator[None]:
-    """Within it, and in tasks and threads started there, stdout is stderr, and an exit is an `Exited`."""
+    """Within it, and in tasks and threads started there, stdout is stderr, and an exit is an `ExitError`."""
     if not isinstance(sys.stdout, _Split):
         sys.stdout = cast(Any, _Split(sys.stdout))
     loop = asyncio.get_running_loop()
@@ -28,7 +28,7 @@ def kept_aside() -> Generator[None]:
     try:
         yield
     except EXITS as error:
-        raise Exited(repr(error)) from error
+        raise ExitError(repr(error)) from error
     finally:
         _INSIDE.reset(token)
 
@@ -47,10 +47,14 @@ class _Tasks:
     """Makes a loop's tasks as before, but those from inside a graph of a `_Kept`."""
 
     def __init__(self, before: Any) -> None:
-        self.before = before or (lambda loop, coro, **named: asyncio.Task(coro, loop=loop, **named))
+        self.before: Any = before or _usual
 
     def __call__(self, loop: Any, coro: Any, **named: Any) -> Any:
         return self.before(loop, _Kept(coro) if _INSIDE.get() else coro, **named)
+
+
+def _usual(loop: Any, coro: Any, **named: Any) -> Any:
+    return asyncio.Task(coro, loop=loop, **named)
 
 
 class _Kept(Coroutine[Any, Any, Any]):
@@ -69,13 +73,13 @@ class _Kept(Coroutine[Any, Any, Any]):
         try:
             return self.own.send(value)
         except EXITS as error:
-            raise Exited(repr(error)) from error
+            raise ExitError(repr(error)) from error
 
     def throw(self, *given: Any) -> Any:
         try:
             return self.own.throw(*given)
         except EXITS as error:
-            raise Exited(repr(error)) from error
+            raise ExitError(repr(error)) from error
 
     def close(self) -> None:
         self.own.close()

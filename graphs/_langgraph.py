@@ -184,7 +184,7 @@ def _sync_without_saver() -> None:
     from langgraph.pregel._loop import AsyncPregelLoop, SyncPregelLoop
 
     for loop in (AsyncPregelLoop, SyncPregelLoop):
-        setattr(loop, "_put_checkpoint_fut", _Saved())
+        loop._put_checkpoint_fut = _Saved()  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
 
 
 def with_saver(compiled: Any, saver: Any, store: Any) -> Any:

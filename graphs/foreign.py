@@ -21,7 +21,7 @@ from typing import Any, cast
 from langgraph.errors import GraphDrained, NodeTimeoutError
 from pydantic.errors import PydanticUserError
 
-from interlock.graphs._aside import Exited, kept_aside
+from interlock.graphs._aside import ExitError, kept_aside
 from interlock.graphs._asking import check_given, context_of, model_of, plain, prompt_of, taken
 from interlock.graphs._langgraph import (
     compiled_graph,
@@ -81,7 +81,7 @@ class NodeError(RunError):
     def of(cls, error: Exception, node: str = "") -> "NodeError":
         """`node`: the one that failed, if that is known."""
         blamed = _blamed(error, node)
-        return cls(_line(blamed, (error.__cause__ or error) if isinstance(error, Exited) else error))
+        return cls(_line(blamed, (error.__cause__ or error) if isinstance(error, ExitError) else error))
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ class Workflow(Pipeline):
         except (InterlockError, GraphDrained):
             raise
         except Exception as error:
-            if not isinstance(error, Exited) and not _is_theirs(error):
+            if not isinstance(error, ExitError) and not _is_theirs(error):
                 raise
             raise NodeError.of(error, node_of_error(error)) from error
 
