@@ -24,6 +24,7 @@ from pydantic.errors import PydanticUserError
 from interlock.graphs._aside import ExitError, kept_aside
 from interlock.graphs._asking import check_given, context_of, model_of, plain, prompt_of, taken
 from interlock.graphs._langgraph import (
+    before_tool_calls,
     compiled_graph,
     custom_parts,
     fields_of,
@@ -152,11 +153,9 @@ class Foreign(Pipeline):
         """What its nodes find as `runtime.context`. Raises `InputError`."""
         return context_of(self.graph, context or {})
 
-    def guarded(self, app: Any = None) -> int:
-        """Put the tools of its `ToolNode`s, or those of `app`, under the run's policy; returns how many there are."""
-        from interlock.nodes.guarded import guard_nodes
-
-        return guard_nodes(tool_nodes(app or self.graph))
+    def has_tools(self) -> bool:
+        """Whether a `ToolNode` in it has a tool, which `--guard` can put under the run's policy."""
+        return any(node.tools_by_name for node in tool_nodes(self.graph))
 
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         token = DRIVE.set(Drive(deps, asyncio.get_running_loop()))
@@ -170,7 +169,9 @@ class Foreign(Pipeline):
                         made = await stack.enter_async_context(opened(self.factory, config, app.store))
                         app = with_saver(made, app.checkpointer, app.store)
                     if deps.info.guard:
-                        self.guarded(app)
+                        from interlock.nodes.guarded import guard_node
+
+                        before_tool_calls(guard_node)
                     await self._streamed(app, graph_input, own, deps, control)
         except Stopped as stop:
             raise GraphDrained from stop

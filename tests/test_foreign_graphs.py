@@ -309,6 +309,42 @@ def test_a_graph_inside_another_gives_its_own_output_and_needs_no_saver(options:
     assert (done.error, done.output) == (None, {"text": "tea", "made": ["tea", "tea", "tea"]})
 
 
+HELPED = """
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+
+def calls(name, **args):
+    return lambda state: {"messages": [AIMessage("", tool_calls=[{"name": name, "args": args, "id": name}])]}
+
+def agent(name, tools, **args):
+    nodes = [("call", calls(name, **args)), ("tools", ToolNode(tools))]
+    return StateGraph(MessagesState).add_sequence(nodes).add_edge(START, "call").compile()
+
+@tool
+def mail(to: str) -> str:
+    "Send it."
+    return f"sent to {to}"
+
+@tool
+async def helper(wish: str) -> str:
+    "Ask a helper, which is made when it is asked."
+    return (await agent("mail", [mail], to=wish).ainvoke({"messages": []}))["messages"][-1].text
+
+graph = agent("helper", [helper], wish="Ann")
+"""
+
+
+def test_guarded_tools_are_asked_about_also_in_the_graph_of_a_tool(options: Options) -> None:
+    guarded = replace(options, guard=True)
+    helps = run_sync(f"{written(options, HELPED)}:graph", {"messages": []}, options=guarded)
+    mails = answered(helps, guarded, "")
+    assert [one["preview"] for run in (helps, mails) for one in run.pending] == ["wish: Ann", "to: Ann"]
+    assert answered(mails, guarded, "").output["messages"][-1]["content"] == "sent to Ann"
+    assert run_sync(f"{written(options, HELPED)}:graph", {"messages": []}, options=options).status == "done"
+
+
 BETWEEN = """
 from dataclasses import dataclass
 from typing import Annotated

@@ -304,7 +304,7 @@ def check_guard(chosen: Pipeline, guard: bool) -> None:
         raise InputError(
             f"{chosen.name!r} guards its calls without --guard: that is for graphs of LangGraph.", "guard"
         )
-    if guard and isinstance(chosen, Foreign) and not chosen.guarded():
+    if guard and isinstance(chosen, Foreign) and not chosen.has_tools():
         raise InputError(
             f"--guard finds no ToolNode in {chosen.name!r}. Put the tools that its nodes call under guarded(…), from "
             "interlock.workflow.",
