@@ -24,7 +24,6 @@ from pydantic.errors import PydanticUserError
 from interlock.graphs._aside import ExitError, kept_aside
 from interlock.graphs._asking import check_given, context_of, model_of, plain, prompt_of, taken
 from interlock.graphs._langgraph import (
-    before_tool_calls,
     compiled_graph,
     custom_parts,
     fields_of,
@@ -33,10 +32,10 @@ from interlock.graphs._langgraph import (
     node_of_error,
     server_runtime,
     time_limits,
-    tool_nodes,
     with_saver,
 )
 from interlock.graphs._pipeline import Pipeline
+from interlock.graphs._tool_nodes import before_tool_calls, tool_nodes
 from interlock.graphs._watch import Watch
 from interlock.nodes.here import DRIVE, Drive
 from interlock.state.deps import Deps, Stopped

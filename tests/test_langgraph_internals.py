@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from interlock.graphs import _langgraph
+from interlock.graphs._tool_nodes import before_tool_calls
 
 ROOT = Path(__file__).parent.parent
 INTERNALS = (
@@ -265,7 +266,7 @@ def test_before_tool_calls_any_tool_node_is_told_of(monkeypatch: pytest.MonkeyPa
 
     tools, seen = ToolNode([say]), list[Any]()
     app = StateGraph(MessagesState).add_node("tools", tools).add_edge(START, "tools").compile()
-    _langgraph.before_tool_calls(seen.append)
+    before_tool_calls(seen.append)
     call: Any = {
         "messages": [AIMessage("", tool_calls=[{"name": "say", "args": {"word": "tea"}, "id": "1"}])]
     }
