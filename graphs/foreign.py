@@ -12,8 +12,8 @@ import json
 import sysconfig
 import threading
 import traceback
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -238,17 +238,6 @@ def _outlined(factory: Factory) -> Any:
 class Workflow(Pipeline):
     """A workflow that users run by name: a `Graph` with its input and output, or any graph of LangGraph."""
 
-    async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
-        try:
-            with kept_aside():
-                await super().advance(app, graph_input, config, deps, control)
-        except (InterlockError, GraphDrained):
-            raise
-        except Exception as error:
-            if not isinstance(error, ExitError) and not _is_theirs(error):
-                raise
-            raise NodeError.of(error, node_of_error(error)) from error
-
     @staticmethod
     def from_langgraph(
         graph: Any, name: str = "", summary: str = "", *, types: Iterable[type] = ()
@@ -260,6 +249,23 @@ class Workflow(Pipeline):
         anything that is no graph.
         """
         return from_langgraph(graph, name, summary, types=types)
+
+
+@contextmanager
+def told_of(pipeline: Pipeline) -> Generator[None]:
+    """Within it, what a node of a user's workflow raises is a `NodeError`, and an exit of it, too."""
+    if not isinstance(pipeline, Workflow):
+        yield
+        return
+    try:
+        with kept_aside():
+            yield
+    except (InterlockError, GraphDrained):
+        raise
+    except Exception as error:
+        if not isinstance(error, ExitError) and not _is_theirs(error):
+            raise
+        raise NodeError.of(error, node_of_error(error)) from error
 
 
 _FRAMES = 3

@@ -25,7 +25,7 @@ from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._langgraph import is_internal, lost_nodes
 from interlock.graphs._pipeline import Compiled, Graph, Pipeline
-from interlock.graphs.foreign import Foreign, NodeError
+from interlock.graphs.foreign import Foreign, NodeError, told_of
 from interlock.prompts import load
 from interlock.services.context.references import attachments
 from interlock.services.models.names import turn_tracing_off
@@ -153,9 +153,10 @@ class Drive:
 
     async def _stream(self, graph_input: Any) -> None:
         try:
-            await self.pipeline.advance(
-                self.app, graph_input, self.config, self.services.deps, self.stop.control
-            )
+            with told_of(self.pipeline):
+                await self.pipeline.advance(
+                    self.app, graph_input, self.config, self.services.deps, self.stop.control
+                )
         except GraphDrained:
             return
         finally:
