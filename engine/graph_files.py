@@ -12,7 +12,7 @@ from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -148,13 +148,32 @@ def _module(file: Path, code: bytes) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or (file.parent / error.name.replace(".", "/")).exists():
             raise ConfigError(_broken(file, error)) from error
-        missing = error.name.partition(".")[0]
-        raise ConfigError(
-            f"{file}:{_line(file, error)}: no module {missing!r} here; install what has it beside Interlock: "
-            f"{sys.executable} -m pip install {missing.replace('_', '-')}"
-        ) from error
+        raise ConfigError(f"{file}:{_line(file, error)}: {_absent(file, error.name)}") from error
     except THEIR_ERRORS as error:
         raise ConfigError(_broken(file, error)) from error
+
+
+def _absent(file: Path, module: str) -> str:
+    """What to do about a module that can't be found."""
+    package, pip = module.partition(".")[0], f"{sys.executable} -m pip install"
+    found = find_spec(package)
+    if package != module and found and found.origin:
+        return f"no module {module!r} in the {package!r} that is installed; expected a version that has it."
+    if project := _project_of(file, package):
+        return (
+            f"no module {module!r} here; install the project that has it beside Interlock: {pip} -e {project}"
+        )
+    wanted = (module if found else package).replace("_", "-").replace(".", "-")
+    return f"no module {module!r} here; install what has it beside Interlock: {pip} {wanted}"
+
+
+def _project_of(file: Path, package: str) -> Path | None:
+    """The project around a file that holds the package, and isn't installed: a registry may have others of its name."""
+    for folder in file.parents:
+        if (folder / "pyproject.toml").is_file() or (folder / "setup.py").is_file():
+            has = any((folder / place / package).is_dir() for place in (".", "src"))
+            return folder if has else None
+    return None
 
 
 def _alone(file: Path, code: bytes) -> ModuleType:

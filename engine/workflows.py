@@ -69,6 +69,11 @@ class Source:
     def load(self) -> Pipeline:
         """Import and check it. Raises `ConfigError`: one line with file, line and what was expected."""
         if self.graph is not None:
+            if self.name in PIPELINES:
+                where = f"{self.graph.file}:{self.graph.attribute}"
+                raise ConfigError(
+                    f"{self.place}: {self.name!r} is one of Interlock's own workflows; run this graph as {where}"
+                )
             return self.graph.load(self.name)
         if self.file is not None:
             return _from_file(self.file, self.name, _read(self.file))

@@ -31,10 +31,10 @@ BOOKKEEPING = frozenset({"__interrupt__", "__error__", "__resume__", "__schedule
 """Channels of a task's writes that aren't its update."""
 
 
-def node_before(error: BaseException) -> str:
-    """The node whose state couldn't be made, as a note on the error names it; empty: none."""
+def node_of_error(error: BaseException) -> str:
+    """The node that raised, or whose state couldn't be made, as a note on the error names it; empty: none."""
     notes = "\n".join(getattr(error, "__notes__", ()))
-    found = re.search(r"^Before task with name '(.+?)'", notes, re.MULTILINE)
+    found = re.search(r"^(?:Before|During) task with name '(.+?)'", notes, re.MULTILINE)
     return found[1] if found else ""
 
 
@@ -169,10 +169,22 @@ def server_runtime(store: Any) -> Any:
     return _ExecutionRuntime(access_context="threads.create_run", store=store)
 
 
-def without_durability(config: Any) -> Any:
-    """The config of a node, for a graph without a saver: that breaks by a durability which it inherits."""
-    given = {k: v for k, v in config["configurable"].items() if k != "__pregel_durability"}
-    return {**config, "configurable": given}
+class _Saved:
+    """Stands for the saved checkpoint of a graph without a saver."""
+
+    def result(self) -> None: ...
+
+    def __await__(self) -> Iterator[Any]:
+        return iter(())
+
+
+@cache
+def _sync_without_saver() -> None:
+    """Let a graph without a saver run inside one with `durability="sync"`: it would wait for what it never saved."""
+    from langgraph.pregel._loop import AsyncPregelLoop, SyncPregelLoop
+
+    for loop in (AsyncPregelLoop, SyncPregelLoop):
+        loop._put_checkpoint_fut = _Saved()  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
 
 
 def with_saver(compiled: Any, saver: Any, store: Any) -> Any:
@@ -223,13 +235,6 @@ def time_limits(compiled: Any) -> dict[str, float]:
             if seconds:
                 found[name] = max(found.get(name, 0), *seconds)
     return found
-
-
-def tool_nodes(compiled: Any) -> list[Any]:
-    """The `ToolNode`s of a graph and of those inside it."""
-    graphs = (compiled, *(inner for _, inner in compiled.get_subgraphs(recurse=True)))
-    bound = (node.bound for graph in graphs for node in graph.nodes.values())
-    return [one for one in bound if isinstance(getattr(one, "tools_by_name", None), dict)]
 
 
 def named_types(compiled: Any) -> set[tuple[str, ...]]:
@@ -333,11 +338,14 @@ def task_in(tags: Sequence[str] | None, metadata: Mapping[str, Any] | None) -> t
 
 
 def streaming_handler() -> Any:
-    """Base class of callback handlers for which models stream their tokens, also where a node only `invoke`s them."""
-    from langchain_core.callbacks import BaseCallbackHandler
-    from langchain_core.tracers._streaming import _StreamingCallbackHandler  # pyright: ignore[reportPrivateUsage]
+    """Base class of callback handlers for which models stream their tokens, also where a node only `invoke`s them.
 
-    class Streaming(BaseCallbackHandler, _StreamingCallbackHandler[Any]):
+    LangChain goes by the two methods. LangGraph goes by the protocol that they are of, and streams each node of a
+    handler that inherits it: the output of a graph inside another one would be all of its state.
+    """
+    from langchain_core.callbacks import BaseCallbackHandler
+
+    class Streaming(BaseCallbackHandler):
         run_inline = True
 
         def tap_output_aiter(self, run_id: Any, output: Any) -> Any:  # noqa: ARG002 - LangChain's signature
@@ -357,6 +365,7 @@ TAP: ContextVar[Tap | None] = ContextVar("TAP", default=None)
 
 async def custom_parts(app: Any, graph_input: Any, config: Any, **given: Any) -> AsyncIterator[Any]:
     """Drive a graph, and yield what its nodes write to the stream."""
+    _sync_without_saver()
     if tap := TAP.get():
         async for part in tap(app, graph_input, config, **given):
             yield part
@@ -367,6 +376,7 @@ async def custom_parts(app: Any, graph_input: Any, config: Any, **given: Any) ->
 
 async def driven(app: Any, graph_input: Any, config: Any, **given: Any) -> None:
     """Drive a graph whose events are emitted elsewhere."""
+    _sync_without_saver()
     if TAP.get():
         parts = custom_parts(app, graph_input, config, **given)
     else:

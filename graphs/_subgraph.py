@@ -18,7 +18,6 @@ from interlock.graphs._langgraph import (
     is_under_way,
     state_before,
     with_saver,
-    without_durability,
 )
 from interlock.nodes.here import DRIVE, Drive
 from interlock.state.deps import Deps
@@ -153,7 +152,7 @@ def langgraph_part(where: str, graph: Any, state: type) -> Node:
         token = DRIVE.set(Drive(runtime.context, asyncio.get_running_loop()))
         try:
             given = {key: state[key] for key in reads if key in state}
-            left = await compiled.ainvoke(given, without_durability(get_config()))
+            left = await compiled.ainvoke(given, get_config())
         except GraphInterrupt as asked:
             raise RunError(
                 f"{where} called interrupt(), which a graph of LangGraph can't do as a part. Ask with approve(…) or "

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from langgraph.errors import GraphBubbleUp
 
+from interlock.graphs._aside import EXITS
 from interlock.graphs._asking import plain
 from interlock.graphs._langgraph import streaming_handler, task_in
 from interlock.state.deps import Deps
@@ -76,7 +77,7 @@ class Watch(_Base):
         if run_id not in self._nodes:
             return
         self._in_time(run_id)
-        if isinstance(error, Exception) and not isinstance(error, GraphBubbleUp):
+        if isinstance(error, (Exception, *EXITS)) and not isinstance(error, GraphBubbleUp):
             self.failed = self.failed or self._nodes[run_id][1]
             self._deps.steps.failed(self._nodes[run_id][0])
         self._nodes.pop(run_id)

@@ -9,20 +9,19 @@ import asyncio
 import contextlib
 import inspect
 import json
-import sys
 import sysconfig
 import threading
 import traceback
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, cast
 
 from langgraph.errors import GraphDrained, NodeTimeoutError
 from pydantic.errors import PydanticUserError
 
+from interlock.graphs._aside import ExitError, kept_aside
 from interlock.graphs._asking import check_given, context_of, model_of, plain, prompt_of, taken
 from interlock.graphs._langgraph import (
     compiled_graph,
@@ -30,46 +29,23 @@ from interlock.graphs._langgraph import (
     fields_of,
     is_graph,
     named_types,
-    node_before,
+    node_of_error,
     server_runtime,
     time_limits,
-    tool_nodes,
     with_saver,
 )
 from interlock.graphs._pipeline import Pipeline
+from interlock.graphs._tool_nodes import before_tool_calls, tool_nodes
 from interlock.graphs._watch import Watch
 from interlock.nodes.here import DRIVE, Drive
 from interlock.state.deps import Deps, Stopped
-from interlock.state.errors import InterlockError, RunError, SetupError
+from interlock.state.errors import THEIR_ERRORS, InterlockError, RunError, SetupError
 from interlock.state.events import CustomEvent
 from interlock.state.run import WorkflowInput, WorkflowOutput
 from interlock.state.workflow import WorkflowContext
 
 Factory = Callable[..., Any]
 """A function that makes a graph, as `langgraph.json` may name it: sync, async, or a context manager."""
-_INSIDE: ContextVar[bool] = ContextVar("inside a foreign graph", default=False)
-
-
-class _Split:
-    """Stands for stdout: writes from inside a graph, also from its threads, go to stderr; others as before."""
-
-    def __init__(self, out: TextIO) -> None:
-        self.out = out
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(sys.stderr if _INSIDE.get() else self.out, name)
-
-
-@contextmanager
-def printed_aside() -> Generator[None]:
-    """Within it, and in tasks and threads started there, stdout is stderr."""
-    if not isinstance(sys.stdout, _Split):
-        sys.stdout = cast(Any, _Split(sys.stdout))
-    token = _INSIDE.set(True)
-    try:
-        yield
-    finally:
-        _INSIDE.reset(token)
 
 
 class ForeignInput(WorkflowInput):
@@ -104,7 +80,8 @@ class NodeError(RunError):
     @classmethod
     def of(cls, error: Exception, node: str = "") -> "NodeError":
         """`node`: the one that failed, if that is known."""
-        return cls(_line(_blamed(error, node), error))
+        blamed = _blamed(error, node)
+        return cls(_line(blamed, (error.__cause__ or error) if isinstance(error, ExitError) else error))
 
 
 @dataclass(frozen=True)
@@ -175,11 +152,9 @@ class Foreign(Pipeline):
         """What its nodes find as `runtime.context`. Raises `InputError`."""
         return context_of(self.graph, context or {})
 
-    def guarded(self, app: Any = None) -> int:
-        """Put the tools of its `ToolNode`s, or those of `app`, under the run's policy; returns how many there are."""
-        from interlock.nodes.guarded import guard_nodes
-
-        return guard_nodes(tool_nodes(app or self.graph))
+    def has_tools(self) -> bool:
+        """Whether a `ToolNode` in it has a tool, which `--guard` can put under the run's policy."""
+        return any(node.tools_by_name for node in tool_nodes(self.graph))
 
     async def advance(self, app: Any, graph_input: Any, config: Any, deps: Deps, control: Any) -> None:
         token = DRIVE.set(Drive(deps, asyncio.get_running_loop()))
@@ -188,12 +163,14 @@ class Foreign(Pipeline):
         own = {"configurable": config["configurable"], "callbacks": [watch]}
         try:
             async with AsyncExitStack() as stack:
-                with deps.cancel.guarded(), printed_aside():
+                with deps.cancel.guarded(), kept_aside():
                     if self.factory:
                         made = await stack.enter_async_context(opened(self.factory, config, app.store))
                         app = with_saver(made, app.checkpointer, app.store)
                     if deps.info.guard:
-                        self.guarded(app)
+                        from interlock.nodes.guarded import guard_node
+
+                        before_tool_calls(guard_node)
                     await self._streamed(app, graph_input, own, deps, control)
         except Stopped as stop:
             raise GraphDrained from stop
@@ -251,7 +228,7 @@ def _outlined(factory: Factory) -> Any:
         return outline(factory)
     except InterlockError:
         raise
-    except Exception as error:
+    except THEIR_ERRORS as error:
         line = _line(factory.__name__, error).removeprefix("Node ")
         raise SetupError(
             f"The function {line}. It makes the graph, without any `configurable` at first."
@@ -274,6 +251,23 @@ class Workflow(Pipeline):
         return from_langgraph(graph, name, summary, types=types)
 
 
+@contextmanager
+def told_of(pipeline: Pipeline) -> Generator[None]:
+    """Within it, what a node of a user's workflow raises is a `NodeError`, and an exit of it, too."""
+    if not isinstance(pipeline, Workflow):
+        yield
+        return
+    try:
+        with kept_aside():
+            yield
+    except (InterlockError, GraphDrained):
+        raise
+    except Exception as error:
+        if not isinstance(error, ExitError) and not _is_theirs(error):
+            raise
+        raise NodeError.of(error, node_of_error(error)) from error
+
+
 _FRAMES = 3
 """Of their own code, in an error's line."""
 _STDLIB = sysconfig.get_path("stdlib")
@@ -282,10 +276,10 @@ _ENGINES = frozenset({"langgraph", "langchain_core", "pydantic"})
 
 def _blamed(error: Exception, failed: str) -> str:
     """The node that failed, or couldn't be given its state; empty: the graph did, between its nodes."""
-    return error.node if isinstance(error, NodeTimeoutError) else failed or node_before(error)
+    return error.node if isinstance(error, NodeTimeoutError) else failed or node_of_error(error)
 
 
-def _line(node: str, error: Exception) -> str:
+def _line(node: str, error: BaseException) -> str:
     """`plan: ValueError: no steps (agent.py:12 in plan < agent.py:40 in split)`: theirs, so no bug of ours."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [f for f in frames if not _is_library(f.filename)] or [
@@ -314,6 +308,13 @@ def _is_library(file: str) -> bool:
 
 
 _OURS = Path(__file__).parents[1]
+
+
+def _is_theirs(error: Exception) -> bool:
+    """Whether a line of theirs raised it, or called the library that did."""
+    files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
+    told = [file for file in files if _OURS in file.parents or not _is_library(str(file))]
+    return bool(told) and _OURS not in told[-1].parents
 
 
 def is_factory(found: object) -> bool:

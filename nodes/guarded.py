@@ -32,12 +32,10 @@ _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 _RISKS = ("read", "write", "execute", "network")
 
 
-def guard_nodes(nodes: Iterable[Any]) -> int:
-    """Guard the tools of these `ToolNode`s, in runs that ask for it (`--guard`); returns how many tools they have."""
-    tools = [node.tools_by_name for node in nodes]
-    for by_name in tools:
-        by_name.update({name: _guarded(tool, "execute", asked_for=True) for name, tool in by_name.items()})
-    return sum(map(len, tools))
+def guard_node(node: Any) -> None:
+    """Guard the tools of a `ToolNode`, in runs that ask for it (`--guard`)."""
+    by_name: dict[str, BaseTool] = node.tools_by_name
+    by_name.update({name: _guarded(tool, "execute", asked_for=True) for name, tool in by_name.items()})
 
 
 def guarded(

@@ -208,6 +208,143 @@ def test_an_error_of_theirs_is_theirs_with_node_and_lines(options: Options) -> N
     }
 
 
+EXITS = """
+import sys
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+from langgraph.func import entrypoint, task
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from typing_extensions import TypedDict
+
+State = TypedDict("State", {"text": str}, total=False)
+
+def leave(state):
+    sys.exit()
+
+async def leave_later(state):
+    raise KeyboardInterrupt
+
+@tool
+async def leave_by_tool(why: str) -> str:
+    "Leave."
+    sys.exit(why)
+
+def call(state):
+    return {"messages": [AIMessage("", tool_calls=[{"name": "leave_by_tool", "args": {"why": "done"}, "id": "1"}])]}
+
+@task
+def part(text):
+    sys.exit(text)
+
+@entrypoint()
+async def functional(text):
+    return await part(text)
+
+def make(config):
+    if "thread_id" in config["configurable"]:
+        sys.exit("no key")
+    return sync
+
+sync = StateGraph(State).add_node(leave).add_edge(START, "leave").compile()
+later = StateGraph(State).add_node(leave_later).add_edge(START, "leave_later")
+inside = StateGraph(State).add_node("inner", sync).add_edge(START, "inner")
+tools = StateGraph(MessagesState).add_sequence([call, ("tools", ToolNode([leave_by_tool]))]).add_edge(START, "call")
+"""
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        ("sync", "Node 'leave' failed: SystemExit (agent.py:13 in leave)"),
+        ("later", "Node 'leave_later' failed: KeyboardInterrupt (agent.py:16 in leave_later)"),
+        ("inside", "Node 'leave' failed: SystemExit (agent.py:13 in leave)"),
+        ("tools", "Node 'tools' failed: SystemExit: done (agent.py:21 in leave_by_tool)"),
+        ("functional", "Node 'part' failed: SystemExit: tea (agent.py:28 in part)"),
+        ("make", "The graph failed: SystemExit: no key (agent.py:36 in make)"),
+    ],
+)
+def test_a_graph_that_exits_ends_its_run_and_not_its_process(
+    options: Options, graph: str, message: str
+) -> None:
+    given = {"input": "tea"} if graph == "functional" else {}
+    failed = run_sync(f"{written(options, EXITS)}:{graph}", given, options=options)
+    assert (failed.exit_code, failed.error) == (1, {"type": "node", "message": message})
+
+
+INNER = """
+import operator
+from typing import Annotated
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
+
+class State(TypedDict, total=False):
+    text: str
+    made: Annotated[list[str], operator.add]
+
+class Made(TypedDict, total=False):
+    made: list[str]
+
+class Inner(Made, total=False):
+    text: str
+
+def draft(state):
+    return {"text": "tea"}
+
+def use(state):
+    return {"made": [state["text"]]}
+
+def ask(state):
+    return unsaved.invoke({"text": state["text"]})
+
+inner = StateGraph(Inner, output_schema=Made).add_node(use).add_edge(START, "use").compile()
+unsaved = StateGraph(Inner, output_schema=Made).add_node(use).add_edge(START, "use").compile(checkpointer=False)
+builder = StateGraph(State).add_node(draft).add_node("one", inner).add_node("two", inner).add_node(ask)
+builder.add_edge(START, "draft").add_edge("draft", "one").add_edge("draft", "two").add_edge("draft", "ask")
+"""
+
+
+def test_a_graph_inside_another_gives_its_own_output_and_needs_no_saver(options: Options) -> None:
+    done = run_sync(f"{written(options, INNER)}:builder", {"text": "x"}, options=options)
+    assert (done.error, done.output) == (None, {"text": "tea", "made": ["tea", "tea", "tea"]})
+
+
+HELPED = """
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+
+def calls(name, **args):
+    return lambda state: {"messages": [AIMessage("", tool_calls=[{"name": name, "args": args, "id": name}])]}
+
+def agent(name, tools, **args):
+    nodes = [("call", calls(name, **args)), ("tools", ToolNode(tools))]
+    return StateGraph(MessagesState).add_sequence(nodes).add_edge(START, "call").compile()
+
+@tool
+def mail(to: str) -> str:
+    "Send it."
+    return f"sent to {to}"
+
+@tool
+async def helper(wish: str) -> str:
+    "Ask a helper, which is made when it is asked."
+    return (await agent("mail", [mail], to=wish).ainvoke({"messages": []}))["messages"][-1].text
+
+graph = agent("helper", [helper], wish="Ann")
+"""
+
+
+def test_guarded_tools_are_asked_about_also_in_the_graph_of_a_tool(options: Options) -> None:
+    guarded = replace(options, guard=True)
+    helps = run_sync(f"{written(options, HELPED)}:graph", {"messages": []}, options=guarded)
+    mails = answered(helps, guarded, "")
+    assert [one["preview"] for run in (helps, mails) for one in run.pending] == ["wish: Ann", "to: Ann"]
+    assert answered(mails, guarded, "").output["messages"][-1]["content"] == "sent to Ann"
+    assert run_sync(f"{written(options, HELPED)}:graph", {"messages": []}, options=options).status == "done"
+
+
 BETWEEN = """
 from dataclasses import dataclass
 from typing import Annotated
@@ -387,6 +524,12 @@ def test_classes_that_no_type_of_the_graph_names_come_back_if_they_stand_in_its_
         ("x = 1", "agent.py", {}, "agent.py has no graphs of LangGraph. Expected one, such as `graph`."),
         ("\nimport no_such_thing", "agent.py", {}, "agent.py:2: no module 'no_such_thing' here; install"),
         (
+            "import json.none",
+            "agent.py",
+            {},
+            "agent.py:1: no module 'json.none' in the 'json' that is installed; expected a version that has it.",
+        ),
+        (
             "\n1 / 0",
             "agent.py",
             {},
@@ -411,6 +554,13 @@ def test_what_is_wrong_is_one_line(
         run_sync(str(folder / name), input, options=options)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_package_of_the_project_itself_is_installed_from_its_folder(options: Options) -> None:
+    name = written(options, "import no_such_thing", "src/no_such_thing/agent.py")
+    put((options.workspace or Path()) / "pyproject.toml", "")
+    with pytest.raises(ConfigError, match=f"-m pip install -e {options.workspace}$"):
+        run_sync(name, {}, options=options)
 
 
 def test_a_langgraph_json_counts_once_its_folder_is_trusted(options: Options, tmp_path: Path) -> None:

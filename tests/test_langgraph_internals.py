@@ -9,15 +9,18 @@ import pytest
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.tools import tool
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
 from langgraph.types import Send, interrupt
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from interlock.graphs import _langgraph
+from interlock.graphs._tool_nodes import before_tool_calls
 
 ROOT = Path(__file__).parent.parent
 INTERNALS = (
@@ -240,6 +243,38 @@ def test_a_model_streams_for_our_handler_although_it_is_only_invoked() -> None:
     assert tokens == ["one", " ", "two"]
 
 
+def test_a_graph_without_a_saver_runs_in_one_that_saves_before_it_goes_on() -> None:
+    unsaved = declared("c").compile(checkpointer=False)
+
+    async def later(state: Any) -> Any:
+        return await unsaved.ainvoke(state)
+
+    outer = StateGraph(State).add_node("sync", lambda state: unsaved.invoke(state)).add_node(later)
+    app = outer.add_edge(START, "sync").add_edge("sync", "later").compile(InMemorySaver())
+    asyncio.run(_langgraph.driven(app, {"done": []}, CONFIG, durability="sync"))
+    assert set(app.get_state(CONFIG).values["done"]) == {"c"}
+
+
+def test_before_tool_calls_any_tool_node_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    for half in ("_run_one", "_arun_one"):
+        monkeypatch.setattr(ToolNode, half, getattr(ToolNode, half))  # put back at the end
+
+    @tool
+    def say(word: str) -> str:
+        """Say it."""
+        return word
+
+    tools, seen = ToolNode([say]), list[Any]()
+    app = StateGraph(MessagesState).add_node("tools", tools).add_edge(START, "tools").compile()
+    before_tool_calls(seen.append)
+    call: Any = {
+        "messages": [AIMessage("", tool_calls=[{"name": "say", "args": {"word": "tea"}, "id": "1"}])]
+    }
+    for left in (app.invoke(call), asyncio.run(app.ainvoke(call))):
+        assert left["messages"][-1].text == "tea"
+    assert seen == [tools, tools]
+
+
 def test_a_copy_of_a_compiled_graph_takes_another_saver_and_leaves_the_original() -> None:
     app, saver = declared("a").compile(), InMemorySaver()
     copied = _langgraph.with_saver(app, saver, None)
@@ -258,8 +293,8 @@ def test_a_refused_state_names_the_node_that_it_was_for() -> None:
     app = graph.add_edge(START, "first").add_edge("first", "second").compile()
     with pytest.raises(ValueError) as refused:
         app.invoke({"many": 1})
-    assert _langgraph.node_before(refused.value) == "second"
-    assert _langgraph.node_before(ValueError()) == ""
+    assert _langgraph.node_of_error(refused.value) == "second"
+    assert _langgraph.node_of_error(ValueError()) == ""
 
 
 def test_tuples_wherever_they_are_come_back_as_tuples() -> None:

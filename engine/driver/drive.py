@@ -27,7 +27,7 @@ from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._langgraph import is_internal, lost_nodes
 from interlock.graphs._pipeline import Compiled, Graph, Pipeline
-from interlock.graphs.foreign import Foreign, NodeError
+from interlock.graphs.foreign import Foreign, NodeError, told_of
 from interlock.prompts import load
 from interlock.services.context.references import attachments
 from interlock.services.models.names import turn_tracing_off
@@ -156,9 +156,10 @@ class Drive:
 
     async def _stream(self, graph_input: Any) -> None:
         try:
-            await self.pipeline.advance(
-                self.app, graph_input, self.config, self.services.deps, self.stop.control
-            )
+            with told_of(self.pipeline):
+                await self.pipeline.advance(
+                    self.app, graph_input, self.config, self.services.deps, self.stop.control
+                )
         except GraphDrained:
             return
         finally:
@@ -316,7 +317,7 @@ def check_guard(chosen: Pipeline, guard: bool) -> None:
         raise InputError(
             f"{chosen.name!r} guards its calls without --guard: that is for graphs of LangGraph.", "guard"
         )
-    if guard and isinstance(chosen, Foreign) and not chosen.guarded():
+    if guard and isinstance(chosen, Foreign) and not chosen.has_tools():
         raise InputError(
             f"--guard finds no ToolNode in {chosen.name!r}. Put the tools that its nodes call under guarded(…), from "
             "interlock.workflow.",

@@ -163,6 +163,22 @@ def test_a_broken_file_is_one_line_with_its_place_and_the_others_work(
     assert run("schema", "note").code == run("schema", "main").code == 0
 
 
+@pytest.mark.parametrize(
+    ("breaks", "error"),
+    [
+        ('raise ValueError("no words")', "Node 'draft' failed: ValueError: no words (note.py:27 in draft)"),
+        ("raise SystemExit", "The graph failed: SystemExit (note.py:27 in draft)"),
+    ],
+)
+def test_what_its_node_raises_is_its_own_error(
+    run: Run, work: Path, tmp_path: Path, home: Path, breaks: str, error: str
+) -> None:
+    first = '    return {"note": await ask_model'
+    declare(work, "note", NOTE.replace(first, f"    print(state)\n    {breaks}\n{first}"), home)
+    failed = begun(run, tmp_path)
+    assert (failed.code, failed.json["error"]["message"]) == (1, error)
+
+
 def test_a_file_that_takes_a_name_of_ours_is_told_and_ours_stays(run: Run, work: Path) -> None:
     declare(work, "main", NOTE)
     rows = [row for row in run("workflows", "--json").json if row["name"] == "main"]
@@ -309,6 +325,12 @@ def test_graphs_of_a_trusted_langgraph_json_are_listed_with_their_schema_or_what
         row, _ = listed(lacks, "--skip-trust")
         assert f"dependency '{lacks}': {why}" in row["problem"]
         assert row["problem"].endswith(f"-m pip install '{lacks}'")
+    graphs = {"main": "./agent.py:graph"}
+    (folder / "langgraph.json").write_text(json.dumps({"graphs": graphs}))
+    *_, row = run("workflows", "-C", str(folder), "--json", "--skip-trust").json
+    assert row["problem"].endswith(
+        f"'main' is one of Interlock's own workflows; run this graph as {folder}/agent.py:graph"
+    )
     schema = run("schema", f"{folder / 'agent.py'}:graph").json
     assert [*schema["input"]["properties"]] == ["x"]
     assert [*schema["output"]["properties"]] == ["y"]
