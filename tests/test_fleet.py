@@ -158,6 +158,7 @@ def test_a_worker_drives_a_run_that_is_decided_from_any_terminal(
     fleet("resume", name, "--approve", "all")
     told = fleet("logs", name, "-f")
     assert (told.code, told.out.splitlines()[-1]) == (0, "Made it.")
+    assert f"Run {name} is done: there is nothing to stop." in fleet("cancel", name).err
     assert (tmp_path / "work" / "made.txt").read_text() == "made\n"
     assert (tmp_path / "work" / "count.txt").read_text() == "once\n"
     assert fleet("audit", "verify").code == 0
@@ -181,6 +182,23 @@ def test_a_run_of_a_worker_that_was_killed_is_taken_over_and_what_the_kill_hid_i
     finally:
         assert second.end() == 0
     assert count.read_text() == "once\n"
+
+
+def test_a_worker_that_another_one_counted_out_begins_again(
+    fleet: Run, worker: Worker, tmp_path: Path
+) -> None:
+    import psycopg
+
+    with psycopg.connect(os.environ["INTERLOCK_STORE"], autocommit=True) as conn:
+        # As another worker's start does after a long silence.
+        until(lambda: conn.execute("delete from procrastinate_workers").rowcount == 1)
+        name = _begin(fleet, tmp_path)
+        worker.line("It begins again.")
+        assert fleet("wait", name).code == 75
+        told = fleet("cancel", name)
+        assert told.code == 0 and f"interlock resume {name} --cancel all" in told.err
+        assert worker.end() == 0
+        assert conn.execute("select from procrastinate_workers").rowcount == 0, "it signed off"
 
 
 def is_told(fleet: Run, name: str) -> None:

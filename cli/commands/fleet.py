@@ -226,10 +226,17 @@ def cancel_parser() -> Parser:
 
 def cancel(args: Args) -> None:
     client = Client.at_home()
-    run = client.run(args.run).run
-    asked = Fleet(state_home()).cancel(run)
-    done = "The worker that drives it was asked to stop." if asked else "No worker drives it now."
-    err().print(f"{done} Resume it with: interlock resume {run}")
+    row = client.run(args.run)
+    next_step = f"Resume it with: interlock resume {row.run}"
+    if Fleet(state_home()).cancel(row.run):
+        err().print(f"The worker that drives it was asked to stop. {next_step}")
+    elif row.status in ("done", "failed", "cancelled"):
+        err().print(f"Run {row.run} is {row.status}: there is nothing to stop.")
+    elif row.status == "waiting":
+        stop = f"Stop it with: interlock resume {row.run} --cancel all"
+        err().print(f"Run {row.run} waits for a decision; no worker drives it. {stop}")
+    else:
+        err().print(f"No worker drives it now. {next_step}")
 
 
 _FIGURES = ("runs", "requests", "tokens", "usd_per_day", "usd_per_month")
