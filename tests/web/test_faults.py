@@ -134,6 +134,14 @@ def test_a_long_run_is_a_window_and_a_large_output_is_cut(lab: Lab, person: Call
         ".talk .said.assistant", "all => all.map(one => one.textContent)"
     )
     assert said == [*(f"Turn {n}." for n in range(turns)), "Large.", "The end."], "in order, each once"
+    whole = {"file_path": "calc.py", "content": "a = 1  # each line counts, shown or not\n" * 20_000}
+    waits = lab.park("whole", "write", replies=[{"tool_calls": [{"name": "write_file", "args": whole}]}])
+    somebody.do_go(f"/request/{waits}-1.1")
+    somebody.do_see("h1:has-text('calc.py (+20000 −2)')")
+    somebody.do_see(".diffs .plus:has-text('+20000')")
+    somebody.page.locator("details.whole summary").click()
+    somebody.do_see("details.whole pre:has-text('return a - b')")
+    assert somebody.page.locator("details.whole pre .add").count() == 0, "a part isn't taken for all of it"
 
 
 @pytest.mark.sweep
