@@ -298,8 +298,8 @@ def _now(request: Request, workspace: Path) -> str:
 def sides(diff: str, now: str) -> tuple[str, str]:
     """The text before and after a diff: whole where it fits `now`, else its hunks alone, as when it is cut."""
     if cut := cut_line(diff):
-        before, after = _alone(diff)
-        return before + cut, after + cut
+        was, becomes = _alone(diff)
+        return was + cut, becomes + cut
     before: list[str] = []
     after: list[str] = []
     lines, at = now.splitlines(keepends=True), 0

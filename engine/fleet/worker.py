@@ -117,7 +117,7 @@ class Worker:
                 with explained(Store(self.home).path), queue.explained():
                     await self._take_jobs_while_it_answers()
             except (StoreError, BusyError) as error:
-                if queue.is_counted_out(error):
+                if _is_counted_out(error):
                     self.report(
                         "It was silent for so long that another worker counted it out. It begins again."
                     )
@@ -286,6 +286,11 @@ class Worker:
             return False
         # A job without a lease may be about to take it; only the worker that has the job knows.
         return one.stalled or one.job is None or bool(one.held) or one.worker in self._own
+
+
+def _is_counted_out(error: Exception) -> bool:
+    """Whether it couldn't take a job because another worker, at its start, removed it as silent."""
+    return getattr(error.__cause__, "sqlstate", "") == "23503"  # foreign_key_violation: of the job's worker
 
 
 def _after_death(conn: Connection, run: str, steps: int, deaths: int, how: str) -> None:

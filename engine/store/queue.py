@@ -95,12 +95,6 @@ def explained() -> Generator[None]:
         raise error.__cause__ or error from None
 
 
-def is_counted_out(error: Exception) -> bool:
-    """Whether a worker couldn't take a job because another one, at its start, removed it as silent."""
-    cause: Any = error.__cause__
-    return getattr(cause, "sqlstate", "") == "23503"  # foreign_key_violation: of the job's worker
-
-
 def make_queue(store: Path) -> None:
     """Make Procrastinate's tables, if they are missing."""
     with app(store).open() as opened:
