@@ -195,6 +195,7 @@ def test_a_worker_that_another_one_counted_out_begins_again(
         name = _begin(fleet, tmp_path)
         worker.line("It begins again.")
         assert fleet("wait", name).code == 75
+        until(lambda: fleet("fleet", "--json").json["jobs"] == [])
         told = fleet("cancel", name)
         assert told.code == 0 and f"interlock resume {name} --cancel all" in told.err
         assert worker.end() == 0
