@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -233,6 +234,35 @@ def test_a_run_that_no_worker_drives_waits_and_is_taken_back(fleet: Run, tmp_pat
     fleet("resume", name)
     assert _status(fleet, name) == "queued"
     assert len(fleet("fleet", "--json").json["jobs"]) == 1, "whoever resumes it hands it to the workers again"
+
+
+def test_whoever_waits_for_a_run_or_follows_it_outlasts_an_outage(fleet: Run, tmp_path: Path) -> None:
+    import psycopg
+
+    name, sockets = _begin(fleet, tmp_path), tmp_path / "sockets"
+    with psycopg.connect(os.environ["INTERLOCK_STORE"], autocommit=True) as conn:
+        (folder,) = conn.execute("show unix_socket_directories").fetchone() or ("",)
+        sockets.symlink_to(folder)
+        of = conn.info
+        store = f"postgresql://{of.user}@/{of.dbname}?host={sockets}&port={of.port}"
+        env = {**os.environ, "INTERLOCK_STORE": store}
+        given: Any = {"cwd": Path.cwd(), "env": env, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        both = [warm.Warm(words, **given) for words in (["wait", name], ["logs", name, "-f"])]
+        lines = [one.stderr or () for one in both]
+        assert all("no worker is alive" in next(iter(said)) for said in lines)
+        sockets.unlink()
+        conn.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() "
+            "and datname = current_database()"
+        )
+        assert all("Waiting for it" in next(iter(said)) for said in lines)
+        sockets.symlink_to(folder)
+    assert fleet("cancel", name).code == 0
+    assert [one.wait(HANG_S) for one in both] == [130, 130]
+    for one in both:
+        assert one.stdout and one.stderr
+        one.stdout.close()
+        one.stderr.close()
 
 
 _TAMPERED = {
